@@ -93,4 +93,4 @@ async def test_kind_whose_offers_go_on_is_sent_over_http_with_what_follows() -> 
         said = {"kind": "offer", "on_accepted": {"kind": "taken"}}
         reply = await rig.call(None, "POST", "/v1/jobs", said)
         assert reply.status_code == 422
-        assert "on_accepted is of a cascade" in reply.text
+        assert "on_accepted requires a cascade" in reply.text

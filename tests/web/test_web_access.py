@@ -175,7 +175,7 @@ def test_form_check_by_itself_accepts_forms_of_the_same_origin_alone(
     if accepted:
         check_form(request, token)
     else:
-        with pytest.raises(Forbidden, match="not of this dashboard's pages"):
+        with pytest.raises(Forbidden, match="does not belong to a page of this dashboard"):
             check_form(request, token)
 
 

@@ -89,7 +89,7 @@ async def test_a_lane_is_paused_resumed_and_limited(store_url: str):  # noqa: F8
         )
         assert (await gate_of(rig, "lane:mail")).capacity == 3
         await expect(page.locator("#lanes")).to_contain_text("0 of 3")
-        await act(page, "resume-lane", "mail goes on.")
+        await act(page, "resume-lane", "mail is no longer paused.")
         assert (await gate_of(rig, "lane:mail")).closed_until is None
         await expect(page.locator(".banner")).to_have_count(0)
 
@@ -107,7 +107,7 @@ async def test_a_gate_is_closed_opened_set_reset_and_a_permit_released(store_url
         await act(page, "close-gate", "lines is closed.", within=row, reason="noon", until="1h")
         assert (await gate_of(rig, "lines")).closed_reason == "noon"
         await expect(page.locator(row)).to_contain_text("closed until")
-        await act(page, "open-gate", "lines is not closed any more.", within=row)
+        await act(page, "open-gate", "lines is no longer closed.", within=row)
         assert (await gate_of(rig, "lines")).closed_until is None
         await expect(page.locator(row)).to_contain_text("1 of 1")
         await page.locator(f"{row} th a").press("Enter")
@@ -119,7 +119,7 @@ async def test_a_gate_is_closed_opened_set_reset_and_a_permit_released(store_url
         await act(page, "set-gate-capacity", "lines has a capacity of 7.", capacity="7")
         assert (await gate_of(rig, "lines")).capacity == 7
         await expect(page.locator("#gates")).to_contain_text("0 of 7")
-        await act(page, "reset-gate", "lines is as declared.")
+        await act(page, "reset-gate", "lines has its declared numbers again.")
         assert (await gate_of(rig, "lines")).capacity == 1
         await expect(page.locator("#gates")).to_contain_text("0 of 1")
         await show(page, rig, "/ui/gates?gate=sends")
@@ -143,7 +143,7 @@ async def test_a_job_is_found_made_due_edited_cancelled_and_retried(store_url: s
         await act(
             page,
             "edit-job",
-            "The job is changed: it is scheduled.",
+            "The job was changed: it is scheduled.",
             args='{"n": 2}',
             priority="7",
         )
@@ -224,7 +224,7 @@ async def test_an_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F8
         await act(page, "enable-entry", "nightly fires again.")
         assert (await entry_of(rig, "nightly")).spec.enabled
         await expect(page.locator(".banner")).to_have_count(0)
-        await act(page, "fire-entry", "A job of nightly is made.")
+        await act(page, "fire-entry", "A job of nightly was created.")
         rows = (await rig.store.read(JobsQuery(lane="nightly"))).rows
         (job,) = (one for one in rows if one.entry is None)
         assert job.state is State.WAITING
@@ -271,4 +271,4 @@ async def test_workers_and_the_trail_follow_what_is_done(store_url: str):  # noq
         await expect(page.locator(f"tr[data-key='{line.seq}']")).to_contain_text("a mistake")
         await page.locator("[name=target]").fill("no such thing")
         await page.keyboard.press("Enter")
-        await expect(page.locator("#trail")).to_contain_text("No line fits.")
+        await expect(page.locator("#trail")).to_contain_text("No line matches.")

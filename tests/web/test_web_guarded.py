@@ -82,7 +82,7 @@ async def test_no_more_pages_are_live_at_once_than_there_is_room_for():
             await anext(messages(reply))
             refused = await http.get("/ui/lanes", headers=LIVE)
             assert refused.status_code == 429
-            assert "1 pages are open already" in refused.json()["wrong"]
+            assert "1 pages are already open" in refused.json()["wrong"]
 
 
 async def test_what_was_done_is_said_once():

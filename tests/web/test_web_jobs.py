@@ -112,7 +112,7 @@ async def test_jobs_are_found_by_each_filter_and_their_page_is_in_the_address(ur
         for name in ("key", "subject"):
             assert await ids_on(http, "/ui/jobs", tenant="acme", **{name: mine[name]}) == [found]
             page = await text_of(http, "/ui/jobs", **{name: mine[name]})
-            assert "A key and a subject are a tenant's" in page
+            assert "Keys and subjects belong to a tenant" in page
         assert await ids_on(http, "/ui/jobs", id=other) == [other]
         assert await ids_on(http, "/ui/jobs", id="nonsense") == []
         await Worker(rig).take("calls")
@@ -282,7 +282,7 @@ async def test_arguments_that_are_none_or_hold_a_mask_are_refused_in_the_form():
         for text, told in (
             ("[1]", "not a JSON object"),
             ("{", "not a JSON object"),
-            ('{"password": "[hidden]"}', "stands for a secret"),
+            ('{"password": "[hidden]"}', "represents a secret"),
         ):
             reply = await do(http, f"/ui/-/do/edit-job?job={made}", args=text)
             assert reply.status_code == 422
@@ -365,7 +365,7 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
             assert job.trail[-1].reason == "the server is back"
         refused = await http.get("/ui/-/do/retry-jobs?ids=")
         assert refused.status_code == 422
-        assert "no job is ticked" in refused.text
+        assert "no job is selected" in refused.text
         # All of a filter: it asks first, and says how many.
         left = await ids_on(http, "/ui/dead", lane="mail", error=digest)
         path = "/ui/-/do/retry-all-dead?lane=mail"
@@ -376,7 +376,7 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
         await do(http, path, reason="all", limit=str(len(left) + 1))
         for one in left:
             assert (await job_of(rig, one)).state is State.WAITING
-        assert "No job is dead that fits." in await text_of(http, "/ui/dead", lane="mail")
+        assert "No job is dead that matches." in await text_of(http, "/ui/dead", lane="mail")
 
 
 async def test_counts_of_dead_jobs_say_of_how_many_they_are(monkeypatch: pytest.MonkeyPatch):
@@ -429,7 +429,7 @@ async def test_a_listing_that_reaches_no_fitting_job_goes_on_from_either_end(
             await rig.send(lane="later", due="1h")
         reply = await http.get("/ui/jobs?state=succeeded")
         text = plain(reply.text)
-        assert "None so far: a bounded number of jobs was looked at." in text
+        assert "None so far: only a bounded number of jobs was examined." in text
         assert "Look from the oldest" in text
         assert await ids_on(http, "/ui/jobs", state="succeeded", order="oldest") == [ended]
         assert await ids_on(http, "/ui/jobs", state="cancelled") == []
@@ -586,7 +586,7 @@ async def test_the_trail_says_who_did_what_of_one_target_or_by_one_author(url: s
         by = await text_of(http, "/ui/trail", author="a test")
         assert "declare gate" in by
         assert "noon" not in by
-        assert "No line fits" in await text_of(http, "/ui/trail", author="nobody")
+        assert "No line matches" in await text_of(http, "/ui/trail", author="nobody")
 
 
 async def test_the_trail_goes_on_from_its_cursor():
@@ -781,7 +781,7 @@ async def test_in_a_browser_ticked_jobs_are_retried_and_another_browser_sees_it(
         await worker.kill("mail", "boom")
         await one.wait_for_selector("text=4 of the 4 dead jobs")
         assert await one.locator("input[name=ids]:checked").count() == 2
-        await one.click("text=Retry the ticked…")
+        await one.click("text=Retry selected…")
         await one.wait_for_selector("text=Retry 2 dead jobs")
         await one.fill("[name=reason]", "the server is back")
         await one.click("form.ask button.primary")

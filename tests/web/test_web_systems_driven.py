@@ -72,7 +72,7 @@ async def test_dead_jobs_of_the_http_queue_are_retried_and_a_lane_paused(store_u
             await expect(page.locator("[href*='queue-retry']")).to_have_count(0)
             await act(page, "pause-lane", "mail is paused.", reason="wait")
             await expect(page.locator("tr[data-key='mail']")).to_contain_text("paused")
-            await act(page, "resume-lane", "mail goes on.")
+            await act(page, "resume-lane", "mail is no longer paused.")
             (gate,) = (await rig.store.read(GatesQuery(names=("lane:mail",)))).rows
             assert gate.closed_until is None
 
@@ -105,7 +105,7 @@ async def test_a_number_is_disabled_enabled_changed_and_closed(store_url: str, t
             (state,) = (await one.store.read(GatesQuery(names=(gate,)))).rows
             assert state.closed_reason == "a complaint"
             await expect(row).to_contain_text("a complaint")
-            await act(page, "open-gate", f"{gate} is not closed any more.")
+            await act(page, "open-gate", f"{gate} is no longer closed.")
             await expect(row).not_to_contain_text("a complaint")
             await show(page, one.rig, "/ui/calls/campaigns")
             await expect(page.locator("#campaigns tbody tr")).to_contain_text("acme")
@@ -129,16 +129,17 @@ async def test_a_request_is_assigned_completed_withdrawn_and_offered_again(
             await act(page, "field-assign", said, technician="bob", wait="no")
             assert (await one.becomes(sent, "assigned"))["technician"] == "bob"
             await expect(card).to_contain_text("Bob has it")
-            await act(page, "field-complete", "It is completed.")
+            await act(page, "field-complete", "The request is completed.")
             await one.becomes(sent, "completed")
             await expect(card).to_contain_text("ended")
             other = (await one.ask())["id"]
             card = page.locator(f"#r-{other}")
             await expect(card.locator("[href*='field-withdraw']")).to_have_count(1)
-            await act(page, "field-withdraw", "It is withdrawn.", within=f"#r-{other}")
+            await act(page, "field-withdraw", "The request is withdrawn.", within=f"#r-{other}")
             await one.becomes(other, "cancelled")
             await expect(card.locator("[href*='field-redispatch']")).to_have_count(1)
-            await act(page, "field-redispatch", "It is offered again.", within=f"#r-{other}")
+            said = "The request is offered again."
+            await act(page, "field-redispatch", said, within=f"#r-{other}")
             assert (await one.get(other))["status"] == "dispatching"
             await show(page, one.rig, "/ui/field-service/technicians")
             row = "tr[data-key='bob']"
@@ -167,7 +168,7 @@ async def test_a_notification_is_cancelled_a_channel_opened_and_a_template_previ
             gate = Channel.EMAIL.slots
             await one.ok("POST", "/v1/closures", {"gate": gate, "reason": "429"})
             await show(page, one.rig, "/ui/notifications")
-            await act(page, "open-gate", f"{gate} is not closed any more.")
+            await act(page, "open-gate", f"{gate} is no longer closed.")
             (state,) = (await one.store.read(GatesQuery(names=(gate,)))).rows
             assert state.closed_until is None
             await show(page, one.rig, "/ui/notifications/templates?template=welcome")
@@ -193,7 +194,7 @@ async def test_a_session_is_dispatched_run_and_released_and_the_limit_set(
         file.write_text("\n".join([hold, later]))
         await act(page, "automations-dispatch", "What was due has started.")
         await expect(page.locator("tr[data-key='later']")).to_be_visible()
-        await act(page, "automations-limit", "The limit is set.", max="3")
+        await act(page, "automations-limit", "The limit was set.", max="3")
         (gate,) = (await rig.store.read(GatesQuery(names=(automations.LIMIT,)))).rows
         assert gate.capacity == 3
         await expect(page.locator("main")).to_contain_text("of 3 run")

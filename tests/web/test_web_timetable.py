@@ -202,7 +202,7 @@ async def test_firing_now_makes_one_job_that_is_due_and_moves_no_fire():
         await declare(rig, "nightly", At("03:00"), tenant="acme")
         before = await entry_of(rig, "nightly")
         reply = await do(http, "/ui/-/do/fire-entry?entry=nightly")
-        assert "A job of nightly is made." in (await http.get(reply.headers["location"])).text
+        assert "A job of nightly was created." in (await http.get(reply.headers["location"])).text
         (job,) = await jobs_of(rig)
         assert (job.kind, job.tenant, job.state, job.entry) == ("tidy", "acme", "waiting", None)
         assert await entry_of(rig, "nightly") == before

@@ -40,21 +40,21 @@ class Claimed(NamedTuple):
     """A job that starts now.
 
     Attributes:
-        id: the job.
-        run: its fence, with the worker.
+        id: id of the job.
+        run: run number; with the worker, it fences writes.
         attempt: 1 for the first.
         kind: names the handler.
-        stage: of a kind with stages; else empty.
-        lane: where it waited.
-        tenant: for whom.
+        stage: stage, for a kind with stages; otherwise empty.
+        lane: lane that it waited in.
+        tenant: tenant that it runs for.
         subject: what it is about.
-        args: a JSON object.
-        priority: smaller first.
+        args: arguments, a JSON object.
+        priority: priority; smaller numbers start first.
         due_at: when it was due.
-        policy: what its kind said when it was enqueued.
-        gated: whether it holds anything; must be started within `start_within_ms`.
-        members: the member chosen in each pool.
-        candidate: of a cascade, whose turn it is; else empty.
+        policy: policy of its kind when it was enqueued.
+        gated: whether it holds permits; then it must be started within `start_within_ms`.
+        members: chosen member of each pool.
+        candidate: candidate whose turn it is, for a cascade; otherwise empty.
     """
 
     id: str

@@ -13,7 +13,7 @@ from headway.core.timetable.schedule import Schedule
 
 
 class Role(StrEnum):
-    """What a token is for."""
+    """The role of a token."""
 
     VIEWER = "viewer"
     PRODUCER = "producer"
@@ -116,16 +116,16 @@ class OpenGate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneSpec:
-    """The defaults that a lane carries; None leaves the engine's.
+    """The settings of a lane; None leaves the engine's default.
 
     Attributes:
-        name: of the lane.
-        concurrency: the most of its jobs in their handlers at once; the capacity of `lane:name`.
-        lease_ms: how long a worker's runs live without a beat.
-        target_ms: its latency target, due to start.
+        name: name of the lane.
+        concurrency: maximum number of its jobs in handlers at once; the capacity of `lane:name`.
+        lease_ms: how long a worker's runs stay valid without a heartbeat.
+        target_ms: latency target, from due to start.
         fair: "tenant" shares starts between tenants.
-        weights: of tenants in a fair lane; 1 if not named.
-        max_backlog: above it, enqueue is refused.
+        weights: weights of tenants in a fair lane (default: 1).
+        max_backlog: above this number of unfinished jobs, new ones are refused.
     """
 
     name: str
@@ -163,12 +163,12 @@ class EntrySpec:
     """A timetable entry.
 
     Attributes:
-        name: of the entry.
+        name: name of the entry.
         schedule: when it fires.
-        job: what to enqueue; its id, due time and entry are filled in for each fire.
-        misfire: what happens to fires missed in an outage.
-        misfire_cap: the most fires that "all" makes up.
-        overlap: what happens to a fire while the job of the fire before still waits or runs.
+        job: job to enqueue; its id, due time and entry are filled in for each fire.
+        misfire: what happens to fires missed during an outage.
+        misfire_cap: maximum number of missed fires that "all" makes up for.
+        overlap: what happens to a fire while the previous fire's job is still waiting or running.
         enabled: whether it fires.
     """
 

@@ -21,12 +21,12 @@ class Query(Generic[Reply]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page(Generic[Reply]):
-    """Some rows, and where to go on.
+    """One page of a listing.
 
     Attributes:
-        rows: in the listing's order.
-        cursor: to be given to the next call; None at the end. A page may be short or even empty
-            and yet have a cursor: a bounded number of rows was looked at.
+        rows: rows, in the order of the listing.
+        cursor: cursor for the next call; None at the end. A page may be short or even empty and
+            still have a cursor, because only a bounded number of rows is examined.
     """
 
     rows: tuple[Reply, ...]
@@ -38,20 +38,20 @@ class RunView:
     """One run of a job.
 
     Attributes:
-        run: its number, from 1, never reset.
-        attempt: of its life, from 1.
-        stage: of a kind with stages.
-        worker: its random id.
+        run: number of the run, from 1, never reset.
+        attempt: attempt in its life, from 1.
+        stage: stage, for a kind with stages.
+        worker: random id of the worker.
         claimed_at: when it started.
-        handed_at: when it handed over; None if it did not.
-        ended_at: when it was settled; None if it lives.
-        outcome: a word: succeeded, failed, snoozed, lost, …; empty if it lives.
-        error: that this run ended with; empty if it had none.
-        permits: each gate it took, and the member chosen, or "" where it is no pool.
-        blocked_ms: of its wait, the time behind gates.
+        handed_at: when it was handed over; None if it was not.
+        ended_at: when it was settled; None while it is live.
+        outcome: one word: succeeded, failed, snoozed, lost, …; empty while it is live.
+        error: error that this run ended with; empty if there was none.
+        permits: each gate that it took, with the chosen member, or "" if it is not a pool.
+        blocked_ms: how much of its wait was spent at closed gates.
         due_at: when it was due.
-        candidate: of a cascade.
-        keys: under which signals find it beside its reference, by name.
+        candidate: candidate, for a cascade.
+        keys: keys under which signals find it, besides its reference, by name.
     """
 
     run: int
@@ -72,7 +72,7 @@ class RunView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoteView:
-    """One line of a job's trail: an operator's move, a note, a signal."""
+    """One line of a job's trail: an operator's move, a note or a signal."""
 
     at: int
     what: str
@@ -82,21 +82,22 @@ class NoteView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobView:
-    """A job and its whole record.
+    """A job with its whole record.
 
     Attributes:
-        state: as stored.
-        shown: as shown: `ready` and `blocked` stand for a waiting one where that is known.
-        gates: those of its stage, shared ones first.
-        run: of the last claim; 0 if never.
-        attempt: used in this life, the present one included.
-        life: 1, and one more for each operator's retry.
-        reason: of its end, or of its last failure.
-        error: of its last run that failed; empty once a run died without an error, or handed over.
-        runs: oldest first; empty in listings that do not ask for them.
-        trail: the last hundred lines, oldest first; empty in listings that do not ask for it.
-        in_doubt: it awaits, and its worker died before its handler returned.
-        seq: its arrival: it grows from job to job, with gaps.
+        state: state as stored.
+        shown: state as shown: `ready` and `blocked` replace `waiting` if that is known.
+        gates: gates of its stage, shared ones first.
+        run: run number of the last claim; 0 if it was never claimed.
+        attempt: attempts used in this life, including the current one.
+        life: 1, plus one for each retry by an operator.
+        reason: reason for its end or its last failure.
+        error: error of its last failed run; empty once a run has died without an error, or has
+            handed over.
+        runs: runs, oldest first; empty in listings that do not request them.
+        trail: the last hundred lines, oldest first; empty in listings that do not request it.
+        in_doubt: whether it is awaiting, and its worker died before the handler returned.
+        seq: order of arrival; it increases from job to job, with gaps.
         (the others: as in NewJob and RunView)
     """
 
@@ -155,8 +156,8 @@ class JobsQuery(Query[Page[JobView]]):
         lane: only of this lane.
         tenant: only of this tenant; None for any.
         kind: only of this kind.
-        worker: only running and awaiting jobs of this worker, in the order in which jobs start;
-            no other filter applies, and there is one page.
+        worker: only running and awaiting jobs of this worker, in the order in which jobs start; no
+            other filter applies, and there is one page.
         states: only in these.
         runs: whether to add each job's runs.
         trail: whether to add each job's trail.
@@ -185,11 +186,12 @@ class WaitingFlow:
     """Waiting or parked jobs of one lane, tenant, kind and set of shared gates.
 
     Attributes:
-        tenant: "" for none.
+        tenant: tenant; "" for none.
         shared: the gates without a key that each of them needs.
-        parked_at: the keyed gate at which they are parked; None for waiting jobs.
-        unfit: whether they ask for more than the gate can ever give.
-        count: of waiting jobs, exact to 1000; of parked ones, the number of ids in `first`.
+        parked_at: the keyed gate at which the jobs are parked; None for waiting jobs.
+        unfit: whether the jobs need more than the gate can ever give.
+        count: number of waiting jobs, exact up to 1000; for parked ones, the number of ids in
+            `first`.
         first: the ids of the first jobs, in the order in which they start.
     """
 
@@ -229,7 +231,7 @@ class FlowsQuery(Query[Page[WaitingFlow]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HolderView:
-    """A permit: a row that names its holder."""
+    """A permit, which names its holder."""
 
     gate: str
     job: str
@@ -245,31 +247,32 @@ UNCOUNTED = frozenset(str(kind) for kind in GateKind if not kind.counts)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateState:
-    """A gate as it stands.
+    """The current state of a gate.
 
     Attributes:
-        name: resolved, or the template's where no instance is meant.
-        kind: slots, rate, hours, pool; "implicit" for one that is only open or closed.
-        shared: jobs wait for it in their flows.
-        template: under which it is declared; None for an implicit one.
-        capacity: permits, or the limit of a rate; None for unlimited or where it has none.
-        per_ms: of a rate.
-        used: permits out, or starts in the window.
-        free: what one job could take now, so of a pool what its freest member has; None for
-            unlimited.
+        name: resolved name, or the template's if no instance is meant.
+        kind: slots, rate, hours or pool; "implicit" for a gate that is only open or closed.
+        shared: whether jobs wait for it in their flows.
+        template: name under which it is declared; None for an implicit gate.
+        capacity: number of permits, or the limit of a rate; None if it is unlimited or has none.
+        per_ms: window of a rate.
+        used: permits held, or starts in the window.
+        free: how much one job could take now, so for a pool the most that one member has free; None
+            for unlimited.
         open: whether one permit could be taken now.
-        opens_at: when it opens by itself, if it is shut and that is known.
-        closed_until: of a closing; None for none; a moment of the year 9999 or later is for good.
+        opens_at: when it opens by itself, if it is closed and that is known.
+        closed_until: when a closing ends; None if there is none; a time in the year 9999 or later
+            means indefinitely.
         closed_by: who closed it.
-        closed_reason: why.
-        overridden: an operator's value holds.
-        reserved: of what is free or becomes free, how much is kept for one job that needs so much.
-        reserved_for: that job.
-        holders: the first ten, oldest first.
-        holder_count: all of them.
-        parked: jobs parked at it, exact to 1000.
-        members: of a pool.
-        horizon_at: of an Hours: known up to here; past it, closed.
+        closed_reason: why it is closed.
+        overridden: whether an operator's value applies.
+        reserved: how much of what is or becomes free is reserved for one job that needs that much.
+        reserved_for: id of that job.
+        holders: the first ten holders, oldest first.
+        holder_count: number of all holders.
+        parked: number of jobs parked at it, exact up to 1000.
+        members: members of a pool.
+        horizon_at: for an Hours: its times are known up to here, and after that it is closed.
     """
 
     name: str
@@ -323,19 +326,19 @@ class SpecsQuery(Query[tuple[GateSpec, ...]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhyView:
-    """Why a job stands where it stands.
+    """Why a job is in its current state.
 
     Attributes:
-        id: the job.
-        state: as stored.
-        shown: as shown.
-        sentence: all of it in one sentence.
-        closed: every gate that is closed for it, in the order it asks for them.
-        never_fits: gates that could never give what it asks, as they are defined now.
-        place: its place in its flow from 1, exact to 1000; None if it waits in none.
-        workers: live workers that serve its lane.
-        now: the store's time.
-        next_at: when the next thing that is known happens: due, opening, deadline, lease end.
+        id: id of the job.
+        state: state as stored.
+        shown: state as shown.
+        sentence: the whole explanation in one sentence.
+        closed: every gate that is closed for it, in the order in which it needs them.
+        never_fits: gates that, as defined now, could never give what it needs.
+        place: its position in its flow, from 1, exact up to 1000; None if it waits in none.
+        workers: number of live workers that serve its lane.
+        now: current time of the store.
+        next_at: when the next known event happens: due time, opening, deadline or end of a lease.
     """
 
     id: str
@@ -359,7 +362,7 @@ class WhyQuery(Query[WhyView | None]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneView:
-    """A lane, what it carries, and how many jobs it holds in each state."""
+    """A lane, its settings, and how many jobs it has in each state."""
 
     name: str
     spec: LaneSpec
@@ -384,7 +387,7 @@ class LanesQuery(Query[tuple[LaneView, ...]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerView:
-    """A worker: its random id, what it serves, how many runs it holds, until when it lives."""
+    """A worker: its random id, its lanes, how many runs it holds, and when its lease ends."""
 
     id: str
     name: str
@@ -404,11 +407,13 @@ class EntryView:
     """A timetable entry.
 
     Attributes:
-        revision: another after each change.
-        last_fired: moments up to this one are not fired any more, ms UTC: fires are laid ahead, so
-            it may be later than now, and after a change it may be no fire's; None before the first.
-        ahead_until: up to which moment fires are laid; None if none are under this revision.
-        folded: fires that a policy left out.
+        revision: changes with each edit.
+        last_fired: nothing fires any more up to this time, ms UTC. Fires are created ahead, so it
+            may be in the future, and after a change it need not be the time of a fire; None before
+            the first.
+        ahead_until: time up to which fires are created ahead; None if there are none under this
+            revision.
+        folded: number of fires that a policy omitted.
         first_seen_at: when the store first saw the entry.
     """
 
@@ -430,13 +435,13 @@ class StatsView:
     """Counts of the whole store.
 
     Attributes:
-        now: the store's time.
-        counts: jobs by state.
-        totals: since the store was made: enqueued, started, succeeded, failed, retried, dead,
-            cancelled, lost, snoozed, handed_over, parked, fed, folded, signals, late_signals.
-        identity: of the store.
-        epoch: of the store.
-        revision: of the definitions.
+        now: current time of the store.
+        counts: number of jobs by state.
+        totals: totals since the store was created: enqueued, started, succeeded, failed, retried,
+            dead, cancelled, lost, snoozed, handed_over, parked, fed, folded, signals, late_signals.
+        identity: identity of the store.
+        epoch: epoch of the store.
+        revision: revision of the definitions.
         clock_ahead_ms: by how much the store's time is ahead of its clock.
     """
 
@@ -456,7 +461,7 @@ class StatsQuery(Query[StatsView]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrailView:
-    """One move of an operator or of code."""
+    """One move by an operator or by code."""
 
     seq: int
     at: int
@@ -482,8 +487,8 @@ class TokenView:
 
     Attributes:
         spec: with the digests of its secrets.
-        created_at: when it was made.
-        created_by: the author of its making.
+        created_at: when it was created.
+        created_by: who created it.
         used_at: when it was last used, exact to a minute; None for never.
     """
 
@@ -502,7 +507,7 @@ class TokensQuery(Query[tuple[TokenView, ...]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """Something that does not add up."""
+    """An inconsistency."""
 
     where: str
     what: str
@@ -510,14 +515,14 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditView:
-    """What an audit found: nothing, unless there is a bug.
+    """The result of an audit, without differences unless there is a bug.
 
     Attributes:
-        differences: each one named.
+        differences: inconsistencies found.
         gates: how many gates were compared.
         permits: how many permits were compared.
-        held: how many running and awaiting jobs were looked at.
-        cursor: None when it went all the way.
+        held: how many running and awaiting jobs were examined.
+        cursor: cursor for the next page; None at the end.
     """
 
     differences: tuple[Difference, ...] = field(default=())

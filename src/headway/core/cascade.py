@@ -12,7 +12,7 @@ CANDIDATE = "{candidate}"
 
 
 class Answer(StrEnum):
-    """How an offer ended."""
+    """The answer to an offer."""
 
     ACCEPTED = "accepted"
     DECLINED = "declined"
@@ -22,7 +22,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """One candidate that had its turn."""
+    """A candidate that has had its turn."""
 
     candidate: str
     answer: Answer
@@ -35,9 +35,9 @@ class Cascade:
     """The candidates still to be asked, the current turn, and the answers of the others.
 
     Attributes:
-        left: candidates not asked yet, in order; the one whose turn it is among them.
-        turn: whose turn it is; empty before the first claim and between turns.
-        asked: those who had theirs, oldest first.
+        left: candidates that have not answered yet, in order, including the one whose turn it is.
+        turn: candidate whose turn it is; empty before the first claim and between turns.
+        asked: candidates that have had their turn, oldest first.
     """
 
     left: tuple[str, ...]

@@ -91,11 +91,11 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """A moment; exactly one of the two is known.
+    """A point in time; exactly one of the two is set.
 
     Attributes:
         at: ms UTC.
-        after_ms: from the store's now.
+        after_ms: ms from the store's now.
     """
 
     at: int | None = None

@@ -26,12 +26,12 @@ class RetryPolicy:
     """The resolved form of a `Backoff`, as stores keep it.
 
     Attributes:
-        attempts: how many attempts a life has, at least 1.
-        base_ms: the delay after the first failure.
-        factor: by how much each further delay grows.
-        cap_ms: no delay is longer.
-        jitter: `equal` draws from half the delay to all of it, `full` from 0, `none` takes it
-            whole.
+        attempts: maximum number of attempts in one life, at least 1.
+        base_ms: delay after the first failure.
+        factor: factor by which each further delay grows.
+        cap_ms: maximum delay.
+        jitter: `equal` picks a delay between half and all of it, `full` between 0 and all of it,
+            `none` uses it unchanged.
     """
 
     attempts: int = 5

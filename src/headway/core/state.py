@@ -8,7 +8,7 @@ from headway.core.errors import InvariantBroken
 
 
 class State(StrEnum):
-    """Where a job stands; exactly what is stored."""
+    """The state of a job, exactly as it is stored."""
 
     SCHEDULED = "scheduled"
     WAITING = "waiting"

@@ -37,16 +37,16 @@ class LaneLatency:
     """How long the jobs of a lane wait from due to start.
 
     Attributes:
-        lane: its name.
+        lane: name of the lane.
         target_ms: its latency target; None if it has none.
-        starts: how many first starts of the last hour the figures are of; at most 100.
-        p50_ms: half of them waited no longer; None without any.
-        p95_ms: 95 of 100 waited no longer.
-        max_ms: the longest wait.
-        head_ms: how long the job at the head has waited by now; None if nothing waits.
-        handlers_missing: the head has waited longer than the target, and every gate that it needs
-            is open but for the lane's own concurrency.
-        breached: `p95_ms` is above the target, or handlers are missing.
+        starts: number of first starts in the last hour that the figures cover; at most 100.
+        p50_ms: median wait; None without starts.
+        p95_ms: 95th percentile of the wait.
+        max_ms: longest wait.
+        head_ms: how long the job at the head has been waiting; None if there is none.
+        handlers_missing: whether the head has waited longer than the target although every gate
+            that it needs is open, except for the lane's own concurrency.
+        breached: whether `p95_ms` is above the target, or handlers are missing.
     """
 
     lane: str

@@ -77,20 +77,20 @@ def matches(spec: TokenSpec, secret: str, now: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownToken:
-    """A token, as it is listed.
+    """A token, as shown in listings.
 
     Attributes:
         id: 16 hexadecimal digits.
-        name: a label; the trail shows it as the author of what is done with it.
-        roles: what it may do.
-        tenants: only these; None for any.
-        lanes: only these, or those that fit a pattern; None for any.
-        closes: gates that its runs may close, or patterns of these.
-        expires_at: when it ends; None for never.
-        created_at: when it was made.
-        created_by: the author of its making.
-        used_at: when it was last used, exact to a minute; None for never.
-        old_until_at: until when a secret that was replaced is still accepted; None for none.
+        name: label; the trail shows it as the author of changes made with the token.
+        roles: roles, which define what the token may do.
+        tenants: tenants that it is limited to; None for any.
+        lanes: lanes or patterns that it is limited to; None for any.
+        closes: gates, or patterns of gates, that its runs may close.
+        expires_at: when it expires; None for never.
+        created_at: when it was created.
+        created_by: who created it.
+        used_at: when it was last used, to the minute; None for never.
+        old_until_at: until when a replaced secret is still accepted; None if there is none.
     """
 
     id: str

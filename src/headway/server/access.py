@@ -66,7 +66,7 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         if left < 1:
             message = f"the token {name!r} asks more than {rate:g} times a second"
-            raise TooManyRequests(message, hint="send many jobs in one request; wait a moment")
+            raise TooManyRequests(message, hint="send many jobs in one request, or wait")
 
 
 FRESH_S = 2.0
@@ -179,8 +179,8 @@ class Authenticator:
             Forbidden: it may do something else now.
         """
         if await self._known(authorization) != caller:
-            message = f"the token {caller.name!r} was changed meanwhile"
-            raise Forbidden(message, hint="repeat the request with the permissions of now")
+            message = f"the token {caller.name!r} was changed in the meantime"
+            raise Forbidden(message, hint="repeat the request with its current permissions")
 
     async def may_stay(self, authorization: str | None, caller: Caller) -> bool:
         """Return whether a stream may go on; it may while the store is away, to report that."""
@@ -219,9 +219,9 @@ class Authenticator:
         caller = await self.caller(text)
         if caller is None:
             if text is not None:
-                message = "the token is not known, or has ended"
+                message = "the token is unknown or has expired"
             elif authorization:
-                message = "the header Authorization holds no Bearer token"
+                message = "the Authorization header has no Bearer token"
             else:
                 message = "no token was given"
             raise Unauthenticated(
@@ -320,7 +320,7 @@ class TokenPolicy(Policy, SecurityBase):
     """A policy that requires a token, and declares it in the OpenAPI document."""
 
     scheme_name = "HTTPBearer"
-    model = HTTPBearer(description="A token made by `headway token create`.")
+    model = HTTPBearer(description="A token created with `headway token create`.")
 
 
 def needs(

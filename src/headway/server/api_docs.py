@@ -16,31 +16,34 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 DESCRIPTION = """\
-Dispatches work when it is due, to free workers, within the limits that the real world sets.
+Dispatches work when it is due, to free workers, within real-world limits.
 
-Send `Authorization: Bearer hw_…`; a server on loopback whose store has no token is open. Moments
-in replies are milliseconds since 1970 UTC; in requests they may also be ISO 8601 with an offset.
-Every error is a problem (RFC 9457) with a stable `code`. Every POST can be repeated safely: jobs by
-their `id`, `key` or the header `Idempotency-Key`, claims by `request`, settlements by their run,
-signals by their `event`.
+Send `Authorization: Bearer hw_…`. A server on loopback whose store has no tokens is open. Times in
+replies are milliseconds since 1970 UTC; in requests they can also be ISO 8601 with an offset. Every
+error is a problem (RFC 9457) with a stable `code`. Every POST can be repeated safely: jobs by their
+`id`, `key` or the `Idempotency-Key` header, claims by `request`, settlements by their run, signals
+by their `event`.
 """
 
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "title": "Problem",
-    "description": "What is wrong, as RFC 9457 problem details.",
+    "description": "Error, as RFC 9457 problem details.",
     "required": ["type", "title", "status", "detail", "code"],
     "properties": {
-        "type": {"type": "string", "description": "A relative reference that names the code."},
+        "type": {"type": "string", "description": "Relative URI reference that names the code."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "One sentence, to be read by a person."},
-        "code": {"type": "string", "description": "A stable word for programs."},
+        "detail": {
+            "type": "string",
+            "description": "What went wrong, in one human-readable sentence.",
+        },
+        "code": {"type": "string", "description": "Stable, machine-readable error code."},
         "hint": {"type": "string", "description": "How to fix it."},
-        "instance": {"type": "string", "description": "Names the request, as the log does."},
+        "instance": {"type": "string", "description": "Identifies the request, as in the log."},
         "errors": {
             "type": "array",
-            "description": "Of a body that the model refuses: each place, and what is wrong there.",
+            "description": "For an invalid body: each location, and what is wrong there.",
             "items": {
                 "type": "object",
                 "properties": {"where": {"type": "string"}, "what": {"type": "string"}},

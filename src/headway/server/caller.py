@@ -15,7 +15,7 @@ from headway.core.naming import check_name
 
 
 class Permission(StrEnum):
-    """What a caller may do; each route names one."""
+    """A permission of a caller; each route requires one."""
 
     SEND = "send"
     """Make jobs."""
@@ -78,7 +78,7 @@ class Caller:
         if permission not in self.may:
             message = f"the token {self.name!r} may not {permission}"
             roles = ", ".join(role for role, may in ROLES.items() if permission in may)
-            raise Forbidden(message, hint=f"a token of one of the roles {roles} may")
+            raise Forbidden(message, hint=f"use a token with one of the roles {roles}")
 
     def tenant(self, asked: str | None) -> str | None:
         """Return the tenant that is meant: the one asked for, else the caller's only one.
@@ -97,7 +97,9 @@ class Caller:
             return None
         if len(self.tenants) == 1:
             return self.tenants[0]
-        message = f"the token {self.name!r} is for {len(self.tenants)} tenants, and none is named"
+        message = (
+            f"the token {self.name!r} is for {len(self.tenants)} tenants; the request has none"
+        )
         raise InvalidValue(message, hint=f"name one of {', '.join(self.tenants[:5])}")
 
     def check_tenant(self, tenant: str) -> None:
@@ -154,7 +156,9 @@ class Caller:
             return
         if Permission.DEFINE not in self.may:
             message = f"the token {self.name!r} may not close the gate {gate[:80]!r}"
-            raise Forbidden(message, hint="a token made with --close GATE lets its runs close it")
+            raise Forbidden(
+                message, hint="the runs of a token created with --close GATE may close it"
+            )
         self.check_gate(gate)
 
     def sees(self, job: JobView | WaitingFlow) -> bool:
@@ -172,7 +176,9 @@ class Caller:
         """
         self.every_tenant()
         if self.lanes is not None:
-            message = f"the token {self.name!r} is for some lanes, and this shows all of them"
+            message = (
+                f"the token {self.name!r} is limited to some lanes, but this shows all of them"
+            )
             raise Forbidden(message, hint="use a token that is not scoped to lanes")
 
     def every_tenant(self) -> None:
@@ -182,7 +188,9 @@ class Caller:
             Forbidden: it is scoped to tenants.
         """
         if self.tenants is not None:
-            message = f"the token {self.name!r} is for some tenants, and this shows all of them"
+            message = (
+                f"the token {self.name!r} is limited to some tenants, but this shows all of them"
+            )
             raise Forbidden(message, hint="use a token that is not scoped to tenants")
 
     def worker(self, name: str) -> str:

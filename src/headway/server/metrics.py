@@ -70,23 +70,25 @@ FAMILIES = Families()
 """All of them, in the order of the reference."""
 gauge, counter, histogram = FAMILIES.gauge, FAMILIES.counter, FAMILIES.histogram
 
-BUILD = gauge("build_info", "Always 1; which version this is.", "version")
-STORE_UP = gauge("store_up", "Whether the store answered: 1 or 0; with 0, most others are away.")
-STORE_EPOCH = gauge("store_epoch", "How often the store was given a new epoch.")
+BUILD = gauge("build_info", "Always 1; the label has the version.", "version")
+STORE_UP = gauge(
+    "store_up", "Whether the store responded: 1 or 0; with 0, most other metrics are missing."
+)
+STORE_EPOCH = gauge("store_epoch", "How often the store got a new epoch.")
 STORE_AHEAD = gauge(
     "store_time_ahead_seconds", "By how much the store's time is ahead of its clock."
 )
 SWEEP_LAG = gauge(
     "sweep_lag_seconds",
-    "For how long a lease has been over whose runs no sweep has ended; 0 for none.",
+    "How long ago the oldest lease ended whose runs no sweep has ended yet; 0 for none.",
 )
 JOBS = gauge("jobs", "Jobs by lane and state, as stored.", "lane", "state")
 TOTALS = {
-    "enqueued": counter("jobs_enqueued", "Jobs made."),
+    "enqueued": counter("jobs_enqueued", "Jobs created."),
     "started": counter("runs_started", "Runs started."),
     "succeeded": counter("jobs_succeeded", "Jobs that succeeded."),
     "failed": counter("runs_failed", "Attempts that failed."),
-    "retried": counter("runs_retried", "Failed attempts that were given another."),
+    "retried": counter("runs_retried", "Failed attempts that were followed by another."),
     "dead": counter("jobs_dead", "Jobs that died."),
     "cancelled": counter("jobs_cancelled", "Jobs that were cancelled."),
     "lost": counter("runs_lost", "Runs whose lease ended."),
@@ -95,20 +97,21 @@ TOTALS = {
     "parked": counter("jobs_parked", "Times that a job was parked at a gate."),
     "fed": counter("jobs_fed", "Times that a parked job was fed."),
     "folded": counter("fires_folded", "Fires of the timetable folded into an earlier one."),
-    "signals": counter("signals", "Signals that were applied, or came too late."),
-    "late_signals": counter("signals_late", "Signals that came too late."),
+    "signals": counter("signals", "Signals that were applied, or arrived too late."),
+    "late_signals": counter("signals_late", "Signals that arrived too late."),
 }
 """The totals of the store since it was made, by their names there."""
 OLDEST = gauge(
     "lane_oldest_due_age_seconds",
-    "How long the waiting job that was due first has been due; 0 if nothing waits.",
+    "How long the oldest waiting job has been due; 0 if none is waiting.",
     "lane",
 )
 LANE_PAUSED = gauge("lane_paused", "Whether the lane is paused: 1 or 0.", "lane")
 LANE_WORKERS = gauge("lane_workers", "Live workers that serve the lane.", "lane")
 LATENCY = gauge(
     "lane_latency_seconds",
-    "From due to start, of the newest 100 first starts of the last hour; of lanes with a target.",
+    "Time from due to start, for the newest 100 first starts of the last hour; only for lanes with "
+    "a target.",
     "lane",
     "quantile",
 )
@@ -117,24 +120,24 @@ LATENCY_BREACHED = gauge(
     "lane_latency_breached", "Whether the lane misses its target: 1 or 0.", "lane"
 )
 GATES = gauge("gates", "Gates that are declared, capped, closed or held, by template.", "gate")
-GATES_CLOSED = gauge("gates_closed", "Those of which no permit could be taken now.", "gate")
-GATE_USED = gauge("gate_used", "Permits out, or starts in the window of a rate.", "gate")
+GATES_CLOSED = gauge("gates_closed", "Gates of which no permit could be taken now.", "gate")
+GATE_USED = gauge("gate_used", "Permits held, or starts in the window of a rate.", "gate")
 GATE_CAPACITY = gauge(
-    "gate_capacity", "Permits, or the limit of a rate; only where there is one.", "gate"
+    "gate_capacity", "Permits, or the limit of a rate; only if there is one.", "gate"
 )
-GATE_PARKED = gauge("gate_parked", "Jobs parked, counted to 1000 for each gate.", "gate")
-GATES_CUT = gauge("gates_cut", "Whether there are more gates than were looked at: 1 or 0.")
-WORKERS = gauge("workers", "Workers that live.")
+GATE_PARKED = gauge("gate_parked", "Jobs parked, counted up to 1000 for each gate.", "gate")
+GATES_CUT = gauge("gates_cut", "Whether there are more gates than were examined: 1 or 0.")
+WORKERS = gauge("workers", "Live workers.")
 WORKER_RUNS = gauge("worker_runs", "Runs that live workers hold.")
-ALERTS_LEADS = gauge("alerts_leads", "Whether this server is the one that alerts: 1 or 0.")
+ALERTS_LEADS = gauge("alerts_leads", "Whether this server is the one that sends alerts: 1 or 0.")
 LONG_POLLS = gauge("long_polls", "Long polls that wait at this server.")
-EVENT_STREAMS = gauge("event_streams", "Event streams that this server feeds.")
+EVENT_STREAMS = gauge("event_streams", "Event streams that this server sends.")
 REQUESTS = counter(
-    "http_requests", "Requests that this server answered.", "route", "method", "status"
+    "http_requests", "Requests that this server replied to.", "route", "method", "status"
 )
 DURATIONS = histogram(
     "http_request_duration_seconds",
-    "From a request to the end of its reply, waiting included; not of event streams.",
+    "Time from a request to the end of its reply, including waits; without event streams.",
     "route",
     "method",
 )

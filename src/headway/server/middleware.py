@@ -237,17 +237,17 @@ class CrossSiteCheck:
     def _wrong(self, method: str, headers: Headers) -> Forbidden | None:
         host = headers.get("host", "")
         if self._hosts is not None and (_split(f"//{host}").hostname or "") not in self._hosts:
-            message = f"this server is not called {host[:80]!r}"
-            return Forbidden(message, hint="it is open, so it answers to its loopback names only")
+            message = f"{host[:80]!r} is not a name of this server"
+            return Forbidden(message, hint="it is open, so it accepts only its loopback names")
         if method in SAFE:
             return None
         site = headers.get("sec-fetch-site")
         if site is not None and site not in {"same-origin", "none"}:
-            message = "a page of another site sent this"
+            message = "the request was sent by a page of another site"
             return Forbidden(message, hint="call from a program, or from this server's own pages")
         origin = headers.get("origin")
         if site is None and origin is not None and (_split(origin).netloc or None) != host:
-            message = f"a page of {origin[:80]!r} sent this"
+            message = f"the request was sent by a page of {origin[:80]!r}"
             return Forbidden(message, hint="call from a program, or from this server's own pages")
         return None
 

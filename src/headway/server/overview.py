@@ -34,13 +34,13 @@ PAGE = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """What a whole store looks like; its parts were read one after another.
+    """An overview of a store; its parts are read one after another.
 
     Attributes:
-        lanes: by name.
-        gates: by name, the first 500 of them.
-        more_gates: whether there are more.
-        workers: that live, or died less than an hour ago.
+        lanes: lanes, by name.
+        gates: the first 500 gates, by name.
+        more_gates: whether there are more gates.
+        workers: workers that are live, or died less than an hour ago.
     """
 
     stats: StatsView
@@ -209,8 +209,8 @@ class EventFeed:
             TooManyRequests: there are 500 already.
         """
         if len(self._subscribers) >= MOST_SUBSCRIBERS:
-            message = f"this server feeds {MOST_SUBSCRIBERS} event streams already"
-            raise TooManyRequests(message, hint="close one, or ask for snapshots")
+            message = f"this server already has {MOST_SUBSCRIBERS} event streams"
+            raise TooManyRequests(message, hint="close one, or request snapshots")
         async with self._beginning:
             if not self._is_looking:
                 self._begin(await read_overview(self._store))

@@ -23,32 +23,33 @@ from headway.server.service import Service
 
 Row = TypeVar("Row")
 
-Limit = Annotated[int, Field(ge=1, le=MOST_ROWS, description="At most so many rows.")]
+Limit = Annotated[int, Field(ge=1, le=MOST_ROWS, description="Maximum number of rows.")]
 Cursor = Annotated[
-    str | None, Field(max_length=4_000, description="From the page before; none for the first.")
+    str | None,
+    Field(max_length=4_000, description="Cursor from the previous page; omit it for the first."),
 ]
 
 RepeatKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="Makes a repeat of this request have the effect of one; any text, such as a "
-        "UUID, of up to 255 characters.",
+        description="Makes repeats of this request have the effect of a single one. Any text of up "
+        "to 255 characters, such as a UUID.",
         min_length=1,
         max_length=255,
     ),
 ]
 
 _REPEAT_KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_NO_CURSOR = "the cursor is not one of this listing"
-_CURSOR = "pass the cursor of the page before"
+_NO_CURSOR = "the cursor does not belong to this listing"
+_CURSOR = "pass the cursor from the previous page"
 
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})', re.ASCII)
 IfMatch = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        description='The revision of the definitions that you know, as `"17"`; if it is not the '
+        description='Revision of the definitions that you know, such as `"17"`; if it is not the '
         "current one, nothing is changed and the reply is 409.",
         examples=['"17"'],
     ),
@@ -72,8 +73,8 @@ def check_repeat_key(key: str) -> str:
         InvalidValue: it is no such text.
     """
     if _REPEAT_KEY.fullmatch(key) is None:
-        message = "the Idempotency-Key is unusable"
-        raise InvalidValue(message, hint="1 to 255 visible characters of ASCII, such as a UUID")
+        message = "the Idempotency-Key is not valid"
+        raise InvalidValue(message, hint="use 1 to 255 visible ASCII characters, such as a UUID")
     return key
 
 
@@ -87,8 +88,8 @@ def revision_of(if_match: str | None) -> int | None:
         return None
     found = _TAG.fullmatch(if_match.strip())
     if found is None:
-        message = "If-Match is no revision of the definitions"
-        raise InvalidValue(message, hint='as the ETag said it: "17"')
+        message = "If-Match is not a revision of the definitions"
+        raise InvalidValue(message, hint='pass the ETag, such as "17"')
     return int(found[1] or found[2])
 
 
@@ -145,7 +146,9 @@ def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageQuery) -
 
 
 DEFINED = reply(
-    "Defined", "A change that holds.", revision=(int, "Of the definitions, after the change.")
+    "Defined",
+    "A change that has been made.",
+    revision=(int, "Revision of the definitions after the change."),
 )
 
 

@@ -30,7 +30,7 @@ from headway.runtime.records import View, job_record, record
 
 _GONE = 499
 
-_CURSOR = (str | None, "Give it to the next call; null at the end.")
+_CURSOR = (str | None, "Cursor for the next request; null at the end.")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -100,8 +100,8 @@ def page_model(view: type[Any]) -> type[BaseModel]:
     """Return the model of a page of these views."""
     return reply(
         f"PageOf{view.__name__}",
-        "Some rows, and where to go on.",
-        rows=(list[reply_model(view)], "In the listing's order."),
+        "One page of a listing.",
+        rows=(list[reply_model(view)], "Rows, in the order of the listing."),
         cursor=_CURSOR,
     )
 
@@ -163,9 +163,9 @@ def _described(hint: Any, view: type[Any]) -> Any:  # noqa: ANN401  (an annotati
     return made
 
 
-_REVISION = (int, "Of the definitions; for If-Match.")
-_UNTIL = (int | None, "When it opens by itself; null if it must be opened.")
-_ASKED = '"asked": the job is held; it ends when its run or its deadline says so.'
+_REVISION = (int, "Revision of the definitions, for If-Match.")
+_UNTIL = (int | None, "When the gate opens by itself; null if it has to be opened.")
+_ASKED = 'Result. "asked": the job is held, and is cancelled when its run or its deadline ends.'
 
 
 def _listing(name: str, doc: str, row: type[BaseModel], note: str) -> type[BaseModel]:
@@ -176,94 +176,103 @@ def _listing(name: str, doc: str, row: type[BaseModel], note: str) -> type[BaseM
         rows=(list[row], note),
         cursor=_CURSOR,
         revision=_REVISION,
-        now=(int, "The store's time."),
+        now=(int, "Current time of the store."),
     )
 
 
 GATE = reply_model(GateState)
 GATES = _listing(
-    "Gates", "Gates by name.", GATE, "Those that are declared, capped, closed or held."
+    "Gates", "A page of gates, by name.", GATE, "Gates that are declared, capped, closed or held."
 )
 CLOSURE = reply(
     "Closure",
     "A closed gate.",
-    gate=(str, "Its name."),
+    gate=(str, "Name of the gate."),
     until_at=_UNTIL,
-    by=(str, "Who closed it."),
-    reason=(str, "Why."),
+    by=(str, "Who closed the gate."),
+    reason=(str, "Reason for closing it."),
 )
 CLOSURES = _listing(
-    "Closures", "Closed gates, by name.", CLOSURE, "May be empty though there is a cursor."
+    "Closures",
+    "A page of closed gates, by name.",
+    CLOSURE,
+    "Closed gates; may be empty even if there is a cursor.",
 )
 CLOSED = reply(
     "Closed",
-    "A closing that holds.",
+    "A gate that is now closed.",
     revision=_REVISION,
-    gate=(str, "Its name."),
+    gate=(str, "Name of the gate."),
     until_at=_UNTIL,
 )
-RELEASED = reply("Released", "Whether a permit was taken.", released=(bool, "The job held one."))
+RELEASED = reply(
+    "Released", "Whether a permit was taken.", released=(bool, "Whether the job held a permit.")
+)
 LANE = extended_model(
     LaneView,
     "Lane",
-    unfinished=(int, "Jobs that are not final."),
-    latency=(reply_model(LaneLatency) | None, "If it was asked for."),
+    unfinished=(int, "Number of jobs that are not final."),
+    latency=(reply_model(LaneLatency) | None, "Latency, if requested."),
 )
-LANES = _listing("Lanes", "Lanes by name.", LANE, "With what each holds.")
+LANES = _listing("Lanes", "A page of lanes, by name.", LANE, "Lanes, each with its jobs by state.")
 ENTRY = extended_model(
     EntryView,
     "Entry",
-    name=(str, "Of the entry."),
-    when=(str, "Its schedule in words."),
-    next_at=(list[int], "When it fires next; none while it is off."),
-    last_at=(int | None, "When it fired last, as far as the job is kept."),
+    name=(str, "Name of the entry."),
+    when=(str, "Schedule in words."),
+    next_at=(list[int], "Next fires; empty while the entry is off."),
+    last_at=(int | None, "When the entry last fired, if that job is still kept."),
 )
-ENTRIES = _listing("Entries", "The timetable, by name.", ENTRY, "With the next fires of each.")
+ENTRIES = _listing(
+    "Entries", "A page of the timetable, by name.", ENTRY, "Entries, each with its next fires."
+)
 WORKERS = page_model(WorkerView)
 TRAIL = page_model(TrailView)
 
 
 MADE = reply(
     "Made",
-    "Which job exists now.",
-    id=(str, "The job: the one asked for, or the one that has its key."),
-    created=(bool, "Whether this call made it."),
+    "The job that now exists.",
+    id=(str, "Id of the job: the new one, or the existing one with the same key."),
+    created=(bool, "Whether this request created it."),
 )
 MADE_MANY = reply(
-    "MadeMany", "Which jobs exist now, in the order asked for.", jobs=(list[MADE], "")
+    "MadeMany",
+    "The jobs that now exist, in the order of the request.",
+    jobs=(list[MADE], "One item for each job of the request."),
 )
 JOBS = page_model(JobView)
 FLOWS = page_model(WaitingFlow)
 WHY = extended_model(
     WhyView,
     "Why",
-    kind=(str, "Of the job."),
-    lane=(str, "Of the job."),
-    tenant=(str, "Of the job."),
+    kind=(str, "Kind of the job."),
+    lane=(str, "Lane of the job."),
+    tenant=(str, "Tenant of the job."),
     due_at=(int, "When the job is due."),
-    blocked=(bool, "Whether it waits for anything but a free handler."),
+    blocked=(bool, "Whether the job waits for anything other than a free handler."),
 )
 MOVED = reply(
     "Moved",
     "The result of a move on one job.",
-    id=(str, "The job."),
+    id=(str, "Id of the job."),
     answer=(Acted, _ASKED),
-    state=(str | None, "Its state now; null for an unknown one."),
+    state=(str | None, "Current state; null for an unknown job."),
 )
 MOVED_ONE = reply(
     "MovedOne",
     "The result of a move.",
-    id=(str, "The job."),
+    id=(str, "Id of the job."),
     answer=(Literal["done", "asked"], _ASKED),
-    state=(str, "Its state now."),
+    state=(str, "Current state."),
 )
 MOVED_MANY = reply(
     "MovedMany",
     "The result of a move on many jobs.",
-    done=(int, "Moved."),
-    asked=(int, "Held; each ends when its run or its deadline says so."),
-    refused=(int, "The move does not apply to its state."),
-    unknown=(int, "There is no such job that the caller sees."),
-    fits=(int | None, "Of a dry move: how many fit, up to the limit; else null."),
-    jobs=(list[MOVED] | None, "In the order of the ids; null for a move by filter."),
+    done=(int, "Number of jobs moved."),
+    asked=(int, "Number of held jobs; each is cancelled when its run or its deadline ends."),
+    refused=(int, "Number of jobs whose state does not allow the move."),
+    unknown=(int, "Number of ids for which the caller sees no job."),
+    fits=(int | None, "For a dry move: how many jobs match, up to the limit; otherwise null."),
+    jobs=(list[MOVED] | None, "Results in the order of the ids; null for a move by filter."),
 )

@@ -105,7 +105,7 @@ def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
 
 
 PROBLEM: dict[str, Any] = {
-    "description": "What is wrong, as RFC 9457 problem details.",
+    "description": "Error, as RFC 9457 problem details.",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 

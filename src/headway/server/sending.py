@@ -104,7 +104,7 @@ def _use(
         name = body.name
     else:
         message = f"the name {body.name[:80]!r} does not fit the gate {spec.name!r}"
-        raise InvalidValue(message, hint="fill in its placeholders, or leave the name out")
+        raise InvalidValue(message, hint="fill in its placeholders, or omit the name")
     return GateUse(
         name=name,
         template=spec.name,
@@ -119,7 +119,7 @@ def _zone(body: GateBody, spec: GateSpec, values: Mapping[str, object]) -> str |
     if spec.hours is None:
         if body.zone is not None:
             message = f"the gate {spec.name!r} is a {spec.kind} and has no zone"
-            raise InvalidValue(message, hint="leave the zone out")
+            raise InvalidValue(message, hint="omit the zone")
         return None
     if body.zone is None or not placeholders(spec.hours.tz):
         zone = resolve(spec.hours.tz, values)
@@ -127,7 +127,7 @@ def _zone(body: GateBody, spec: GateSpec, values: Mapping[str, object]) -> str |
         zone = body.zone
     if body.zone not in {None, zone}:
         message = f"the hours {spec.name!r} are those of {zone}"
-        raise InvalidValue(message, hint="leave the zone out")
+        raise InvalidValue(message, hint="omit the zone")
     find_zone(zone)
     return zone
 
@@ -223,7 +223,7 @@ class _JobFactory:
         taken = _NO_ARGUMENT.intersection(body.args)
         if taken:
             message = f"{kind.name}: {min(taken)!r} is no argument"
-            raise InvalidArguments(message, hint="it belongs beside `args`, if anywhere")
+            raise InvalidArguments(message, hint="it may belong next to `args`")
         tenant = body.tenant
         if tenant is None and not kind.options.tenant:
             tenant = self._caller.tenant(None)
@@ -241,22 +241,24 @@ class _JobFactory:
         job = kind.make(**chosen, **body.args)
         said = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
         if said is not None and not _agree(job, self._plain(body, id, due_at)):
-            message = f"{kind.name}: {said!r} is said by the kind itself"
-            raise InvalidValue(message, hint="leave it out; the server's App declares this kind")
+            message = f"{kind.name}: {said!r} is defined by the kind itself"
+            raise InvalidValue(message, hint="omit it; the server's App declares this kind")
         return job
 
     def _plain(self, body: JobBody, id: str, due_at: int | None) -> NewJob:
         args = _encode(body.args) if body.args else b"{}"
         if len(args) > MAX_ARGS:
             message = f"{body.kind}: the arguments have {len(args)} bytes"
-            raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+            raise PayloadTooLarge(
+                message, hint=f"at most {MAX_ARGS}; store them, and send a reference"
+            )
         cascade = body.candidates is not None
         if body.cascade is not None and body.cascade != cascade:
-            message = f"{body.kind}: a cascade has candidates, and nothing else has any"
-            raise InvalidValue(message, hint="pass candidates, in the order to be asked")
+            message = f"{body.kind}: a cascade needs candidates, and only a cascade may have any"
+            raise InvalidValue(message, hint="pass candidates, in the order in which to ask them")
         if body.on_accepted is not None and not cascade:
-            message = f"{body.kind}: on_accepted is of a cascade"
-            raise InvalidValue(message, hint="pass candidates, or leave it out")
+            message = f"{body.kind}: on_accepted requires a cascade"
+            raise InvalidValue(message, hint="pass candidates, or omit it")
         lane = "main" if body.lane is None else body.lane
         tenant = self._caller.tenant(body.tenant) or ""
         expires_at = None

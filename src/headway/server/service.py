@@ -139,7 +139,9 @@ class DeclaredGates:
         missing = sorted(wanted - self._known.keys())
         if missing:
             message = f"nothing declares the gate {missing[0][:80]!r}"
-            raise UnknownGate(message, hint="declare it first: PUT /v1/gates/NAME, or by an App")
+            raise UnknownGate(
+                message, hint="declare it first, with PUT /v1/gates/NAME or in an App"
+            )
         return self._known
 
     def forget(self) -> None:

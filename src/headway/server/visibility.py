@@ -26,7 +26,7 @@ async def visible_job(service: Service, caller: Caller, id: str) -> JobView:
     found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
     if found is None or not caller.sees(found):
         message = f"there is no job {id[:64]!r}"
-        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
+        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a while")
     if _sees_all(caller):
         return found
     ids = [one for line in found.trail for one in _ID.findall(line.what)]
@@ -67,7 +67,7 @@ async def hide_conflict(service: Service, caller: Caller, error: CallerError) ->
     for hidden in set(ids).difference(seen):
         if isinstance(error, IdConflict):
             message = f"the id {hidden} cannot be used"
-            return InvalidValue(message, hint="make a new UUID for each job, or leave the id out")
+            return InvalidValue(message, hint="generate a new UUID for each job, or omit the id")
         error = type(error)(error.message.replace(hidden, _OTHER), hint=error.hint)
     return error
 
@@ -84,7 +84,7 @@ async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobVie
     why = await service.store.read(WhyQuery(id=id))
     if why is None:
         message = f"there is no job {id[:64]!r} any more"
-        raise UnknownJob(message, hint="final ones are kept for a time")
+        raise UnknownJob(message, hint="final ones are kept for a while")
     named = [job for gate in why.closed for job in _named(gate)]
     hidden = set(named).difference(await visible_ids(service, caller, named))
     if not hidden:

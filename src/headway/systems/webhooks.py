@@ -178,7 +178,7 @@ def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
     for number, text in enumerate(texts, start=1):
         key = strict_base64(text.removeprefix(PREFIX))
         if key is None or len(key) < SHORTEST_SECRET:
-            message = f"{where}: key {number} is no secret of {SHORTEST_SECRET} bytes in base64"
+            message = f"{where}: key {number} is not a secret of {SHORTEST_SECRET} bytes in base64"
             raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
         keys.append(key)
     return tuple(keys)
@@ -267,7 +267,7 @@ class Reporter:
             InvalidValue: it cannot be reported to, or nothing signs reports.
         """
         if not self._keys:
-            message = f"{self._what}: this server signs no reports"
+            message = f"{self._what}: this server has no keys to sign reports with"
             raise InvalidValue(message, hint=f'set {self._where} = ["whsec_…"]')
         _read(self._what, url)
         return url
@@ -287,12 +287,12 @@ class Reporter:
         except InvalidValue as error:
             raise Dead(error.message) from error
         except PrivateAddress as error:
-            message = f"results are reported to no private address: {error}"
+            message = f"results are not reported to private addresses: {error}"
             raise Dead(message) from error
         except ProviderError as error:
             raise Retry(error.message) from error
         if status == GONE:
-            message = "the webhook answered 410: it wants no more"
+            message = "the webhook replied with 410: it accepts no more reports"
             raise Dead(message)
         if not 200 <= status < 300:
             message = f"the webhook answered {status}"

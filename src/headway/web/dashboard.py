@@ -53,7 +53,7 @@ QUIET_S = 15.0
 """Seconds without a message after which a stream says that it lives."""
 RETRY_MS = 1_000
 """How soon a browser comes back to a stream that broke off."""
-_NO_ACTION = UnknownJob("there is no such action", hint="go back, and load the page again")
+_NO_ACTION = UnknownJob("there is no such action", hint="go back, and reload the page")
 _NO_FILE = UnknownJob("there is no such file")
 _KEEP = {"Cache-Control": "public, max-age=31536000, immutable"}
 
@@ -124,7 +124,7 @@ class Dashboard:
                 request = Request(scope, receive)
                 if "text/html" in request.headers.get("accept", ""):
                     path = scope["path"][:200]
-                    error = UnknownJob(f"there is no page {path}", hint="the menu has all pages")
+                    error = UnknownJob(f"there is no page {path}", hint="the menu lists all pages")
                     await (await self._refused(request, error))(scope, receive, send)
                     return
             await otherwise(scope, receive, send)
@@ -463,15 +463,15 @@ async def _form(request: Request) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body() if kind == "application/x-www-form-urlencoded" else b""
     if not body or len(body) > MOST_FORM:
-        message = "that is not a form of this dashboard"
-        raise InvalidValue(message, hint="go back, and load the page again")
+        message = "this is not a form of this dashboard"
+        raise InvalidValue(message, hint="go back, and reload the page")
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, max_num_fields=100, errors="strict"
         )
     except ValueError:
-        message = "that is not a form of this dashboard"
-        raise InvalidValue(message, hint="go back, and load the page again") from None
+        message = "this is not a form of this dashboard"
+        raise InvalidValue(message, hint="go back, and reload the page") from None
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 

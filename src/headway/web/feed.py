@@ -52,7 +52,7 @@ class Feed:
             TooManyRequests: 500 look already.
         """
         if len(self) >= MOST_WATCHERS:
-            message = f"{MOST_WATCHERS} pages are open already"
+            message = f"{MOST_WATCHERS} pages are already open"
             raise TooManyRequests(message, hint="close one")
 
     def join(self, page: Page, look: Look) -> tuple[Stream, Subscriber]:

@@ -89,11 +89,11 @@ class Field:
     choices: Sequence[tuple[str, str]] = ()
 
 
-REASON = Field(name="reason", label="Reason", hint="Stands on the trail beside your name.")
+REASON = Field(name="reason", label="Reason", hint="Recorded in the trail next to your name.")
 UNTIL = Field(
     name="until",
     label="Until",
-    hint="20m, 2h, or 2026-12-01T10:00Z; empty: until it is ended by hand.",
+    hint="20m, 2h, or 2026-12-01T10:00Z; leave empty until it is ended by hand.",
 )
 
 

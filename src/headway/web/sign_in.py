@@ -81,10 +81,10 @@ def check_form(request: Request, given: str) -> None:
     origin = request.headers.get("origin")
     here = site == "same-origin" if site is not None else _is_here(request, origin)
     if not here:
-        message = "a form that is not of this dashboard's pages was refused"
+        message = "the form does not belong to a page of this dashboard"
         raise Forbidden(message, hint="programs call the HTTP API, with the header Authorization")
     if not hmac.compare_digest(given.encode(), form_token(request).encode()):
-        message = "the form is out of date"
+        message = "the form has expired"
         raise Forbidden(message, hint="open it again")
 
 

@@ -57,7 +57,7 @@ def test_vector_of_sendgrids_own_library_is_accepted_at_its_time_alone() -> None
     provider.verify(sent.came(), int(VECTOR_AT) * 1000)
     with pytest.raises(Unauthenticated, match="too old"):
         provider.verify(sent.came(), NOW)
-    with pytest.raises(Unauthenticated, match="does not fit"):
+    with pytest.raises(Unauthenticated, match="signature is wrong"):
         provider.verify(replace(sent, body=VECTOR_BODY.strip()).came(), int(VECTOR_AT) * 1000)
 
 
@@ -119,7 +119,7 @@ def test_an_empty_body_is_signed_like_any_other() -> None:
     ],
 )
 def test_a_key_that_is_none_of_p256_is_refused_without_telling_it(key: str) -> None:
-    with pytest.raises(InvalidValue, match="no public key of P-256") as caught:
+    with pytest.raises(InvalidValue, match="not a P-256 public key") as caught:
         read_hooks({"sendgrid": {"public_keys": [key]}})
     assert key not in str(caught.value)
 

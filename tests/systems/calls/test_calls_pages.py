@@ -23,8 +23,8 @@ async def test_numbers_show_their_channels_and_are_closed_disabled_and_changed(t
         await calls.number(NUMBER, 2)
         await calls.number(OTHER, 3, reseller="acme")
         text = plain((await http.get(NUMBERS)).text)
-        assert "calls.numbers 0 of 2 lines taken" in text
-        assert "calls.numbers:acme 0 of 3 lines taken" in text
+        assert "calls.numbers 0 of 2 lines in use" in text
+        assert "calls.numbers:acme 0 of 3 lines in use" in text
         assert f"{NUMBER} 0 of 2 free" in text
         assert OTHER not in plain((await http.get(f"{NUMBERS}?q=1001")).text)
         assert OTHER in plain((await http.get(f"{NUMBERS}?from={'9' * 5_000}")).text)

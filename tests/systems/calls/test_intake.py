@@ -74,13 +74,13 @@ async def test_a_list_that_is_sent_again_says_how_its_leads_stand(calls: Calls) 
     [
         ({"phone": "4155550100"}, "phone"),
         ({"tz": "Europe/Berln"}, "Europe/Berlin"),
-        ({"next_attempt_at": 1_893_456_000}, "milliseconds are meant, not seconds"),
-        ({"next_attempt_at": True}, "a moment is text or milliseconds since 1970"),
+        ({"next_attempt_at": 1_893_456_000}, "pass milliseconds, not seconds"),
+        ({"next_attempt_at": True}, "a time is text or milliseconds since 1970"),
         ({"next_attempt_at": "tomorrow"}, '"body.next_attempt_at: the instant'),
         ({"template": "nowhere"}, "there is no template 'nowhere'"),
-        ({"reseller": None}, "names no reseller"),
+        ({"reseller": None}, "has no reseller"),
         ({"fone": PHONE}, "no such field"),
-        ({"reporting_webhook_url": "https://example.org/x"}, "signs no reports"),
+        ({"reporting_webhook_url": "https://example.org/x"}, "has no keys to sign reports with"),
     ],
 )
 async def test_what_is_no_lead_is_refused_and_said(

@@ -102,7 +102,7 @@ async def test_a_value_that_postgresql_cannot_keep_is_refused_and_not_told_as_an
 ) -> None:
     directory = directory_of(proxy.url)
     await directory.open()
-    with pytest.raises(InvalidValue, match="can keep no such value: PostgreSQL text fields"):
+    with pytest.raises(InvalidValue, match="cannot store such a value: PostgreSQL text fields"):
         await write(directory, "a\0b")
     await write(directory, "after")
     assert await names(directory) == ["after"]

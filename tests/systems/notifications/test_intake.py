@@ -63,11 +63,11 @@ async def test_otps_and_alerts_come_first_and_only_low_priority_is_spread(tmp_pa
         ({"recipient": "nobody"}, "no recipient 'nobody'"),
         ({"template": "nothing", "text": ""}, "no template 'nothing'"),
         ({"channel": "fax"}, "channel"),
-        ({"channels": ["email", "sms"]}, "give `channel`, or `channels`"),
-        ({"channels": ["email", "sms"]}, "`channel` and `channels` are both given"),
+        ({"channels": ["email", "sms"]}, "pass `channel`, or `channels`"),
+        ({"channels": ["email", "sms"]}, "`channel` and `channels` cannot be combined"),
         ({"text": ""}, "template"),
-        ({"template": "x"}, "`template` and `text` are both given"),
-        ({"template": "x", "text": "", "html": ""}, "`template` and `html` are both given"),
+        ({"template": "x"}, "`template` and `text` cannot be combined"),
+        ({"template": "x", "text": "", "html": ""}, "`template` and `html` cannot be combined"),
         ({"title": "x", "text": ""}, "`text` is empty"),
         ({"template": "x"}, "template"),
         ({"priority": "urgent"}, "priority"),
@@ -95,8 +95,8 @@ async def test_what_is_missing_is_not_said_to_be_given_twice(tmp_path: Path):
         for body in ({"recipient": "ada", "text": "x"}, {"recipient": "ada", "channel": "sms"}):
             reply = await notify.call("POST", "/notifications", body)
             told = problem(reply, 422, "invalid_value")["detail"]
-            assert "give `" in told
-            assert "both given" not in told
+            assert "pass `" in told
+            assert "cannot be combined" not in told
 
 
 async def test_a_list_names_the_place_of_a_fault_in_errors_or_the_item(tmp_path: Path):

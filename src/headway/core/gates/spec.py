@@ -91,12 +91,12 @@ class GateUse:
     """A gate that one job must pass, its name resolved.
 
     Attributes:
-        name: the resolved name; `{candidate}` stays until a cascade's turn.
-        template: the name under which the gate is declared.
-        amount: permits or starts it takes.
-        hold: how long it keeps them.
-        shared: whether it is part of the flow.
-        zone: the resolved IANA zone of an Hours.
+        name: resolved name; `{candidate}` is left in it until a cascade's turn.
+        template: name under which the gate is declared.
+        amount: number of permits or starts that it takes.
+        hold: how long it keeps the permits.
+        shared: whether the gate is part of the flow.
+        zone: resolved IANA time zone of an Hours.
     """
 
     name: str

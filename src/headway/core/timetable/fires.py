@@ -39,7 +39,7 @@ from headway.core.timetable.schedule import At, Cron, CronExpression, Every, Sch
 
 
 class MisfirePolicy(StrEnum):
-    """Which of the missed fires still happen."""
+    """Which missed fires still happen."""
 
     SKIP = "skip"
     """None."""

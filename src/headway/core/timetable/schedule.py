@@ -151,8 +151,8 @@ class Cron:
     """Fires by a cron expression on the wall clock of a zone.
 
     Attributes:
-        expr: five fields, as "0 9 * * mon-fri".
-        tz: an IANA zone.
+        expr: five fields, such as "0 9 * * mon-fri".
+        tz: IANA time zone.
 
     Raises:
         InvalidValue: the expression is not understood or never fires, or the zone is unknown.
@@ -173,8 +173,8 @@ class Every:
     """Fires at a fixed interval of elapsed time, regardless of clock changes.
 
     Attributes:
-        interval_ms: from 1 second to 100 years.
-        anchor_at: the first fire, ms UTC; all others follow at multiples of the interval.
+        interval_ms: length of the interval, from 1 second to 100 years.
+        anchor_at: first fire, ms UTC; all others follow at multiples of the interval.
 
     Raises:
         InvalidValue: the interval or the anchor is out of its range.
@@ -204,9 +204,9 @@ class At:
     """Fires once a day, on given weekdays, at a wall-clock time of a zone.
 
     Attributes:
-        time: the time of day, from "00:00" to "23:59".
-        tz: an IANA zone.
-        days: weekdays as "mon-fri", or "daily".
+        time: time of day, from "00:00" to "23:59".
+        tz: IANA time zone.
+        days: weekdays, such as "mon-fri", or "daily".
 
     Raises:
         InvalidValue: the time or the days are not understood, or the zone is unknown.

@@ -51,7 +51,7 @@ class AppriseAddress:
         _be_quiet()
         self._apprise = Apprise()
         if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (as above)
-            message = f"{name} is no address that apprise knows"
+            message = f"{name} is not an address that apprise supports"
             raise InvalidValue(message, hint="such as mailto://, slack:// or json://")
 
     def send(self, title: str, text: str, kind: NotifyType) -> bool:

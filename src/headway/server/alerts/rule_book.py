@@ -157,7 +157,7 @@ def check_names(books: Iterable[Book], off: Iterable[str] = ()) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         message = f"there are two rules {twice[0]!r:.80}"
-        raise InvalidValue(message, hint="give each a name of its own")
+        raise InvalidValue(message, hint="give each its own name")
     for name in sorted(set(off).difference(names)):
         message = f"alerts.off: there is no rule {name!r:.80}"
         raise InvalidValue(message, hint=f"there are {', '.join(names)}")

@@ -54,7 +54,7 @@ def max_fields(most: int) -> BeforeValidator:
 
     def check(value: object) -> object:
         if isinstance(value, dict) and (count := len(cast("dict[Any, Any]", value))) > most:
-            message = f"it has {count} fields, and {most} are the most"
+            message = f"it has {count} fields; at most {most} are allowed"
             raise ValueError(message)
         return cast("object", value)
 
@@ -127,25 +127,25 @@ def without_nul(value: str) -> str:
 def _span(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= MAX_DURATION_MS:
-            message = f"{value} ms is no span"
+            message = f"{value} ms is not a valid duration"
             raise InvalidValue(message, hint="from 0 to 100 years")
         return value
     if isinstance(value, str):
         return parse_duration(value)
-    message = "a span is text or whole milliseconds"
-    raise InvalidValue(message, hint='as "90s", "20m", "1h30m" or 90000')
+    message = "a duration is text or whole milliseconds"
+    raise InvalidValue(message, hint='use for example "90s", "20m", "1h30m" or 90000')
 
 
 def _moment(value: object) -> Moment:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= LATEST:
-            message = f"{value} ms is no moment"
+            message = f"{value} ms is not a valid time"
             raise InvalidValue(message, hint="milliseconds since 1970 UTC, to the year 9999")
         return Moment(at=value)
     if isinstance(value, str):
         return parse_moment("", value)
-    message = "a moment is text or milliseconds since 1970 UTC"
-    raise InvalidValue(message, hint='as "2026-12-01T10:00-08:00", or "20m" from now')
+    message = "a time is text or milliseconds since 1970 UTC"
+    raise InvalidValue(message, hint='use for example "2026-12-01T10:00-08:00", or "20m" from now')
 
 
 Name = Annotated[str, _NAME, AfterValidator(_name)]
@@ -177,7 +177,7 @@ Span = Annotated[
     BeforeValidator(_span),
     WithJsonSchema(
         {
-            "description": "A span: text with units (w, d, h, m, s, ms), or whole milliseconds.",
+            "description": "Duration: text with units (w, d, h, m, s, ms), or whole milliseconds.",
             "anyOf": [
                 {"type": "string", "pattern": _SPAN},
                 {"type": "integer", "minimum": 0, "maximum": MAX_DURATION_MS},
@@ -193,7 +193,8 @@ When = Annotated[
     BeforeValidator(_moment),
     WithJsonSchema(
         {
-            "description": "ISO 8601 with an offset, a span from now, or milliseconds since 1970.",
+            "description": "Time: ISO 8601 with an offset, a duration from now, or milliseconds "
+            "since 1970.",
             "anyOf": [
                 {"type": "string", "format": "date-time"},
                 {"type": "string", "pattern": _SPAN},
@@ -211,8 +212,8 @@ EARLIEST = 100_000_000_000
 
 def _not_seconds(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < EARLIEST:
-        message = f"{value} ms is a moment of the years around 1970"
-        raise InvalidValue(message, hint="milliseconds are meant, not seconds")
+        message = f"{value} ms is a time around 1970"
+        raise InvalidValue(message, hint="pass milliseconds, not seconds")
     return value
 
 

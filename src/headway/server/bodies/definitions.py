@@ -40,50 +40,51 @@ Shared = Annotated[
     bool | None,
     Field(
         default=None,
-        description="True where an argument in the name has few values; else the name decides.",
+        description="Set to true if an argument in the name has few values. By default, the name "
+        "decides.",
     ),
 ]
 
 
 class SlotsBody(Body):
-    """At most so many permits are out."""
+    """Limits the number of permits held at once."""
 
     kind: Literal["slots"]
-    capacity: Count = Field(description="Permits.")
+    capacity: Count = Field(description="Number of permits.")
     shared: Shared = None
 
 
 class RateBody(Body):
-    """At most so many starts in any window."""
+    """Limits the number of starts in any window."""
 
     kind: Literal["rate"]
-    limit: Count = Field(description="Starts.")
-    per: Span = Field(description="The window; at least 1 ms.", examples=["1h"])
+    limit: Count = Field(description="Maximum number of starts in the window.")
+    per: Span = Field(description="Length of the window; at least 1 ms.", examples=["1h"])
     shared: Shared = None
 
 
 class PoolBody(Body):
-    """One of several slots; the handler gets the chosen member."""
+    """Picks one of several members with slots of their own; the handler gets the chosen one."""
 
     kind: Literal["pool"]
     members: Members = Field(
-        description="The permits of each member, in their order.", examples=[{"+15550001": 4}]
+        description="Number of permits of each member, in order.", examples=[{"+15550001": 4}]
     )
     strategy: Literal["least_used", "round_robin", "first_free"] = "least_used"
     shared: Shared = None
 
 
 class HoursBody(Body):
-    """Open at these local times only."""
+    """Opens the gate only at certain local times."""
 
     kind: Literal["hours"]
-    hours: Text = Field(description="Spans with commas between.", examples=["09:00-18:00"])
+    hours: Text = Field(description="Time ranges, separated by commas.", examples=["09:00-18:00"])
     days: Text = Field(default="daily", examples=["mon-fri"])
-    tz: Text = Field(default="UTC", description="A zone, or a template such as {tz}.")
+    tz: Text = Field(default="UTC", description="IANA time zone, or a template such as {tz}.")
     exceptions: Annotated[dict[str, Text | None], max_fields(MOST_EXCEPTIONS)] = Field(
         default={},
         max_length=MOST_EXCEPTIONS,
-        description="Dates with spans of their own; null for closed all day.",
+        description="Dates with their own time ranges; null means closed all day.",
         examples=[{"2026-12-25": None}],
     )
 
@@ -113,18 +114,20 @@ def gate_spec(name: str, body: AnyGate) -> GateSpec:
 
 
 class GateNumbersBody(ReasonBody):
-    """The numbers of a gate to be set; what is left out stays."""
+    """New numbers for a gate; omitted fields stay unchanged."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"capacity": 12, "reason": "four more lines"}]}
     )
 
     capacity: Count | None = Field(
-        default=None, description="Of slots, a pool's member, or an implicit gate."
+        default=None, description="New capacity of a slots gate, a pool member or an implicit gate."
     )
-    limit: Count | None = Field(default=None, description="Of a rate.")
-    per: Span | None = Field(default=None, description="Of a rate; at least 1 ms.")
-    members: Members | None = Field(default=None, description="Of a pool: replaces them all.")
+    limit: Count | None = Field(default=None, description="New limit of a rate gate.")
+    per: Span | None = Field(default=None, description="New window of a rate gate; at least 1 ms.")
+    members: Members | None = Field(
+        default=None, description="New members of a pool; replaces all of them."
+    )
 
     def change(self, name: str) -> SetGate:
         """Return the change of one gate."""
@@ -138,19 +141,21 @@ class GateNumbersBody(ReasonBody):
 
 
 class UntilBody(ReasonBody):
-    """Until when, and why."""
+    """How long a gate stays closed, and why."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"until": "20m", "reason": "a look first"}]}
     )
 
-    after: Span | None = Field(default=None, description="It opens by itself after so long.")
-    until: When | None = Field(default=None, description="It opens by itself at this moment.")
+    after: Span | None = Field(
+        default=None, description="How long until the gate opens again by itself."
+    )
+    until: When | None = Field(default=None, description="When the gate opens again by itself.")
 
     @model_validator(mode="after")
     def _one_at_most(self) -> UntilBody:
         if self.after is not None and self.until is not None:
-            message = "give after or until, not both"
+            message = "pass either after or until, not both"
             raise ValueError(message)
         return self
 
@@ -167,7 +172,7 @@ class UntilBody(ReasonBody):
 
 
 class ClosureBody(UntilBody):
-    """A gate to be closed, for good or until a moment."""
+    """A gate to close, indefinitely or until a given time."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -179,13 +184,14 @@ class ClosureBody(UntilBody):
     )
 
     gate: Name = Field(
-        description="Any gate: declared, an instance, pool/member, all, lane:…, tenant:…, kind:….",
+        description="Any gate: a declared one, an instance, pool/member, all, lane:…, tenant:… or "
+        "kind:….",
         examples=["all"],
     )
 
 
 class PermitBody(ReasonBody):
-    """A permit to be taken from its holder by force."""
+    """A permit to take from its holder by force."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -199,35 +205,37 @@ class PermitBody(ReasonBody):
         }
     )
 
-    gate: Name = Field(description="Where.")
-    job: str = Field(max_length=64, description="Its holder.")
+    gate: Name = Field(description="The gate that the permit belongs to.")
+    job: str = Field(max_length=64, description="Job that holds the permit.")
 
 
 MOST_WEIGHTS = 1_000
 
 
 class LaneBody(Body):
-    """All that a lane carries; what is left out is as the engine has it."""
+    """All settings of a lane; omitted fields get the engine's defaults."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"concurrency": 3, "target": "5s", "max_backlog": 100000}]}
     )
 
     concurrency: Count | None = Field(
-        default=None, description="The most of its jobs in their handlers at once."
+        default=None, description="Maximum number of the lane's jobs in handlers at once."
     )
     lease: Span | None = Field(
-        default=None, description="How long a worker's runs live without a beat."
+        default=None, description="How long a worker's runs stay valid without a heartbeat."
     )
-    target: Span | None = Field(default=None, description="Its latency target, due to start.")
+    target: Span | None = Field(default=None, description="Latency target, from due to start.")
     fair: Literal["tenant"] | None = Field(
-        default=None, description="Shares starts between tenants."
+        default=None, description="`tenant` shares starts between tenants."
     )
     weights: Annotated[dict[TenantName, Positive], max_fields(MOST_WEIGHTS)] = Field(
-        default={}, max_length=MOST_WEIGHTS, description="Of tenants in a fair lane; else 1."
+        default={},
+        max_length=MOST_WEIGHTS,
+        description="Weights of tenants in a fair lane (default: 1).",
     )
     max_backlog: Count | None = Field(
-        default=None, description="With more unfinished jobs, a new one is refused."
+        default=None, description="Above this number of unfinished jobs, new ones are refused."
     )
 
     def spec(self, name: str) -> LaneSpec:
@@ -249,7 +257,7 @@ class LaneBody(Body):
 
 
 class EntryBody(Body):
-    """When something recurs, and what it is."""
+    """A schedule, and the job to create each time."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -267,20 +275,28 @@ class EntryBody(Body):
         description='"cron: 0 3 * * *", "every 30m" or "at 09:00 mon-fri".',
         examples=["cron: 0 3 * * *"],
     )
-    tz: Text = Field(default="UTC", description="The zone of a cron or a time of day.")
-    anchor: When | None = Field(default=None, description="The first fire of an interval.")
+    tz: Text = Field(
+        default="UTC", description="IANA time zone of a cron expression or a time of day."
+    )
+    anchor: When | None = Field(default=None, description="First fire of an interval.")
     job: RecurringBody = Field(
-        description="What each fire makes.", examples=[{"kind": "noop", "lane": "nightly"}]
+        description="Job that each fire creates.", examples=[{"kind": "noop", "lane": "nightly"}]
     )
     misfire: Literal["skip", "once", "all"] = Field(
-        default="once", description="Of fires missed in an outage."
+        default="once", description="What happens to fires missed during an outage."
     )
-    misfire_cap: Positive = Field(default=100, description='The most that "all" makes up for.')
+    misfire_cap: Positive = Field(
+        default=100, description='Maximum number of missed fires that "all" makes up for.'
+    )
     overlap: Literal["skip", "one", "all"] = Field(
-        default="skip", description="Of a fire while an earlier one still waits or runs."
+        default="skip",
+        description="What happens to a fire while the job of an earlier one is still waiting or "
+        "running.",
     )
     enabled: bool | None = Field(
-        default=None, description="Whether it fires; a new one does, another stays as it is."
+        default=None,
+        description="Whether the entry fires. A new entry does by default; an existing one stays "
+        "unchanged.",
     )
 
     def body_of(self, id: str) -> JobBody:

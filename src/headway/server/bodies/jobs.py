@@ -33,129 +33,161 @@ class GateBody(Body):
     """A declared gate that a job must pass."""
 
     gate: Name = Field(
-        description="As it is declared; a template is filled in with the arguments.",
+        description="Name as declared; a template is filled in from the arguments.",
         examples=["customer:{phone}"],
     )
     name: Name | None = Field(
-        default=None, description="Resolved by you; it must fit the template."
+        default=None, description="Name as resolved by the caller; it must match the template."
     )
-    zone: Name | None = Field(default=None, description="Of hours, resolved by you.")
-    amount: Positive = Field(default=1, description="Permits, or starts of a rate.")
+    zone: Name | None = Field(
+        default=None, description="Time zone of an hours gate, as resolved by the caller."
+    )
+    amount: Positive = Field(
+        default=1, description="Number of permits, or of starts for a rate gate."
+    )
     hold: Literal["settled", "run"] = Field(
         default="settled",
-        description='"run" gives the permits back at a hand-over, "settled" keeps them.',
+        description='"run" returns the permits at a hand-over, "settled" keeps them until the end.',
     )
 
 
 class RetryBody(Body):
-    """How a failed job is tried again."""
+    """How a failed job is retried."""
 
-    attempts: Positive = Field(default=5, description="Of one life, the first one included.")
-    base: Span = Field(default=10_000, description="The delay after the first failure.")
-    factor: float = Field(default=2.0, ge=1, le=1000, description="By how much it grows.")
-    cap: Span = Field(default=3_600_000, description="No delay is longer.")
+    attempts: Positive = Field(
+        default=5, description="Maximum number of attempts in one life, including the first."
+    )
+    base: Span = Field(default=10_000, description="Delay after the first failure.")
+    factor: float = Field(
+        default=2.0, ge=1, le=1000, description="Factor by which each further delay grows."
+    )
+    cap: Span = Field(default=3_600_000, description="Maximum delay.")
     jitter: Literal["full", "equal", "none"] = Field(
-        default="equal", description="How much of a delay is drawn."
+        default="equal", description="How much of the delay is random."
     )
 
 
 class FollowUpBody(Body):
-    """What follows a job's end, in the same step."""
+    """Job to create in the same step in which this one ends."""
 
-    kind: Name = Field(description="Its arguments are job, state and reason.")
-    lane: Name | None = Field(default=None, description="Null for the lane of its cause.")
+    kind: Name = Field(
+        description="Kind of the job to create. Its arguments are job, state and reason."
+    )
+    lane: Name | None = Field(
+        default=None, description="Lane of the job to create; null for the lane of this job."
+    )
     states: FailFastList[Literal["succeeded", "dead", "cancelled"]] = Field(
-        default=["dead"], min_length=1, max_length=3, description="The ends that it follows."
+        default=["dead"], min_length=1, max_length=3, description="Final states that create it."
     )
 
 
 class AcceptedBody(Body):
-    """What follows an acceptance, in the same step."""
+    """Job to create in the same step in which a candidate accepts."""
 
-    kind: Name = Field(description="Its arguments are job, state, candidate and run.")
-    lane: Name | None = Field(default=None, description="Null for the lane of its cause.")
+    kind: Name = Field(
+        description="Kind of the job to create. Its arguments are job, state, candidate and run."
+    )
+    lane: Name | None = Field(
+        default=None, description="Lane of the job to create; null for the lane of this job."
+    )
 
 
 class WorkBody(Body):
-    """What is to be done, and where it waits."""
+    """What to do, and where the job waits."""
 
-    kind: Name = Field(description="Names the handler.", examples=["send_mail"])
+    kind: Name = Field(description="Kind of the job; it names the handler.", examples=["send_mail"])
     args: dict[str, Any] = Field(
         default={},
-        description="Of the handler; at most 1,000,000 bytes as JSON.",
+        description="Arguments for the handler; at most 1,000,000 bytes as JSON.",
         examples=[{"to": "ada@example.org"}],
     )
-    lane: Name | None = Field(default=None, description="Where it waits; main if nothing says.")
-    priority: Priority | None = Field(default=None, description="Smaller first; 512 is usual.")
-    tenant: TenantName | None = Field(default=None, description="The customer it runs for.")
-    subject: Name | None = Field(default=None, description="What it is about.")
+    lane: Name | None = Field(
+        default=None,
+        description="Lane that the job waits in. Defaults to that of its kind, otherwise main.",
+    )
+    priority: Priority | None = Field(
+        default=None, description="Priority; smaller numbers start first. 512 is usual."
+    )
+    tenant: TenantName | None = Field(default=None, description="Customer that the job runs for.")
+    subject: Name | None = Field(default=None, description="What the job is about.")
     candidates: FailFastList[Name] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_CANDIDATES,
-        description="Of a cascade, in the order to be asked.",
+        description="Candidates of a cascade, in the order in which they are asked.",
     )
 
 
 class SentBody(WorkBody):
-    """What is to be done, and when."""
+    """What to do, and when."""
 
-    due: When | None = Field(default=None, description="When it is due; now if not given.")
+    due: When | None = Field(default=None, description="When the job is due (default: now).")
     expires: Span | None = Field(
-        default=None, description="How long after it is due it may still start."
+        default=None, description="How long after its due time the job may still start."
     )
     key: Name | None = Field(
         default=None,
-        description="Within its tenant, one job has it, however often this is sent.",
+        description="Unique within the tenant: however often this is sent, one job is created.",
         examples=["order-17"],
     )
     id: JobId | None = Field(
-        default=None, description="A UUID in lower case, made by you; a new one if not given."
+        default=None,
+        description="UUID in lower case, generated by the caller. By default, the server generates "
+        "one.",
     )
 
 
 class PolicyBody(Body):
-    """What is otherwise said by a job's kind; a job of a kind that the server knows has none."""
+    """What is otherwise set by a job's kind; not allowed if the server knows the kind."""
 
     gates: FailFastList[Name | GateBody] | None = Field(
         default=None,
         max_length=MOST_GATES,
-        description="Declared gates that it must pass, in this order.",
+        description="Declared gates that the job must pass, in this order.",
         examples=[["numbers", {"gate": "customer:{phone}", "amount": 1}]],
     )
-    stage: Name | None = Field(default=None, description="Of a kind with stages.")
-    retry: RetryBody | None = Field(default=None, description="How it is tried again.")
-    timeout: Span | None = Field(default=None, description="How long its handler may run.")
+    stage: Name | None = Field(
+        default=None, description="Stage to start with, for a kind with stages."
+    )
+    retry: RetryBody | None = Field(default=None, description="How the job is retried.")
+    timeout: Span | None = Field(default=None, description="How long the handler may run.")
     start_within: Span | None = Field(
-        default=None, description="With gates, and not started by then, it is handed back."
+        default=None,
+        description="A job with gates that has not started within this time is handed back.",
     )
     on_deadline: Literal["dead", "retry"] | None = Field(
-        default=None, description="What an unanswered hand-over becomes."
+        default=None,
+        description="What happens to a hand-over that is not answered by its deadline.",
     )
     reconcile: Name | None = Field(
-        default=None, description="The kind of the job that asks the provider."
+        default=None, description="Kind of the job that asks the provider for the outcome."
     )
     reconcile_within: Span | None = Field(
-        default=None, description="How long that has before the deadline decides."
+        default=None, description="How long that job has before the deadline decides."
     )
-    on_final: FollowUpBody | None = Field(default=None, description="What follows its end.")
-    keep: Span | None = Field(default=None, description="How long it is kept after its end.")
-    key_for: Span | None = Field(default=None, description="How long its key lives after its end.")
+    on_final: FollowUpBody | None = Field(
+        default=None, description="Job to create when this one ends."
+    )
+    keep: Span | None = Field(default=None, description="How long the job is kept after its end.")
+    key_for: Span | None = Field(
+        default=None, description="How long its key stays taken after its end."
+    )
     cascade: bool | None = Field(
-        default=None, description="Whether it is offered to candidates; true where it has any."
+        default=None,
+        description="Whether the job is offered to candidates. Defaults to true if it has any.",
     )
     on_accepted: AcceptedBody | None = Field(
         default=None,
-        description="With candidates: what follows an acceptance, after which it awaits its end.",
+        description="Job to create when a candidate accepts; this one then awaits its end.",
     )
 
 
 class JobBody(PolicyBody, SentBody):
-    """A job to be made."""
+    """A job to create."""
 
 
 class RecurringBody(PolicyBody, WorkBody):
-    """What each fire of a timetable entry is a job of."""
+    """The job that each fire of a timetable entry creates."""
 
 
 POLICY_FIELDS = tuple(PolicyBody.model_fields)
@@ -170,11 +202,11 @@ OneOrMany = Annotated[JobBody | JobList, one_or_many(JobBody, JobList, MOST_JOBS
 MOST_MOVED = 10_000
 """Jobs of one request."""
 
-Reason = Annotated[Text, Field(default="", description="Why; stands on the trail.")]
+Reason = Annotated[Text, Field(default="", description="Reason, recorded in the trail.")]
 
 
 class ReasonBody(Body):
-    """Why it is done."""
+    """The reason for a change."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"reason": "the customer asked for it"}]}
@@ -184,17 +216,19 @@ class ReasonBody(Body):
 
 
 class EditBody(ReasonBody):
-    """What to change about a job, and why; what is left out stays."""
+    """Changes to a job, and why; omitted fields stay unchanged."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"priority": 1, "due": "20m", "reason": "it cannot wait"}]}
     )
 
     args: dict[str, Any] | None = Field(
-        default=None, description="New arguments, in place of all the old."
+        default=None, description="New arguments; they replace all the old ones."
     )
-    priority: Priority | None = Field(default=None, description="Smaller first.")
-    due: When | None = Field(default=None, description="When it is due.")
+    priority: Priority | None = Field(
+        default=None, description="New priority; smaller numbers start first."
+    )
+    due: When | None = Field(default=None, description="New due time.")
 
     @property
     def says_nothing(self) -> bool:
@@ -203,23 +237,23 @@ class EditBody(ReasonBody):
 
 
 class FilterBody(Body):
-    """Which jobs; what is left out stands for any."""
+    """Which jobs; an omitted field matches any job."""
 
-    lane: Name | None = Field(default=None, description="Only of this lane.")
-    tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
-    kind: Name | None = Field(default=None, description="Only of this kind.")
+    lane: Name | None = Field(default=None, description="Only jobs in this lane.")
+    tenant: TenantName | None = Field(default=None, description="Only jobs of this tenant.")
+    kind: Name | None = Field(default=None, description="Only jobs of this kind.")
     subject: Name | None = Field(
-        default=None, description="Only about this, among the tenant's jobs."
+        default=None, description="Only jobs with this subject, among the tenant's jobs."
     )
     key: Name | None = Field(
-        default=None, description="Only the job that has this key, among the tenant's."
+        default=None, description="Only the job with this key, among the tenant's jobs."
     )
     states: FailFastList[Annotated[State, Field(strict=False)]] | None = Field(
         default=None,
         min_length=1,
         max_length=len(State),
-        description="Only in these; else those that the verb applies to. Of cancelled jobs, retry "
-        "takes only those that are asked for.",
+        description="Only jobs in these states. Defaults to those that the verb applies to, except "
+        "that retry takes cancelled jobs only if asked.",
     )
 
     @property
@@ -230,7 +264,7 @@ class FilterBody(Body):
 
 
 class MovesBody(EditBody):
-    """One move on many jobs: those named, or those that fit a filter."""
+    """One move on many jobs: those listed, or those that match a filter."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -242,34 +276,37 @@ class MovesBody(EditBody):
     )
 
     verb: Literal["cancel", "retry", "run_now", "edit", "succeed", "kill"] = Field(
-        description="What to do."
+        description="Move to apply."
     )
     ids: FailFastList[Annotated[str, Field(max_length=64)]] | None = Field(
-        default=None, min_length=1, max_length=MOST_MOVED, description="The jobs."
+        default=None, min_length=1, max_length=MOST_MOVED, description="Ids of the jobs."
     )
     filter: FilterBody | None = Field(
-        default=None, description="Instead of ids; it must name more than states."
+        default=None, description="Filter to use instead of ids. It must contain more than states."
     )
     limit: int = Field(
-        default=1_000, ge=1, le=MOST_MOVED, description="By filter: at most so many jobs."
+        default=1_000,
+        ge=1,
+        le=MOST_MOVED,
+        description="With a filter: maximum number of jobs to move.",
     )
     dry: bool = Field(
-        default=False, description="By filter: only count how many fit, up to the limit."
+        default=False, description="With a filter: only count how many jobs match, up to the limit."
     )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> MovesBody:
         if (self.ids is None) == (self.filter is None):
-            message = "give either ids or a filter"
+            message = "pass either ids or a filter"
             raise ValueError(message)
         if self.filter is not None and not self.filter.names_something:
-            message = "the filter names only states"
+            message = "the filter contains only states"
             raise ValueError(message)
         if self.verb not in {"edit", "retry"} and not self.says_nothing:
             message = f"{self.verb} changes no argument, priority or due time"
             raise ValueError(message)
         if self.verb == "edit" and self.says_nothing:
-            message = "edit is given nothing to change"
+            message = "edit has nothing to change"
             raise ValueError(message)
         return self
 

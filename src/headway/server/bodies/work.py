@@ -34,8 +34,8 @@ from headway.server.long_polling.claiming import (
 class LaneWeightBody(Body):
     """A lane and its share of a claim."""
 
-    name: Name = Field(description="A name, or a pattern such as `send_*`.", examples=["send_*"])
-    weight: int = Field(default=1, ge=1, le=MAX_WEIGHT, description="Its share.")
+    name: Name = Field(description="Lane name, or a pattern such as `send_*`.", examples=["send_*"])
+    weight: int = Field(default=1, ge=1, le=MAX_WEIGHT, description="Its share of the claim.")
 
 
 LanesLine = Annotated[
@@ -43,8 +43,8 @@ LanesLine = Annotated[
     Field(
         min_length=1,
         max_length=200_000,
-        description="Names or patterns with commas between them, each with its weight after a "
-        "colon, if it has one.",
+        description="Names or patterns, separated by commas, each optionally followed by a colon "
+        "and its weight.",
     ),
 ]
 LanesList = Annotated[
@@ -57,44 +57,49 @@ MOST_AFTER = 10_000
 
 
 class ClaimBody(Body):
-    """A claim: the worker, and the work it takes."""
+    """A claim: the worker, and the work that it takes."""
 
     worker: Name = Field(
-        description="Names this worker among those of your token; another token's worker of the "
-        "same name is another worker.",
+        description="Name of this worker, unique within your token; the same name under another "
+        "token is another worker.",
         examples=["worker-1"],
     )
     lanes: LanesLine | LanesList = Field(
-        description='Where to claim from: "a,b:2", or a list of names and of name with weight.',
+        description='Lanes to claim from: "a,b:2", or a list of names, or of names with weights.',
         examples=["calls,mail:2", ["calls", {"name": "send_*", "weight": 2}]],
     )
     order: Literal["weighted", "strict"] = Field(
         default="weighted",
-        description='"weighted" shares a claim by weight, "strict" empties an earlier lane first.',
+        description='"weighted" shares a claim by weight, "strict" empties earlier lanes first.',
     )
-    max: int = Field(default=1, ge=1, le=MAX_BATCH, description="The most jobs.")
+    max: int = Field(default=1, ge=1, le=MAX_BATCH, description="Maximum number of jobs.")
     free: int | None = Field(
-        default=None, ge=0, le=MAX_BATCH, description="The most jobs with gates; max if left out."
+        default=None,
+        ge=0,
+        le=MAX_BATCH,
+        description="Maximum number of jobs with gates (default: max).",
     )
     lease: Span = Field(
         default=LEASE_MS,
-        description="How long the worker's runs live without a beat, 1s to 24h.",
+        description="How long the worker's runs stay valid without a heartbeat, 1s to 24h.",
         examples=["30s"],
     )
     wait: Span = Field(
         default=0,
-        description="How long to wait for the first job; the server ends a longer wait at 60s.",
+        description="How long to wait for the first job; the server ends longer waits after 60s.",
         examples=["25s"],
     )
     request: int | None = Field(
         default=None,
         ge=1,
         le=MAX_REQUEST,
-        description="Your number of this claim, growing; repeat it to get a lost reply again. "
-        "Left out, the server numbers it.",
+        description="Your own, increasing number of this claim; repeat it to get a lost reply "
+        "again. If omitted, the server numbers the claim.",
     )
     after: Annotated[dict[str, int], max_fields(MOST_AFTER)] = Field(
-        default={}, max_length=MOST_AFTER, description="From the reply before, if you keep it."
+        default={},
+        max_length=MOST_AFTER,
+        description="`after` of the previous reply, if you keep it.",
     )
 
     @property
@@ -116,14 +121,14 @@ _encode = msgspec.json.Encoder().encode
 class RunBody(Body):
     """Which run is meant."""
 
-    job: JobId = Field(description="The job's id.")
-    run: RunNumber = Field(description="The run, from the claim's reply.")
+    job: JobId = Field(description="Id of the job.")
+    run: RunNumber = Field(description="Run number from the claim's reply.")
 
 
 class RunningBody(RunBody):
     """A run that the worker holds."""
 
-    progress: Any = Field(default=None, description="New progress, shown as it is: any JSON.")
+    progress: Any = Field(default=None, description="New progress, shown unchanged: any JSON.")
 
     def told_progress(self) -> bytes | None:
         """Return the progress as JSON; None for none.
@@ -141,7 +146,7 @@ class RunningBody(RunBody):
 
 
 class LeaseBody(Body):
-    """A worker says that it lives, and what it holds."""
+    """A worker's heartbeat, with the runs that it holds."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -154,34 +159,36 @@ class LeaseBody(Body):
         }
     )
 
-    worker: Name = Field(description="As in its claims.", examples=["worker-1"])
+    worker: Name = Field(description="Name of the worker, as in its claims.", examples=["worker-1"])
     running: FailFastList[RunningBody] = Field(
         default=[],
         max_length=MOST_RUNNING,
-        description="Each run that it holds; those that it has handed over, too.",
+        description="All runs that the worker holds, including those that it has handed over.",
     )
     request: int = Field(
         default=0,
         ge=0,
         le=MAX_REQUEST,
-        description="The number of the last claim whose reply it has. What that or an earlier "
-        "claim brought and `running` does not list never reached it, and is handed back.",
+        description="Number of the last claim whose reply the worker has received. Jobs of that or "
+        "an earlier claim that `running` does not list never arrived, and are handed back.",
     )
     lease: Span = Field(
         default=LEASE_MS,
-        description="How long its runs live from now, 1s to 24h.",
+        description="How long its runs stay valid from now, 1s to 24h.",
         examples=["30s"],
     )
     lanes: FailFastList[Name] = Field(
         default=[],
         max_length=MAX_WANTED,
-        description="What it serves, for those who ask why nothing runs.",
+        description="Lanes that it serves, used to explain why a job is not running.",
         examples=[["calls"]],
     )
     name: Text = Field(
-        default="", description="A label: host, process, what it is.", examples=["host7:4711"]
+        default="", description="Label, such as host and process.", examples=["host7:4711"]
     )
-    leaving: bool = Field(default=False, description="It stops, and holds nothing more.")
+    leaving: bool = Field(
+        default=False, description="The worker is stopping, and holds nothing beyond `running`."
+    )
 
 
 MOST_THEN = MAX_BATCH
@@ -197,12 +204,16 @@ ErrorText = Annotated[str, Field(max_length=1_000_000), AfterValidator(without_n
 
 
 class CloseBody(Body):
-    """A gate to be closed, for example because a provider refused for now."""
+    """A gate to close, for example because a provider refuses requests for now."""
 
-    gate: Name = Field(description="Its resolved name.", examples=["rate:twilio"])
-    after: Span | None = Field(default=None, description="For how long; else see `until`.")
-    until: When | None = Field(default=None, description="Until when; neither: for good.")
-    reason: Text = Field(default="", description="For people.")
+    gate: Name = Field(description="Resolved name of the gate.", examples=["rate:twilio"])
+    after: Span | None = Field(
+        default=None, description="How long it stays closed; alternatively, use `until`."
+    )
+    until: When | None = Field(
+        default=None, description="When it opens again. With neither, it stays closed indefinitely."
+    )
+    reason: Text = Field(default="", description="Reason, for people.")
 
 
 class OutcomeBody(RunBody):
@@ -217,14 +228,14 @@ class OutcomeBody(RunBody):
 
 
 class SucceededBody(OutcomeBody):
-    """The work is done."""
+    """The work has been done."""
 
     outcome: Literal["succeeded"]
-    result: Any = Field(default=None, description="For the record: any JSON.")
+    result: Any = Field(default=None, description="Result to record: any JSON.")
 
 
 class FailedBody(OutcomeBody):
-    """The attempt failed: retried by the job's policy, or dead when attempts are used up."""
+    """The attempt failed: retried by the job's policy, or dead once all attempts are used."""
 
     outcome: Literal["failed"]
     error: ErrorText = Field(default="", description="What went wrong.")
@@ -233,7 +244,7 @@ class FailedBody(OutcomeBody):
 
 
 class DeadBody(OutcomeBody):
-    """No further attempt is wanted."""
+    """The job is dead: no further attempts."""
 
     outcome: Literal["dead"]
     reason: Text = Field(default="failed", description="Why, in a word or a sentence.")
@@ -241,76 +252,79 @@ class DeadBody(OutcomeBody):
 
 
 class SnoozedBody(OutcomeBody):
-    """Not now: due again later; the attempt is repeated."""
+    """Not now: the job is due again later, and the attempt is not counted."""
 
     outcome: Literal["snoozed"]
-    after: Span | None = Field(default=None, description="For how long; or say `until`.")
-    until: When | None = Field(default=None, description="Until when.")
+    after: Span | None = Field(
+        default=None, description="How long to wait; alternatively, use `until`."
+    )
+    until: When | None = Field(default=None, description="When the job is due again.")
     reason: Text = Field(default="", description="Why, in a word or a sentence.")
 
     @model_validator(mode="after")
     def _says_how_long(self) -> SnoozedBody:
         if self.after is None and self.until is None:
-            message = "give either after or until"
+            message = "pass either after or until"
             raise ValueError(message)
         return self
 
 
 class NextStageBody(OutcomeBody):
-    """Goes on with the next stage and its gates; uses no attempt."""
+    """Continues with the next stage and its gates, without using an attempt."""
 
     outcome: Literal["next_stage"]
-    stage: Name = Field(description="Of the job's kind.")
+    stage: Name = Field(description="Stage of the job's kind to continue with.")
     gates: FailFastList[Name | GateBody] | None = Field(
         default=None,
         max_length=MOST_GATES,
-        description="Declared gates of that stage; left out where the server's App has the kind.",
+        description="Declared gates of that stage; omit them if the server's App has the kind.",
     )
 
 
 class ReleasedBody(OutcomeBody):
-    """Handed back unused; the attempt is repeated."""
+    """Handed back unused, without using an attempt."""
 
     outcome: Literal["released"]
-    reason: Text = Field(default="handed back", description="For people.")
+    reason: Text = Field(default="handed back", description="Reason, for people.")
 
 
 class HandedOverBody(OutcomeBody):
-    """The outside world has it now: it awaits a signal for the key, or the deadline."""
+    """The job now depends on an outside system: it awaits a signal for the key, or the deadline."""
 
     outcome: Literal["handed_over"]
     key: Name = Field(
-        description="Under which signals find it; the run's `ref` will do.", examples=["CA17…"]
+        description="Key under which signals find the run, for example its `ref`.",
+        examples=["CA17…"],
     )
-    timeout: Span = Field(default=HAND_OVER_MS, description="From now to the deadline.")
+    timeout: Span = Field(default=HAND_OVER_MS, description="Time from now to the deadline.")
 
 
 class KnownAsBody(OutcomeBody):
     """A further key under which signals find the run."""
 
     outcome: Literal["known_as"]
-    key: Name = Field(description="Such as the provider's id.")
+    key: Name = Field(description="The key, such as the provider's id.")
 
 
 class ReturnedBody(OutcomeBody):
-    """The handler of a run that has handed over is through; only recorded."""
+    """The handler of a run that has handed over has finished; this is only recorded."""
 
     outcome: Literal["returned"]
-    error: ErrorText = Field(default="", description="If it failed.")
+    error: ErrorText = Field(default="", description="What went wrong, if the handler failed.")
 
 
 class GaveBackBody(OutcomeBody):
-    """Frees one gate early."""
+    """Returns the permits of one gate early."""
 
     outcome: Literal["gave_back"]
-    gate: Name = Field(description="Its name, or a pool's.")
+    gate: Name = Field(description="Name of the gate or pool.")
 
 
 class UnfitBody(OutcomeBody):
-    """A cascade's candidate is passed over; the next turn begins."""
+    """The cascade's candidate is passed over; the next turn starts."""
 
     outcome: Literal["unfit"]
-    reason: Text = Field(default="", description="For people.")
+    reason: Text = Field(default="", description="Reason, for people.")
 
 
 AnyOutcome = (
@@ -330,7 +344,7 @@ AnyOutcome = (
 
 
 class SettlementBody(Body):
-    """What a worker's runs have to say."""
+    """Outcomes of a worker's runs."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -349,11 +363,11 @@ class SettlementBody(Body):
         }
     )
 
-    worker: Name = Field(description="As in its claims.", examples=["worker-1"])
+    worker: Name = Field(description="Name of the worker, as in its claims.", examples=["worker-1"])
     outcomes: FailFastList[Annotated[AnyOutcome, Field(discriminator="outcome")]] = Field(
         min_length=1,
         max_length=MAX_BATCH,
-        description="Each is checked and written by itself, in this order.",
+        description="Outcomes; each is checked and written separately, in this order.",
         examples=[
             [
                 {

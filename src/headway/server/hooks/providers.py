@@ -161,14 +161,14 @@ def _p256(where: str, text: str) -> EllipticCurvePublicKey:
         key = None
     if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
         return key
-    message = f"{where}: a key is no public key of P-256"
-    raise InvalidValue(message, hint="copy the verification key as SendGrid shows it")
+    message = f"{where}: a key is not a P-256 public key"
+    raise InvalidValue(message, hint="copy the verification key from SendGrid")
 
 
 def _secret(where: str, text: str) -> bytes:
     secret = _bytes(text.removeprefix(_SECRET))
     if secret is None or len(secret) < SHORTEST_SECRET:
-        message = f"{where}: a key is no secret of {SHORTEST_SECRET} bytes or more, in base64"
+        message = f"{where}: a key is not a secret of {SHORTEST_SECRET} bytes or more, in base64"
         raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
     return secret
 
@@ -176,7 +176,7 @@ def _secret(where: str, text: str) -> bytes:
 def _ed25519(where: str, text: str) -> Ed25519PublicKey:
     data = _bytes(text.removeprefix(_PUBLIC))
     if data is None or len(data) != 32:
-        message = f"{where}: a key is no public key of ed25519"
+        message = f"{where}: a key is not an ed25519 public key"
         raise InvalidValue(message, hint="whpk_ and 32 bytes in base64")
     return Ed25519PublicKey.from_public_bytes(data)
 
@@ -211,7 +211,7 @@ class Hooks:
             InvalidValue: the name is taken, or cannot be the last part of a URL.
         """
         if check_provider_name(name) in self._providers:
-            message = f"the provider {name!r} is there already"
+            message = f"the provider {name!r} already exists"
             raise InvalidValue(message, hint="choose another name, or read it in another way")
         self._providers[name] = provider
 

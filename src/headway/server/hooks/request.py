@@ -17,7 +17,7 @@ from headway.server.strict_json import read_json
 
 PROVIDER_BODY: dict[str, Any] = {
     "requestBody": {
-        "description": "Whatever the provider sends, signed as the provider signs.",
+        "description": "Whatever the provider sends, with the provider's own signature.",
         "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
     }
 }
@@ -71,7 +71,7 @@ class HookRequest:
         """
         found = [value for one, value in self.headers if one == name]
         if len(found) > 1:
-            message = f"the header {name} came {len(found)} times"
+            message = f"the header {name} was sent {len(found)} times"
             raise Unauthenticated(message, hint="send it once")
         return found[0] if found else None
 
@@ -144,7 +144,7 @@ def read_form(written: str | bytes) -> list[tuple[str, str]]:
         text = written if isinstance(written, str) else written.decode()
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
-        message = "the form is no UTF-8, or has too many fields"
+        message = "the form is not UTF-8, or has too many fields"
         raise InvalidValue(message, hint=f"at most {MOST_FIELDS}") from None
 
 
@@ -176,7 +176,7 @@ def refuse() -> NoReturn:
     Raises:
         Unauthenticated: always.
     """
-    message = "the webhook's signature does not fit"
+    message = "the webhook's signature is wrong"
     hint = "compare the keys with the provider's, and public_url with the URL it calls"
     raise Unauthenticated(message, hint=hint)
 
@@ -199,7 +199,7 @@ def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
     if abs(away_ms) > tolerance_ms:
         old = "old" if away_ms > 0 else "far ahead"
         message = f"the webhook's timestamp is too {old}"
-        raise Unauthenticated(message, hint="check the clocks; a webhook is not to be replayed")
+        raise Unauthenticated(message, hint="check the clocks; webhooks must not be replayed")
 
 
 def any_same(expected: Iterable[bytes], said: bytes) -> bool:

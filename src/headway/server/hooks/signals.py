@@ -28,36 +28,44 @@ VERBS = ("final", "progress", "note")
 
 
 class SignalBody(Body):
-    """What a signal says: exactly one of `final`, `progress` and `note`."""
+    """A signal, with exactly one of `final`, `progress` and `note`."""
 
-    event: Name = Field(description="The event's id; each is applied once.", examples=["evt-7"])
+    event: Name = Field(
+        description="Id of the event; each event is applied once.", examples=["evt-7"]
+    )
     final: Final | None = Field(default=None, description="Settles the job with this outcome.")
-    progress: bool = Field(default=False, description="The work goes on.")
+    progress: bool = Field(
+        default=False, description="Whether this reports progress: the work continues."
+    )
     note: Name | None = Field(
-        default=None, description="A label for the record; also after the end."
+        default=None, description="Label to record; also accepted after the end of the job."
     )
     extend: Span | None = Field(
-        default=None, description="Of a progress: the new time from now to the deadline."
+        default=None, description="For `progress`: new time from now to the deadline."
     )
-    body: Any = Field(default=None, description="For the record: any JSON.")
-    reason: Text = Field(default="", description="Of a final dead, retry or declined; of a note.")
+    body: Any = Field(default=None, description="Data to record: any JSON.")
+    reason: Text = Field(
+        default="", description="Reason for a note, or for `final` with dead, retry or declined."
+    )
     after: Span | None = Field(
-        default=None, description="Of a final retry: replaces the policy's delay."
+        default=None, description="For `final` with retry: replaces the policy's delay."
     )
     candidate: str = Field(
         default="",
         max_length=MAX_NAME,
-        description="Who answers an offer; else the candidate whose turn it is.",
+        description="Candidate who answers an offer (default: the one whose turn it is).",
     )
 
     offer: bool = Field(
-        default=False, description="It is about an offer alone: late once that was accepted."
+        default=False,
+        description="Whether this concerns only an offer; it is late once the offer has been "
+        "accepted.",
     )
     known_as: str = Field(
         default="",
         max_length=MAX_NAME,
-        description="A key, such as the provider's id, under which signals find the run from now "
-        "on.",
+        description="Another key, such as the provider's id, under which signals find the run from "
+        "now on.",
     )
 
     def signal(self, key: str) -> Signal:

@@ -75,7 +75,7 @@ class StandardWebhooks:
             return []
         data = said.get("data")
         if not is_object(data):
-            message = f"the data of a {TYPE} is no object"
+            message = f"the data of a {TYPE} is not an object"
             raise InvalidValue(message, hint='{"key": "…", "final": "succeeded"}')
         key = data.get("key")
         if not isinstance(key, str):

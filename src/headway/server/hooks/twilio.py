@@ -153,7 +153,7 @@ def _settings(header: str) -> tuple[str, bool]:
         said[name] = value
     algorithm = said.get("algorithm") or "HMAC_SHA1"
     if algorithm.upper() not in ALGORITHMS:
-        message = "the webhook is signed in a way that is not known"
+        message = "the webhook is signed with an unknown algorithm"
         raise Unauthenticated(message, hint=f"known: {', '.join(ALGORITHMS)}")
     return ALGORITHMS[algorithm.upper()], bool(said.get("key"))
 

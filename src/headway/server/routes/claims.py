@@ -193,8 +193,8 @@ ClaimedModel = reply(
         name: (_AS_JSON.get(name, hint), _NOTES[name])
         for name, hint in get_type_hints(Claimed).items()
     },
-    ref=(str, "The run's reference, `id:run`: a key under which signals find it."),
-    signal_url=(str, "Where the outside world signals this run; give it to the provider."),
+    ref=(str, "Reference of the run, `id:run`: a key under which signals find it."),
+    signal_url=(str, "URL at which outside systems signal this run; pass it to the provider."),
 )
 """What a claim's reply says of each job."""
 
@@ -278,18 +278,18 @@ ROUTES = router("work")
 
 _REPLY = reply(
     "Claim",
-    "What a claim hands out.",
-    request=(int, "The number of the claim; 0 if none was made in your name."),
-    jobs=(list[ClaimedModel], "In the order to be started."),
-    now=(int, "The store's time."),
+    "The result of a claim.",
+    request=(int, "Number of the claim; 0 if none was made in your name."),
+    jobs=(list[ClaimedModel], "Jobs, in the order in which to start them."),
+    now=(int, "Current time of the store."),
     lease_until=(
         int | None,
-        "When your worker's runs lapse without a beat, by the store's time; null if that was not "
-        "asked.",
+        "When your worker's runs expire without a heartbeat, in the store's time; null if no claim "
+        "was made.",
     ),
-    next_at=(int | None, "When it is worth asking again; null for not before something happens."),
-    again=(bool, "Ask again at once."),
-    after=(dict[str, int], "To be given to your worker's next claim, if you keep it."),
+    next_at=(int | None, "When it is worth claiming again; null for not before something happens."),
+    again=(bool, "Whether to claim again at once."),
+    after=(dict[str, int], "Pass this to your worker's next claim, if you keep it."),
 )
 
 
@@ -313,13 +313,13 @@ async def claim(
     caller: Annotated[Caller, needs(Permission.WORK)],
     body: ClaimBody,
 ) -> Response:
-    """Start up to `max` jobs, each with all its permits; with `wait`, a long poll.
+    """Start up to `max` jobs, each with all its permits; with `wait`, this is a long poll.
 
-    The jobs are yours until `lease_until`: keep the lease with POST /v1/leases, and report how
-    they ended with POST /v1/settlements. Of the clients that wait for the same lanes, the one that
-    has waited longest is served first. A repeat of a `request` number returns the jobs of the first
-    that the worker still holds. If the client goes away before the reply is written, its jobs are
-    handed back at once.
+    The jobs are yours until `lease_until`: keep the lease with POST /v1/leases, and report how they
+    ended with POST /v1/settlements. Among clients that wait for the same lanes, the one that has
+    waited longest is served first. A repeated `request` number returns those jobs of the first
+    request that the worker still holds. If the client disconnects before the reply is written, its
+    jobs are handed back at once.
     """
     base = str(request.base_url)
     return await answer_pull(

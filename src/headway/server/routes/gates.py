@@ -43,14 +43,17 @@ from headway.server.visibility import visible_job
 ROUTES = router("gates", prefix="/v1")
 
 _EXAMPLES: dict[str, Example] = {
-    "slots": {"summary": "At most so many", "value": {"kind": "slots", "capacity": 1}},
-    "rate": {"summary": "So many in a window", "value": {"kind": "rate", "limit": 7, "per": "1h"}},
+    "slots": {"summary": "A fixed number of permits", "value": {"kind": "slots", "capacity": 1}},
+    "rate": {
+        "summary": "A number of starts in a window",
+        "value": {"kind": "rate", "limit": 7, "per": "1h"},
+    },
     "pool": {
-        "summary": "One of several",
+        "summary": "One of several members",
         "value": {"kind": "pool", "members": {"+15550001": 4, "+15550002": 8}},
     },
     "hours": {
-        "summary": "At these times",
+        "summary": "Only at certain times",
         "value": {
             "kind": "hours",
             "hours": "09:00-18:00",
@@ -66,9 +69,11 @@ class GatesAsked(PageQuery):
     """Which gates."""
 
     name: list[Name] | None = Field(
-        default=None, max_length=1_000, description="Exactly these, in this order; repeatable."
+        default=None,
+        max_length=1_000,
+        description="Only gates with this name, in the order given; repeatable.",
     )
-    parked: bool = Field(default=False, description="Only those at which jobs are parked.")
+    parked: bool = Field(default=False, description="Only gates at which jobs are parked.")
 
 
 @ROUTES.get("/gates", summary="List gates", response_model=GATES)
@@ -89,9 +94,9 @@ async def list_gates(
     return listed(stats, page.rows, encode_cursor(page.cursor))
 
 
-@ROUTES.get("/gates/{name:path}", summary="One gate", response_model=GATE)
+@ROUTES.get("/gates/{name:path}", summary="Get a gate", response_model=GATE)
 async def get_gate(name: Name, service: TheService, caller: Observer) -> Response:
-    """A gate as it stands: how full, who holds it, when it opens.
+    """Return the current state of a gate: how full it is, who holds it, when it opens.
 
     Raises:
         UnknownGate: there is no gate of that name.
@@ -113,17 +118,17 @@ async def declare_gate(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Say what a gate is, as a program's code does; an operator's numbers still win.
+    """Declare a gate, as a program's code does; an operator's numbers take precedence.
 
-    The name may be a template over arguments, such as `customer:{phone}`. A gate keeps its kind
-    forever, as jobs wait at it.
+    The name may be a template over arguments, such as `customer:{phone}`. The kind of a gate can
+    never be changed, because jobs wait at it.
     """
     caller.check_gate(name)
     item = DeclareGate(spec=gate_spec(name, body))
     return await define(service, caller, item, if_match=if_match)
 
 
-@ROUTES.patch("/gates/{name:path}", summary="Set numbers", response_model=DEFINED)
+@ROUTES.patch("/gates/{name:path}", summary="Change a gate's numbers", response_model=DEFINED)
 async def set_gate(
     name: Name,
     body: GateNumbersBody,
@@ -131,20 +136,20 @@ async def set_gate(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Change a gate's numbers; they win over what is declared, until they are reset.
+    """Change a gate's numbers; they take precedence over what is declared until reset.
 
-    Any gate can be set: a declared one, one instance of a template, a pool's member as
-    pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
+    This works for any gate: a declared one, an instance of a template, a pool member as
+    pool/member, or all, lane:NAME, tenant:NAME and kind:NAME.
     """
     caller.check_gate(name)
     return await define(service, caller, body.change(name), reason=body.reason, if_match=if_match)
 
 
-@ROUTES.delete("/gates/{name:path}", summary="Reset numbers", response_model=DEFINED)
+@ROUTES.delete("/gates/{name:path}", summary="Reset a gate's numbers", response_model=DEFINED)
 async def reset_gate(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Forget an operator's numbers; what is declared holds again. The gate itself stays."""
+    """Remove an operator's numbers; what is declared applies again. The gate itself stays."""
     caller.check_gate(name)
     return await define(service, caller, ResetGate(name=name), if_match=if_match)
 
@@ -166,20 +171,20 @@ async def list_closures(asked: WhichPage, service: TheService, caller: Observer)
 async def close(
     body: ClosureBody, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Close any gate, for good or until a moment: nothing more passes.
+    """Close any gate, indefinitely or until a given time: nothing more passes.
 
-    It reaches what already waits, and stops no job that runs. Closing `all` is the kill switch. A
-    repeat replaces what was said before.
+    This affects jobs that already wait, but does not stop running ones. Closing `all` is the kill
+    switch. A repeat replaces the previous closing.
     """
     with named_by_body():
         return await close_gate(service, caller, body.gate, body, if_match)
 
 
-@ROUTES.delete("/closures/{gate:path}", summary="End a closing", response_model=DEFINED)
+@ROUTES.delete("/closures/{gate:path}", summary="Open a closed gate", response_model=DEFINED)
 async def open_gate(
     gate: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """End a closing, by any author; a gate that is not closed stays as it is."""
+    """End a closing by any author; a gate that is not closed stays unchanged."""
     caller.check_gate(gate)
     return await define(service, caller, OpenGate(name=gate), if_match=if_match)
 
@@ -188,7 +193,7 @@ async def open_gate(
 async def release_permit(
     body: PermitBody, service: TheService, caller: Annotated[Caller, needs(Permission.ACT)]
 ) -> Response:
-    """Take a permit from its holder by force; it is on the trail. The job is left as it is."""
+    """Take a permit from its holder by force, with a line in the trail; the job stays unchanged."""
     with named_by_body():
         await visible_job(service, caller, body.job)
     released = await service.store.release_permit(body.gate, body.job, caller.name, body.reason)

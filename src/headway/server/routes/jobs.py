@@ -55,61 +55,70 @@ _EXAMPLES: dict[str, Example] = {
 
 
 class JobsAsked(PageQuery):
-    """Which jobs; what is left out stands for any."""
+    """Which jobs; an omitted filter matches any job."""
 
     id: list[Name] | None = Field(
         default=None,
         max_length=100,
-        description="Only these, in this order; repeatable. Of the other filters `tenant` applies.",
+        description="Only jobs with these ids, in this order; repeatable. Among the other filters "
+        "only `tenant` applies.",
     )
     worker: Name | None = Field(
         default=None,
-        description="Only those that this worker runs or awaits, by start, as one page; of its "
-        "first 1,000. Of the other filters `tenant` applies.",
+        description="Only jobs that this worker runs or awaits, by start, as one page, out of its "
+        "first 1,000. Among the other filters only `tenant` applies.",
     )
-    lane: Name | None = Field(default=None, description="Only of this lane.")
-    tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
-    kind: Name | None = Field(default=None, description="Only of this kind.")
-    state: list[State] = Field(default=[], description="Only in these; may be repeated.")
+    lane: Name | None = Field(default=None, description="Only jobs in this lane.")
+    tenant: TenantName | None = Field(default=None, description="Only jobs of this tenant.")
+    kind: Name | None = Field(default=None, description="Only jobs of this kind.")
+    state: list[State] = Field(default=[], description="Only jobs in this state; repeatable.")
     key: Name | None = Field(
         default=None,
-        description="Only the job that has this key, of `tenant`, or of no tenant.",
+        description="Only the job with this key, of `tenant`, or without a tenant if that is "
+        "omitted.",
     )
     subject: Name | None = Field(
-        default=None, description="Only about this, of `tenant`, or of no tenant."
+        default=None,
+        description="Only jobs with this subject, of `tenant`, or without a tenant if that is "
+        "omitted.",
     )
     underway: bool = Field(
         default=False,
-        description="Only those that wait, are parked, run or await, found whatever else the "
-        "store holds, as one page: first those that wait, by when they are due, then the others, "
-        "by start, with their runs. It goes with `lane`, `tenant`, `kind` and `state` alone, and "
-        "looks into the 10 lanes and 50 workers that hold most and into the first 50 gates.",
+        description="Only waiting, parked, running and awaiting jobs, as one page, however many "
+        "other jobs there are: first those that wait, by due time, then the others, by start, with "
+        "their runs. Can be combined only with `lane`, `tenant`, `kind` and `state`. Examines the "
+        "10 lanes and 50 workers with the most jobs, and the first 50 gates.",
     )
-    newest: bool = Field(default=False, description="Newest arrival first.")
-    runs: bool = Field(default=False, description="With the runs of each.")
+    newest: bool = Field(default=False, description="Newest arrivals first.")
+    runs: bool = Field(default=False, description="Include the runs of each job.")
 
 
 class FlowsAsked(QueryModel):
     """Which flows, and how much of each."""
 
-    lane: Name | None = Field(default=None, description="Those that wait in this lane.")
+    lane: Name | None = Field(default=None, description="Jobs that wait in this lane.")
     gate: Name | None = Field(
-        default=None, description="Those that are parked at this gate; not with `lane`."
+        default=None, description="Jobs parked at this gate; cannot be combined with `lane`."
     )
-    tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
-    first: int = Field(default=1, ge=1, le=100, description="At most so many ids of each flow.")
-    limit: int = Field(default=100, ge=1, le=100, description="At most so many rows.")
+    tenant: TenantName | None = Field(default=None, description="Only jobs of this tenant.")
+    first: int = Field(default=1, ge=1, le=100, description="Maximum number of ids of each flow.")
+    limit: int = Field(default=100, ge=1, le=100, description="Maximum number of rows.")
     cursor: Cursor = None
 
 
 @ROUTES.post(
     "",
     operation_id="send_jobs",
-    summary="Make one job, or up to 10,000",
+    summary="Create one job, or up to 10,000",
     status_code=201,
     response_model=MADE,
-    response_description="The job was made.",
-    responses={200: {"model": MADE | MADE_MANY, "description": "It was there; or: a list."}},
+    response_description="The job was created.",
+    responses={
+        200: {
+            "model": MADE | MADE_MANY,
+            "description": "The job already existed, or the body was a list.",
+        }
+    },
 )
 async def send(
     body: Annotated[OneOrMany, Body(openapi_examples=_EXAMPLES)],
@@ -117,13 +126,13 @@ async def send(
     caller: Sender,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Make jobs; when this returns, they are stored.
+    """Create jobs; when this returns, they are stored.
 
-    A kind that the server's App declares gets its gates and policy from there, and its arguments
-    are checked. Any other is taken as it is. A list is stored in steps of 1,000, each whole or not
-    at all; a problem says how many were `stored` by the steps before. With the header
-    `Idempotency-Key`, ids are made of it: a repeat makes the same jobs, and another body under
-    the same key is a conflict.
+    If the server's App declares the kind, the gates and the policy come from there, and the
+    arguments are checked. Jobs of other kinds are accepted unchanged. A list is stored in steps of
+    1,000, each completely or not at all; a problem reports how many jobs the previous steps
+    `stored`. With the `Idempotency-Key` header, ids are derived from it: a repeat creates the same
+    jobs, and another body under the same key is a conflict.
     """
     bodies = [body] if isinstance(body, JobBody) else body
     with named_by_body():
@@ -142,9 +151,9 @@ async def list_jobs(
 ) -> Response:
     """List the jobs that the caller sees, oldest arrival first.
 
-    A page may be short, or even empty, and yet have a cursor: a bounded number of jobs was looked
-    at, or they carry much. Runs are only in it if they are asked for; the trail is with each job
-    by itself.
+    A page may be short or even empty and still have a cursor, because only a bounded number of jobs
+    or bytes is read. Runs are included only on request; the trail is included only for a single
+    job.
     """
     if asked.lane is not None:
         caller.check_lane(asked.lane)
@@ -177,28 +186,28 @@ def _refuse_beside_underway(asked: JobsAsked) -> None:
     others = ("id", "worker", "key", "subject", "newest", "runs", "cursor")
     given = [name for name in others if getattr(asked, name)]
     if given:
-        message = f"`underway` does not go with `{given[0]}`"
+        message = f"`underway` cannot be combined with `{given[0]}`"
         raise InvalidValue(message, hint="filter by lane, tenant, kind and state")
 
 
-@FLOWS.get("", summary="List jobs that wait", response_model=FLOWS_PAGE)
+@FLOWS.get("", summary="List waiting jobs", response_model=FLOWS_PAGE)
 async def list_flows(
     asked: Annotated[FlowsAsked, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
-    """List the waiting jobs of a lane, or those parked at a gate, by flow, as far as seen.
+    """List the jobs that wait in a lane, or are parked at a gate, by flow, as the caller sees them.
 
-    A flow has the jobs of one lane, tenant and kind that need the same shared gates. It costs the
-    same however many other jobs there are. A page may be short, or even empty, and yet have a
-    cursor.
+    A flow consists of the jobs of one lane, tenant and kind that need the same shared gates. The
+    cost does not depend on how many other jobs there are. A page may be short or even empty and
+    still have a cursor.
 
     Raises:
-        InvalidValue: not one of `lane` and `gate` is named.
+        InvalidValue: neither `lane` nor `gate` is given, or both are.
     """
     if (asked.lane is None) == (asked.gate is None):
-        message = "flows are those of a lane or of a gate"
-        raise InvalidValue(message, hint="name one of `lane` and `gate`")
+        message = "flows are listed for a lane or for a gate"
+        raise InvalidValue(message, hint="pass either `lane` or `gate`")
     if asked.lane is not None:
         caller.check_lane(asked.lane)
     tenant = caller.tenant(asked.tenant)
@@ -214,19 +223,20 @@ async def list_flows(
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.get("/{id}", summary="One job", response_model=reply_model(JobView))
+@ROUTES.get("/{id}", summary="Get a job", response_model=reply_model(JobView))
 async def get_job(id: str, service: TheService, caller: Reader) -> Response:
-    """A job and its whole record: its runs, oldest first, and the last lines of its trail."""
+    """Return a job with its runs, oldest first, and the last lines of its trail."""
     return answer(await visible_job(service, caller, id))
 
 
-@ROUTES.get("/{id}/why", summary="Why a job is not running", response_model=WHY)
+@ROUTES.get("/{id}/why", summary="Explain why a job is not running", response_model=WHY)
 async def why(id: str, service: TheService, caller: Reader) -> Response:
-    """Says in one sentence why a job stands where it stands, and the facts behind it.
+    """Explain in one sentence why a job is in its current state, with the facts behind it.
 
-    Every gate that is closed for it, with who holds it, and when it opens if that is known; its
-    place in its flow; whether any live worker serves its lane. It costs the same at any size of
-    the store. Holders that the caller may not see are left out; `holder_count` counts them.
+    The reply lists every gate that is closed for the job, who holds it, and when it opens if that
+    is known; the job's position in its flow; and whether any live worker serves its lane. The cost
+    does not depend on the size of the store. Holders that the caller may not see are omitted, but
+    included in `holder_count`.
     """
     job, found = await visible_why(service, caller, id)
     facts = {

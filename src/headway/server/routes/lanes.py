@@ -35,24 +35,28 @@ _FOR_GOOD = UntilBody()
 
 
 class LaneAsked(QueryModel):
-    """The body of a lane."""
+    """What to include for a lane."""
 
     latency: bool = Field(
-        default=False, description="With what it reaches beside its target; a few reads a lane."
+        default=False,
+        description="Include the measured latency next to its target; costs a few reads for each "
+        "lane.",
     )
 
 
 class LaneChange(QueryModel):
     """In whose name a lane is changed."""
 
-    declare: bool = Field(default=False, description="As code does, and not as an operator.")
+    declare: bool = Field(
+        default=False, description="Declare the values as code does, not as an operator."
+    )
 
 
 class LanesAsked(PageQuery, LaneAsked):
     """Which lanes."""
 
     name: list[Name] | None = Field(
-        default=None, max_length=1_000, description="Only these; repeatable."
+        default=None, max_length=1_000, description="Only lanes with this name; repeatable."
     )
 
 
@@ -60,10 +64,10 @@ class LanesAsked(PageQuery, LaneAsked):
 async def list_lanes(
     asked: Annotated[LanesAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """List the lanes that the caller covers, with their jobs by state and their live workers.
+    """List the lanes in the caller's scope, with their jobs by state and their live workers.
 
-    Every name is a lane: one that is asked for and was never used is shown as empty. With
-    `latency` a page has at most 200.
+    Every name is a lane: a requested one that was never used is shown as empty. With `latency`, a
+    page has at most 200 lanes.
     """
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
@@ -76,14 +80,14 @@ async def list_lanes(
     return listed(stats, rows, page.cursor)
 
 
-@ROUTES.get("/{name:path}", summary="One lane", response_model=LANE)
+@ROUTES.get("/{name:path}", summary="Get a lane", response_model=LANE)
 async def get_lane(
     name: Name,
     asked: Annotated[LaneAsked, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:
-    """A lane: its jobs by state, what it carries, the live workers that serve it."""
+    """Return a lane: its jobs by state, its settings, and the live workers that serve it."""
     caller.every_tenant()
     caller.check_lane(name)
     revision = (await service.store.read(StatsQuery())).revision
@@ -92,7 +96,7 @@ async def get_lane(
     return answer(rows[0], headers=etag(revision))
 
 
-@ROUTES.put("/{name:path}", summary="Set what a lane carries", response_model=DEFINED)
+@ROUTES.put("/{name:path}", summary="Change a lane", response_model=DEFINED)
 async def set_lane(
     name: Name,
     asked: Annotated[LaneChange, Query()],
@@ -101,9 +105,9 @@ async def set_lane(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Replace all that a lane carries; it wins over what code declares, until it is reset.
+    """Replace all settings of a lane; they take precedence over what code declares until reset.
 
-    With `declare` it says so as code does: what an operator has set still wins.
+    With `declare`, the settings count as declared by code: an operator's values take precedence.
     """
     caller.check_gate(f"lane:{name}")
     spec = body.spec(name)
@@ -115,7 +119,7 @@ async def set_lane(
 async def reset_lane(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Forget an operator's values; what code declares holds again. Its jobs stay."""
+    """Remove an operator's values; what code declares applies again. The lane's jobs stay."""
     caller.check_gate(f"lane:{name}")
     return await define(service, caller, ResetLane(name=name), if_match=if_match)
 
@@ -124,13 +128,13 @@ async def reset_lane(
 async def pause_lane(
     name: Name, service: TheService, caller: Definer, body: UntilBody = _FOR_GOOD
 ) -> Response:
-    """Nothing more starts from the lane, for good or until a moment; what runs goes on."""
+    """Start nothing more from the lane, indefinitely or until a time; running jobs continue."""
     return await close_gate(service, caller, f"lane:{name}", body)
 
 
-@ROUTES.post("/{name:path}/resume", summary="End a pause", response_model=DEFINED)
+@ROUTES.post("/{name:path}/resume", summary="Resume a lane", response_model=DEFINED)
 async def resume_lane(name: Name, service: TheService, caller: Definer) -> Response:
-    """End a pause, by any author; a lane that is not paused stays as it is."""
+    """End a pause by any author; a lane that is not paused stays unchanged."""
     gate = f"lane:{name}"
     caller.check_gate(gate)
     return await define(service, caller, OpenGate(name=gate))

@@ -43,21 +43,28 @@ WHOLE = router("the whole", prefix="/v1")
 class TrailAsked(PageQuery):
     """Which lines of the trail."""
 
-    target: Name | None = Field(default=None, description="Only of this job, gate, lane or entry.")
+    target: Name | None = Field(
+        default=None, description="Only lines about this job, gate, lane or entry."
+    )
 
 
 class AuditAsked(QueryModel):
     """Which part of the audit."""
 
     cursor: Cursor = None
-    limit: int = Field(default=10_000, ge=1, le=10_000, description="Gates, permits and jobs.")
+    limit: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000,
+        description="Maximum number of gates, permits and jobs to examine.",
+    )
 
 
 @WHOLE.get("/workers", summary="List workers", response_model=WORKERS)
 async def list_workers(asked: WhichPage, service: TheService, caller: Observer) -> Response:
-    """List workers that live, or died less than an hour ago, by id.
+    """List workers that are live, or died less than an hour ago, by id.
 
-    Of a worker over HTTP the id begins with the id of the token that it has.
+    The id of a worker over HTTP starts with the id of its token.
     """
     caller.whole()
     found = await service.store.read(WorkersQuery())
@@ -65,27 +72,29 @@ async def list_workers(asked: WhichPage, service: TheService, caller: Observer) 
     return answer(page_of(seen, attrgetter("id"), asked))
 
 
-@WHOLE.get("/stats", summary="Counts of the whole store", response_model=reply_model(StatsView))
+@WHOLE.get("/stats", summary="Get counts of the whole store", response_model=reply_model(StatsView))
 async def stats(service: TheService, caller: Observer) -> Response:
-    """Jobs by state, totals since the store was made, the store's time, identity and revision."""
+    """Return jobs by state, totals since the store was created, its time, identity and revision."""
     caller.whole()
     return answer(await service.store.read(StatsQuery()))
 
 
 @WHOLE.get(
-    "/overview", summary="Lanes, gates, workers and counts", response_model=reply_model(Overview)
+    "/overview",
+    summary="Get lanes, gates, workers and counts",
+    response_model=reply_model(Overview),
 )
 async def overview(service: TheService, caller: Observer) -> Response:
-    """All lanes, the first 500 gates by name, all workers, and the counts, in one reply."""
+    """Return all lanes, the first 500 gates by name, all workers, and the counts, in one reply."""
     caller.whole()
     return answer(await read_overview(service.store))
 
 
-@WHOLE.get("/trail", summary="Who did what", response_model=TRAIL)
+@WHOLE.get("/trail", summary="List who did what", response_model=TRAIL)
 async def trail(
     asked: Annotated[TrailAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """The moves of operators and of code, newest first: who, when, why."""
+    """List the moves of operators and of code, newest first: who, when and why."""
     caller.whole()
     query = TrailQuery(
         target=asked.target, cursor=check_number_cursor(asked.cursor), limit=asked.limit
@@ -97,10 +106,10 @@ async def trail(
 async def audit(
     asked: Annotated[AuditAsked, Query()], service: TheService, caller: Observer
 ) -> Response:
-    """Compare permits with their holders, and caches with permits; whatever it finds is a bug.
+    """Compare permits with their holders, and caches with permits; any difference is a bug.
 
-    A page looks at up to `limit` of them; go on with its cursor until that is null. It stops no
-    worker.
+    A page examines up to `limit` of them; continue with its cursor until that is null. No worker is
+    stopped.
     """
     caller.whole()
     query = AuditQuery(cursor=decode_cursor(asked.cursor), limit=asked.limit)
@@ -120,20 +129,20 @@ async def _subscription(service: TheService, caller: Observer) -> AsyncGenerator
         service.feed.leave(subscriber)
 
 
-@ROUTES.get("/events", summary="What changes, as it changes", response_class=EventSourceResponse)
+@ROUTES.get("/events", summary="Stream changes", response_class=EventSourceResponse)
 async def events(
     request: Request,
     service: TheService,
     caller: Observer,
     subscriber: Annotated[Subscriber, Depends(_subscription)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Server-sent events, of which each has a `now` (ms since 1970) and parts by name.
+    """Stream server-sent events, each with a `now` (ms since 1970) and parts by name.
 
-    The first one is `whole`: `stats`, `lanes`, `gates` (the first 500) and `workers`, each by
-    name. A `change` has only the rows that differ; a row that is null is gone. `away` says that
-    the store does not answer; when it does again, a `whole` follows. A client that reconnects, or
-    reads too slowly, gets a `whole` again. A comment is sent after 15 seconds without an event. The
-    stream ends soon after its token does.
+    The first event is `whole`: `stats`, `lanes`, `gates` (the first 500) and `workers`, each by
+    name. A `change` contains only the rows that differ; a row that is null has been removed. `away`
+    means that the store does not respond; once it does, a `whole` follows. A client that
+    reconnects, or reads too slowly, gets another `whole`. A comment is sent after 15 seconds
+    without an event. The stream ends soon after its token expires.
     """
     while (message := await subscriber.next()) is not None:
         if not await service.tokens.may_stay(request.headers.get("authorization"), caller):
@@ -143,11 +152,11 @@ async def events(
 
 @ROUTES.get(
     "/metrics",
-    summary="Metrics for Prometheus",
+    summary="Get metrics for Prometheus",
     response_class=Response,
     responses={
         200: {
-            "description": "The metrics; in OpenMetrics if the caller accepts it.",
+            "description": "The metrics, in the OpenMetrics format if the caller accepts it.",
             "content": {
                 "text/plain": {"schema": {"type": "string"}},
                 "application/openmetrics-text": {"schema": {"type": "string"}},
@@ -160,10 +169,10 @@ async def metrics(
     service: TheService,
     caller: Observer,
 ) -> Response:
-    """Jobs by lane and state, gates, workers, and this server's own requests.
+    """Return metrics about jobs by lane and state, gates, workers, and this server's own requests.
 
-    No label names a tenant or what stands in a job. Answers also when the store does not:
-    `headway_store_up` is 0 then.
+    No label contains a tenant or the content of a job. The reply arrives even if the store does not
+    respond: `headway_store_up` is then 0.
     """
     caller.whole()
     text, media_type = await service.scrapes.scrape(
@@ -175,25 +184,25 @@ async def metrics(
     return Response(text, headers={"Content-Type": media_type})
 
 
-_HEALTH = reply("Health", "That all is well.", status=(Literal["ok"], "Always ok."))
+_HEALTH = reply("Health", "The health of the server.", status=(Literal["ok"], "Always ok."))
 _log = logging.getLogger("headway.server")
 
 
-@ROUTES.get("/healthz", summary="Alive", response_model=_HEALTH)
+@ROUTES.get("/healthz", summary="Check liveness", response_model=_HEALTH)
 async def healthz(_: Public) -> Response:
-    """Return whether the process answers at all; never asks the store."""
+    """Return whether the process responds at all; this never queries the store."""
     return answer({"status": "ok"})
 
 
-@ROUTES.get("/readyz", summary="Ready", response_model=_HEALTH, responses={503: PROBLEM})
+@ROUTES.get("/readyz", summary="Check readiness", response_model=_HEALTH, responses={503: PROBLEM})
 async def readyz(request: Request, service: TheService, _: Public) -> Response:
-    """Whether requests should come here: the store answers within two seconds and is current.
+    """Return whether the server is ready: its store responds within two seconds and is current.
 
-    The code of the problem says what is missing: `store_unavailable`, `schema_mismatch`,
-    `store_changed`, `stopping`.
+    Otherwise, the code of the problem gives the reason: `store_unavailable`, `schema_mismatch`,
+    `store_changed` or `stopping`.
     """
     if service.stopping.is_set():
-        return _not_ready(request, "stopping", "The server is about to stop.")
+        return _not_ready(request, "stopping", "The server is stopping.")
     fault = await service.readiness.fault()
     if fault is None:
         return answer({"status": "ok"})

@@ -93,7 +93,7 @@ async def edit_of(service: Service, body: EditBody) -> Edit:
     args = None if body.args is None else msgspec.json.encode(body.args)
     if args is not None and len(args) > MAX_ARGS:
         message = f"the arguments have {len(args)} bytes"
-        raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+        raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, and send a reference")
     due_at = None
     if body.due is not None:
         counts = body.due.at is None
@@ -112,7 +112,7 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:
     reply = (await move_named(service, move, [id]))[0]
     if reply.answer is Acted.UNKNOWN:
         message = f"there is no job {id[:64]!r}"
-        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
+        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a while")
     if reply.answer is Acted.REFUSED:
         message = f"{move.verb} does not apply: the job is {reply.state}"
         raise InvalidState(message, hint="GET /v1/jobs/{id} shows what happened to it")
@@ -275,9 +275,10 @@ def _operate(verb: Verb, summary: str, description: str) -> Callable[..., Awaita
 cancel = _operate(
     Verb.CANCEL,
     "Cancel a job",
-    "A queued job is cancelled at once.\n\n"
-    "A running or awaiting one: its worker is notified, and it ends cancelled when its run or its\n"
-    "deadline ends. A final one is refused with 409.",
+    "Cancel a queued job at once.\n\n"
+    "For a running or awaiting job, its worker is notified, and the job is cancelled when its run "
+    "or\n"
+    "its deadline ends. For a final job, the reply is 409.",
 )
 
 
@@ -289,16 +290,19 @@ async def retry(
     body: EditBody = EditBody(),  # noqa: B008  (frozen)
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Give a dead or cancelled job a new life, also with other arguments.
+    """Give a dead or cancelled job a new life, optionally with other arguments.
 
-    It keeps its id and its runs, and has all its attempts again. In any other state: 409.
+    It keeps its id and its runs, and gets all its attempts again. In any other state, the reply is
+    409.
     """
     edit = await edit_of(service, body)
     return await _one(service, _move(Verb.RETRY, caller, body, edit), id, body, repeat_key)
 
 
 run_now = _operate(
-    Verb.RUN_NOW, "Make a job due now", "Make a queued job due at once; every gate still holds."
+    Verb.RUN_NOW,
+    "Make a job due now",
+    "Make a queued job due at once; it must still pass every gate.",
 )
 
 
@@ -309,41 +313,42 @@ async def edit(
     """Change the priority, the due time or the arguments of a queued job.
 
     Raises:
-        InvalidValue: nothing to change was given.
+        InvalidValue: the body changes nothing.
     """
     if body.says_nothing:
-        message = "nothing to change was given"
-        raise InvalidValue(message, hint="args, priority or due")
+        message = "the body changes nothing"
+        raise InvalidValue(message, hint="pass args, priority or due")
     change = await edit_of(service, body)
     return await _one(service, _move(Verb.EDIT, caller, body, change), id, body, repeat_key)
 
 
 _operate(
     Verb.SUCCEED,
-    "Say that a job succeeded",
-    "End a job that is not final as succeeded, by force; its permits are given back.",
+    "Mark a job as succeeded",
+    "Force a job that is not final to end as succeeded; its permits are returned.",
 )
 
 
 _operate(
     Verb.KILL,
-    "Say that a job is dead",
-    "End a job that is not final as dead, by force; its permits are given back.",
+    "Mark a job as dead",
+    "Force a job that is not final to end as dead; its permits are returned.",
 )
 
 
-@ROUTES.post("/moves", summary="One move on many jobs", response_model=MOVED_MANY)
+@ROUTES.post("/moves", summary="Move many jobs", response_model=MOVED_MANY)
 async def move_jobs(
     body: MovesBody,
     service: TheService,
     caller: Operator,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Do one move on the jobs named, or on those that fit a filter.
+    """Apply one move to the jobs listed, or to those that match a filter.
 
-    Jobs that the caller does not see count as unknown. By filter at most `limit` jobs are moved,
-    oldest arrival first; ask again for more. `dry` only counts how many fit. With the header
-    `Idempotency-Key` a repeat returns what the first did, and goes on where it was cut off.
+    Jobs that the caller does not see count as unknown. With a filter, at most `limit` jobs are
+    moved, oldest arrivals first; repeat the request to move more. `dry` only counts how many match.
+    With the `Idempotency-Key` header, a repeat returns the result of the first request, and
+    continues where that was interrupted.
     """
     edit = await edit_of(service, body)
     move = _move(body.move, caller, body, edit).under(repeat_key, body.model_dump())

@@ -185,8 +185,8 @@ async def _uses(service: Service, job: JobView, said: NextStageBody) -> tuple[Ga
     values = {**_decode(job.args), **named}
     theirs = gate_uses(said.gates, known, values, cascade=job.cascade is not None)
     if ours is not None and set(ours) != set(theirs):
-        message = f"{job.kind}: the gates of its stage {said.stage!r} are said by the kind itself"
-        raise InvalidValue(message, hint="leave them out; the server's App declares this kind")
+        message = f"{job.kind}: the kind itself defines the gates of its stage {said.stage!r}"
+        raise InvalidValue(message, hint="omit them; the server's App declares this kind")
     return theirs
 
 
@@ -194,12 +194,12 @@ ROUTES = router("work")
 
 _REPLY = reply(
     "Settlement",
-    "The verdict on each outcome.",
+    "The verdicts on a worker's outcomes.",
     verdicts=(
         list[Verdict],
-        "In the order of the outcomes. done: it is written. already: this same run had said so. "
-        "lost: the run is not live any more, and nothing was written. cancelled: written, but the "
-        "job ends cancelled, because a cancel was requested.",
+        "Verdicts, in the order of the outcomes. done: it was written. already: this run had "
+        "already reported it. lost: the run is no longer live, and nothing was written. cancelled: "
+        "it was written, but the job is cancelled because that was requested.",
     ),
 )
 
@@ -210,11 +210,12 @@ async def settle(
     caller: Annotated[Caller, needs(Permission.WORK)],
     body: SettlementBody,
 ) -> Response:
-    """Write what live runs say, with all that must follow in the same step.
+    """Write the outcomes of live runs, with everything that follows from them in the same step.
 
-    Each outcome is checked by itself: the job must be held by this worker of your token, in this
-    run, with a live lease; else the verdict is `lost` and nothing is written. Safe to repeat. An
-    error refuses all outcomes of the request; sent one by one, the others are written.
+    Each outcome is checked separately: the job must be held by this worker of your token, in this
+    run, with a live lease. Otherwise the verdict is `lost`, and nothing is written. This is safe to
+    repeat. An error rejects all outcomes of the request; send them one by one to get the others
+    written.
     """
     with named_by_body():
         verdicts = await settle_runs(service, caller, body.worker, body.outcomes)
@@ -223,14 +224,14 @@ async def settle(
 
 LEASES = router("work")
 
-_RUN = reply("Run", "A run of a job.", job=(str, "The job."), run=(int, "Its run."))
+_RUN = reply("Run", "A run of a job.", job=(str, "Id of the job."), run=(int, "Number of the run."))
 _LEASE_REPLY = reply(
     "Lease",
-    "What a worker must know.",
-    now=(int, "The store's time."),
-    lease_until=(int, "Until when its runs live."),
-    lost=(list[_RUN], "Runs that are not live any more: stop them, and write nothing."),
-    cancel=(list[_RUN], "Runs with a requested cancel: stop them, and settle."),
+    "What a worker needs to know.",
+    now=(int, "Current time of the store."),
+    lease_until=(int, "When the lease of its runs ends."),
+    lost=(list[_RUN], "Runs that are no longer live: stop them, and write nothing."),
+    cancel=(list[_RUN], "Runs of jobs whose cancellation was requested: stop and settle them."),
 )
 
 
@@ -240,10 +241,10 @@ async def beat(
     caller: Annotated[Caller, needs(Permission.WORK, apart=True)],
     body: LeaseBody,
 ) -> Response:
-    """Keep the leases of all that a worker holds; three times in each lease is usual.
+    """Keep the leases of all runs of a worker; workers usually do this three times in each lease.
 
-    A lease that has ended is not revived: its runs are answered as lost, and their jobs are tried
-    again. With `leaving`, what the worker holds and does not list is handed back.
+    A lease that has ended is not revived: its runs are returned as lost, and their jobs are
+    retried. With `leaving`, jobs that the worker holds and does not list are handed back.
     """
     progress = ((one.job, one.run, one.told_progress()) for one in body.running)
     heard = await service.store.beat(

@@ -56,7 +56,7 @@ class TokenOrSignature(Policy):
             await super().admit(request)
             return
         service = cast("Service", request.app.state.service)
-        fault: str | None = "it is not signed once"
+        fault: str | None = "it does not have exactly one signature"
         if len(expires) == len(signature) == 1:
             fault = find_fault(
                 service.options.signing_keys,
@@ -66,8 +66,8 @@ class TokenOrSignature(Policy):
                 now=service.timing.wall_at(),
             )
         if fault is not None:
-            message = f"the signal URL is not good: {fault}"
-            raise Unauthenticated(message, hint="use the URL whole, as job.signal_url gave it")
+            message = f"the signal URL is not valid: {fault}"
+            raise Unauthenticated(message, hint="use the complete URL from job.signal_url")
         request.state.caller = SIGNED
 
 
@@ -107,7 +107,7 @@ def read_callback(key: str, came: HookRequest) -> Sequence[Signal]:
     if not is_form:
         said = came.json()
         if not is_object(said):
-            message = "a signal is an object"
+            message = "a signal must be a JSON object"
             raise InvalidValue(message, hint='as {"event": "evt-7", "final": "succeeded"}')
         return [signal_of(key, said)]
     form = read_form(came.body)
@@ -150,7 +150,7 @@ def _typed(name: str, text: str) -> object:
 ROUTES = router("signals")
 
 _SCHEMA: dict[str, Any] = SignalBody.model_json_schema()
-_SIGNED = "Of a signed URL, as `job.signal_url` gives it; no token is needed then."
+_SIGNED = "Part of a signed URL, as returned by `job.signal_url`; no token is needed then."
 
 
 def _parameter(name: str, kind: str) -> dict[str, Any]:
@@ -181,15 +181,15 @@ async def signal(
     caller: Annotated[Caller, Depends(TokenOrSignature(Permission.SIGNAL))],
     key: Annotated[
         str,
-        Path(description="A run's reference `id:run`, or a key that it is known as."),
+        Path(description="Reference of a run, `id:run`, or another of its keys."),
     ],
 ) -> Response:
-    """Send a signal about a job from the outside; each event is applied once.
+    """Send a signal about a job from an outside system; each event is applied once.
 
     The answer is definite: `applied`, `already`, `kept` (no run awaits this key yet; kept for an
-    hour) or `late` (the run awaits it no longer). A form is read too: with these fields, or as
-    Twilio's status callback. With `final`, `progress` or `note` in the URL, the body is whatever
-    is to be recorded.
+    hour) or `late` (the run no longer awaits it). Forms are accepted too, with these fields or as
+    Twilio's status callback. With `final`, `progress` or `note` in the URL, the body is recorded,
+    whatever it is.
     """
     signals = read_callback(key, await received(request, service.options.public_url))
     await _check_scope(service, caller, signals)
@@ -222,20 +222,24 @@ _log = logging.getLogger("headway.server")
     "/hooks/{provider}",
     status_code=204,
     summary="Receive a provider's webhook",
-    responses={204: {"description": "It was received; also if it came late, or came before."}},
+    responses={
+        204: {"description": "The webhook was received, even if it arrived late or more than once."}
+    },
     openapi_extra=PROVIDER_BODY,
 )
 async def hear_webhook(
     request: Request,
     service: TheService,
     _: Public,
-    provider: Annotated[str, Path(description="As the settings name it.", examples=["twilio"])],
+    provider: Annotated[
+        str, Path(description="Name of the provider in the settings.", examples=["twilio"])
+    ],
 ) -> Response:
     """Receive a webhook and answer at once; a repeated one has no further effect.
 
-    There is no token: the provider's own signature proves it. 404: the provider is not
-    configured. 401: the signature is missing or does not fit. 503: the store is away; the
-    provider is to send it again.
+    No token is needed: the provider's own signature is verified. 404: the provider is not
+    configured. 401: the signature is missing or wrong. 503: the store is unavailable, and the
+    provider should send the webhook again.
     """
     came = await service.hooks.take(provider, request)
     replies = await deliver(service.store, service.hooks.signals(provider, came))

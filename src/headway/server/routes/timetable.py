@@ -53,7 +53,7 @@ NEXT = 3
 class EntryAsked(QueryModel):
     """The body of an entry."""
 
-    fires: int = Field(default=10, ge=0, le=100, description="How many of its next fires.")
+    fires: int = Field(default=10, ge=0, le=100, description="Number of next fires to return.")
 
 
 @ROUTES.get("", summary="List the timetable", response_model=ENTRIES)
@@ -70,14 +70,14 @@ async def list_entries(asked: WhichPage, service: TheService, caller: Observer) 
     return listed(stats, rows, page.cursor)
 
 
-@ROUTES.get("/{name:path}", summary="One entry", response_model=ENTRY)
+@ROUTES.get("/{name:path}", summary="Get an entry", response_model=ENTRY)
 async def get_entry(
     name: Name,
     asked: Annotated[EntryAsked, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:
-    """An entry with its next fires."""
+    """Return an entry with its next fires."""
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
@@ -94,10 +94,10 @@ async def declare_entry(
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Say when something recurs, and what it is.
+    """Declare when jobs recur, and which ones.
 
-    A changed entry begins a new revision; its queued fires fall. One that a program declares is
-    declared again by that program when it starts.
+    A changed entry starts a new revision, and its queued fires are dropped. A program that declares
+    the entry declares it again when it starts.
     """
     schedule = body.read_schedule(await service.now())
     _check_known(await _found(service, name), caller)
@@ -117,34 +117,39 @@ async def declare_entry(
 async def remove_entry(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Forget an entry but for the moment it fired last; its queued fires fall."""
+    """Remove an entry, except for the time of its last fire; its queued fires are dropped."""
     await _entry(service, caller, name)
     return await define(service, caller, RemoveEntry(name=name), if_match=if_match)
 
 
-@ROUTES.post("/{name:path}/enable", summary="Switch on", response_model=DEFINED)
+@ROUTES.post("/{name:path}/enable", summary="Switch an entry on", response_model=DEFINED)
 async def enable_entry(name: Name, service: TheService, caller: Definer) -> Response:
-    """Switch an entry on; what would have fired while it was off is not missed."""
+    """Switch an entry on; what would have fired while it was off does not count as missed."""
     await _entry(service, caller, name)
     reply = await define(service, caller, EnableEntry(name=name, enabled=True))
     await TimetableChore(service.store, service.timing).lay_or_warn(name)
     return reply
 
 
-@ROUTES.post("/{name:path}/disable", summary="Switch off", response_model=DEFINED)
+@ROUTES.post("/{name:path}/disable", summary="Switch an entry off", response_model=DEFINED)
 async def disable_entry(name: Name, service: TheService, caller: Definer) -> Response:
-    """Switch an entry off; its queued fires fall."""
+    """Switch an entry off; its queued fires are dropped."""
     await _entry(service, caller, name)
     return await define(service, caller, EnableEntry(name=name, enabled=False))
 
 
 @ROUTES.post(
     "/{name:path}/fire",
-    summary="Fire now",
+    summary="Fire an entry now",
     status_code=201,
     response_model=MADE,
-    response_description="The job was made.",
-    responses={200: {"model": MADE, "description": "It was there, by the request's key."}},
+    response_description="The job was created.",
+    responses={
+        200: {
+            "model": MADE,
+            "description": "The job already existed, under the same Idempotency-Key.",
+        }
+    },
 )
 async def fire_entry(
     name: Name,
@@ -152,11 +157,11 @@ async def fire_entry(
     caller: Sender,
     repeat_key: RepeatKey = None,
 ) -> Response:
-    """Make the entry's job once more, due now, whether the entry is on or off.
+    """Create the entry's job once more, due now, whether the entry is on or off.
 
-    The job stands beside the timetable: it moves no fire, and the entry's overlap policy does not
-    count it. The trail has it as a move of that job. With the header `Idempotency-Key` a repeat
-    makes the same job.
+    The job is separate from the timetable: it shifts no fire, and the entry's overlap policy
+    ignores it. The trail records it as a move of that job. With the `Idempotency-Key` header, a
+    repeat creates no second job.
     """
     entry = await _entry(service, caller, name)
     own = str(uuid7())
@@ -204,7 +209,7 @@ def _check_known(entry: EntryView | None, caller: Caller) -> None:
     """
     if entry is not None and not covers_entry(caller, entry):
         message = f"the entry {entry.spec.name[:80]!r} is not for this token's tenants and lanes"
-        raise Forbidden(message, hint="give yours another name")
+        raise Forbidden(message, hint="choose another name")
 
 
 def _check_job(name: str, key: str | None) -> None:
@@ -215,7 +220,7 @@ def _check_job(name: str, key: str | None) -> None:
     """
     if key is not None:
         message = f"the entry {name[:80]!r} gives its jobs a key"
-        raise InvalidValue(message, hint="each fire is a job of its own; leave the key out")
+        raise InvalidValue(message, hint="each fire is a separate job; omit the key")
 
 
 def _entry_body(

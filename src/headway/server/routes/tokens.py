@@ -32,7 +32,7 @@ MOST_NAMES = 1_000
 
 
 class TokenBody(Body):
-    """A token to be made."""
+    """A token to create."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -42,82 +42,93 @@ class TokenBody(Body):
         }
     )
 
-    name: Name = Field(description="For people; author on the trail.", examples=["shop"])
+    name: Name = Field(
+        description="Name for people, shown as the author in the trail.", examples=["shop"]
+    )
     roles: FailFastList[Annotated[Role, Field(strict=False)]] = Field(
-        min_length=1, max_length=len(Role), description="What it may do.", examples=[["producer"]]
+        min_length=1,
+        max_length=len(Role),
+        description="Roles, which define what the token may do.",
+        examples=[["producer"]],
     )
     tenants: FailFastList[TenantName] | None = Field(
-        default=None, min_length=1, max_length=MOST_NAMES, description="Only these; null for any."
+        default=None,
+        min_length=1,
+        max_length=MOST_NAMES,
+        description="Tenants that it is limited to; null for any.",
     )
     lanes: FailFastList[Name] | None = Field(
         default=None,
         min_length=1,
         max_length=MOST_NAMES,
-        description="Only these, or those that fit a pattern such as send_*; null for any.",
+        description="Lanes, or patterns such as send_*, that the token is limited to; null for "
+        "any.",
     )
     closes: FailFastList[Name] | None = Field(
         default=None,
         min_length=1,
         max_length=MOST_NAMES,
         description="Gates that its runs may close in a settlement, by name or by a pattern such "
-        "as rate:*; roles that may close gates need none.",
+        "as rate:*; not needed for roles that may close gates.",
     )
     expires: When | None = Field(
-        default=None, description="When it ends; null for never.", examples=["90d"]
+        default=None, description="When it expires; null for never.", examples=["90d"]
     )
 
 
 class RotateBody(Body):
-    """For how long the old secret goes on."""
+    """How long the old secret stays valid."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"grace": "1h"}]})
 
-    grace: Span = Field(default=0, description="After it, only the new secret is accepted.")
+    grace: Span = Field(default=0, description="Time after which only the new secret is accepted.")
 
 
 ROUTES = router("tokens", prefix="/v1/tokens")
 
 Admin = Annotated[Caller, needs(Permission.TOKENS)]
-TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="As the listing shows it.")]
+TokenId = Annotated[
+    str, Path(pattern="^[0-9a-f]{16}$", description="Id of the token, as shown in the listing.")
+]
 _AT_ONCE = RotateBody()
 
 _NEW = reply(
     "NewToken",
-    "A token's text; it is shown only once.",
-    id=(str, "The part that may be shown."),
-    token=(str, "What its holder sends."),
-    expires_at=(int | None, "When it ends; null for never."),
+    "The text of a token, shown only once.",
+    id=(str, "Id of the token, the part of it that is not secret."),
+    token=(str, "The token, which its holder sends."),
+    expires_at=(int | None, "When the token expires; null for never."),
 )
 _ROTATED = reply(
     "RotatedToken",
-    "A token's new text; it is shown only once.",
-    id=(str, "The part that may be shown."),
-    token=(str, "What its holder sends from now on."),
-    old_until_at=(int | None, "Until when the old one is accepted; null for no more."),
+    "The new text of a token, shown only once.",
+    id=(str, "Id of the token, the part of it that is not secret."),
+    token=(str, "The token, which its holder sends from now on."),
+    old_until_at=(int | None, "Until when the old one is accepted; null if it no longer is."),
 )
 
 
 @ROUTES.get("", summary="List tokens", response_model=page_model(ShownToken))
 async def list_tokens(asked: WhichPage, service: TheService, caller: Admin) -> Response:
-    """List tokens by id, when each was used last and when it ends; never their secrets."""
+    """List tokens by id, with when each was last used and when it expires; never their secrets."""
     now = await service.now()
     found = await service.store.read(TokensQuery())
     shown = [shown_token(one, now) for one in found if _within(caller, one.spec)]
     return answer(page_of(shown, attrgetter("id"), asked))
 
 
-@ROUTES.post("", summary="Make a token", status_code=201, response_model=_NEW)
+@ROUTES.post("", summary="Create a token", status_code=201, response_model=_NEW)
 async def make_token(
     body: TokenBody, service: TheService, caller: Admin, repeat_key: RepeatKey = None
 ) -> Response:
     """Create a token and return its text, only once: the store keeps only a digest of its secret.
 
-    It may reach no further than the caller's own. With the header `Idempotency-Key` a repeat makes
-    no second token: it draws the secret of the first one again, and the last reply holds.
+    It may have no more reach than the caller's own. With the `Idempotency-Key` header, a repeat
+    creates no second token: it gives the first one a new secret, and only the last reply is valid.
 
     Raises:
-        Forbidden: it would reach further than the caller.
-        IdConflict: under this Idempotency-Key another token was made.
+        Forbidden: it would have more reach than the caller.
+        IdConflict: another token was created under this Idempotency-Key.
     """
     before = await service.store.read(StatsQuery())
     made = new_token(None if repeat_key is None else _repeated_id(caller, repeat_key))
@@ -132,7 +143,7 @@ async def make_token(
         expires_at=None if body.expires is None else body.expires.resolved(before.now),
     )
     if not _within(caller, spec):
-        message = "the token would reach further than the one that makes it"
+        message = "the token would have more reach than the one that creates it"
         raise Forbidden(message, hint="its roles, tenants, lanes and gates must be among your own")
     if repeat_key is not None:
         _check_same(await service.store.read(TokensQuery(ids=(made.id,))), spec)
@@ -142,7 +153,7 @@ async def make_token(
 
 @ROUTES.delete("/{id}", summary="Revoke a token", response_model=DEFINED)
 async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Response:
-    """Forget a token; this server refuses it at once, others within seconds."""
+    """Revoke a token; this server refuses it at once, other servers within seconds."""
     await _token(service, caller, id)
     request = DefineRequest(items=(RevokeToken(id=id),), author=caller.name)
     revision = await service.store.define(request)
@@ -150,11 +161,11 @@ async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Respo
     return defined(revision)
 
 
-@ROUTES.post("/{id}/rotate", summary="Give a token another secret", response_model=_ROTATED)
+@ROUTES.post("/{id}/rotate", summary="Rotate a token's secret", response_model=_ROTATED)
 async def rotate_token(
     id: TokenId, service: TheService, caller: Admin, body: RotateBody = _AT_ONCE
 ) -> Response:
-    """Give a token another secret and return its text, only once; what it may do stays."""
+    """Give a token a new secret and return its text, only once; its permissions stay the same."""
     before = await service.store.read(StatsQuery())
     view = await _token(service, caller, id)
     spec, made = rotate(view.spec, before.now, body.grace)
@@ -176,7 +187,7 @@ def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
     for view in found:
         old = view.spec
         if replace(old, secrets=spec.secrets, expires_at=spec.expires_at) != spec:
-            message = "under this Idempotency-Key another token was made"
+            message = "another token was created under this Idempotency-Key"
             raise IdConflict(message, hint="use a new key for another token")
 
 
@@ -228,19 +239,19 @@ ME = router("tokens", prefix="/v1/me")
 _ME = reply(
     "Me",
     "The caller as the server identifies it.",
-    id=(str, "The token's."),
-    name=(str, "Stands on the trail as the author."),
-    may=(list[Permission], "What the token may do."),
-    tenants=(list[str] | None, "Only these; null for any."),
-    lanes=(list[str] | None, "Only these, or those that fit a pattern; null for any."),
-    closes=(list[str], "Gates that its runs may close, or patterns of these."),
-    open=(bool, "The server needs no token."),
+    id=(str, "Id of the token."),
+    name=(str, "Name of the token, shown as the author in the trail."),
+    may=(list[Permission], "Permissions of the token."),
+    tenants=(list[str] | None, "Tenants that the token is limited to; null for any."),
+    lanes=(list[str] | None, "Lanes or patterns that the token is limited to; null for any."),
+    closes=(list[str], "Gates, or patterns of gates, that its runs may close."),
+    open=(bool, "Whether the server needs no token."),
 )
 
 
-@ME.get("", summary="Who am I", response_model=_ME)
+@ME.get("", summary="Get the caller", response_model=_ME)
 async def me(caller: Reader) -> Response:
-    """Return what the token that was sent may do, and for which tenants and lanes."""
+    """Return what the caller's token may do, and for which tenants and lanes."""
     return answer(
         {
             "id": caller.id,

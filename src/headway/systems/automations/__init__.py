@@ -31,14 +31,16 @@ FAMILIES = Families()
 """All of them, in the order of the reference."""
 gauge, counter = FAMILIES.gauge, FAMILIES.counter
 DISPATCHES = counter(
-    "automations_dispatches", "Moments at which this server started at least one session."
+    "automations_dispatches", "Times at which this server started at least one session."
 )
 SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
 REMADE = counter("automations_remade", "Mirrors that were broken and recreated by this server.")
-LAST = gauge("automations_last_dispatch_timestamp_seconds", "When this server started one last.")
+LAST = gauge(
+    "automations_last_dispatch_timestamp_seconds", "When this server last started a session."
+)
 DURATION = gauge(
-    "automations_last_dispatch_duration_seconds", "From due to started, of the last one."
+    "automations_last_dispatch_duration_seconds", "Time from due to started of that session."
 )
 RESULT = gauge(
     "automations_last_dispatch_result",
@@ -51,10 +53,12 @@ SKIPS = gauge(
     "Fires folded into an earlier one, of the entries that are known, on all servers.",
 )
 INVALID = gauge("automations_invalid_entries", "Entries of the file that are not valid.")
-ACTIVE = gauge("automations_active", "Sessions that run, on all servers.")
+ACTIVE = gauge("automations_active", "Running sessions, on all servers.")
 LOCKED = gauge("automations_waiting", "Due sessions that wait for a repository or a place.")
 SLOTS = gauge("automations_slots", "Sessions that may run at once.")
-LOWERED = gauge("automations_limit_lowered", "Whether this machine's load lowers it: 1 or 0.")
+LOWERED = gauge(
+    "automations_limit_lowered", "Whether this machine's load lowers that number: 1 or 0."
+)
 
 
 class Thresholds(ThresholdTable):

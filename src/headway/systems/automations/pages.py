@@ -327,7 +327,7 @@ def _one_entry(
     faults = [fault for fault in dispatcher.faults if fault.automation_id == name]
     if one is None and not faults:
         message = f"there is no automation {name[:80]!r}"
-        raise UnknownRecord(message, hint="it may have been taken out of the file")
+        raise UnknownRecord(message, hint="it may have been removed from the file")
     schedule = None if one is None else _schedule_of(entries, one)
     return {
         "entry": {"id": name, "one": one, "faults": faults, "view": entries.get(name)},
@@ -399,8 +399,8 @@ DISPATCH = Action(
     name="automations-dispatch",
     label="Dispatch",
     title="Dispatch now",
-    explains="Applies the file and starts all that is due. The server does so by itself; this does "
-    "not wait until it sees an edit. It takes as long as what is due takes to start.",
+    explains="Applies the file and starts everything that is due. The server does this by itself; "
+    "here it does not wait to notice an edit. This takes until all due sessions have started.",
     endpoint=dispatch,
     call=lambda _: Call(),
     done="What was due has started.",
@@ -410,8 +410,8 @@ RUN = Action(
     name="automations-run",
     label="Run now",
     title="Run {automation} now",
-    explains="Makes one session due now, whatever the schedule. It waits for its repository and "
-    "its place like any other.",
+    explains="Makes a session due now, regardless of the schedule. It waits for its repository and "
+    "a free place like any other.",
     endpoint=run_automation,
     call=lambda values: Call(path={"automation_id": values["automation"]}),
     done="A session of {automation} is due.",
@@ -422,9 +422,9 @@ RELEASE = Action(
     name="automations-release",
     label="Release",
     title="Release the lock of {repository}",
-    explains="Ends the session that has this repository; the lock is free once its processes are "
-    "gone. At once, another session may be let in beside the old one for a third of the lease: "
-    "only for one whose machine is gone for good.",
+    explains="Ends the session that uses this repository; the lock is free once its processes are "
+    "gone. At once, another session may run next to the old one for a third of the lease: use "
+    "this only if its machine is gone permanently.",
     endpoint=release_lock,
     call=lambda values: Call(
         path={"repo": values["repository"]},
@@ -453,14 +453,19 @@ SET_LIMIT = Action(
     name="automations-limit",
     label="Set limit",
     title="Set how many sessions may run at once",
-    explains="Those that run go on. It wins over the file and over the load until it is reset.",
+    explains="Running sessions continue. This overrides the file and the load until it is reset.",
     endpoint=set_concurrency_route,
     call=lambda values: Call(
         body={"max": int_of(values, "max") if values.get("max", "").strip() else None}
     ),
-    done="The limit is set.",
+    done="The limit was set.",
     fields=(
-        Field(name="max", label="At most", kind="number", hint="Empty: as many as the file says."),
+        Field(
+            name="max",
+            label="At most",
+            kind="number",
+            hint="Leave empty for the value in the file.",
+        ),
     ),
     prefill=_most,
 )

@@ -85,7 +85,7 @@ class Places:
                 one.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
                 one.chmod(PRIVATE)
         except OSError as error:
-            message = f"{self.root} cannot be made or is not yours: {error.strerror}"
+            message = f"{self.root} cannot be created or is not yours: {error.strerror}"
             raise InvalidValue(message, hint="set [automations] state_dir") from None
 
     def log(self, session: str) -> Path:

@@ -74,12 +74,12 @@ class DispatchResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lock:
-    """A repository that a session has.
+    """A repository in use by a session.
 
     Attributes:
-        repo_url: its normalised URL.
-        acquired_at: when, ms UTC.
-        pid: of the command; None while the repository is prepared.
+        repo_url: normalised URL of the repository.
+        acquired_at: when the session got it, ms UTC.
+        pid: process id of the command; None while the repository is being prepared.
     """
 
     repo_url: str

@@ -50,73 +50,98 @@ SETTLES_WITHIN_S = 30.0
 
 HEALTH = reply(
     "DispatcherHealth",
-    "How the dispatcher is.",
-    status=(Health, "`unhealthy` comes with status 503."),
+    "The health of the dispatcher.",
+    status=(Health, "Health; `unhealthy` is sent with status 503."),
     uptime=(int, "Seconds since this server started."),
-    lastDispatchTime=(int | None, "When it started a session last, ms UTC."),
-    activeLocks=(int | None, "Repositories that sessions have; null without the store."),
-    concurrencyUsage=(dict[str, int | None], "Sessions `used`, and `max`."),
-    nextDispatchTime=(int | None, "When something fires next, ms UTC."),
+    lastDispatchTime=(int | None, "When it last started a session, ms UTC."),
+    activeLocks=(
+        int | None,
+        "Number of repositories in use by sessions; null if the store is unavailable.",
+    ),
+    concurrencyUsage=(dict[str, int | None], "Number of sessions: `used` and `max`."),
+    nextDispatchTime=(int | None, "When the next entry fires, ms UTC."),
 )
 RESULT = reply(
     "DispatchResult",
-    "What a dispatch did.",
-    dispatched=(int, "Sessions started."),
-    skipped=(dict[str, int], "notDue, locked, concurrencyLimit, disabled."),
-    errors=(list[dict[str, str | None]], "automationId and error."),
+    "The result of a dispatch.",
+    dispatched=(int, "Number of sessions started."),
+    skipped=(
+        dict[str, int],
+        "Number of skipped entries by reason: notDue, locked, concurrencyLimit, disabled.",
+    ),
+    errors=(list[dict[str, str | None]], "Errors, each with automationId and error."),
 )
 METRICS = reply(
     "DispatcherMetrics",
-    "What this server has done since it started, and how things stand.",
-    lastDispatchTime=(int | None, "When it started a session last, ms UTC."),
-    lastDispatchDuration=(int | None, "From due to started, of that one, ms."),
-    lastDispatchResult=(RESULT | None, "Of the last moment at which something started."),
-    totalDispatches=(int, "Moments at which something started."),
-    totalAutomationsSpawned=(int, "Sessions started."),
-    totalSkips=(int, "Fires folded into an earlier one, as long as the entries are known."),
-    totalErrors=(int, "Sessions that did not succeed."),
-    activeAutomations=(int, "Sessions that run."),
-    lockedRepositories=(list[str], "Normalised URLs."),
-    availableConcurrencySlots=(int | None, "Sessions that may start now."),
+    "Totals since this server started, and its current state.",
+    lastDispatchTime=(int | None, "When it last started a session, ms UTC."),
+    lastDispatchDuration=(int | None, "How long that session took from due to started, ms."),
+    lastDispatchResult=(RESULT | None, "Result of the last time at which a session started."),
+    totalDispatches=(int, "Number of times at which sessions started."),
+    totalAutomationsSpawned=(int, "Number of sessions started."),
+    totalSkips=(int, "Number of fires folded into an earlier one, while their entries are known."),
+    totalErrors=(int, "Number of sessions that did not succeed."),
+    activeAutomations=(int, "Number of running sessions."),
+    lockedRepositories=(list[str], "Normalised URLs of the repositories in use."),
+    availableConcurrencySlots=(int | None, "Number of sessions that may start now."),
 )
 USAGE = reply(
     "Concurrency",
-    "How many sessions there are.",
-    used=(int, "That run."),
-    max=(int | None, "That may run at once."),
+    "The number of sessions.",
+    used=(int, "Number of running sessions."),
+    max=(int | None, "Maximum number of sessions at once; null for no limit."),
 )
-LISTED = reply("Automations", "The file.", automations=(list[dict[str, Any]], "In its order."))
-LOCKS = reply("Locks", "Locks.", locks=(list[reply_model(Lock)], "The longest held first."))
+LISTED = reply(
+    "Automations",
+    "The entries of the file.",
+    automations=(list[dict[str, Any]], "Entries, in the order of the file."),
+)
+LOCKS = reply(
+    "Locks",
+    "The repositories in use.",
+    locks=(list[reply_model(Lock)], "Locks, longest held first."),
+)
 NOTICES = reply(
-    "Notices", "Notices.", notices=(list[reply_model(Notice)], "The last 100, the newest first.")
+    "Notices",
+    "The latest notices.",
+    notices=(list[reply_model(Notice)], "The last 100 notices, newest first."),
 )
-STARTED = reply("Started", "A session.", session_id=(str, "Its id."), job=(str, "Its job."))
+STARTED = reply(
+    "Started",
+    "A session that is due.",
+    session_id=(str, "Id of the session."),
+    job=(str, "Id of its job."),
+)
 
 
 class ConcurrencyBody(Body):
-    """How many sessions may run at once."""
+    """The maximum number of sessions at once."""
 
-    max: int | None = Field(ge=0, le=MOST_SESSIONS, description="null for what the file says.")
+    max: int | None = Field(
+        ge=0,
+        le=MOST_SESSIONS,
+        description="Maximum number of sessions at once; null for the value in the file.",
+    )
 
 
 class ReleaseAsked(QueryModel):
     """How a lock is released."""
 
-    force: bool = Field(default=False, description="Free it before its session is gone.")
+    force: bool = Field(default=False, description="Release the lock before its session is gone.")
 
 
-@ROUTES.get("", summary="Entries with next fire and newest session", response_model=LISTED)
+@ROUTES.get("", summary="List entries", response_model=LISTED)
 async def automations(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
-    """Each entry of the file with its next fire and its newest session."""
+    """List the entries of the file, each with its next fire and its newest session."""
     return answer({"automations": await listing(service.store, dispatcher)})
 
 
-@ROUTES.post("/dispatch", summary="Start what is due, and say what did", response_model=RESULT)
+@ROUTES.post("/dispatch", summary="Dispatch sessions that are due", response_model=RESULT)
 async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> Response:
-    """Apply the file, let start what is due, and say what did.
+    """Apply the file, let sessions that are due start, and report which did.
 
-    The server fires everything at its moment by itself; this is for those who do not want to wait
-    until an edit is seen.
+    The server starts everything on time by itself; use this to avoid waiting until an edit is
+    noticed.
     """
     begun = await mark(service.store)
     dispatcher.read()
@@ -130,41 +155,41 @@ async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> 
 
 @ROUTES.get(
     "/dispatcher/health",
-    summary="How the dispatcher is",
+    summary="Get the dispatcher's health",
     response_model=HEALTH,
-    responses={503: {"model": HEALTH, "description": "Unhealthy."}},
+    responses={503: {"model": HEALTH, "description": "The dispatcher is unhealthy."}},
 )
 async def dispatcher_health(
     service: TheService, dispatcher: TheDispatcher, _: Observer
 ) -> Response:
-    """Return whether everything fires when it should; 503 when it does not."""
+    """Return whether everything fires on time; the status is 503 if it does not."""
     found = await health(service.store, dispatcher)
     return answer(found, 503 if found["status"] == "unhealthy" else 200)
 
 
-@ROUTES.get("/dispatcher/metrics", summary="What the dispatcher has done", response_model=METRICS)
+@ROUTES.get("/dispatcher/metrics", summary="Get the dispatcher's metrics", response_model=METRICS)
 async def dispatcher_metrics(
     service: TheService, dispatcher: TheDispatcher, _: Observer
 ) -> Response:
-    """What the dispatcher has done; for Prometheus the same is in /metrics."""
+    """Return what the dispatcher has done; for Prometheus, /metrics has the same."""
     return answer(await metrics(service.store, dispatcher))
 
 
-@ROUTES.get("/notices", summary="Notices about entries and sessions", response_model=NOTICES)
+@ROUTES.get("/notices", summary="List notices about entries and sessions", response_model=NOTICES)
 async def automation_notices(dispatcher: TheDispatcher, _: Observer) -> Response:
-    """The last notices of this server since it started, the newest first."""
+    """List the latest notices since this server started, newest first."""
     notices = dispatcher.runner.notices
     return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
 
-@ROUTES.get("/locks", summary="Repositories that sessions have", response_model=LOCKS)
+@ROUTES.get("/locks", summary="List repositories in use", response_model=LOCKS)
 async def automation_locks(service: TheService, _: Observer) -> Response:
-    """The repositories that sessions have."""
+    """List the repositories that sessions are using."""
     return answer({"locks": [record(one) for one in await locks(service.store)]})
 
 
 @ROUTES.delete(
-    "/locks/{repo:path}", summary="End a session, and so its lock", response_model=reply_model(Lock)
+    "/locks/{repo:path}", summary="Release a repository", response_model=reply_model(Lock)
 )
 async def release_lock(
     repo: Name,
@@ -173,7 +198,7 @@ async def release_lock(
     dispatcher: TheDispatcher,
     caller: Actor,
 ) -> Response:
-    """End the session that has a repository, and so its lock; with `force`, the lock at once."""
+    """End the session that uses a repository, which releases its lock; with `force`, at once."""
     done = await release(service.store, dispatcher, repo, author=caller.name, force=asked.force)
     return answer(record(done))
 
@@ -181,31 +206,31 @@ async def release_lock(
 @ROUTES.get(
     "/concurrency",
     operation_id="concurrency",
-    summary="How many sessions there are",
+    summary="Get the number of sessions",
     response_model=USAGE,
 )
 async def concurrency_route(service: TheService, _: Observer) -> Response:
-    """How many sessions there are, and how many there may be."""
+    """Return how many sessions are running, and how many may."""
     return answer(await concurrency(service.store))
 
 
 @ROUTES.put(
     "/concurrency",
     operation_id="set_concurrency",
-    summary="Change how many there may be",
+    summary="Change the maximum number of sessions",
     response_model=USAGE,
 )
 async def set_concurrency_route(
     body: ConcurrencyBody, service: TheService, caller: Definer
 ) -> Response:
-    """Change how many sessions may run at once; those that run go on."""
+    """Change how many sessions may run at once; running ones continue."""
     return answer(await set_concurrency(service.store, body.max, author=caller.name))
 
 
-@ROUTES.post("/{automation_id}/run", summary="Make a session due now", response_model=STARTED)
+@ROUTES.post("/{automation_id}/run", summary="Start a session now", response_model=STARTED)
 async def run_automation(
     automation_id: Name, service: TheService, dispatcher: TheDispatcher, _: Actor
 ) -> Response:
-    """Make one session due now; it waits for its repository and its place like any other."""
+    """Make a session due now; it waits for its repository and a free place like any other."""
     job = await dispatcher.run_now(service.store, automation_id)
     return answer({"session_id": session_id(automation_id, job), "job": job})

@@ -42,8 +42,8 @@ class Notice:
 
     Attributes:
         at: when it happened, ms UTC.
-        automation_id: of the entry; None for the whole file.
-        session_id: of the session; None for an entry.
+        automation_id: id of the entry; None for the whole file.
+        session_id: id of the session; None for an entry.
         text: one sentence with the facts.
     """
 

@@ -275,7 +275,7 @@ async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
     await act(context.store, Verb.CANCEL, job.id, author=author, reason="ABORT")
     now = await context.store.read(JobQuery(id=job.id))
     if now is None or (now.state in FINAL and now.state is not State.CANCELLED):
-        message = "the lead has ended meanwhile"
+        message = "the lead has ended in the meantime"
         raise InvalidState(message, hint="GET /leads/{id} shows its outcome")
     if now.state is State.AWAITING:
         await _hang_up_lead(context, now, again=job.cancel_requested)
@@ -300,7 +300,10 @@ ROUTES = router("system: calls", operations="calls_")
     summary="Receive a call's status",
     status_code=204,
     responses={
-        204: {"description": "It was received; also if it came twice, late, or of no call."}
+        204: {
+            "description": "The webhook was received, even if it is a repeat, late, or about an "
+            "unknown call."
+        }
     },
     openapi_extra=PROVIDER_BODY,
 )
@@ -311,11 +314,11 @@ async def hear(
     _: Public,
     provider: Provider,
 ) -> Response:
-    """Receive a status webhook; a repeated one has no further effect.
+    """Receive a status webhook; a repeat has no further effect.
 
-    There is no token: the provider's own signature proves it. 404: the provider is not
-    configured. 401: the signature is missing or does not fit. 503: the store is away; the
-    provider is to send it again.
+    No token is needed: the provider's own signature is verified. 404: the provider is not
+    configured. 401: the signature is missing or wrong. 503: the store is unavailable, and the
+    provider should send the webhook again.
     """
     exchange = context.exchange
     came = await take(service, exchange, provider, request)

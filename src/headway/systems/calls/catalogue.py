@@ -25,7 +25,7 @@ from headway.systems.directory.database import Directory, naming
 
 
 class NumberStatus(StrEnum):
-    """Whether a number may be called from."""
+    """Whether calls may be made from a number."""
 
     AVAILABLE = "AVAILABLE"
     DISABLED = "DISABLED"
@@ -33,15 +33,16 @@ class NumberStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Number:
-    """A number: from where calls are made.
+    """A number that calls are made from.
 
     Attributes:
-        number: E.164.
-        provider: who places its calls, as [telephony] names it.
-        maximum_channels: calls at once.
-        status: whether it may be called from.
-        reseller: whose leads alone it serves; null for all that have none of their own.
-        pool: of a template's `numbers`; null for the reseller's, or the default pool.
+        number: number in E.164 format.
+        provider: provider that places its calls, as named in [telephony].
+        maximum_channels: maximum number of calls at once.
+        status: whether calls may be made from it.
+        reseller: reseller whose leads alone it serves; null for all resellers without numbers of
+            their own.
+        pool: pool named by a template's `numbers`; null for the reseller's or the default pool.
     """
 
     number: str
@@ -165,7 +166,7 @@ class CatalogueContents:
         found = self.templates.get(name)
         if found is None:
             message = f"there is no template {name[:64]!r}"
-            raise UnknownRecord(message, hint="PUT /templates/{name} makes one")
+            raise UnknownRecord(message, hint="PUT /templates/{name} creates one")
         return found
 
 

@@ -68,14 +68,17 @@ async def changing(
 ROUTES = router("system: calls", operations="calls_")
 Row = TypeVar("Row", NumberRecord, TemplateRecord)
 
-TheNumber = Annotated[str, Path(max_length=16, description="E.164.", examples=["+15550001000"])]
+TheNumber = Annotated[
+    str,
+    Path(max_length=16, description="Phone number, in E.164 format.", examples=["+15550001000"]),
+]
 
 
 class NumbersAsked(PageQuery):
     """Which numbers."""
 
-    reseller: Own | None = Field(default=None, description="Only this one's own.")
-    pool: Label | None = Field(default=None, description="Only of this pool.")
+    reseller: Own | None = Field(default=None, description="Only numbers of this reseller.")
+    pool: Label | None = Field(default=None, description="Only numbers in this pool.")
 
 
 @ROUTES.get("/numbers", summary="List numbers", response_model=page_model(Number))
@@ -84,7 +87,7 @@ async def numbers(
     context: TheContext,
     caller: Observer,
 ) -> Response:
-    """List the numbers, by number. GET /v1/gates shows how many of their lines are taken."""
+    """List numbers, in numerical order. GET /v1/gates shows how many of their lines are in use."""
     caller.whole()
     rows = [
         one
@@ -101,10 +104,10 @@ async def numbers(
 async def add_number(
     body: NumberBody, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
-    """Add a number; leads that wait may be called from it at once.
+    """Add a number; waiting leads can be called from it at once.
 
     Raises:
-        InvalidState: it is there already.
+        InvalidState: the number already exists.
         InvalidValue: no provider has this name.
     """
     caller.check_gate(DEFAULT_POOL)
@@ -115,7 +118,7 @@ async def add_number(
             session.add(record)
             await session.flush()
     except IntegrityError:
-        message = f"the number {body.number} is there already"
+        message = f"the number {body.number} already exists"
         raise InvalidState(message, hint="PATCH /numbers/{number} changes it") from None
     return answer(record.read(), 201)
 
@@ -124,9 +127,10 @@ async def add_number(
 async def change_number(
     number: TheNumber, body: NumberChange, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
-    """Change a number at once; calls that go on are left alone.
+    """Change a number at once; calls in progress are not affected.
 
-    DISABLED: no further call begins from it. Fewer channels: none until fewer calls go on.
+    With DISABLED, no new calls start from it. With fewer channels, none start until fewer calls are
+    in progress.
 
     Raises:
         UnknownRecord: there is no such number.
@@ -148,7 +152,7 @@ async def change_number(
 async def remove_number(
     number: TheNumber, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
-    """Remove a number; calls that go on are left alone.
+    """Remove a number; calls in progress are not affected.
 
     Raises:
         UnknownRecord: there is no such number.
@@ -173,25 +177,25 @@ async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
     return found
 
 
-TheName = Annotated[Label, Path(description="Of the template.")]
+TheName = Annotated[Label, Path(description="Name of the template.")]
 
 NAMED = reply(
     "NamedTemplate",
-    "A template, and its name; spans are milliseconds.",
-    name=(str, "As leads name it."),
-    template=(TemplateBody, "What holds now for all leads that name it."),
+    "A template with its name; durations are in milliseconds.",
+    name=(str, "Name that leads refer to."),
+    template=(TemplateBody, "Current settings for all leads that name it."),
 )
 PAGE = reply(
     "PageOfTemplates",
-    "Some templates, and where to go on.",
-    rows=(list[NAMED], "By name."),
-    cursor=(str | None, "Give it to the next call; null at the end."),
+    "One page of templates.",
+    rows=(list[NAMED], "Templates, by name."),
+    cursor=(str | None, "Cursor for the next request; null at the end."),
 )
 
 
 @ROUTES.get("/templates", summary="List templates", response_model=PAGE)
 async def templates(asked: WhichPage, context: TheContext, caller: Observer) -> Response:
-    """List the templates, by name."""
+    """List templates, by name."""
     caller.whole()
     async with context.directory.read() as session:
         stored = {one.name: one.body for one in await session.scalars(select(TemplateRecord))}
@@ -201,9 +205,9 @@ async def templates(asked: WhichPage, context: TheContext, caller: Observer) -> 
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.get("/templates/{name}", summary="One template", response_model=NAMED)
+@ROUTES.get("/templates/{name}", summary="Get a template", response_model=NAMED)
 async def template(name: TheName, context: TheContext, caller: Observer) -> Response:
-    """A template as it is now.
+    """Return the current settings of a template.
 
     Raises:
         UnknownRecord: there is none of this name.
@@ -215,14 +219,14 @@ async def template(name: TheName, context: TheContext, caller: Observer) -> Resp
         return answer(_named(name, (await _found(session, TemplateRecord, name)).body))
 
 
-@ROUTES.put("/templates/{name}", summary="Make or replace a template", response_model=NAMED)
+@ROUTES.put("/templates/{name}", summary="Create or replace a template", response_model=NAMED)
 async def set_template(
     name: TheName, body: TemplateBody, service: TheService, context: TheContext, caller: Definer
 ) -> Response:
-    """Make a template, or replace it whole; leads that wait already go by it from now on.
+    """Create a template, or replace it completely; this applies to waiting leads too.
 
     Raises:
-        InvalidValue: its words cannot be said as they are, or no provider has a name in it.
+        InvalidValue: its text cannot be spoken, or it names an unknown provider.
     """
     caller.check_gate(DEFAULT_POOL)
     check_words("say", body.say)
@@ -249,7 +253,7 @@ async def remove_template(
 ) -> Response:
     """Remove a template; leads that name it end with PRECHECK_FAILED when they are due.
 
-    Of `default` its stored values are removed; those of the settings hold again.
+    For `default`, the stored values are removed, and those of the settings apply again.
 
     Raises:
         UnknownRecord: there is none of this name.

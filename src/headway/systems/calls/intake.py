@@ -54,30 +54,36 @@ Own = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$"
 
 
 class LeadBody(Body):
-    """A lead to be called."""
+    """A lead to call."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True)
 
-    phone: Phone = Field(description="Who is called, in E.164.")
-    tz: Zone = Field(description="The zone of who is called; calling hours are in it.")
+    phone: Phone = Field(description="Phone number to call, in E.164 format.")
+    tz: Zone = Field(description="Time zone of the phone's owner, used for calling hours.")
     reseller: TenantName | None = Field(
         default=None,
         validation_alias=AliasChoices("reseller", "reseller_id"),
-        description="Whose lead it is (also `reseller_id`); the token's, if it has one.",
+        description="Reseller that the lead belongs to (also `reseller_id`). Defaults to that of "
+        "the token, if it has one.",
     )
-    template: Label = Field(default="default", description="By which it is called.")
+    template: Label = Field(
+        default="default", description="Template that defines how the lead is called."
+    )
     next_attempt_at: WhenNotSeconds | None = Field(
-        default=None, description="When; else now and the template's initial offset."
+        default=None,
+        description="When to call. By default, after the template's initial offset from now.",
     )
     key: Name | None = Field(
         default=None,
         validation_alias=AliasChoices("key", "request_id"),
-        description="However often this is sent, it is one lead (also `request_id`).",
+        description="However often this is sent, one lead is created (also `request_id`).",
         examples=["order-17"],
     )
-    payload: Any = Field(default=None, description="As the template's schema wants it.")
+    payload: Any = Field(default=None, description="Data that matches the template's schema.")
     reporting_webhook_url: str | None = Field(
-        default=None, pattern=r"^https?://\S{1,2000}$", description="Receives the result, signed."
+        default=None,
+        pattern=r"^https?://\S{1,2000}$",
+        description="URL that receives the result, signed.",
     )
 
 
@@ -85,28 +91,32 @@ LeadList = Annotated[FailFastList[LeadBody], Field(min_length=1, max_length=MOST
 OneOrManyLeads = Annotated[LeadBody | LeadList, one_or_many(LeadBody, LeadList, MOST_LEADS)]
 """One lead, or a list of up to 10,000."""
 
-Channels = Annotated[int, Field(ge=1, le=1_000_000, description="Calls at once.")]
+Channels = Annotated[int, Field(ge=1, le=1_000_000, description="Maximum number of calls at once.")]
 
 
 class NumberBody(Body):
     """A number to call from."""
 
-    number: Phone = Field(description="E.164, one of the provider's.")
-    provider: Label = Field(description="As [telephony] names it.", examples=["twilio"])
+    number: Phone = Field(description="One of the provider's numbers, in E.164 format.")
+    provider: Label = Field(description="Name of the provider in [telephony].", examples=["twilio"])
     maximum_channels: Channels
     status: NumberStatus = Field(default=NumberStatus.AVAILABLE, strict=False)
-    reseller: Own | None = Field(default=None, description="Whose leads alone it serves.")
-    pool: Label | None = Field(default=None, description="Of templates that name it.")
+    reseller: Own | None = Field(
+        default=None, description="Use the number only for leads of this reseller."
+    )
+    pool: Label | None = Field(default=None, description="Pool of numbers that templates can name.")
 
 
 class NumberChange(Body):
-    """What to change of a number; what is left out stays."""
+    """Changes to a number; omitted fields stay unchanged."""
 
     provider: Label | None = None
     maximum_channels: Channels | None = None
     status: NumberStatus | None = Field(default=None, strict=False)
-    reseller: Own | None = Field(default=None, description="Null for all resellers.")
-    pool: Label | None = Field(default=None, description="Null for none.")
+    reseller: Own | None = Field(
+        default=None, description="Use the number only for leads of this reseller; null for all."
+    )
+    pool: Label | None = Field(default=None, description="Pool of the number; null for none.")
 
 
 class Taken(NamedTuple):
@@ -288,8 +298,8 @@ def _row(
 def _reseller(caller: Caller, body: LeadBody) -> str:
     reseller = caller.tenant(body.reseller)
     if not reseller:
-        message = "the lead names no reseller"
-        raise InvalidValue(message, hint="say whose it is: reseller")
+        message = "the lead has no reseller"
+        raise InvalidValue(message, hint="set `reseller`")
     return reseller
 
 

@@ -87,7 +87,7 @@ class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         phone: E.164.
         tz: the IANA zone of who is called.
-        template: by name.
+        template: name of the template.
         payload: whatever the template's schema lets pass; None for nothing.
         reporting_webhook_url: receives the result; None for no report.
         row: of your own table, where that is the truth; else empty.
@@ -110,7 +110,7 @@ REPEATED = frozenset({"next", "released", "snoozed", "unused"})
 
 
 class LeadStatus(StrEnum):
-    """Where a lead stands."""
+    """The status of a lead."""
 
     BACKLOG = "BACKLOG"
     """It waits: for its moment, for its checks, for its gates, for its next attempt."""
@@ -122,18 +122,18 @@ class LeadStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """A call of a lead.
+    """A call to a lead.
 
     Attributes:
-        n: 1 for the first.
-        run: of the job.
-        call_id: the provider's own; null if it returned none.
-        number: from which was called.
-        provider: who placed the call; null if that is not known.
-        outcome: of the call; null while it goes on.
-        detail: of the outcome, as text; may be empty.
-        started_at: just before the provider was asked.
-        ended_at: null while it goes on.
+        n: number of the attempt; 1 for the first.
+        run: run of the job.
+        call_id: id of the call at the provider; null if it returned none.
+        number: number that the call was made from.
+        provider: provider that placed the call; null if that is unknown.
+        outcome: outcome of the call; null while it is in progress.
+        detail: details of the outcome, as text; may be empty.
+        started_at: just before the request to the provider.
+        ended_at: when the call ended; null while it is in progress.
     """
 
     n: int
@@ -152,22 +152,23 @@ class Lead:
     """A lead.
 
     Attributes:
-        id: of it, and of its job.
-        status: where it stands.
-        outcome: of the lead; null until it is finished.
-        reason: the outcome in the words of who decided it; of one that waits, of its last attempt.
-        reseller: whose it is.
-        phone: who is called.
-        tz: the zone of who is called.
-        template: by name.
-        key: the caller's own; null if none was given.
-        due_at: when it is due, also of the next attempt.
-        created_at: when it was taken in.
-        finished_at: null until then.
-        attempt_count: calls so far.
-        attempts: the calls, oldest first.
-        payload: what it carries.
-        reporting_webhook_url: receives the result.
+        id: id of the lead and of its job.
+        status: status of the lead.
+        outcome: outcome of the lead; null until it is finished.
+        reason: explanation of the outcome by whatever decided it; for a waiting lead, that of its
+            last attempt.
+        reseller: reseller that it belongs to.
+        phone: phone number to call.
+        tz: time zone of the phone's owner.
+        template: name of the template.
+        key: key set by the caller; null if there is none.
+        due_at: when it, or its next attempt, is due.
+        created_at: when it was created.
+        finished_at: when it was finished; null until then.
+        attempt_count: number of calls so far.
+        attempts: calls, oldest first.
+        payload: data of the lead.
+        reporting_webhook_url: URL that receives the result.
     """
 
     id: str

@@ -68,11 +68,14 @@ MOST = 20_000
 
 COUNTED = reply(
     "AttemptsByOutcome",
-    "How many attempts ended how.",
-    outcomes=(dict[str, int], "By outcome."),
-    under_way=(int, "Attempts that go on."),
-    leads=(int, "Leads that were looked at, of those that the caller sees."),
-    complete=(bool, "Whether that were all; if not, ask by reseller, or for a shorter time."),
+    "Number of attempts by outcome.",
+    outcomes=(dict[str, int], "Number of attempts by outcome."),
+    under_way=(int, "Number of attempts in progress."),
+    leads=(int, "Number of leads examined, among those that the caller sees."),
+    complete=(
+        bool,
+        "Whether these were all leads; if not, limit it to a reseller or a shorter time.",
+    ),
 )
 
 
@@ -81,9 +84,15 @@ class CountAsked(QueryModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
 
-    from_: When | None = Field(default=None, alias="from", description="Begun at or after this.")
-    to: When | None = Field(default=None, description="Begun before this.")
-    reseller: TenantName | None = Field(default=None, description="Only of this one's leads.")
+    from_: When | None = Field(
+        default=None, alias="from", description="Only attempts that started at or after this time."
+    )
+    to: When | None = Field(
+        default=None, description="Only attempts that started before this time."
+    )
+    reseller: TenantName | None = Field(
+        default=None, description="Only attempts for leads of this reseller."
+    )
 
 
 @ROUTES.get("/leads/outcomes", summary="Count attempts by outcome", response_model=COUNTED)
@@ -132,24 +141,35 @@ async def outcomes(
 
 TAKEN = reply(
     "LeadTaken",
-    "Which lead exists now.",
-    id=(str, "Of the lead."),
-    status=(LeadStatus, "Where it stands; BACKLOG for a new one."),
-    created=(bool, "Whether this call made it."),
-    due_at=(int, "When it is due; of a lead that was there, when this one would have been."),
+    "The lead that now exists.",
+    id=(str, "Id of the lead."),
+    status=(LeadStatus, "Status of the lead; BACKLOG for a new one."),
+    created=(bool, "Whether this request created it."),
+    due_at=(
+        int,
+        "When the lead is due; if it already existed, this can also be when the one sent would "
+        "have been due.",
+    ),
 )
-TAKEN_MANY = reply("LeadsTaken", "For each, in this order.", leads=(list[TAKEN], "The leads."))
+TAKEN_MANY = reply(
+    "LeadsTaken",
+    "The leads that now exist.",
+    leads=(list[TAKEN], "Leads, in the order of the request."),
+)
 ONE = extended_model(
     Lead,
     "LeadAndWhy",
-    why=(str | None, "Why it is not called yet, in one sentence; null unless it waits."),
+    why=(
+        str | None,
+        "Why the lead is not being called yet, in one sentence; null unless it is waiting.",
+    ),
 )
 GONE = reply(
     "LeadCalledOff",
     "The cancelled lead.",
-    id=(str, "Of the lead."),
-    status=(LeadStatus, "FINISHED; or PROCESSING while its call is being hung up."),
-    outcome=(Outcome | None, "ABORT once it is finished."),
+    id=(str, "Id of the lead."),
+    status=(LeadStatus, "FINISHED, or PROCESSING while its call is being hung up."),
+    outcome=(Outcome | None, "ABORT once the lead is finished."),
 )
 
 _STATES = {
@@ -171,29 +191,38 @@ _EXAMPLES: dict[str, Example] = {
 
 
 class LeadsAsked(PageQuery):
-    """Which leads; what is left out stands for any."""
+    """Which leads; an omitted filter matches any lead."""
 
-    status: LeadStatus | None = Field(default=None, description="Only these.")
-    reseller: TenantName | None = Field(default=None, description="Only this one's.")
-    phone: Phone | None = Field(default=None, description="Only to this phone; needs `reseller`.")
-    outcome: Outcome | None = Field(default=None, description="Only finished ones with this.")
-    newest: bool = Field(default=False, description="Newest intake first.")
+    status: LeadStatus | None = Field(default=None, description="Only leads with this status.")
+    reseller: TenantName | None = Field(default=None, description="Only leads of this reseller.")
+    phone: Phone | None = Field(
+        default=None, description="Only leads with this phone; requires `reseller`."
+    )
+    outcome: Outcome | None = Field(
+        default=None, description="Only finished leads with this outcome."
+    )
+    newest: bool = Field(default=False, description="Newest leads first.")
 
 
 class HangupAsked(QueryModel):
     """How a lead is cancelled."""
 
-    hangup: bool = Field(default=False, description="Also ends a call that goes on.")
+    hangup: bool = Field(default=False, description="Also hang up a call in progress.")
 
 
 @ROUTES.post(
     "/leads",
     operation_id="calls_take_leads",
-    summary="Take in one lead, or up to 10,000",
+    summary="Create one lead, or up to 10,000",
     status_code=201,
     response_model=TAKEN,
-    response_description="The lead was taken in.",
-    responses={200: {"model": TAKEN | TAKEN_MANY, "description": "It was there; or: a list."}},
+    response_description="The lead was created.",
+    responses={
+        200: {
+            "model": TAKEN | TAKEN_MANY,
+            "description": "The lead already existed, or the body was a list.",
+        }
+    },
 )
 async def take(
     body: Annotated[OneOrManyLeads, Body(openapi_examples=_EXAMPLES)],
@@ -201,11 +230,12 @@ async def take(
     context: TheContext,
     caller: Sender,
 ) -> Response:
-    """Take leads in; when this returns, they are stored.
+    """Create leads; when this returns, they are stored.
 
-    Sent again with the same `key` a lead is still one, until seven days after its end; with
-    another phone, zone, template or payload that is a conflict (409). A list is stored in steps of
-    1,000, each whole or not at all; a problem says how many were `stored` by the steps before.
+    A repeat with the same `key` creates no second lead until seven days after the end of the first;
+    with another phone, zone, template or payload it is a conflict (409). A list is stored in steps
+    of 1,000, each completely or not at all; a problem reports how many leads the previous steps
+    `stored`.
     """
     many = not isinstance(body, LeadBody)
     taken = await take_leads(service, caller, context, body if many else [body])
@@ -239,18 +269,18 @@ async def _standing(
 async def leads(
     asked: Annotated[LeadsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
-    """List the leads that the caller sees, oldest intake first.
+    """List the leads that the caller sees, oldest first.
 
-    A page may be short, or even empty, and yet have a cursor: a bounded number of leads was looked
-    at.
+    A page may be short or even empty and still have a cursor, because only a bounded number of
+    leads is examined.
 
     Raises:
-        InvalidValue: a phone is looked for, and no reseller is named.
+        InvalidValue: `phone` is given without `reseller`.
     """
     reseller = caller.tenant(asked.reseller)
     if asked.phone is not None and reseller is None:
-        message = "a phone is looked for, and no reseller is named"
-        raise InvalidValue(message, hint="add reseller=")
+        message = "`phone` requires `reseller`"
+        raise InvalidValue(message, hint="add ?reseller=")
     status = asked.status
     if asked.outcome is not None:
         status = LeadStatus.FINISHED if status is None else status
@@ -276,9 +306,9 @@ async def leads(
     return answer({"rows": rows, "cursor": page.cursor})
 
 
-@ROUTES.get("/leads/{id}", summary="One lead", response_model=ONE)
+@ROUTES.get("/leads/{id}", summary="Get a lead", response_model=ONE)
 async def lead(lead: LeadId, service: TheService, caller: Reader) -> Response:
-    """A lead with its attempts; of one that waits, why."""
+    """Return a lead with its attempts, and if it is waiting, why."""
     job = await lead_seen(service, caller, lead)
     why = None
     if status_of(job) is LeadStatus.BACKLOG:
@@ -289,7 +319,7 @@ async def lead(lead: LeadId, service: TheService, caller: Reader) -> Response:
 @ROUTES.delete(
     "/leads/{id}",
     operation_id="calls_call_off",
-    summary="Call a lead off",
+    summary="Cancel a lead",
     response_model=GONE,
     responses={202: {"model": GONE, "description": "Its call is being hung up."}},
 )
@@ -300,10 +330,10 @@ async def delete(
     context: TheContext,
     caller: Sender,
 ) -> Response:
-    """Call a lead off: one that waits is FINISHED at once, with the outcome ABORT.
+    """Cancel a lead. A waiting lead is FINISHED at once, with the outcome ABORT.
 
-    One that is being called is left alone (409), unless `hangup=true`: then its call is hung up,
-    and the lead is FINISHED when the provider says so.
+    A lead that is being called is not cancelled (409), unless `hangup=true`: then its call is hung
+    up, and the lead is FINISHED when the provider reports the end.
 
     Raises:
         InvalidState: it is being called, or is finished.
@@ -326,7 +356,7 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     Raises:
         UnknownRecord: there is none that the caller sees.
     """
-    hint = "GET /leads lists them; finished ones are kept a time"
+    hint = "GET /leads lists them; finished ones are kept for a while"
     return await seen_job(service.store, caller, LEAD, LANE, lead, noun="lead", hint=hint)
 
 
@@ -346,26 +376,26 @@ AHEAD_MS = 14 * 86_400_000
 
 QUEUED = reply(
     "LeadQueued",
-    "The lead is due now.",
-    status=(Literal["queued"], "Always."),
+    "A lead that is due now.",
+    status=(Literal["queued"], "Always `queued`."),
     expected_dispatch_within_ms=(
         int | None,
-        "If its gates open as is known now; null if that is unknown.",
+        "Expected time until the call, from what is known of its gates; null if that is unknown.",
     ),
 )
 
 
 @ROUTES.post(
     "/leads/{id}/dispatch-now",
-    summary="Call a lead as soon as it may be called",
+    summary="Call a lead as soon as possible",
     response_model=QUEUED,
 )
 async def dispatch_now(
     lead: LeadId, service: TheService, context: TheContext, caller: Sender
 ) -> Response:
-    """Make a lead due now; calling hours, rates and lines still hold.
+    """Make a lead due now; calling hours, rates and lines still apply.
 
-    409: it is being called. 400: it is finished.
+    409: the lead is being called. 400: the lead is finished.
 
     Raises:
         InvalidState: it is being called, or is finished.

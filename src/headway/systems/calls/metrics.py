@@ -43,11 +43,11 @@ GATE_WAIT = gauge(
     "calls_gate_wait_seconds", f"The waits that were left out; {_LATELY}.", "quantile"
 )
 LINES = gauge("calls_lines", "Channels of the number; 0 for one that is switched off.", "number")
-LINES_USED = gauge("calls_lines_used", "Channels of the number under calls.", "number")
+LINES_USED = gauge("calls_lines_used", "Channels of the number in use.", "number")
 NUMBER_USABLE = gauge(
     "calls_number_usable", "Whether calls may be made from the number: 1 or 0.", "number"
 )
-OVERDUE = gauge("calls_overdue", "Leads that are due and wait, parked ones included.")
+OVERDUE = gauge("calls_overdue", "Leads that are due and waiting, including parked ones.")
 READY = gauge(
     "calls_ready",
     "Of these, those that could go at once: every shared gate that they need is open; of many, by "
@@ -55,38 +55,40 @@ READY = gauge(
 )
 LARGEST = gauge(
     "calls_largest_reseller_ratio",
-    "The largest share of waiting leads that one reseller has, 0 to 1; 0 while no other waits.",
+    "The largest share of waiting leads that belongs to one reseller, 0 to 1; 0 if no other "
+    "reseller has any.",
 )
 WITHOUT_NUMBER = gauge(
-    "calls_pools_without_number", "Pools for which leads wait, and of which no number can be used."
+    "calls_pools_without_number", "Pools with waiting leads, but without a usable number."
 )
 WORKERS = gauge("calls_workers", "Live workers that serve the lane of calls.")
 _COUNTERS = {
     Event.OUTCOME: counter(
         "calls_attempts", f"Attempts that ended, by outcome; {COUNTED}.", "outcome"
     ),
-    Event.INTAKE: counter("calls_intakes", f"Requests that brought leads; {COUNTED}."),
+    Event.INTAKE: counter("calls_intakes", f"Requests that contained leads; {COUNTED}."),
     Event.INTAKE_FAILED: counter(
-        "calls_intakes_failed", f"Those of them that were answered with 500 or more; {COUNTED}."
+        "calls_intakes_failed",
+        f"Requests with leads that failed with a status of 500 or more; {COUNTED}.",
     ),
     Event.WEBHOOK_LOST: counter(
         "calls_webhooks_lost",
-        f"Calls whose end had to be asked for, or never became known; {COUNTED}.",
+        f"Calls whose end had to be requested from the provider, or never became known; {COUNTED}.",
         "number",
     ),
     Event.WEBHOOK_LATE: counter(
         "calls_webhooks_late",
-        f"Webhooks that came when their call was settled; {COUNTED}.",
+        f"Webhooks that arrived after their call was settled; {COUNTED}.",
         "number",
     ),
     Event.WEBHOOK_TWICE: counter(
-        "calls_webhooks_twice", f"Webhooks that came again; {COUNTED}.", "number"
+        "calls_webhooks_twice", f"Repeated webhooks; {COUNTED}.", "number"
     ),
     Event.WEBHOOK_ORPHAN: counter(
         "calls_webhooks_orphan", f"Webhooks of unknown calls; {COUNTED}.", "provider"
     ),
     Event.REPORT_FAILED: counter(
-        "calls_reports_failed", f"Tries to report a result to its caller that failed; {COUNTED}."
+        "calls_reports_failed", f"Failed attempts to report a result; {COUNTED}."
     ),
 }
 

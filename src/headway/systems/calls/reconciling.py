@@ -180,7 +180,7 @@ async def _look_up(
         elif call is not None or not await _is_anothers(context, job, found):
             return found
     if not names:
-        message = "none of the providers that may have called is in the settings any more"
+        message = "none of the providers that may have placed the call is in the settings any more"
         raise ProviderUnsure(message, hint="add the number's provider to [telephony] again")
     return NotFound.UNCLEAR if unclear else NotFound.NO_CALL
 

@@ -192,7 +192,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
         InvalidValue: the public URL of this server is not known.
     """
     if not context.parts.base_url:
-        message = "the public URL of this server is not known to providers of calls"
+        message = "providers of calls cannot reach this server: its public URL is not set"
         raise InvalidValue(message, hint="set public_url, for workers too")
     number = page.numbers.get(member)
     why = "" if number is not None else "the directory does not know it"

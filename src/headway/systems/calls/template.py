@@ -22,12 +22,16 @@ Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", examples=["remin
 
 
 class HoursBody(Body):
-    """When may be called, in the zone of each lead."""
+    """Calling hours, in the time zone of each lead."""
 
-    spans: str = Field(description="Local times.", examples=["09:00-12:00,13:00-18:00"])
+    spans: str = Field(
+        description="Time ranges, in local time.", examples=["09:00-12:00,13:00-18:00"]
+    )
     days: str = Field(default="daily", examples=["mon-fri"])
     exceptions: dict[str, str | None] = Field(
-        default={}, max_length=400, description="Dates with spans of their own; null for closed."
+        default={},
+        max_length=400,
+        description="Dates with their own time ranges; null means closed.",
     )
 
     @model_validator(mode="after")
@@ -37,34 +41,40 @@ class HoursBody(Body):
 
 
 class BlacklistBody(Body):
-    """Refuses these phones."""
+    """Rejects the listed phone numbers."""
 
     check: Literal["blacklist"]
     phones: FailFastList[Annotated[str, Field(pattern=r"^\+[0-9]{1,15}\*?$")]] = Field(
-        min_length=1, max_length=10_000, description='Whole, or beginnings such as "+1900*".'
+        min_length=1, max_length=10_000, description='Whole numbers, or prefixes such as "+1900*".'
     )
 
 
 class ValidityBody(Body):
-    """Refuses what cannot be a telephone number."""
+    """Rejects anything that cannot be a phone number."""
 
     check: Literal["validity"]
     countries: FailFastList[Annotated[str, Field(pattern=r"^\+[1-9][0-9]{0,6}$")]] = Field(
-        default=[], max_length=300, description='Only these, as "+44"; empty for any.'
+        default=[],
+        max_length=300,
+        description='Allowed country codes, such as "+44"; empty for any.',
     )
 
 
 class HttpCheckBody(Body):
-    """Asks a service of yours: POST with the lead as JSON."""
+    """Asks one of your services, by a POST with the lead as JSON."""
 
     check: Literal["http"]
     url: str = Field(pattern=r"^https?://\S{1,2000}$")
-    field: str = Field(default="allowed", max_length=200, description="Of the answer's JSON.")
-    expected: str | int | bool | None = Field(default=True, description="Lets a lead pass.")
+    field: str = Field(
+        default="allowed", max_length=200, description="Field to read in the JSON reply."
+    )
+    expected: str | int | bool | None = Field(
+        default=True, description="Value of the field with which a lead passes."
+    )
     timeout: Annotated[Span, Field(ge=1, le=60_000)] = 2_000
     tries: int = Field(default=2, ge=1, le=10)
     on_failure: Literal["proceed", "skip"] = Field(
-        default="skip", description="What happens to the lead if the service does not answer."
+        default="skip", description="What happens to the lead if the service does not reply."
     )
 
 
@@ -76,11 +86,11 @@ def _schema(value: dict[str, Any] | None) -> dict[str, Any] | None:
         try:
             Draft202012Validator.check_schema(value)
         except SchemaError as error:
-            message = f"it is no JSON schema: {error.message}"[:300]
+            message = f"it is not a valid JSON schema: {error.message}"[:300]
             raise InvalidValue(message) from None
         if _refers_elsewhere(value):
             message = "it refers to another document"
-            raise InvalidValue(message, hint='refer within it, as "#/$defs/…"')
+            raise InvalidValue(message, hint='use only references within it, such as "#/$defs/…"')
     return value
 
 
@@ -94,61 +104,76 @@ def _refers_elsewhere(value: object) -> bool:
 
 
 class TemplateBody(Body):
-    """What holds for all leads that name the template, those that wait too."""
+    """Settings for all leads that name the template, including those that already wait."""
 
     payload_schema: Annotated[dict[str, Any] | None, AfterValidator(_schema)] = Field(
-        default=None, description="A JSON schema of what a lead carries; null for anything."
+        default=None, description="JSON schema for a lead's payload; null for anything."
     )
     initial_offset: Span = Field(
-        default=0, description="From intake to the due time of a lead that names no moment."
+        default=0, description="Delay from intake until a lead without a time of its own is due."
     )
-    hours: HoursBody | None = Field(
-        default=None, description="When may be called; null for always."
-    )
+    hours: HoursBody | None = Field(default=None, description="Calling hours; null for always.")
     numbers: Label | None = Field(
-        default=None, description="A pool of numbers; null: the reseller's own, else the default."
+        default=None,
+        description="Pool of numbers to call from. With null, the reseller's own numbers, or the "
+        "default pool if there are none.",
     )
     providers: FailFastList[Label] = Field(
-        default=[], max_length=10, description="Tried after the number's own, if that refused."
+        default=[], max_length=10, description="Providers to try if the number's own refuses."
     )
     checks: FailFastList[AnyCheck] = Field(
-        default=[], max_length=20, description="Before any line is asked for, in this order."
+        default=[],
+        max_length=20,
+        description="Checks to make before the lead waits for a line, in this order.",
     )
     check_valid: Span = Field(
-        default=300_000, description="A check that is older at the dial is made again."
+        default=300_000, description="Maximum age of a check at the dial; older ones are repeated."
     )
     recheck_within: Annotated[Span, Field(ge=1, le=10_000)] = Field(
-        default=2_000, description="For how long a line is held for that, at most."
+        default=2_000, description="How long a line may be held for repeated checks."
     )
     retry_on: FailFastList[RETRYABLE] = Field(
         default=["BUSY", "NO_ANSWER", "FAILED"],
         max_length=4,
         description="Outcomes after which a lead is called again.",
     )
-    max_retry: int = Field(default=3, ge=0, le=1_000, description="Further calls, at most.")
-    retry_offset: Span = Field(default=300_000, description="From the end of a call to the next.")
-    retry_offsets: dict[RETRYABLE, Span] = Field(default={}, description="The same by outcome.")
+    max_retry: int = Field(
+        default=3, ge=0, le=1_000, description="Maximum number of further calls."
+    )
+    retry_offset: Span = Field(
+        default=300_000, description="Delay from the end of a call to the next."
+    )
+    retry_offsets: dict[RETRYABLE, Span] = Field(
+        default={}, description="Delay by outcome, overriding `retry_offset`."
+    )
     customer_limit: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="Calls to one phone by this template, beside the limit of [calls]; "
-        "null for none.",
+        description="Maximum number of calls to one phone under this template, in addition to the "
+        "limit in [calls]; null for none.",
     )
     customer_per: Annotated[Span, Field(ge=1)] = Field(
-        default=3_600_000, description="The window of that limit."
+        default=3_600_000, description="Window of that limit."
     )
     say: str = Field(
-        default="Hello.", max_length=4_000, description="With {placeholders} over the payload."
+        default="Hello.",
+        max_length=4_000,
+        description="Text to speak, with {placeholders} from the payload.",
     )
     fetch: str | None = Field(
         default=None,
         pattern=r"^https?://\S{1,2000}$",
-        description="Instead: where the provider fetches what happens in the call.",
+        description="URL from which the provider fetches the script of the call, instead of `say`.",
     )
-    ring_s: int = Field(default=30, ge=5, le=600, description="How long it may ring.")
+    ring_s: int = Field(
+        default=30, ge=5, le=600, description="How long to let it ring, in seconds."
+    )
     limit_s: int | None = Field(
-        default=None, ge=1, le=86_400, description="The longest call; null for the provider's own."
+        default=None,
+        ge=1,
+        le=86_400,
+        description="Maximum length of a call, in seconds; null for the provider's own.",
     )
 
 
@@ -170,27 +195,31 @@ Inner = dict[str, Any]
 
 
 class CallsSettings(OpenTable):
-    """What holds for all calls; spans are milliseconds once they are read.
+    """Settings for all calls; durations are milliseconds once they are read.
 
     Attributes:
-        customer_limit: calls to one phone in any window, whatever its template says.
-        customer_per: the window.
-        checks_at_once: leads whose pre-checks run at once.
-        call_deadline: how long a call may go on without an event before its provider is asked.
-        ask_again: how long a provider that says "still running", or nothing, is left alone.
-        listing_lag: how long after it was asked for a call a provider may list it at the latest;
-            one that is not listed by then was never placed.
-        jitter: leads due at one moment are spread over so long, never before it.
-        number_rest: how long a number is left alone that its provider refused to call from.
-        provider_rest: the same where the provider refused all, and did not say how long.
-        most_refused: so often refused a number, a lead ends with NUMBER_UNAVAILABLE.
-        keep: how long a finished lead is kept.
+        customer_limit: maximum number of calls to one phone in any window, whatever its template
+            says.
+        customer_per: length of that window.
+        checks_at_once: maximum number of leads whose pre-checks run at once.
+        call_deadline: how long a call may last without an event before its provider is asked.
+        ask_again: how long to wait before asking a provider again that replies "still running", or
+            not at all.
+        listing_lag: how long it may take until a provider lists a requested call; one that is not
+            listed by then was never placed.
+        jitter: leads due at the same time are spread over this duration, never before that time.
+        number_rest: how long not to use a number that its provider has refused to call from.
+        provider_rest: the same for a provider that has refused all calls without saying for how
+            long.
+        most_refused: number of refusals after which a lead ends with NUMBER_UNAVAILABLE.
+        keep: how long to keep a finished lead.
         template: the template `default`, until one of this name is stored.
         table: your own table as the truth.
         migration: from an older system.
         alerts: thresholds.
-        reports_at_once: the most concurrent reports to the webhooks of one reseller.
-        reporting_keys: sign what is reported; each does, so that receivers may change.
+        reports_at_once: maximum number of concurrent reports to the webhooks of one reseller.
+        reporting_keys: keys that sign reports. Every key signs each report, so that receivers can
+            switch keys.
         reporting_private: whether results may be reported to private addresses.
     """
 

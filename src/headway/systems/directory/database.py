@@ -221,7 +221,7 @@ def _read(url: str) -> URL:
         found = make_url(url)
     except ArgumentError:
         message = "the directory's URL cannot be read"
-        raise InvalidValue(message, hint="as sqlite:///headway-directory.db") from None
+        raise InvalidValue(message, hint="use for example sqlite:///headway-directory.db") from None
     driver = DRIVERS.get(found.get_backend_name())
     if driver is None:
         message = f"the directory cannot be in {found.get_backend_name()}"
@@ -317,8 +317,8 @@ async def _translated(place: str) -> AsyncGenerator[None]:
     except IntegrityError:
         raise
     except DataError as error:
-        message = f"the directory can keep no such value: {error.orig}"[:300]
-        hint = "leave out NUL characters, and numbers beyond 64 bits"
+        message = f"the directory cannot store such a value: {error.orig}"[:300]
+        hint = "remove NUL characters, and numbers beyond 64 bits"
         raise InvalidValue(message, hint=hint) from error
     except (DBAPIError, PoolTimeout, OSError) as error:
         said = str(getattr(error, "orig", error))[:200]

@@ -31,7 +31,7 @@ class ImportAsked(QueryModel):
     """How to import."""
 
     partial: bool = Field(
-        default=False, description="Write the good rows though others are unusable."
+        default=False, description="Write the valid rows even if others are invalid."
     )
 
 
@@ -118,8 +118,8 @@ def _refuse(error: csv.Error) -> NoReturn:
     Raises:
         InvalidValue: always.
     """
-    message = f"the file is no CSV: {error}"
-    hint = "quote fields that hold commas or quotes; end lines by a line feed"
+    message = f"the file is not valid CSV: {error}"
+    hint = "quote fields that contain commas or quotes; end lines with a line feed"
     raise InvalidValue(message, hint=hint) from None
 
 
@@ -136,12 +136,12 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
                 message = f"a line of the file has more than {MOST_BYTES} bytes"
                 raise InvalidValue(message, hint="is it CSV?")
             if b"\0" in line:
-                message = "the file holds a NUL"
+                message = "the file contains a NUL"
                 raise InvalidValue(message, hint="is it CSV in UTF-8?")
             yield line.decode(coding)
             coding = "utf-8"
     except UnicodeDecodeError:
-        message = "the file is no UTF-8"
+        message = "the file is not UTF-8"
         raise InvalidValue(message, hint="save it as CSV UTF-8") from None
 
 
@@ -229,7 +229,7 @@ async def run_import(
                 await records.write(session, batch, report, at)
             _check_whole(report)
     except IntegrityError:
-        message = "some of these were written by another request at the same moment"
+        message = "some of these were written by another request at the same time"
         raise InvalidState(message, hint="import the file again") from None
     return report
 
@@ -243,7 +243,7 @@ def _check_whole(report: ImportReport) -> None:
     if not report.refused:
         return
     first = "; ".join(f"row {one.row}: {one.what}" for one in report.faults[:3])
-    message = f"{report.refused} of {report.rows} rows are unusable: {first}"
+    message = f"{report.refused} of {report.rows} rows are not valid: {first}"
     error = InvalidValue(message, hint="nothing was written; ?partial=true writes the others")
     errors = [{"where": f"row {one.row}", "what": one.what} for one in report.faults]
     add_members(error, rows=report.rows, refused=report.refused, errors=errors)

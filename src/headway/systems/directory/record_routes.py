@@ -33,8 +33,8 @@ IfVersion = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        description='The version that you know, from the ETag: `"3"`; if the record has '
-        "another by now, nothing is changed and the reply is 409.",
+        description='Version that you know, from the ETag, such as `"3"`; if the record now has '
+        "another one, nothing is changed and the reply is 409.",
         examples=['"3"'],
     ),
 ]
@@ -86,7 +86,12 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     noun, reply = records.noun, reply_model(records.shape)
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
     which = Annotated[
-        str, Path(max_length=MAX_ID, description=f"The {noun}'s.", examples=[texts.example])
+        str,
+        Path(
+            max_length=MAX_ID,
+            description=f"Id of the {noun.replace('-', ' ')}.",
+            examples=[texts.example],
+        ),
     ]
 
     def directory(service: Service) -> Directory:
@@ -97,7 +102,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         return answer(records.view(found, caller), status, headers=tag)
 
     def at_once() -> IdConflict:
-        message = f"{taken} was taken by another request at the same moment"
+        message = f"{taken} was taken by another request at the same time"
         return IdConflict(message, hint=f"GET /{noun}s lists them")
 
     async def listing(asked: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
@@ -168,26 +173,27 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     change.__annotations__["body"] = changed
     for route in (one, change, remove):
         route.__annotations__["id"] = which
-    p, about, plain = texts.prefix, f"a {noun}", noun.replace("-", " ")
+    p, plain = texts.prefix, noun.replace("-", " ")
+    about = f"a {plain}"
     routes.get(
         "",
         operation_id=f"{p}_{noun}s",
-        summary=f"List {noun}s",
-        description=f"Lists {plain}s by id.",
+        summary=f"List {plain}s",
+        description=f"List {plain}s by id.",
         response_model=page_model(records.shape),
     )(listing)
     routes.get(
         "/{id}",
         operation_id=f"{p}_{noun}",
-        summary=f"One {noun}",
-        description=texts.one or f"A {plain}.",
+        summary=f"Get {about}",
+        description=texts.one or f"Return a {plain}.",
         response_model=reply,
     )(one)
     routes.post(
         "",
         operation_id=f"{p}_add_{noun}",
         summary=f"Add {about}",
-        description=texts.add or f"Adds a {plain}.",
+        description=texts.add or f"Add a {plain}.",
         status_code=201,
         response_model=reply,
     )(add)
@@ -208,8 +214,9 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     routes.post(
         "/import",
         operation_id=f"{p}_import_{noun}s",
-        summary=f"Import {noun}s",
-        description=f"{texts.imported} All rows or none, unless `partial`.",
+        summary=f"Import {plain}s",
+        description=f"{texts.imported} Either all rows are written or none, unless `partial` is "
+        f"set.",
         response_model=reply_model(ImportReport),
         openapi_extra=CSV_BODY,
     )(imported)
@@ -226,8 +233,8 @@ def check_version(what: str, version: int, if_match: str | None) -> None:
         return
     found = _TAG.fullmatch(if_match.strip())
     if found is None:
-        message = "If-Match is no version of a record"
-        raise InvalidValue(message, hint='as the ETag said it: "3"')
+        message = "If-Match is not a version of a record"
+        raise InvalidValue(message, hint='pass the ETag, such as "3"')
     if int(found[1]) != version:
         message = f"{what} is at version {version}, not {found[1]}"
-        raise RevisionConflict(message, hint="read it again, and change what you find")
+        raise RevisionConflict(message, hint="read it again, and repeat the change")

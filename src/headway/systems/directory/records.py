@@ -51,7 +51,7 @@ ID = collated(MAX_ID)
 def _free(text: str) -> str:
     if text in RESERVED:
         message = f"{text!r} cannot be an id"
-        raise InvalidValue(message, hint="it is a word of the paths")
+        raise InvalidValue(message, hint="the paths of the API use this word")
     return text
 
 
@@ -86,8 +86,10 @@ class Record:
 class NewRecord(Body):
     """A record to be kept."""
 
-    id: RecordId | None = Field(default=None, description="Made of the name if not given.")
-    name: PersonName = Field(description="For people.")
+    id: RecordId | None = Field(
+        default=None, description="Id. By default, it is derived from the name."
+    )
+    name: PersonName = Field(description="Name, for people.")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -98,7 +100,7 @@ class NewRecord(Body):
 class NewNamedRecord(NewRecord):
     """A record to be kept, whose name is its id if it has none."""
 
-    name: PersonName = Field(description="For people; the id if not given.")
+    name: PersonName = Field(description="Name, for people (default: the id).")
 
     @model_validator(mode="before")
     @classmethod
@@ -138,10 +140,10 @@ MOST_FAULTS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """What is wrong with a row.
+    """An error in a row.
 
     Attributes:
-        row: as a spreadsheet numbers it: the header is 1.
+        row: row number, as in a spreadsheet: the header is 1.
     """
 
     row: int
@@ -153,11 +155,11 @@ class ImportReport:
     """The result of an import.
 
     Attributes:
-        rows: that were read, without the header.
-        changed: records that were there, and are different now.
-        unchanged: records that were there as the row says.
-        refused: rows that were not written.
-        faults: the first hundred of what was wrong, by row.
+        rows: number of rows read, without the header.
+        changed: number of existing records that have changed.
+        unchanged: number of existing records that already matched their row.
+        refused: number of rows that were not written.
+        faults: the first hundred errors, by row.
     """
 
     rows: int = 0
@@ -190,7 +192,7 @@ def not_null(given: dict[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if value is None:
             message = f"{name} cannot be null"
-            raise InvalidValue(message, hint="leave it out to keep it")
+            raise InvalidValue(message, hint="omit it to keep the value")
     return given
 
 
@@ -441,7 +443,7 @@ class Records(Generic[R, New]):
         if owner is not None:
             what = f"the {self.unique} {values[self.unique]}"
             message = f"{what} is that of the {self.noun} {owner.id!r}"
-            raise KeyConflict(message, hint=f"each {self.noun} has one of his own")
+            raise KeyConflict(message, hint=f"each {self.noun} needs its own")
 
     async def _free_id(self, session: AsyncSession, body: New) -> str:
         """Return the id that was given, or one made of the name.
@@ -455,7 +457,7 @@ class Records(Generic[R, New]):
         taken = set(await session.scalars(asked))
         free = next((one for one in tries if one not in taken), None)
         if free is None:
-            message = f"there is a {self.noun} {tries[0]!r} already"
+            message = f"the {self.noun} {tries[0]!r} already exists"
             again = "" if self.unique else "; or give another id"
             raise IdConflict(message, hint=f"PATCH /{self.noun}s/{{id}} changes it{again}")
         return free

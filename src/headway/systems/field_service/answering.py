@@ -301,9 +301,9 @@ ROUTES = router("system: field_service", operations="field_")
 async def hear_status(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
-    """Receive a call's status; a repeated webhook has no further effect.
+    """Receive a call's status; a repeat has no further effect.
 
-    404: there is no such provider. 401: the signature does not fit. 503: the store is away.
+    404: there is no such provider. 401: the signature is wrong. 503: the store is unavailable.
     """
     came = await take(service, context.exchange, provider, request)
     event = context.exchange.voice(provider).read_status(came)
@@ -323,7 +323,7 @@ async def hear_answer(
     """Receive a technician's key: 1 accepts, 2 declines.
 
     The reply is the script for the provider to speak, in its own format; it says who has the job,
-    or that the offer is not known.
+    or that the offer is unknown.
 
     Raises:
         InvalidValue: it is another sort of webhook.

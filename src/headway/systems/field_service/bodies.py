@@ -24,8 +24,10 @@ AnyUrgency = Literal["low", "normal", "high", "emergency"]
 class CustomerBody(Body):
     """The customer of a request."""
 
-    name: str = Field(min_length=1, max_length=200, description="For people.", examples=["Bo Li"])
-    phone: Phone = Field(description="E.164.")
+    name: str = Field(
+        min_length=1, max_length=200, description="Name of the customer.", examples=["Bo Li"]
+    )
+    phone: Phone = Field(description="Phone number, in E.164 format.")
 
     def read(self) -> Customer:
         """Return the customer of the request."""
@@ -35,8 +37,8 @@ class CustomerBody(Body):
 class PositionBody(Body):
     """A place on the earth."""
 
-    lat: float = Field(ge=-90, le=90, description="Degrees north.", examples=[52.52])
-    lon: float = Field(ge=-180, le=180, description="Degrees east.", examples=[13.405])
+    lat: float = Field(ge=-90, le=90, description="Latitude in degrees north.", examples=[52.52])
+    lon: float = Field(ge=-180, le=180, description="Longitude in degrees east.", examples=[13.405])
 
     def read(self) -> Position:
         """Return the position of the request."""
@@ -50,17 +52,24 @@ class RequestBody(Body):
     address: str = Field(
         default="",
         max_length=500,
-        description="For people; without `position` it is looked up.",
+        description="Address, for people. Without `position`, its position is looked up.",
         examples=["Alexanderplatz 1, Berlin"],
     )
-    position: PositionBody | None = Field(default=None, description="Where; else `address`.")
+    position: PositionBody | None = Field(
+        default=None, description="Position; without it, `address` is required."
+    )
     skills: FailFastList[Word] = Field(
-        default=[], max_length=50, description="All of which are needed.", examples=[["boiler"]]
+        default=[],
+        max_length=50,
+        description="Skills that the technician must have, all of them.",
+        examples=[["boiler"]],
     )
     urgency: AnyUrgency = Field(default="normal", description="How soon a technician is needed.")
-    description: Text = Field(default="", description="For people.", examples=["no hot water"])
+    description: Text = Field(
+        default="", description="Description of the work, for people.", examples=["no hot water"]
+    )
     key: Name | None = Field(
-        default=None, description="However often this is sent, one request is made of it."
+        default=None, description="However often this is sent, one request is created."
     )
 
     @property
@@ -72,28 +81,31 @@ class RequestBody(Body):
 class AnswerBody(Body):
     """A technician's answer."""
 
-    technician: TechnicianId = Field(description="Who answers.")
+    technician: TechnicianId = Field(description="Technician who answers.")
     event: Name | None = Field(
-        default=None, description="The same for a repeat; made of the offer if not given."
+        default=None,
+        description="Id of the answer, the same for a repeat. Defaults to one derived from the "
+        "offer.",
     )
 
 
 class AssignBody(Body):
     """A dispatcher's decision."""
 
-    technician: TechnicianId = Field(description="Who gets it.")
-    by: Name | None = Field(default=None, description="Who decides; else the token's name.")
-    wait: bool = Field(
-        default=False, description="Wait for a technician who is busy, instead of refusing."
+    technician: TechnicianId = Field(description="Technician who gets the request.")
+    by: Name | None = Field(
+        default=None, description="Dispatcher who decides (default: name of the token)."
     )
+    wait: bool = Field(default=False, description="Wait for a busy technician instead of refusing.")
 
 
 class TimesBody(Body):
-    """How long offers stand, from the next one on."""
+    """How long offers stay open, from the next one on."""
 
     offer_timeout: OfferSpan | None = Field(
-        default=None, description="Where the urgency has no time of its own; null: as in the file."
+        default=None,
+        description="Time for urgencies without one of their own; null for the value in the file.",
     )
     urgency: dict[AnyUrgency, OfferSpan] = Field(
-        default={}, description="By urgency; those not named: as in the file."
+        default={}, description="Time by urgency; omitted ones have the value in the file."
     )

@@ -201,15 +201,14 @@ class Dispatcher:
 ROUTES = router("system: field_service", operations="field_")
 
 
-@ROUTES.post(
-    "/service-requests/{id}/assign", summary="Give it to a technician", response_model=REQUEST
-)
+@ROUTES.post("/service-requests/{id}/assign", summary="Assign a request", response_model=REQUEST)
 async def assign(
     request: RequestId, body: AssignBody, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
-    """End what is open, and give the request to a technician without asking him.
+    """End any open offer, and assign the request to a technician without asking.
 
-    The technician gets a message. 409: the technician is busy; with `wait` the request waits.
+    The technician gets a message. 409: the technician is busy; with `wait`, the request waits
+    instead.
     """
     job = await find_request(service, caller, request)
     async with context.directory.read() as session:
@@ -221,11 +220,13 @@ async def assign(
     )
 
 
-@ROUTES.post("/service-requests/{id}/redispatch", summary="Offer it again", response_model=REQUEST)
+@ROUTES.post(
+    "/service-requests/{id}/redispatch", summary="Offer a request again", response_model=REQUEST
+)
 async def redispatch(
     request: RequestId, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
-    """Offer a pending or cancelled request again, to those who are near and on duty now."""
+    """Offer a pending or cancelled request again, to technicians now near and on duty."""
     job = await find_request(service, caller, request)
     job = await Dispatcher(context=context, author=caller.name).redispatch(job)
     # As at its intake: all of them may have another request.
@@ -233,13 +234,13 @@ async def redispatch(
     return await respond_with(service, job)
 
 
-@ROUTES.delete("/service-requests/{id}", summary="Withdraw it", response_model=REQUEST)
+@ROUTES.delete("/service-requests/{id}", summary="Withdraw a request", response_model=REQUEST)
 async def withdraw(
     request: RequestId, service: TheService, context: TheContext, caller: Operator
 ) -> Response:
     """Withdraw a request: calls are hung up, and late answers are refused.
 
-    409: it is completed.
+    409: the request is completed.
     """
     job = await find_request(service, caller, request)
     return await respond_with(
@@ -249,11 +250,11 @@ async def withdraw(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferTimesNow:
-    """How long the next offers stand.
+    """How long the next offers stay open.
 
     Attributes:
-        offer_timeout_ms: where the urgency has no time of its own.
-        urgency_ms: of each urgency.
+        offer_timeout_ms: time for urgencies without one of their own.
+        urgency_ms: time by urgency.
     """
 
     offer_timeout_ms: int
@@ -263,9 +264,11 @@ class OfferTimesNow:
 TIMES = reply_model(OfferTimesNow)
 
 
-@ROUTES.get("/field-service/settings", summary="How long offers stand", response_model=TIMES)
+@ROUTES.get(
+    "/field-service/settings", summary="Get how long offers stay open", response_model=TIMES
+)
 async def times(context: TheContext, caller: Observer) -> Response:
-    """How long the next offers stand, by urgency."""
+    """Return how long the next offers stay open, by urgency."""
     check_caller(caller)
     return await _times(context)
 
@@ -273,13 +276,13 @@ async def times(context: TheContext, caller: Observer) -> Response:
 @ROUTES.put(
     "/field-service/settings",
     operation_id="field_set_times",
-    summary="Say how long offers stand",
+    summary="Change how long offers stay open",
     response_model=TIMES,
 )
 async def change(body: TimesBody, context: TheContext, caller: Definer) -> Response:
-    """Hold from the next offer on; an offer that stands is not changed.
+    """Change the times from the next offer on; an open offer is not affected.
 
-    What is left out is as the file says.
+    Omitted times have their values in the file.
     """
     check_caller(caller)
     await set_times(context.directory, body.offer_timeout, {**body.urgency})

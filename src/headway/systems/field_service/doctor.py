@@ -60,7 +60,7 @@ def reach_concerns(settings: FieldSettings) -> list[Concern]:
     return [
         Concern(
             subject="telephony",
-            found="there is no line and no provider of texts: technicians are not asked",
+            found="there are no lines and no provider for text messages: technicians are not asked",
             hint="set [field_service.lines] and a table of [telephony]; the API can answer offers",
         )
     ]
@@ -70,14 +70,14 @@ ROUTES = router("system: field_service", operations="field_")
 
 CONCERNS = reply(
     "Concerns",
-    "What needs attention.",
-    warnings=(list[reply_model(Concern)], "Empty if all is well."),
+    "The result of a configuration check.",
+    warnings=(list[reply_model(Concern)], "Warnings; empty if there are none."),
 )
 
 
-@ROUTES.get("/field-service/doctor", summary="What needs attention", response_model=CONCERNS)
+@ROUTES.get("/field-service/doctor", summary="Check the configuration", response_model=CONCERNS)
 async def doctor(context: TheContext, caller: Observer) -> Response:
-    """What keeps requests from being dealt with, though everything runs.
+    """List what prevents requests from being dispatched although everything is running.
 
     For example: no user has the role Dispatcher, so alerts have no recipient.
     """
@@ -87,8 +87,11 @@ async def doctor(context: TheContext, caller: Observer) -> Response:
 
 
 @ROUTES.get(
-    "/field-service/live", summary="The live page", status_code=307, response_class=RedirectResponse
+    "/field-service/live",
+    summary="Open the live page",
+    status_code=307,
+    response_class=RedirectResponse,
 )
 async def live(_: Public) -> Response:
-    """Lead to the requests on the dashboard, that asks for a token where there are tokens."""
+    """Redirect to the requests on the dashboard, which asks for a token if there are any."""
     return RedirectResponse("/ui/field-service", 307)

@@ -58,7 +58,9 @@ TIME_TO_ACCEPT = gauge(
     "of the newest 500 requests at most. What a dispatcher has assigned is left out.",
     "quantile",
 )
-PENDING = gauge("field_service_pending", "Requests that no technician takes: a dispatcher decides.")
+PENDING = gauge(
+    "field_service_pending", "Requests that no technician has accepted: a dispatcher decides."
+)
 
 
 def field_metrics(store: Store, tally: Tally) -> SystemMetrics:

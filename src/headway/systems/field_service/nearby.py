@@ -237,7 +237,7 @@ class Candidate:
     """A technician who could be asked.
 
     Attributes:
-        idle_since: since when without a job, ms UTC.
+        idle_since: since when the technician has had no job, ms UTC.
     """
 
     id: str

@@ -89,7 +89,7 @@ ASSIGN = Action(
     name="field-assign",
     label="Assign",
     title="Assign the request to a technician",
-    explains="Ends what is open, and assigns it to a technician without asking; the technician "
+    explains="Ends any open offer, and assigns it to a technician without asking; the technician "
     "gets a message. A busy technician is refused, unless the request waits.",
     endpoint=assign,
     call=lambda values: _request(
@@ -98,12 +98,12 @@ ASSIGN = Action(
     done="{technician} has the request.",
     of=("request",),
     fields=(
-        Field(name="technician", label="Technician", required=True, hint="The id."),
+        Field(name="technician", label="Technician", required=True, hint="Id of the technician."),
         Field(
             name="wait",
-            label="If he is busy",
+            label="If they are busy",
             kind="select",
-            choices=(("no", "refuse"), ("yes", "wait until he is free")),
+            choices=(("no", "refuse"), ("yes", "wait until they are free")),
         ),
     ),
     reach=lambda caller, _: _sees_requests(caller),
@@ -119,17 +119,17 @@ REDISPATCH = _move(
     name="field-redispatch",
     label="Offer again",
     title="Offer the request again",
-    explains="To those who are near, on duty and skilled now, nearest first.",
+    explains="Offers it to the technicians who are now near, on duty and skilled, nearest first.",
     endpoint=redispatch,
-    done="It is offered again.",
+    done="The request is offered again.",
 )
 COMPLETE = _move(
     name="field-complete",
     label="Complete",
     title="Complete the request",
-    explains="The work is done; its technician is free for the next.",
+    explains="The work is done; the technician is free for the next request.",
     endpoint=complete,
-    done="It is completed.",
+    done="The request is completed.",
 )
 WITHDRAW = _move(
     name="field-withdraw",
@@ -137,7 +137,7 @@ WITHDRAW = _move(
     title="Withdraw the request",
     explains="Calls are hung up; a technician who answers later learns that it was withdrawn.",
     endpoint=withdraw,
-    done="It is withdrawn.",
+    done="The request is withdrawn.",
     danger=True,
 )
 
@@ -153,7 +153,7 @@ def _duty(name: str, label: str, *, on: bool) -> Action:
         name=name,
         label=label,
         title=f"{{technician}} {words}",
-        explains="It holds for the next offer; one that stands is left alone.",
+        explains="This applies from the next offer on; an open one is not affected.",
         endpoint=change,
         call=lambda values: Call(path={"id": values["technician"]}, body={"on_duty": on}),
         done=f"{{technician}} {words}.",

@@ -71,7 +71,7 @@ class Customer:
     """The customer of a request.
 
     Attributes:
-        phone: E.164.
+        phone: phone number in E.164 format.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Customer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Position:
-    """A place on the earth.
+    """A geographic position.
 
     Attributes:
-        lat: degrees north, -90 to 90.
-        lon: degrees east, -180 to 180.
+        lat: latitude in degrees north, -90 to 90.
+        lon: longitude in degrees east, -180 to 180.
     """
 
     lat: float
@@ -131,7 +131,7 @@ args_of: Callable[[Request], bytes] = msgspec.json.Encoder().encode
 
 
 class Status(StrEnum):
-    """Where a request stands."""
+    """The status of a request."""
 
     DISPATCHING = "dispatching"
     """It is being offered, or soon will be."""

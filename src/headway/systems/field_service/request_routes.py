@@ -56,11 +56,13 @@ ROUTES = router("system: field_service", operations="field_")
 @ROUTES.post(
     "/service-requests",
     operation_id="field_request",
-    summary="Ask for a technician",
+    summary="Request a technician",
     status_code=201,
     response_model=REQUEST,
-    response_description="It is being dispatched, or pending if no technician is near.",
-    responses={200: {"model": REQUEST, "description": "It was there, by its key."}},
+    response_description="The request is being dispatched, or is pending if no technician is near.",
+    responses={
+        200: {"model": REQUEST, "description": "The request already existed, under the same key."}
+    },
 )
 async def intake(
     body: RequestBody,
@@ -68,14 +70,15 @@ async def intake(
     context: TheContext,
     caller: Sender,
 ) -> Response:
-    """Store a request and reply at once, before the first call.
+    """Store a request, and reply at once, before the first call.
 
-    Technicians on duty with all the skills within the radius are asked one after another, nearest
-    first. If there is none, the request is pending at once, and dispatchers are alerted. An address
-    without a position needs a geocoder (422 without one, 503 if it is away).
+    Technicians who are on duty, within the radius and have all the skills are asked one after
+    another, nearest first. If there are none, the request is pending at once, and dispatchers are
+    alerted. An address without a position needs a geocoder (422 without one, 503 if it is
+    unavailable).
 
     Raises:
-        StoreUnavailable: it was stored, and cannot be read.
+        StoreUnavailable: the request was stored, but cannot be read.
     """
     caller.check_tenant("")
     caller.check_lane(OFFERS)
@@ -91,7 +94,7 @@ async def intake(
     sent = (await send_jobs(service, jobs, caller=caller))[0]
     job = await service.store.read(JobQuery(id=sent.id))
     if job is None:
-        message = "the request was stored, and is gone"
+        message = "the request was stored, but cannot be read"
         raise StoreUnavailable(message, hint="send it again")
     return await respond_with(service, job, 201 if sent.created else 200)
 
@@ -101,12 +104,12 @@ async def _position(context: FieldContext, body: RequestBody) -> Position:
         return body.position.read()
     if not body.address.strip():
         message = "the request has neither an address nor a position"
-        raise InvalidValue(message, hint='give `position`: {"lat": …, "lon": …}, or `address`')
+        raise InvalidValue(message, hint='pass `position`: {"lat": …, "lon": …}, or `address`')
     return await find_position(context.settings.geocoder_url, body.address)
 
 
 WITH_WHY = extended_model(
-    ServiceRequest, "ServiceRequestWithWhy", why=(str, "Why it stands where it stands.")
+    ServiceRequest, "ServiceRequestWithWhy", why=(str, "Why the request is in its current state.")
 )
 EXHAUSTED = "exhausted"
 NONE_LEFT = "pending: no technician near, on duty and with these skills is left to ask"
@@ -115,19 +118,21 @@ NONE_LEFT = "pending: no technician near, on duty and with these skills is left 
 class RequestsAsked(PageQuery):
     """Which requests."""
 
-    status: Status | None = Field(default=None, description="Only of this status.")
-    phone: str | None = Field(default=None, description="Only of the customer with this number.")
+    status: Status | None = Field(default=None, description="Only requests with this status.")
+    phone: str | None = Field(
+        default=None, description="Only requests of the customer with this number."
+    )
 
 
 @ROUTES.get(
-    "/service-requests", summary="Service requests", response_model=page_model(ServiceRequest)
+    "/service-requests", summary="List service requests", response_model=page_model(ServiceRequest)
 )
 async def requests(
     asked: Annotated[RequestsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
-    """Service requests with whom they were offered to, the newest first.
+    """List service requests with the technicians they were offered to, newest first.
 
-    A page may be short, or even empty, and yet have a cursor.
+    A page may be short or even empty and still have a cursor.
     """
     query = JobsQuery(
         kind=OFFER,
@@ -154,11 +159,11 @@ async def requests(
 @ROUTES.get(
     "/service-requests/{id}",
     operation_id="field_request_of",
-    summary="One service request",
+    summary="Get a service request",
     response_model=WITH_WHY,
 )
 async def one(request: RequestId, service: TheService, caller: Reader) -> Response:
-    """A request: who was asked, what they said, who is asked now, and the time left."""
+    """Return a request: who was asked, their answers, who is being asked, and the time left."""
     found = await find_request(service, caller, request)
     job, why = await visible_why(service, caller, found.id)
     fields: Any = plain_value(service_request(job, why.now))
@@ -178,9 +183,7 @@ _TOO_LATE = {
 }
 
 
-@ROUTES.post(
-    "/service-requests/{id}/accept", summary="A technician accepts", response_model=REQUEST
-)
+@ROUTES.post("/service-requests/{id}/accept", summary="Accept an offer", response_model=REQUEST)
 async def accept(
     request: RequestId,
     body: AnswerBody,
@@ -188,14 +191,12 @@ async def accept(
     context: TheContext,
     caller: Signaller,
 ) -> Response:
-    """The asked technician accepts; 409 for one who is too late, or was not asked."""
+    """Accept for the technician being asked; 409 for one who is too late, or was not asked."""
     job = await _answer(service, context, caller, request, body, accepts=True)
     return await respond_with(service, job)
 
 
-@ROUTES.post(
-    "/service-requests/{id}/decline", summary="A technician declines", response_model=REQUEST
-)
+@ROUTES.post("/service-requests/{id}/decline", summary="Decline an offer", response_model=REQUEST)
 async def decline(
     request: RequestId,
     body: AnswerBody,
@@ -203,19 +204,21 @@ async def decline(
     context: TheContext,
     caller: Signaller,
 ) -> Response:
-    """The technician who is asked does not take it; the next one is asked at once."""
+    """Decline for the technician being asked; the next one is asked at once."""
     job = await _answer(service, context, caller, request, body, accepts=False)
     await send_jobs(service, [look_at(context, job.id, "declined", body.technician, job.life)])
     return await respond_with(service, job)
 
 
-@ROUTES.post("/service-requests/{id}/complete", summary="The work is done", response_model=REQUEST)
+@ROUTES.post(
+    "/service-requests/{id}/complete", summary="Complete a request", response_model=REQUEST
+)
 async def complete(
     request: RequestId, service: TheService, context: TheContext, caller: Signaller
 ) -> Response:
-    """The assigned request is completed, and its technician free for the next; again is harmless.
+    """Complete an assigned request, which frees its technician; repeating this is harmless.
 
-    409: no technician has it.
+    409: no technician has the request.
     """
     job = await find_request(service, caller, request)
     return await respond_with(
@@ -260,4 +263,4 @@ async def _answer(
         message = f"{acceptor(answered.request)} has accepted it"
         raise InvalidState(message, hint="a dispatcher can assign it to another technician")
     message = f"too late: {_TOO_LATE[answered.verdict]}"
-    raise InvalidState(message, hint="GET /service-requests/{id} shows how it stands")
+    raise InvalidState(message, hint="GET /service-requests/{id} shows its current state")

@@ -41,11 +41,11 @@ Times = Annotated[Span, AfterValidator(not_zero)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferTimes:
-    """How long an offer stands.
+    """How long an offer stays open.
 
     Attributes:
-        offer_timeout_ms: where the urgency has no time of its own.
-        urgency_ms: by urgency.
+        offer_timeout_ms: time for urgencies without one of their own.
+        urgency_ms: time by urgency.
     """
 
     offer_timeout_ms: int = OFFER_MS
@@ -105,8 +105,8 @@ def _url(text: str) -> str:
     except ValueError:
         fits = False
     if not fits:
-        message = "it is not a URL of http or https"
-        raise InvalidValue(message, hint="as https://nominatim.example.org/search")
+        message = "it is not an http or https URL"
+        raise InvalidValue(message, hint="use for example https://nominatim.example.org/search")
     return text
 
 
@@ -117,19 +117,20 @@ class FieldSettings(OpenTable):
     """`[field_service]`; spans are milliseconds once they are read.
 
     Attributes:
-        offer_timeout: how long an offer stands, until a dispatcher says otherwise.
+        offer_timeout: how long an offer stays open, until a dispatcher changes it.
         urgency: the same by urgency.
-        line_wait: the longest wait for a free line; then the next is asked.
+        line_wait: maximum wait for a free line; after that, the next technician is asked.
         ring: how long a phone rings.
-        call_limit: the longest call.
+        call_limit: maximum length of a call.
         radius_km: technicians farther away are not asked.
-        most: at most so many are asked.
-        lines: numbers to call from, and their channels; without any, no calls are placed.
-        provider: places calls; None for no calls.
-        text_from: the number that messages are sent from; None for none.
-        text_provider: sends them; None for no messages.
-        geocoder_url: finds the position of an address; None for none.
-        keep: how long a request is kept after its end.
+        most: maximum number of technicians to ask.
+        lines: numbers to call from, each with its number of channels; without any, no calls are
+            placed.
+        provider: provider that places calls; None for no calls.
+        text_from: number that messages are sent from; None if there is none.
+        text_provider: provider that sends messages; None for no messages.
+        geocoder_url: URL of the service that finds the position of an address; None for none.
+        keep: how long to keep a request after its end.
     """
 
     offer_timeout: Times = 300_000

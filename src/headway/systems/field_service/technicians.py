@@ -44,7 +44,7 @@ Means = Literal["voice", "text"]
 
 
 class TechnicianBody(NewRecord):
-    """A technician to be kept."""
+    """A technician to store."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -60,27 +60,29 @@ class TechnicianBody(NewRecord):
         }
     )
 
-    name: PersonName = Field(description="For people.", examples=["Ada King"])
-    phone: Phone = Field(description="E.164; unique.")
-    lat: Lat = Field(description="Degrees north.")
-    lon: Lon = Field(description="Degrees east.")
-    skills: Skills = Field(default=[], description="In any case.")
-    on_duty: bool = Field(default=True, description="Whether offers come.")
-    channel: Means = Field(default="voice", description="Called, or written to.")
+    name: PersonName = Field(description="Name, for people.", examples=["Ada King"])
+    phone: Phone = Field(description="Phone number, in E.164 format; unique.")
+    lat: Lat = Field(description="Latitude in degrees north.")
+    lon: Lon = Field(description="Longitude in degrees east.")
+    skills: Skills = Field(default=[], description="Skills; case-insensitive.")
+    on_duty: bool = Field(default=True, description="Whether the technician gets offers.")
+    channel: Means = Field(default="voice", description="Whether to call or to send messages.")
 
 
 class TechnicianChange(RecordChange):
-    """What is changed of a technician; what is not said stays."""
+    """Changes to a technician; omitted fields stay unchanged."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"on_duty": False}]})
 
-    name: PersonName | None = Field(default=None, description="For people.")
-    phone: Phone | None = Field(default=None, description="E.164; unique.")
-    lat: Lat | None = Field(default=None, description="Degrees north.")
-    lon: Lon | None = Field(default=None, description="Degrees east.")
-    skills: Skills | None = Field(default=None, description="All of them, in any case.")
-    on_duty: bool | None = Field(default=None, description="Whether offers come.")
-    channel: Means | None = Field(default=None, description="Called, or written to.")
+    name: PersonName | None = Field(default=None, description="Name, for people.")
+    phone: Phone | None = Field(default=None, description="Phone number, in E.164 format; unique.")
+    lat: Lat | None = Field(default=None, description="Latitude in degrees north.")
+    lon: Lon | None = Field(default=None, description="Longitude in degrees east.")
+    skills: Skills | None = Field(
+        default=None, description="New skills, which replace all the old ones; case-insensitive."
+    )
+    on_duty: bool | None = Field(default=None, description="Whether the technician gets offers.")
+    channel: Means | None = Field(default=None, description="Whether to call or to send messages.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,12 +90,12 @@ class TechnicianView:
     """A technician.
 
     Attributes:
-        id: stands in candidates and in the lock `technician:<id>`.
-        phone: E.164.
-        lat: degrees north.
-        lon: degrees east.
-        on_duty: whether offers come.
-        idle_since: since when without a job, ms since 1970 UTC.
+        id: id, as used for candidates and in the lock `technician:<id>`.
+        phone: phone number in E.164 format.
+        lat: latitude in degrees north.
+        lon: longitude in degrees east.
+        on_duty: whether the technician gets offers.
+        idle_since: since when the technician has had no job, ms since 1970 UTC.
     """
 
     id: str
@@ -111,20 +113,22 @@ class TechnicianView:
 class TechniciansAsked(PageQuery):
     """Which technicians."""
 
-    on_duty: bool | None = Field(default=None, description="Only these.")
-    phone: str | None = Field(default=None, max_length=16, description="Only whose it is.")
+    on_duty: bool | None = Field(
+        default=None, description="Only technicians who are on duty, or who are not."
+    )
+    phone: str | None = Field(
+        default=None, max_length=16, description="Only the technician with this phone number."
+    )
 
 
 class NearbyAsked(QueryModel):
-    """Around where, and what they must be able to do."""
+    """Where to search, and for which skills."""
 
-    lat: float = Field(ge=-90, le=90, description="Degrees north.")
-    lon: float = Field(ge=-180, le=180, description="Degrees east.")
-    skill: list[Word] = Field(
-        default=[], max_length=50, description="One that is needed; may be repeated."
-    )
-    radius_km: float = Field(default=50, ge=0, le=21_000, description="How far at most.")
-    limit: int = Field(default=50, ge=1, le=MOST, description="At most so many.")
+    lat: float = Field(ge=-90, le=90, description="Latitude in degrees north.")
+    lon: float = Field(ge=-180, le=180, description="Longitude in degrees east.")
+    skill: list[Word] = Field(default=[], max_length=50, description="Required skill; repeatable.")
+    radius_km: float = Field(default=50, ge=0, le=21_000, description="Maximum distance in km.")
+    limit: int = Field(default=50, ge=1, le=MOST, description="Maximum number of technicians.")
 
 
 def _number(what: str) -> Callable[[str], object]:
@@ -135,7 +139,7 @@ def _number(what: str) -> Callable[[str], object]:
             number = nan
         if not isfinite(number):
             message = f"{what} is {text[:40]!r}, which is not a number"
-            raise InvalidValue(message, hint="degrees with a point, such as 52.52")
+            raise InvalidValue(message, hint="use degrees with a decimal point, such as 52.52")
         return number
 
     return read
@@ -144,8 +148,8 @@ def _number(what: str) -> Callable[[str], object]:
 def _yes(text: str) -> bool:
     found = _WORDS.get(text.casefold())
     if found is None:
-        message = f"on_duty is {text[:40]!r}"
-        raise InvalidValue(message, hint="true or false")
+        message = f"on_duty is {text[:40]!r}, which is neither true nor false"
+        raise InvalidValue(message, hint="use true or false")
     return found
 
 
@@ -188,7 +192,7 @@ class Technicians(Records[Technician, TechnicianBody]):
         if job is not None and acceptor(job) != id:
             message = f"{id} has an open offer of the request {job.id}"
             raise InvalidState(
-                message, hint="decline it, or withdraw the request, and send it again"
+                message, hint="decline it, or withdraw the request; then repeat this request"
             )
 
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
@@ -238,15 +242,17 @@ ROUTES = router("system: field_service", operations="field_", prefix="/technicia
 @ROUTES.get(
     "/nearby",
     operation_id="field_nearby",
-    summary="Who could be asked",
+    summary="Find nearby technicians",
     response_model=reply(
-        "Candidates", "Who could be asked.", rows=(list[reply_model(Candidate)], "Nearest first.")
+        "Candidates",
+        "Technicians who could be asked.",
+        rows=(list[reply_model(Candidate)], "Technicians, nearest first."),
     ),
 )
 async def near(
     asked: Annotated[NearbyAsked, Query()], context: TheContext, caller: Observer
 ) -> Response:
-    """Return the technicians that a request at a position would ask, in that order."""
+    """Return the technicians whom a request at a position would ask, in that order."""
     check_caller(caller)
     found = await nearby(
         context.directory,
@@ -268,12 +274,13 @@ add_routes(
     texts=Texts(
         prefix="field",
         example="ada",
-        one="A technician; the gate `technician:<id>` shows whether they are busy.",
-        add="Adds a technician; requests that come from now on find him.",
-        change="Changes a technician; it holds for the next offer, an open one is left alone.",
-        remove="Forgets a technician: no further offer is made; a request that he has stays his.\n"
+        one="Return a technician; the gate `technician:<id>` shows whether they are busy.",
+        add="Add a technician, who gets offers from later requests.",
+        change="Change a technician, from the next offer on; an open one is not affected.",
+        remove="Remove a technician, who gets no further offers but keeps an assigned request.\n"
         "\n409: the technician has an open offer.",
-        imported="Imports CSV with the columns name, phone, lat, lon, and id, skills, on_duty, "
-        "channel if any.\n\nWhoever is there already, by id, else by phone, is changed.",
+        imported="Import CSV with the columns name, phone, lat, lon, and optionally id, skills, "
+        "on_duty, channel.\n\nTechnicians that already exist, by id or otherwise by phone, are "
+        "changed.",
     ),
 )

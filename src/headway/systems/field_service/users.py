@@ -35,8 +35,8 @@ def _channel(text: str) -> str:
         return f"{way}:{check_phone('it', rest)}"
     # The message does not repeat it: it may contain a password.
     if not is_known(text):
-        message = "it is neither text:<phone>, call:<phone>, nor a URL that apprise knows"
-        raise InvalidValue(message, hint="such as text:+14155550100 or mailto://…")
+        message = "it is neither text:<phone>, call:<phone>, nor a URL that apprise supports"
+        raise InvalidValue(message, hint="use for example text:+14155550100 or mailto://…")
     return text
 
 
@@ -54,7 +54,7 @@ Channels = Annotated[
 
 
 class UserBody(NewRecord):
-    """A user to be kept."""
+    """A user to store."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -64,25 +64,30 @@ class UserBody(NewRecord):
         }
     )
 
-    name: PersonName = Field(description="For people.", examples=["Bo Li"])
+    name: PersonName = Field(description="Name, for people.", examples=["Bo Li"])
     roles: Roles = Field(
         default=[],
-        description="Case-insensitive; a Dispatcher is alerted if no technician accepts a job.",
+        description="Roles, case-insensitive; a Dispatcher is alerted if no technician accepts a "
+        "job.",
     )
     channels: Channels = Field(
         default=[],
-        description="In the order to be tried: text:<phone>, call:<phone>, or a URL of apprise.",
+        description="Channels, in the order to try: text:<phone>, call:<phone>, or an apprise URL.",
     )
 
 
 class UserChange(RecordChange):
-    """What is changed of a user; what is not said stays."""
+    """Changes to a user; omitted fields stay unchanged."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"roles": ["Dispatcher"]}]})
 
-    name: PersonName | None = Field(default=None, description="For people.")
-    roles: Roles | None = Field(default=None, description="All of them.")
-    channels: Channels | None = Field(default=None, description="All of them, in their order.")
+    name: PersonName | None = Field(default=None, description="Name, for people.")
+    roles: Roles | None = Field(
+        default=None, description="New roles, which replace all the old ones."
+    )
+    channels: Channels | None = Field(
+        default=None, description="New channels, in order, which replace all the old ones."
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,9 +95,9 @@ class UserView:
     """A user.
 
     Attributes:
-        id: names the user in paths.
-        channels: in the order to be tried. A URL may hold a password, so callers that cannot change
-            it see only its beginning.
+        id: id, as used in paths.
+        channels: channels, in the order to try. A URL may contain a password, so callers that
+            cannot change it see only its beginning.
     """
 
     id: str
@@ -106,7 +111,9 @@ class UsersAsked(PageQuery):
     """Which users."""
 
     role: str | None = Field(
-        default=None, max_length=MAX_SKILL, description="Only who has it, in any case."
+        default=None,
+        max_length=MAX_SKILL,
+        description="Only users with this role; case-insensitive.",
     )
 
 
@@ -172,11 +179,12 @@ add_routes(
     texts=Texts(
         prefix="field",
         example="bo",
-        add="Adds a user; one with the role Dispatcher (case-insensitive) is alerted if no "
+        add="Add a user; one with the role Dispatcher (case-insensitive) is alerted if no "
         "technician accepts a job.",
-        change="Changes a user; it holds for the next alert.",
-        remove="Forgets a user.",
-        imported="Imports CSV with the column name, and id, roles, channels if any.\n\nWhoever is "
-        "there already, by id, is changed.",
+        change="Change a user, from the next alert on.",
+        remove="Remove a user.",
+        imported="Import CSV with the column name, and optionally id, roles, channels.\n\nUsers "
+        "that "
+        "already exist, by id, are changed.",
     ),
 )

@@ -33,13 +33,13 @@ from headway.systems.jobs import seen_job
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedView:
-    """One who had his turn.
+    """A technician who has had a turn.
 
     Attributes:
         said: accepted, declined, timeout, unfit, passed_over, or failed: the provider refused the
             number that the offer was to come from.
-        reason: why; may be empty.
-        asked_at: when the offer was made; None if none was.
+        reason: reason for the answer; may be empty.
+        asked_at: when the offer was made; None if there was none.
     """
 
     technician: str
@@ -51,11 +51,11 @@ class AskedView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenOffer:
-    """The offer that stands.
+    """The open offer.
 
     Attributes:
-        until: when the next one is asked.
-        left_ms: until then.
+        until: when the next technician is asked.
+        left_ms: time until then.
     """
 
     technician: str
@@ -69,15 +69,15 @@ class ServiceRequest:
     """A service request.
 
     Attributes:
-        skills: all of which are needed.
-        key: under which it was sent; None for none.
-        technician: who has it, or had it; None if none has had it.
-        offer: the one that stands; None for none.
-        asked: those who had their turn since it was last dispatched, oldest first.
-        left: those still to be asked, in order.
-        reason: of its end, or of its last turn's.
-        finished_at: when it ended; None while it has not.
-        dispatched: 1, and one more for each time it was dispatched again or assigned.
+        skills: required skills.
+        key: key under which it was sent; None if there is none.
+        technician: technician who has it, or had it; None if there was none.
+        offer: open offer; None if there is none.
+        asked: technicians who have had a turn since it was last dispatched, oldest first.
+        left: technicians still to be asked, in order.
+        reason: reason for its end, or for the end of its last turn.
+        finished_at: when it ended; None until then.
+        dispatched: 1, plus one for each time it was dispatched again or assigned.
     """
 
     id: str

@@ -83,8 +83,8 @@ RETRY = Action(
     name="queue-retry",
     label="Retry dead",
     title="Retry the dead jobs of {lane}",
-    explains="Runs each job again, with all its attempts: the oldest first, as many as one call of "
-    "the route takes.",
+    explains="Runs each job again, with all its attempts: the oldest first, as many as one request "
+    "allows.",
     endpoint=retry,
     call=lambda values: Call(body={"lane": values["lane"]}),
     done="Dead jobs of {lane} wait again.",

@@ -62,29 +62,29 @@ POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8,
 
 ENQUEUED = reply(
     "Enqueued",
-    "Which job exists now.",
+    "The job that now exists.",
     job_id=(str, "The engine's id."),
-    created=(bool, "Whether this call made it."),
+    created=(bool, "Whether this request created it."),
 )
 
 
 @ROUTES.post(
     "/enqueue",
-    summary="Make a job",
+    summary="Create a job",
     status_code=201,
     response_model=ENQUEUED,
-    response_description="The job was made.",
-    responses={200: {"model": ENQUEUED, "description": "It was there."}},
+    response_description="The job was created.",
+    responses={200: {"model": ENQUEUED, "description": "The job already existed."}},
 )
 async def enqueue(
     body: EnqueueBody,
     service: TheService,
     caller: Sender,
 ) -> Response:
-    """Make a job; when this returns, it is stored.
+    """Create a job; when this returns, it is stored.
 
-    Sent again with the same `job_id` it is still one job, until seven days after its end; with
-    another lane, type or payload that is a conflict (409).
+    A repeat with the same `job_id` creates no second job until seven days after the end of the
+    first; with another lane, type or payload it is a conflict (409).
     """
     id_of_engine = None if body.job_id is None else as_uuid(body.job_id)
     # Each value has passed the very type of its field.
@@ -109,29 +109,36 @@ PULLED_JOB = reply(
     "PulledJob",
     "A job that is yours until the lease ends.",
     job_id=(str, "The engine's id."),
-    run=(int, "To be shown with the acknowledgement."),
-    lane=(str, "Where it waited."),
-    type=(str, "Names the handler."),
-    payload=(dict[str, Any], "For the handler."),
+    run=(int, "Run number, needed for the acknowledgement."),
+    lane=(str, "Lane that it waited in."),
+    type=(str, "Type of the job; it names the handler."),
+    payload=(dict[str, Any], "Data for the handler."),
     attempt=(int, "1 for the first."),
-    tenant=(str, "The customer it runs for; may be empty."),
+    tenant=(str, "Customer that the job runs for; may be empty."),
     due_at=(int, "When it was due."),
 )
 PULLED = reply(
     "LanesPulled",
-    "What a pull brought.",
-    jobs=(list[PULLED_JOB], "In the order to be done; empty if the wait was over before one came."),
-    now=(int, "The store's time."),
-    lease_until=(int | None, "Until when they are yours without a beat; null without any."),
+    "The result of a pull.",
+    jobs=(
+        list[PULLED_JOB],
+        "Jobs, in the order in which to run them; empty if none arrived within the wait.",
+    ),
+    now=(int, "Current time of the store."),
+    lease_until=(
+        int | None,
+        "When the lease of these jobs ends without a heartbeat; null without jobs.",
+    ),
 )
 
 
-@ROUTES.post("/pull", summary="Take jobs", response_model=PULLED)
+@ROUTES.post("/pull", summary="Pull jobs", response_model=PULLED)
 async def pull(body: PullBody, request: Request, service: TheService, caller: Puller) -> Response:
-    """Take up to `max` jobs; while there is none, waits up to `wait`.
+    """Pull up to `max` jobs; if there are none, wait up to `wait` for one.
 
-    A job is yours until `lease_until`; `/extend` moves that on. What is not acknowledged by then
-    comes back and is given to another. If you go away while you wait, nothing is taken.
+    A job is yours until `lease_until`, which `/extend` moves. A job that is not acknowledged by
+    then is returned and given to another worker. If you disconnect while you wait, nothing is
+    pulled.
     """
     return await answer_pull(service, caller, body, request, _pulled)
 
@@ -164,46 +171,46 @@ SETTLED = reply(
     answer=(
         Literal["done", "already", "cancelled"],
         '"already": this run was settled before, or the job is done, and nothing was written; '
-        '"cancelled": it was cancelled meanwhile, and ends so.',
+        '"cancelled": the job was cancelled in the meantime, and stays cancelled.',
     ),
-    status=(Status | None, "Its status now; null if it is kept no longer."),
-    due_at=(int | None, "When it is due again, if it is."),
+    status=(Status | None, "Current status; null if the job is no longer kept."),
+    due_at=(int | None, "When the job is due again; null if it is not."),
 )
 EXTENDED = reply(
     "LanesExtended",
-    "The job is still yours.",
+    "An extended lease.",
     job_id=(str, "The engine's id."),
-    lease_until=(int, "Until when, without another beat."),
-    now=(int, "The store's time."),
-    cancel=(bool, "Its cancellation was requested: stop, and say fail."),
+    lease_until=(int, "When the lease ends without another heartbeat."),
+    now=(int, "Current time of the store."),
+    cancel=(bool, "Whether its cancellation was requested: stop, and report a failure."),
 )
 
-_STOP = "its lease has ended, or it was never pulled so; stop"
+_STOP = "its lease has ended, or it was never pulled with this run and worker; stop"
 
 
-@ROUTES.post("/ack", summary="A job is done", response_model=SETTLED)
+@ROUTES.post("/ack", summary="Acknowledge a job", response_model=SETTLED)
 async def ack(body: AckBody, service: TheService, caller: Puller) -> Response:
-    """Acknowledge a job. If it is done already, also by another worker, this is a no-op.
+    """Acknowledge a job. If it is already done, even by another worker, this is a no-op.
 
     Raises:
-        LeaseLost: the job is not done, and not this worker's any more; nothing was written.
+        LeaseLost: the job is not done, and no longer this worker's; nothing was written.
     """
     job = await find_id(service, caller, body.job_id, body.tenant)
     said = SucceededBody(outcome="succeeded", job=job, run=body.run, result=body.result)
     return await _settle(service, caller, body, said)
 
 
-@ROUTES.post("/fail", summary="An attempt failed", response_model=SETTLED)
+@ROUTES.post("/fail", summary="Report a failed attempt", response_model=SETTLED)
 async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
-    """Says that an attempt failed: tried again later, or dead after the last attempt.
+    """Report that an attempt failed; the job is retried later, or dead after the last attempt.
 
     Raises:
-        InvalidValue: the job is to be tried again later, and is to be dead.
-        LeaseLost: the job is not this worker's any more; nothing was written.
+        InvalidValue: both `dead` and `after` are given.
+        LeaseLost: the job is no longer this worker's; nothing was written.
     """
     if body.dead and body.after is not None:
-        message = "the job is to be dead, and to be tried again"
-        raise InvalidValue(message, hint="give `dead` or `after`")
+        message = "`dead` and `after` cannot be combined"
+        raise InvalidValue(message, hint="pass one of them")
     job = await find_id(service, caller, body.job_id, body.tenant)
     said: AnyOutcome
     if body.dead:
@@ -216,12 +223,12 @@ async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
     return await _settle(service, caller, body, said)
 
 
-@ROUTES.post("/extend", summary="A job takes longer", response_model=EXTENDED)
+@ROUTES.post("/extend", summary="Extend a lease", response_model=EXTENDED)
 async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Response:
-    """Keep a job, and all others that the worker has pulled, for another lease from now.
+    """Extend the lease of a job, and of all others that the worker has pulled.
 
     Raises:
-        LeaseLost: the job is not this worker's any more; stop, another may have it.
+        LeaseLost: the job is no longer this worker's; stop, another worker may have it.
     """
     job = await find_id(service, caller, body.job_id, body.tenant)
     run = (job, body.run)
@@ -274,30 +281,36 @@ def _not_yours(body: PulledBody) -> str:
 
 VIEWS = router("system: lanes", operations="lanes_")
 
-LANES = reply("LaneStatuses", "Lanes.", lanes=(list[reply_model(LaneStatus)], "By name."))
+LANES = reply(
+    "LaneStatuses",
+    "Lanes, with their jobs by status.",
+    lanes=(list[reply_model(LaneStatus)], "Lanes, by name."),
+)
 
 
 class LanesAsked(QueryModel):
     """Which lanes."""
 
-    lane: list[Name] = Field(default=[], max_length=200, description="Only these; may be repeated.")
+    lane: list[Name] = Field(
+        default=[], max_length=200, description="Only lanes with this name; repeatable."
+    )
 
 
 class JobAsked(QueryModel):
     """Whose job."""
 
     tenant: TenantName | None = Field(
-        default=None, description="Where the job_id is no UUID: whose it is."
+        default=None, description="Tenant of the job, if the job_id is not a UUID."
     )
 
 
-@VIEWS.get("/lanes", summary="Lanes", response_model=LANES)
+@VIEWS.get("/lanes", summary="List lanes", response_model=LANES)
 async def status(
     asked: Annotated[LanesAsked, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:
-    """Lanes: how many jobs have each status, and how long they wait beside the lane's target."""
+    """List lanes: how many jobs have each status, and how long they wait next to the target."""
     caller.every_tenant()
     for name in asked.lane:
         caller.check_lane(name)
@@ -305,14 +318,14 @@ async def status(
     return answer({"lanes": [one for one in found if caller.covers(one.lane)]})
 
 
-@VIEWS.get("/jobs/{job_id:path}", summary="One job", response_model=reply_model(LaneJob))
+@VIEWS.get("/jobs/{job_id:path}", summary="Get a job", response_model=reply_model(LaneJob))
 async def job(
     job_id: str,
     asked: Annotated[JobAsked, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
-    """A job by the engine's id, or by the job_id that it was enqueued with."""
+    """Return a job by the engine's id, or by the job_id with which it was enqueued."""
     return answer(lane_job(await find_job(service, caller, job_id, asked.tenant)))
 
 
@@ -320,36 +333,36 @@ RETRIED_ONE = reply(
     "LanesRetriedOne",
     "The result for one job.",
     job_id=(str, "The engine's id."),
-    answer=(Acted, '"refused": it is not dead.'),
+    answer=(Acted, 'Result. "refused": the job is not dead.'),
 )
 RETRIED = reply(
     "LanesRetried",
     "The result of a retry.",
-    done=(int, "They wait again, with all their attempts."),
-    refused=(int, "They are not dead."),
-    unknown=(int, "There is no such job that the caller sees."),
-    jobs=(list[RETRIED_ONE] | None, "In the order of `job_ids`; null without."),
+    done=(int, "Number of jobs that wait again, with all their attempts."),
+    refused=(int, "Number of jobs that are not dead."),
+    unknown=(int, "Number of ids for which the caller sees no job."),
+    jobs=(list[RETRIED_ONE] | None, "Results in the order of `job_ids`; null if that was omitted."),
 )
 
 
 class DeadAsked(PageQuery):
     """Which dead jobs."""
 
-    lane: Name | None = Field(default=None, description="Only of this lane.")
-    type: Name | None = Field(default=None, description="Only of this type.")
-    tenant: TenantName | None = Field(default=None, description="Only of this tenant.")
+    lane: Name | None = Field(default=None, description="Only jobs in this lane.")
+    type: Name | None = Field(default=None, description="Only jobs of this type.")
+    tenant: TenantName | None = Field(default=None, description="Only jobs of this tenant.")
 
 
-@ROUTES.get("/dead", summary="Dead jobs", response_model=page_model(LaneJob))
+@ROUTES.get("/dead", summary="List dead jobs", response_model=page_model(LaneJob))
 async def dead(
     asked: Annotated[DeadAsked, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
-    """Dead jobs with their errors, the newest first.
+    """List dead jobs with their errors, newest first.
 
-    A page may be short, or even empty, and yet have a cursor: a bounded number of jobs was looked
-    at, or they carry much.
+    A page may be short or even empty and still have a cursor, because only a bounded number of jobs
+    or bytes is read.
     """
     if asked.lane is not None:
         caller.check_lane(asked.lane)
@@ -371,13 +384,14 @@ async def dead(
 async def retry(
     body: RetryBody, service: TheService, caller: Operator, repeat_key: RepeatKey = None
 ) -> Response:
-    """Give dead jobs a new life: those named, or those of a lane or a type, oldest first.
+    """Give dead jobs a new life: those listed, or those of a lane or a type, oldest first.
 
-    One job may get another payload. With the header `Idempotency-Key` a repeat returns what the
-    first did.
+    A single job can get another payload. With the `Idempotency-Key` header, a repeat returns the
+    result of the first request.
 
     Raises:
-        InvalidValue: it does not say which jobs, or says it twice, or one payload is for several.
+        InvalidValue: the body does not name the jobs, or names them twice, or has a payload for
+        several.
     """
     _check(body)
     edit = Edit()
@@ -396,11 +410,11 @@ async def retry(
 def _check(body: RetryBody) -> None:
     by_filter = body.lane is not None or body.type is not None
     if by_filter == (body.job_ids is not None):
-        message = "it is not clear which jobs are meant"
-        raise InvalidValue(message, hint="give `job_ids`, or `lane`, `type` or both")
+        message = "the body does not say which jobs to retry, or says it twice"
+        raise InvalidValue(message, hint="pass `job_ids`, or `lane`, `type` or both")
     if body.payload is not None and len(body.job_ids or ()) != 1:
-        message = "a payload is for one job"
-        raise InvalidValue(message, hint="give its job_id alone")
+        message = "a payload requires exactly one job"
+        raise InvalidValue(message, hint="pass only that job's id in `job_ids`")
 
 
 def _retried(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:

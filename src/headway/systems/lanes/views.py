@@ -24,7 +24,7 @@ PAGES = 4
 
 
 class Status(StrEnum):
-    """Where a job stands, in the words of this system."""
+    """The status of a job in this system."""
 
     QUEUED = "queued"
     """It waits: for its moment, for a gate, or for a worker."""
@@ -41,17 +41,17 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneStatus:
-    """A lane: its jobs by status and by state, and what it reaches beside its target.
+    """A lane: its jobs by status and by state, and its latency next to its target.
 
     Attributes:
-        statuses: how many jobs have each status.
-        exact: whether `queued` and `failed` are distinguished for all jobs; among very many that
-            are scheduled some that wait to be retried are counted as queued.
-        states: how many jobs are in each state of the engine; without those in which none is.
-        latency: how long its jobs wait, beside its target.
-        concurrency: the most of its jobs with workers at once; None for any number.
-        workers: live ones that serve it.
-        paused: whether it is closed.
+        statuses: number of jobs by status.
+        exact: whether `queued` and `failed` are distinguished for all jobs; among very many
+            scheduled jobs, some that wait for a retry are counted as queued.
+        states: number of jobs by state of the engine, without empty states.
+        latency: how long its jobs wait, next to its target.
+        concurrency: maximum number of its jobs with workers at once; None for no limit.
+        workers: number of live workers that serve it.
+        paused: whether it is paused.
     """
 
     lane: str
@@ -142,18 +142,18 @@ async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, boo
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneJob:
-    """A job in the words of this system.
+    """A job, as this system shows it.
 
     Attributes:
         job_id: the engine's id, a UUID.
-        key: the job_id that it was enqueued with, if that was no UUID; else null.
-        payload: what the handler is given.
-        max_attempts: after so many it is dead.
-        run: of the last pull; 0 if it was never pulled.
-        due_at: when it is due, also of a retry.
-        reason: of its end, or of its last failure.
-        error: of the last attempt that failed.
-        result: what its worker said when it acknowledged it.
+        key: job_id with which it was enqueued, if that was not a UUID; otherwise null.
+        payload: data for the handler.
+        max_attempts: number of attempts after which it is dead.
+        run: run number of the last pull; 0 if it was never pulled.
+        due_at: when it, or its retry, is due.
+        reason: reason for its end or its last failure.
+        error: error of the last failed attempt.
+        result: result that its worker acknowledged it with.
     """
 
     job_id: str
@@ -230,5 +230,5 @@ async def _by_key(service: Service, caller: Caller, key: str, tenant: str | None
     rows = (await service.store.read(query)).rows if "\0" not in key else ()
     if not rows or not caller.sees(rows[0]):
         message = f"there is no job {key[:64]!r}"
-        raise UnknownJob(message, hint="a key lives for seven days after the end of its job")
+        raise UnknownJob(message, hint="a key stays known for seven days after the end of its job")
     return rows[0]

@@ -118,14 +118,14 @@ def _gone(event: MailEvent) -> str:
     return str(event.body.get("email", "")) if gone else ""
 
 
-@ROUTES.post("/sendgrid", summary="Apply SendGrid's events of mail", status_code=204)
+@ROUTES.post("/sendgrid", summary="Receive SendGrid's mail events", status_code=204)
 async def hear_mail(
     request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
-    """Apply what SendGrid says of mail; a repeated event has no further effect.
+    """Apply SendGrid's mail events; a repeated event has no further effect.
 
-    There is no token: SendGrid's signature is verified with the keys of [hooks.sendgrid]. 503: the
-    store is away; SendGrid is to send it again.
+    No token is needed: SendGrid's signature is verified with the keys of [hooks.sendgrid]. 503: the
+    store is unavailable, and SendGrid should send the events again.
     """
     came = await service.hooks.take("sendgrid", request)
     for event in read_mail_delivery(came):
@@ -137,10 +137,10 @@ async def hear_mail(
 async def hear_text(
     provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
-    """Apply a status webhook; a repeated one has no further effect.
+    """Apply a status webhook; a repeat has no further effect.
 
-    There is no token: the provider's signature is verified. 503: the store is away; the provider
-    is to send it again.
+    No token is needed: the provider's signature is verified. 503: the store is unavailable, and the
+    provider should send the webhook again.
     """
     exchange = context.exchange
     came = await take(service, exchange, provider, request)
@@ -193,7 +193,7 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
         InvalidState: it was not sent.
     """
     if job.state not in FINAL and job.state is not State.AWAITING:
-        message = "the notification was not sent yet"
+        message = "the notification has not been sent yet"
         raise InvalidState(message, hint="GET /notifications/{id} shows its status")
     run = ref_of(job)
     event = DeliveryEvent("", f"app:{run}", delivered=True, reason="")

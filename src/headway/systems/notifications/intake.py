@@ -54,9 +54,9 @@ Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 class NotificationBody(Body):
     """A notification: a template with data, or literal text."""
 
-    recipient: Id = Field(description="The id of a recipient.", examples=["ada"])
+    recipient: Id = Field(description="Id of the recipient.", examples=["ada"])
     channel: Channel | None = Field(
-        default=None, strict=False, description="By which it is sent.", examples=["email"]
+        default=None, strict=False, description="Channel to send by.", examples=["email"]
     )
     channels: (
         Annotated[
@@ -64,46 +64,51 @@ class NotificationBody(Body):
             Field(min_length=1, max_length=len(Channel)),
         ]
         | None
-    ) = Field(default=None, description="Instead of one: the next is tried if one is not possible.")
-    template: Id | None = Field(default=None, description="The id of a message template.")
-    data: dict[str, Any] = Field(
-        default={}, description="For the template; an app and a webhook get it as well."
+    ) = Field(
+        default=None,
+        description="Channels, instead of a single one; the next is tried if one is not possible.",
     )
-    title: Source = Field(default="", description="Literal, instead of a template.")
-    text: Source = Field(default="", description="Literal, instead of a template.")
-    html: Source | None = Field(default=None, description="Literal, for e-mail.")
+    template: Id | None = Field(default=None, description="Id of the message template.")
+    data: dict[str, Any] = Field(
+        default={}, description="Data for the template; apps and webhooks get it as well."
+    )
+    title: Source = Field(default="", description="Literal title, instead of a template.")
+    text: Source = Field(default="", description="Literal text, instead of a template.")
+    html: Source | None = Field(default=None, description="Literal HTML, for e-mail.")
     scheduled_at: WhenNotSeconds | None = Field(
-        default=None, description="When; now if not given, or if it is past."
+        default=None, description="When to send it. By default, or if in the past, now."
     )
     expires_at: WhenNotSeconds | None = Field(
-        default=None, description="From when on it is not sent any more."
+        default=None, description="When it expires; after that, it is no longer sent."
     )
     priority: Priority = Field(
-        default=Priority.NORMAL, strict=False, description="high, normal or low."
+        default=Priority.NORMAL, strict=False, description="Priority: high, normal or low."
     )
     category: str = Field(
         default="general",
         pattern=r"^[a-z0-9][a-z0-9_.-]{0,39}$",
-        description="Such as otp, alert, news; recipients opt out of categories.",
+        description="Category, such as otp, alert or news; recipients can opt out of categories.",
     )
     dedupe_key: Name | None = Field(
-        default=None, description="Within the window others with it are duplicates of the first."
+        default=None,
+        description="Within the window, later notifications with the same key are duplicates of "
+        "the first.",
     )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.channel is None) == (self.channels is None):
-            both = "" if self.channel is None else "`channel` and `channels` are both given: "
-            message = f"{both}give `channel`, or `channels` in the order to be tried"
+            both = "" if self.channel is None else "`channel` and `channels` cannot be combined: "
+            message = f"{both}pass `channel`, or `channels` in the order to try"
             raise ValueError(message)
         if len(set(self.order)) < len(self.order):
-            message = "a channel stands twice in `channels`"
+            message = "`channels` contains a channel twice"
             raise ValueError(message)
         given = {"text": self.text, "title": self.title, "html": self.html is not None}
         literal = [name for name, one in given.items() if one]
         if (self.template is None) != bool(literal):
-            both = f"`template` and `{literal[0]}` are both given: " if literal else ""
-            message = f"{both}give `template` (and `data`), or literal `text` (and `title`, `html`)"
+            both = f"`template` and `{literal[0]}` cannot be combined: " if literal else ""
+            message = f"{both}pass `template` (and `data`), or literal `text` (and `title`, `html`)"
             raise ValueError(message)
         if self.template is None and not self.text:
             message = "`text` is empty; every channel needs it"
@@ -123,11 +128,11 @@ OneOrMany = Annotated[NotificationBody | Many, one_or_many(NotificationBody, Man
 
 @dataclass(frozen=True, slots=True)
 class NotificationTaken:
-    """Which notification exists now.
+    """The notification that now exists.
 
     Attributes:
-        id: of it; of a duplicate, the first one's.
-        created: whether it is new.
+        id: id of the notification; for a duplicate, that of the first.
+        created: whether this request created it.
         due_at: when it is due, ms UTC; None for a duplicate.
     """
 
@@ -256,11 +261,11 @@ def _fault(context: NotifyContext, body: NotificationBody, known: set[str]) -> I
         return InvalidValue(message, hint="POST /recipients adds one")
     for channel in body.order:
         if channel not in context.senders:
-            message = f"nothing sends by {channel}"
+            message = f"the channel {channel} has no sender"
             return InvalidValue(message, hint=f"add a table [notifications.senders.{channel}]")
         names = (f"{body.template}\0{channel}", f"{body.template}\0default")
         if body.template is not None and not any(one in known for one in names):
-            message = f"there is no template {body.template!r} that says something for {channel}"
+            message = f"there is no template {body.template!r} with text for {channel}"
             return InvalidValue(message, hint="GET /message-templates lists them")
     return None
 

@@ -38,9 +38,11 @@ _log = logging.getLogger("headway.notifications")
 class NotificationsAsked(PageQuery):
     """Which notifications."""
 
-    status: Status | None = Field(default=None, description="Only these.")
-    channel: Channel | None = Field(default=None, description="Only those that begin with it.")
-    newest: bool = Field(default=False, description="Newest intake first.")
+    status: Status | None = Field(default=None, description="Only notifications with this status.")
+    channel: Channel | None = Field(
+        default=None, description="Only notifications whose first channel is this one."
+    )
+    newest: bool = Field(default=False, description="Newest notifications first.")
 
 
 async def page_of(
@@ -214,6 +216,6 @@ def _read_place(cursor: str | None) -> _Place:
     found = _CURSOR.fullmatch(cursor)
     if found is None or not cursor:
         message = "the cursor is not one of this timeline"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
+        raise InvalidValue(message, hint="pass the cursor from the previous page")
     store, at, id_ = found.groups()
     return _Place(store or None, None if at is None else (int(at), id_))

@@ -51,11 +51,12 @@ class SmtpTable(Table):
     """`[notifications.senders.email.smtp]`.
 
     Attributes:
-        port: 465 for "implicit", 587 for "starttls", 25 for "none", if not given.
-        tls: "starttls" and "implicit" require it; "none" sends everything in the clear.
+        port: port of the server. Defaults to 465 for "implicit", 587 for "starttls" and 25 for
+            "none".
+        tls: "starttls" and "implicit" require TLS; "none" sends everything unencrypted.
         ca_file: certificates to trust instead of the system's.
-        timeout: for connecting, and for each answer of the server, ms.
-        connections: the most at once; each carries one message at a time.
+        timeout: timeout for connecting and for each reply of the server, ms.
+        connections: maximum number of connections; each sends one message at a time.
     """
 
     host: Annotated[str, Field(min_length=1, max_length=255)]

@@ -91,7 +91,7 @@ def _compiled(form: str, source: str) -> Template:
         return (_HTML if form == "html" else _PLAIN).from_string(source)
     except TemplateSyntaxError as error:
         message = f"{form}, line {error.lineno}: {error.message}"
-        raise InvalidValue(message, hint="the syntax is that of Jinja2") from None
+        raise InvalidValue(message, hint="use the syntax of Jinja2") from None
     # Of what is nested too deep, or of a number with too many digits, Python raises its own errors.
     except Exception as error:
         said = str(error)[:200] or type(error).__name__
@@ -114,11 +114,11 @@ def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
     # A template can raise whatever its filters and its data's methods raise.
     except Exception as error:
         where = f"{form}, line {_line(error, template)}"
-        hint = "give it in data" if isinstance(error, UndefinedError) else "correct the template"
+        hint = "pass it in data" if isinstance(error, UndefinedError) else "correct the template"
         message = f"{where}: {str(error)[:200] or type(error).__name__}"
         raise InvalidValue(message, hint=hint) from error
     if length > MOST_RENDERED:
-        message = f"{form}: it renders to more than {MOST_RENDERED} characters"
+        message = f"{form}: the result has more than {MOST_RENDERED} characters"
         raise InvalidValue(message, hint="shorten the template, or its data")
     return "".join(parts)
 
@@ -138,11 +138,13 @@ DEFAULT = "default"
 
 
 class FormsBody(Body):
-    """What one channel says, in Jinja2."""
+    """The text of one channel, in Jinja2."""
 
-    title: Source | None = Field(default=None, description="An e-mail's subject, a push's title.")
-    text: Source = Field(description="Plain.", examples=["Hello {{ name }}"])
-    html: Source | None = Field(default=None, description="For e-mail; values are escaped.")
+    title: Source | None = Field(
+        default=None, description="Subject of an e-mail, or title of a push notification."
+    )
+    text: Source = Field(description="Plain text.", examples=["Hello {{ name }}"])
+    html: Source | None = Field(default=None, description="HTML for e-mail; values are escaped.")
 
     @model_serializer
     def _given(self) -> dict[str, str]:
@@ -164,7 +166,7 @@ Channels = Annotated[
 
 
 class TemplateBody(NewNamedRecord):
-    """A message template to be kept."""
+    """A message template to store."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -172,14 +174,16 @@ class TemplateBody(NewNamedRecord):
         }
     )
 
-    channels: Channels = Field(description="By channel, or `default` for all others.")
+    channels: Channels = Field(description="Texts by channel, or `default` for all others.")
 
 
 class TemplateChange(RecordChange):
-    """What is changed of a message template; what is not said stays."""
+    """Changes to a message template; omitted fields stay unchanged."""
 
     name: PersonName | None = None
-    channels: Channels | None = Field(default=None, description="All of them.")
+    channels: Channels | None = Field(
+        default=None, description="New texts, which replace all the old ones."
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,8 +191,8 @@ class TemplateView:
     """A message template.
 
     Attributes:
-        id: names it in paths and notifications.
-        channels: by channel: title, text and html.
+        id: id, as used in paths and notifications.
+        channels: title, text and html by channel.
     """
 
     id: str
@@ -241,10 +245,10 @@ add_routes(
     texts=Texts(
         prefix="notify",
         example="hello",
-        change="Changes a message template; it holds for the very next send.",
-        remove="Removes a message template; what still waits and names it fails.",
-        imported="Imports CSV with the columns id and channels (JSON), and name if any.\n\nA "
-        "template that exists already is changed.",
+        change="Change a message template, from the very next send on.",
+        remove="Remove a message template; waiting notifications that name it fail.",
+        imported="Import CSV with the columns id and channels (JSON), and optionally name.\n\n"
+        "Templates that already exist are changed.",
     ),
 )
 
@@ -258,10 +262,10 @@ class PreviewAsked(Body):
 
 PREVIEW = reply(
     "Preview",
-    "What the channel would say.",
-    title=(str, "In one line; may be empty."),
-    text=(str, "Plain."),
-    html=(str | None, "Null for none."),
+    "A rendered message.",
+    title=(str, "Title, on one line; may be empty."),
+    text=(str, "Plain text."),
+    html=(str | None, "HTML; null if there is none."),
 )
 
 
@@ -272,7 +276,7 @@ async def preview(
     context: TheContext,
     caller: Reader,
 ) -> Response:
-    """Render a template with this data, as it would be sent; nothing is sent.
+    """Render a template with the data of the request, as it would be sent; nothing is sent.
 
     Raises:
         InvalidValue: it cannot be rendered; the message has the channel, the form and the line.

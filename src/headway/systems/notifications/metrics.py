@@ -61,16 +61,18 @@ OUTCOMES = counter(
 )
 LATENESS = histogram(
     "notifications_lateness_seconds",
-    f"From due to the moment before the provider is called; {COUNTED}.",
+    f"Time from due until just before the provider is called; {COUNTED}.",
     "channel",
 )
 OVERDUE = gauge(
     "notifications_overdue_seconds",
-    "How long the notification that was due first has been due and waits; 0 if none waits.",
+    "How long the oldest waiting notification has been due; 0 if none is waiting.",
     "channel",
 )
 CLOSED = gauge(
-    "notifications_channel_closed", "Whether the channel is closed, as by a 429: 1 or 0.", "channel"
+    "notifications_channel_closed",
+    "Whether the channel is closed, for example by a 429: 1 or 0.",
+    "channel",
 )
 
 HISTORY_ROWS = counter(
@@ -81,7 +83,8 @@ HISTORY_ROWS = counter(
 )
 HISTORY_BEHIND = gauge(
     "notifications_history_behind_seconds",
-    "How long the one that ended first has waited to be written to the history; 0 if none waits.",
+    "How long the oldest ended notification has waited to be written to the history; 0 if none is "
+    "waiting.",
 )
 
 

@@ -51,7 +51,7 @@ class Channel(StrEnum):
 
 
 class Priority(StrEnum):
-    """What is sent first when not all can be."""
+    """What is sent first when not everything can be."""
 
     HIGH = "high"
     NORMAL = "normal"
@@ -59,7 +59,7 @@ class Priority(StrEnum):
 
 
 class Status(StrEnum):
-    """Where a notification stands."""
+    """The status of a notification."""
 
     QUEUED = "QUEUED"
     SENT = "SENT"
@@ -156,10 +156,10 @@ class Event:
     """One line of a notification's history.
 
     Attributes:
-        status: that it came to.
-        at: when, ms UTC.
-        channel: by which; empty where none is concerned.
-        reason: why; may be empty.
+        status: status that it changed to.
+        at: time, ms UTC.
+        channel: channel; empty if none is involved.
+        reason: reason; may be empty.
     """
 
     status: Status
@@ -173,21 +173,21 @@ class Notification:
     """A notification.
 
     Attributes:
-        id: of it.
-        recipient: whose.
-        channels: in the order to be tried.
-        channel: the one that it was sent by, or that is tried next.
-        status: where it stands.
-        reason: why it failed, was skipped or is put off, or what is not known; may be empty.
-        category: such as otp.
-        priority: as it was given.
-        template: the id of a template; null for literal text.
-        created_at: when it was taken in, ms UTC.
-        due_at: when it was due first, ms UTC.
+        id: id of the notification.
+        recipient: id of the recipient.
+        channels: channels, in the order to try.
+        channel: channel that it was sent by, or that is tried next.
+        status: current status.
+        reason: why it failed, was skipped or is postponed, or what is unknown; may be empty.
+        category: category, such as otp.
+        priority: priority, as sent.
+        template: id of the template; null for literal text.
+        created_at: when it was created, ms UTC.
+        due_at: when it was first due, ms UTC.
         sent_at: when it was handed to its provider, ms UTC; null if it was not.
-        late_ms: from due to handed over; null if it was not.
-        attempts: sends that were begun.
-        events: its history, oldest first; empty in listings.
+        late_ms: time from due to handed over; null if it was not handed over.
+        attempts: number of sends started.
+        events: history, oldest first; empty in listings.
     """
 
     id: str

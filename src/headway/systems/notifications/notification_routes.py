@@ -45,39 +45,51 @@ from headway.systems.notifications.notification import (
 
 ROUTES = router("system: notifications", operations="notify_")
 
-Which = Annotated[str, Path(description="The notification's.")]
+Which = Annotated[str, Path(description="Id of the notification.")]
 
 TAKEN = reply_model(NotificationTaken)
 TAKEN_MANY = reply(
-    "NotificationsTaken", "One for each, in their order.", notifications=(list[TAKEN], "Each.")
+    "NotificationsTaken",
+    "The notifications that now exist.",
+    notifications=(list[TAKEN], "Notifications, in the order of the request."),
 )
 TIMELINE = reply(
     "Timeline",
-    "Some of a recipient's notifications, and where to go on.",
-    rows=(list[reply_model(Notification)], "Newest intake first."),
-    cursor=(str | None, "Give it to the next call; null at the end."),
-    history_away=(bool, "Whether the history does not answer: older ones may be missing."),
+    "One page of a recipient's notifications.",
+    rows=(list[reply_model(Notification)], "Notifications, newest first."),
+    cursor=(str | None, "Cursor for the next request; null at the end."),
+    history_away=(bool, "Whether the history is unavailable, so older ones may be missing."),
 )
-STATE = reply("NotificationState", "Where it stands.", id=(str, "Of it."), status=(Status, "Now."))
+STATE = reply(
+    "NotificationState",
+    "The status of a notification.",
+    id=(str, "Id of the notification."),
+    status=(Status, "Current status."),
+)
 
 
 @ROUTES.post(
     "/notifications",
-    summary="Take in one notification, or up to 10,000",
+    summary="Create one notification, or up to 10,000",
     status_code=201,
     response_model=TAKEN,
-    response_description="It was taken in.",
-    responses={200: {"model": TAKEN | TAKEN_MANY, "description": "A duplicate; or: a list."}},
+    response_description="The notification was created.",
+    responses={
+        200: {
+            "model": TAKEN | TAKEN_MANY,
+            "description": "The notification is a duplicate, or the body was a list.",
+        }
+    },
 )
 async def take(
     body: Annotated[OneOrMany, Body()], service: TheService, context: TheContext, caller: Sender
 ) -> Response:
-    """Take notifications in; when this returns, they are stored.
+    """Create notifications; when this returns, they are stored.
 
-    One with a dedupe key that an earlier one to this recipient and channel had within the window
-    is a duplicate: the reply has the first one's id, cancelled or not. If one of a list is not
-    valid, nothing is stored, and `errors` of the problem has its place; if its recipient, template
-    or channel does not exist, `item` is its index.
+    A notification is a duplicate if an earlier one to the same recipient and channel had the same
+    dedupe key within the window: the reply has the id of the first, whether or not it was
+    cancelled. If one of a list is not valid, nothing is stored, and `errors` of the problem has its
+    location; if its recipient, template or channel does not exist, `item` is its index.
     """
     check_caller(caller)
     if isinstance(body, NotificationBody):
@@ -95,9 +107,10 @@ async def take(
 async def listing(
     asked: Annotated[NotificationsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
-    """List notifications, oldest intake first.
+    """List notifications, oldest first.
 
-    A page may be short, or even empty, and yet have a cursor: a bounded number was looked at.
+    A page may be short or even empty and still have a cursor, because only a bounded number is
+    examined.
     """
     check_caller(caller)
     rows, cursor = await page_of(service.store, asked)
@@ -105,10 +118,10 @@ async def listing(
 
 
 @ROUTES.get(
-    "/notifications/{id}", summary="One notification", response_model=reply_model(Notification)
+    "/notifications/{id}", summary="Get a notification", response_model=reply_model(Notification)
 )
 async def one(id: Which, context: TheContext, caller: Reader) -> Response:
-    """A notification with its history."""
+    """Return a notification with its history."""
     return answer(notification_of(await _seen(context, caller, id)))
 
 
@@ -116,13 +129,18 @@ async def one(id: Which, context: TheContext, caller: Reader) -> Response:
     "/notifications/{id}",
     summary="Cancel a notification",
     response_model=STATE,
-    responses={202: {"model": STATE, "description": "It is cancelled before it is sent."}},
+    responses={
+        202: {
+            "model": STATE,
+            "description": "The notification will be cancelled before it is sent.",
+        }
+    },
 )
 async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:
-    """Cancel a notification that was not sent yet.
+    """Cancel a notification that has not been sent yet.
 
     Raises:
-        InvalidState: it was sent, or has ended.
+        InvalidState: it has been sent, or has ended.
     """
     _check_waits(await _seen(context, caller, id))
     if context.calendar is not None:
@@ -148,25 +166,25 @@ def _check_waits(job: JobView) -> None:
     response_model=STATE,
 )
 async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
-    """Confirm a delivery, which providers of push do not report. A repetition changes nothing."""
+    """Confirm a delivery, which push providers do not report. A repeat changes nothing."""
     await apply_delivered(context, await _seen(context, caller, id))
     return answer({"id": id, "status": status_of(await _seen(context, caller, id))[0]})
 
 
 @ROUTES.get(
-    "/recipients/{id}/timeline", summary="A recipient's notifications", response_model=TIMELINE
+    "/recipients/{id}/timeline", summary="List a recipient's notifications", response_model=TIMELINE
 )
 async def timeline(
-    id: Annotated[str, Path(max_length=MAX_ID, description="The recipient's.")],
+    id: Annotated[str, Path(max_length=MAX_ID, description="Id of the recipient.")],
     asked: Annotated[PageQuery, Query()],
     service: TheService,
     context: TheContext,
     caller: Reader,
 ) -> Response:
-    """The notifications of a recipient with their histories, newest intake first.
+    """List the notifications of a recipient with their histories, newest first.
 
-    With a history they go on beyond what the store keeps. A page may be short, or even empty, and
-    yet have a cursor: a bounded number was looked at.
+    If there is a history, the list continues beyond what the store keeps. A page may be short or
+    even empty and still have a cursor, because only a bounded number is examined.
     """
     check_caller(caller)
     newest = NotificationsAsked(newest=True, cursor=asked.cursor, limit=asked.limit)
@@ -187,5 +205,5 @@ async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:
         found = await context.calendar.view(id)
     if found is None or not is_notification(found):
         message = f"there is no notification {id[:64]!r}"
-        raise UnknownRecord(message, hint="ended ones are kept a time: [notifications] keep")
+        raise UnknownRecord(message, hint="ended ones are kept for a while: [notifications] keep")
     return found

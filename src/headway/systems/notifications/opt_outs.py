@@ -71,9 +71,9 @@ class _Link(NamedTuple):
 
 
 async def _link(
-    recipient: Annotated[str, Path(description="The recipient's id.")],
-    category: Annotated[str, Path(description="The category.", examples=["news"])],
-    signature: Annotated[str, Path(description="As the e-mail has it.")],
+    recipient: Annotated[str, Path(description="Id of the recipient.")],
+    category: Annotated[str, Path(description="Category of the e-mail.", examples=["news"])],
+    signature: Annotated[str, Path(description="Signature from the e-mail's link.")],
     context: TheContext,
 ) -> _Link:
     """Validate the signature of a link.
@@ -83,7 +83,7 @@ async def _link(
     """
     if not is_signed(context.parts.signing_keys, signature, PURPOSE, recipient, category):
         message = "the unsubscribe link is not valid: its signature is not this server's"
-        raise Unauthenticated(message, hint="use the link whole, as the e-mail has it")
+        raise Unauthenticated(message, hint="use the complete link from the e-mail")
     return _Link(recipient, category)
 
 
@@ -92,13 +92,13 @@ Link = Annotated[_Link, Depends(_link)]
 
 @ROUTES.get(
     PATH + "/{signature}",
-    summary="Show the button that ends a category of e-mails",
+    summary="Show the unsubscribe button",
     response_class=HTMLResponse,
 )
 async def ask_unsubscribe(link: Link, _: Public) -> Response:
     """Show a page with a button that posts here, and change nothing: mail scanners fetch links.
 
-    There is no token: the link is signed.
+    No token is needed: the link is signed.
     """
     asks = f"E-mails of the category {escape(link.category)}:"
     return _page(f'{asks}<form method="post"><button>Unsubscribe</button></form>')
@@ -106,33 +106,33 @@ async def ask_unsubscribe(link: Link, _: Public) -> Response:
 
 @ROUTES.post(
     PATH + "/{signature}",
-    summary="End a category of e-mails by one click",
+    summary="Unsubscribe from a category of e-mails",
     response_class=HTMLResponse,
 )
 async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
-    """Opts the recipient of an e-mail out of its category, by e-mail alone (RFC 8058).
+    """Opt the recipient of an e-mail out of its category, for e-mail only (RFC 8058).
 
-    There is no token: the link is signed. Nothing of the body is needed. 503: the directory is
-    away, and nothing was changed.
+    No token is needed: the link is signed. The body is ignored. 503: the directory is unavailable,
+    and nothing was changed.
     """
     opt_out = f"{Channel.EMAIL}:{link.category}"
     await _set(context, Recipient.id == link.recipient, opt_out, out=True)
-    return _page(f"You get no more e-mails of the category {escape(link.category)}.")
+    return _page(f"You will get no more e-mails of the category {escape(link.category)}.")
 
 
 @ROUTES.post(
     "/notifications/hooks/{provider}/texts",
-    summary="Apply a STOP or a START that a recipient wrote",
+    summary="Receive a STOP or START from a recipient",
     response_class=Response,
 )
 async def hear_stop(
     provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
-    """Opts a telephone number out of SMS at STOP, and in again at START if a STOP opted it out.
+    """Opt a phone number out of SMS at STOP, and back in at START if a STOP opted it out.
 
-    What Twilio has taken it for (`OptOutType`) decides, if it says so; else the word, whatever
-    punctuation is around it. Any other text changes nothing. There is no token: the provider's
-    signature is verified. 503: the directory is away, and nothing was changed.
+    Twilio's own interpretation (`OptOutType`) decides, if it is given; otherwise the word does,
+    without surrounding punctuation. Any other text changes nothing. No token is needed: the
+    provider's signature is verified. 503: the directory is unavailable, and nothing was changed.
     """
     exchange = context.exchange
     came = await take(service, exchange, provider, request)

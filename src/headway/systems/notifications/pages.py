@@ -196,7 +196,7 @@ CANCEL = Action(
     name="notification-cancel",
     label="Cancel",
     title="Cancel the notification {notification}",
-    explains="It is not sent. One that was sent already cannot be taken back.",
+    explains="It will not be sent. A notification that was already sent cannot be recalled.",
     endpoint=cancel,
     call=lambda values: Call(path={"id": values["notification"]}),
     done="The notification is cancelled.",

@@ -54,12 +54,12 @@ class PushTable(Table):
     """`[notifications.senders.push]`: APNs, by a token key.
 
     Attributes:
-        key: the private key as PEM; or a file with it, `key_file`.
+        key: private key as PEM; alternatively, `key_file` is a file that contains it.
         topic: the app's bundle id.
         sandbox: whether apps are development builds.
-        host: of the server, if it is not Apple's.
+        host: host of the server, if it is not Apple's.
         ca_file: certificates to trust instead of the system's.
-        timeout: until when Apple must have answered, ms.
+        timeout: how long Apple may take to reply, ms.
     """
 
     key: Annotated[str | None, Field(repr=False)] = None

@@ -52,22 +52,24 @@ def _hours(text: str) -> str:
 def _email(text: str) -> str:
     if _EMAIL.fullmatch(text) is None:
         message = f"{text[:60]!r} is not an e-mail address"
-        raise InvalidValue(message, hint="such as ada@example.org, without a name")
+        raise InvalidValue(message, hint="use for example ada@example.org, without a name")
     # A sender's check takes 0.2 ms, and imports have many; of these it says nothing.
     if _ORDINARY.fullmatch(text) is not None and len(text) <= MAX_ADDRESS:
         return text
     fault = read_address(text)
     if isinstance(fault, str):
         message = f"{text[:60]!r} is not an e-mail address that can be sent to: {fault}"
-        raise InvalidValue(message, hint="such as ada@example.org; a domain in its form xn--…")
+        raise InvalidValue(
+            message, hint="use for example ada@example.org, with the domain in its xn--… form"
+        )
     return text
 
 
 def _apprise(text: str) -> str:
     # The text is not repeated: it may hold a password.
     if not is_known(text):
-        message = "it is not a URL that apprise knows"
-        raise InvalidValue(message, hint="such as ntfy://example.org/topic")
+        message = "it is not a URL that apprise supports"
+        raise InvalidValue(message, hint="use for example ntfy://example.org/topic")
     return text
 
 
@@ -83,42 +85,45 @@ AppriseUrl = Annotated[str, Field(min_length=1, max_length=1_000), AfterValidato
 
 
 class Preferences(Body):
-    """What a recipient wants; read when a notification is sent, not when it is taken in."""
+    """A recipient's preferences, read when a notification is sent, not when it is created."""
 
     opt_out: Annotated[
         FailFastList[Annotated[str, AfterValidator(_opt_out)]], Field(max_length=MOST_OPT_OUTS)
     ] = Field(
         default=[],
-        description="Channels, or categories in one channel or all: sms, email:news, *:news.",
+        description="Opt-outs of a channel, or of a category in one channel or in all: sms, "
+        "email:news, *:news.",
         examples=[["sms", "*:news"]],
     )
     quiet_hours: Annotated[str, AfterValidator(_hours)] | None = Field(
         default=None,
-        description="Local times at which only urgent notifications are sent.",
+        description="Local times during which only urgent notifications are sent.",
         examples=["22:00-07:00"],
     )
 
 
 class RecipientBody(NewNamedRecord):
-    """A recipient to be kept."""
+    """A recipient to store."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"id": "ada", "email": "ada@example.org"}]}
     )
 
-    tz: Zone = Field(default="UTC", description="In which quiet hours hold.")
-    preferences: Preferences = Field(default=Preferences(), description="What it wants.")
-    devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] = Field(
-        default=[], description="Tokens for push; all of them are sent to."
+    tz: Zone = Field(default="UTC", description="IANA time zone of the quiet hours.")
+    preferences: Preferences = Field(
+        default=Preferences(), description="Preferences of the recipient."
     )
-    email: Email | None = Field(default=None, description="An address, without a name.")
-    phone: Phone | None = Field(default=None, description="E.164.")
-    webhook_url: WebhookUrl | None = Field(default=None, description="Where JSON is posted.")
-    apprise: AppriseUrl | None = Field(default=None, description="A URL of apprise.")
+    devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] = Field(
+        default=[], description="Device tokens for push; every device gets the notification."
+    )
+    email: Email | None = Field(default=None, description="E-mail address, without a name.")
+    phone: Phone | None = Field(default=None, description="Phone number, in E.164 format.")
+    webhook_url: WebhookUrl | None = Field(default=None, description="URL to which JSON is posted.")
+    apprise: AppriseUrl | None = Field(default=None, description="An apprise URL.")
 
 
 class RecipientChange(RecordChange):
-    """What is changed of a recipient; what is not said stays."""
+    """Changes to a recipient; omitted fields stay unchanged."""
 
     clearable: ClassVar[frozenset[str]] = frozenset({"email", "phone", "webhook_url", "apprise"})
     model_config = ConfigDict(
@@ -127,9 +132,13 @@ class RecipientChange(RecordChange):
 
     name: PersonName | None = None
     tz: Zone | None = None
-    preferences: Preferences | None = Field(default=None, description="All of them.")
+    preferences: Preferences | None = Field(
+        default=None, description="New preferences, which replace all the old ones."
+    )
     devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] | None = None
-    email: Email | None = Field(default=None, description="Null takes it away; so below.")
+    email: Email | None = Field(
+        default=None, description="New e-mail address; null removes it, as for the fields below."
+    )
     phone: Phone | None = None
     webhook_url: WebhookUrl | None = None
     apprise: AppriseUrl | None = None
@@ -140,13 +149,13 @@ class RecipientView:
     """A recipient.
 
     Attributes:
-        id: names it in paths.
-        tz: an IANA zone, in which quiet hours hold.
+        id: id, as used in paths.
+        tz: IANA time zone of the quiet hours.
         preferences: `opt_out` and `quiet_hours`.
-        phone: E.164.
-        webhook_url: where JSON is posted.
-        apprise: a URL, which may hold a password: a caller who cannot change it sees only how it
-            begins.
+        phone: phone number in E.164 format.
+        webhook_url: URL to which JSON is posted.
+        apprise: apprise URL. It may contain a password, so callers that cannot change it see only
+            its beginning.
     """
 
     id: str
@@ -194,9 +203,10 @@ add_routes(
     texts=Texts(
         prefix="notify",
         example="ada",
-        change="Changes a recipient; it holds for the very next send.",
-        remove="Removes a recipient; what still waits for it fails.",
-        imported="Imports CSV with the column id, and name, tz, preferences (JSON), devices, "
-        "email, phone, webhook_url, apprise if any.\n\nA recipient that exists already is changed.",
+        change="Change a recipient, from the very next send on.",
+        remove="Remove a recipient; notifications that still wait for it fail.",
+        imported="Import CSV with the column id, and optionally name, tz, preferences (JSON), "
+        "devices, email, phone, webhook_url, apprise.\n\nRecipients that already exist are "
+        "changed.",
     ),
 )

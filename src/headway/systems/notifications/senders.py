@@ -42,8 +42,8 @@ class SmsTable(Table):
     """`[notifications.senders.sms]`: a provider of `[telephony]`.
 
     Attributes:
-        from_: written `from`.
-        provider: as [telephony] names it; the first one that sends texts if it is not given.
+        from_: sender's number; written `from`.
+        provider: name of the provider in [telephony]. Defaults to the first one that sends texts.
     """
 
     from_: Annotated[Phone, Field(alias="from")]
@@ -54,8 +54,8 @@ class WebhookTable(Table):
     """`[notifications.senders.webhook]`.
 
     Attributes:
-        keys: `whsec_…`; each signs, so that receivers can change theirs.
-        private: whether addresses that are not on the open internet may be sent to.
+        keys: `whsec_…`; every key signs, so that receivers can switch keys.
+        private: whether to allow addresses that are not on the public internet.
     """
 
     keys: Annotated[Keys, Field(min_length=1)]
@@ -66,8 +66,8 @@ class AppriseTable(Table):
     """`[notifications.senders.apprise]`.
 
     Attributes:
-        threads: the most services that are sent to at once.
-        timeout: until when a service must have answered, ms.
+        threads: maximum number of services to send to at once.
+        timeout: how long a service may take to reply, ms.
     """
 
     threads: Annotated[int, Field(ge=1, le=64)] = 8

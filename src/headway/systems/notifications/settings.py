@@ -39,7 +39,7 @@ class EmailTable(Table):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.smtp is None) == (self.sendgrid is None):
-            message = "give a table smtp, or a table sendgrid"
+            message = "set either a table smtp or a table sendgrid"
             raise ValueError(message)
         return self
 
@@ -55,13 +55,13 @@ class SendersTable(Table):
 
 
 class ChannelSettings(Table):
-    """How much a channel's provider takes; by all workers together.
+    """How much a channel's provider accepts, from all workers together.
 
     Attributes:
-        at_once: sends that run at once.
-        rate: sends in any window of `per`; None for as many as there are.
-        per: the window, ms.
-        closed_for: how long a 429 closes the channel where the provider does not say how long, ms.
+        at_once: maximum number of sends running at once.
+        rate: maximum number of sends in any window of `per`; None for no limit.
+        per: length of the window, ms.
+        closed_for: how long a 429 closes the channel if the provider does not say how long, ms.
     """
 
     at_once: int = Field(default=50, ge=1, le=100_000)
@@ -71,19 +71,22 @@ class ChannelSettings(Table):
 
 
 class NotificationSettings(Table):
-    """What holds for all notifications; spans are milliseconds once they are read.
+    """Settings for all notifications; durations are milliseconds once they are read.
 
     Attributes:
-        channels: how much each provider takes.
-        urgent: categories that are sent first, never spread, and in quiet hours too.
-        jitter: notifications of low priority are spread over so long; never before their time.
-        dedupe_window: from the first accepted one on, for how long others are its duplicates.
-        attempts: how often a channel is tried whose provider cannot be reached.
-        answer_within: until when a provider must have answered; then its answer is lost.
-        delivery_within: how long a delivery event is waited for; then it stays SENT.
-        keep: how long an ended notification is kept.
-        unsubscribe_url: a page of yours, where one click ends a category; `{recipient}` and
-            `{category}` are replaced. None for this server's, with `public_url` and `signing_key`.
+        channels: how much each channel's provider accepts.
+        urgent: categories that are sent first, are never spread, and are sent in quiet hours too.
+        jitter: notifications of low priority are spread over this duration, never before their
+            time.
+        dedupe_window: how long, from the first accepted notification on, others are its duplicates.
+        attempts: how often to try a channel whose provider cannot be reached.
+        answer_within: how long a provider may take to reply; after that, its reply counts as lost.
+        delivery_within: how long to wait for a delivery event; after that, a notification stays
+            SENT.
+        keep: how long to keep an ended notification.
+        unsubscribe_url: URL of your own page for unsubscribing from a category; `{recipient}` and
+            `{category}` are replaced. None for this server's page, which needs `public_url` and
+            `signing_key`.
         senders: by channel.
         alerts: thresholds.
     """
@@ -103,7 +106,8 @@ class NotificationSettings(Table):
     @model_validator(mode="after")
     def _kept_long_enough(self) -> Self:
         if self.keep < self.dedupe_window:
-            message = "keep is shorter than dedupe_window: duplicates get the first one's id"
+            message = "keep is shorter than dedupe_window: duplicates are answered with the id of "
+            "the first"
             raise ValueError(message)
         return self
 

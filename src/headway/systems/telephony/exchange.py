@@ -107,7 +107,9 @@ async def dial(
     raise refusals[0] from (refusals[-1] if len(refusals) > 1 else None)
 
 
-Provider = Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])]
+Provider = Annotated[
+    str, Path(description="Name of the provider in [telephony].", examples=["twilio"])
+]
 """A route's parameter: `provider: Provider`, for `take`."""
 
 

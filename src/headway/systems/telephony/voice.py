@@ -312,5 +312,5 @@ def the_one(found: Sequence[CallEvent]) -> CallEvent | NotFound:
         return found[0] if found else NotFound.NO_CALL
     if all(one.status.ended for one in found):
         return NotFound.UNCLEAR
-    message = f"{found[0].provider} knows {len(found)} calls that could be the one that is sought"
+    message = f"{found[0].provider} knows {len(found)} calls that could be the right one"
     raise ProviderUnsure(message, hint="it is known for certain once they have ended")

@@ -85,7 +85,7 @@ def _private_key(written: str) -> str:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, RSAPrivateKey):
-        message = "is no private key of RSA without a password"
+        message = "is not an RSA private key without a password"
         raise ValueError(message)  # noqa: TRY004  (the only error that pydantic takes)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 

@@ -139,7 +139,7 @@ def read_pressed(request: HookRequest) -> Pressed | None:
 def _object(request: HookRequest) -> Mapping[str, object]:
     body = request.json()
     if not is_object(body):
-        message = "the webhook is no object"
+        message = "the webhook is not an object"
         raise InvalidValue(message)
     return body
 

@@ -176,8 +176,8 @@ async def _counted(look: Look) -> Values:
         InvalidValue: none is.
     """
     if not (ids := _ids(look.values)):
-        message = "no job is ticked"
-        raise InvalidValue(message, hint="go back, and tick those that are to be retried")
+        message = "no job is selected"
+        raise InvalidValue(message, hint="go back, and select the jobs to retry")
     return {"count": str(len(ids))}
 
 
@@ -207,7 +207,7 @@ ALL = Action(
     name="retry-all-dead",
     label="Retry all",
     title="Retry {count} dead jobs of {what}",
-    explains="Runs each job again, with all its attempts, the oldest arrival first.",
+    explains="Runs each job again, with all its attempts, oldest arrivals first.",
     endpoint=routes.move_jobs,
     call=lambda values: Call(
         body={
@@ -224,7 +224,7 @@ ALL = Action(
             label="At most",
             kind="number",
             required=True,
-            hint="As many as were found; 10,000 at most.",
+            hint="Defaults to the number found; at most 10,000.",
         ),
         REASON,
     ),

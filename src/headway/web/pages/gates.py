@@ -159,7 +159,7 @@ CLOSE = _on_gate(
     name="close-gate",
     label="Close",
     title="Close the gate {gate}",
-    explains="Nothing more passes it, also of what already waits. It stops no job that runs.",
+    explains="Nothing more passes it, including jobs that already wait. Running jobs continue.",
     endpoint=routes.close,
     call=lambda values: Call(body={"gate": values["gate"]}),
     done="{gate} is closed.",
@@ -170,10 +170,10 @@ OPEN = _on_gate(
     name="open-gate",
     label="Open",
     title="Open the gate {gate}",
-    explains="Ends its closing, by any author. Its numbers and hours still apply.",
+    explains="Ends the closing, regardless of its author. Numbers and hours still apply.",
     endpoint=routes.open_gate,
     call=lambda values: Call(path={"gate": values["gate"]}),
-    done="{gate} is not closed any more.",
+    done="{gate} is no longer closed.",
     fields=(),
 )
 
@@ -193,7 +193,7 @@ CAPACITY = _on_gate(
     name="set-gate-capacity",
     label="Set capacity",
     title="Set the capacity of {gate}",
-    explains="It wins over what code declares until it is reset, and takes no permit back.",
+    explains="This overrides what code declares until it is reset. No permit is taken back.",
     endpoint=routes.set_gate,
     call=lambda values: Call(
         path={"name": values["gate"]},
@@ -207,7 +207,7 @@ LIMIT = _on_gate(
     name="set-gate-limit",
     label="Set limit",
     title="Set the limit of {gate}",
-    explains="Starts in each window. It wins over what code declares until it is reset.",
+    explains="Starts in each window. This overrides what code declares until it is reset.",
     endpoint=routes.set_gate,
     call=lambda values: Call(
         path={"name": values["gate"]},
@@ -221,18 +221,18 @@ RESET = _on_gate(
     name="reset-gate",
     label="Reset numbers",
     title="Reset the numbers of {gate}",
-    explains="What code declares holds again.",
+    explains="What code declares applies again.",
     endpoint=routes.reset_gate,
     call=lambda values: Call(path={"name": values["gate"]}),
-    done="{gate} is as declared.",
+    done="{gate} has its declared numbers again.",
     fields=(),
 )
 RELEASE = Action(
     name="release-permit",
     label="Release",
     title="Take the permit of {gate} from its holder by force",
-    explains="The job is left as it is: if it still uses what the gate protects, more than the "
-    "capacity will be in use. It is on the trail.",
+    explains="The job stays unchanged: if it still uses what the gate protects, more than the "
+    "capacity will be in use. The trail records it.",
     endpoint=routes.release_permit,
     call=lambda values: Call(body={"gate": values["gate"], "job": values["job"]}),
     done="The permit of {gate} is free.",

@@ -186,8 +186,8 @@ CANCEL = _on_job(
     name="cancel-job",
     label="Cancel",
     title="Cancel the job {job}",
-    explains="A queued job is cancelled at once. A running or awaiting one is asked, and ends "
-    "when its run or its deadline does.",
+    explains="A queued job is cancelled at once. A running or awaiting one is asked to stop, and "
+    "is cancelled when its run or its deadline ends.",
     endpoint=routes.cancel,
     done="Cancel: {answer}. The job is {state}.",
     danger=True,
@@ -196,7 +196,7 @@ RETRY = _on_job(
     name="retry-job",
     label="Retry",
     title="Retry the job {job}",
-    explains="Runs the job again, with all its attempts. Its earlier runs stay on its page.",
+    explains="Runs the job again, with all its attempts. Earlier runs stay on its page.",
     endpoint=routes.retry,
     done="Retried: the job is {state}.",
 )
@@ -204,7 +204,7 @@ RUN_NOW = _on_job(
     name="run-job-now",
     label="Run now",
     title="Make the job {job} due now",
-    explains="It does not wait for its time any more; every gate still holds.",
+    explains="It no longer waits for its due time, but must still pass every gate.",
     endpoint=routes.run_now,
     done="The job is due now: it is {state}.",
 )
@@ -228,8 +228,8 @@ def _arguments(text: str) -> dict[str, object]:
         InvalidValue: they are no JSON object, or have in them what stands for a secret.
     """
     if HIDDEN in text:
-        message = f"the arguments have {HIDDEN} in them, which stands for a secret"
-        raise InvalidValue(message, hint="write the value itself")
+        message = f"the arguments have {HIDDEN} in them, which represents a secret"
+        raise InvalidValue(message, hint="enter the value itself")
     try:
         return msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -249,18 +249,18 @@ _CHANGES = (
         name="args",
         label="Arguments",
         kind="area",
-        hint="A JSON object, in place of all the old; empty: they stay as they are. It is empty "
-        "now if they have a secret in them or are long.",
+        hint="A JSON object that replaces all the old ones; leave empty to keep them. It is empty "
+        "now if they contain a secret or are long.",
     ),
-    Field(name="priority", label="Priority", kind="number", hint="Smaller first."),
-    Field(name="due", label="Due", hint="20m, or 2026-12-01T10:00Z; empty: as it is."),
+    Field(name="priority", label="Priority", kind="number", hint="Smaller numbers start first."),
+    Field(name="due", label="Due", hint="20m, or 2026-12-01T10:00Z; leave empty to keep it."),
     REASON,
 )
 RETRY_EDITED = _on_job(
     name="edit-and-retry-job",
     label="Edit and retry",
     title="Edit and retry the job {job}",
-    explains="Runs the job again with these arguments. Its earlier runs stay on its page.",
+    explains="Runs the job again with these arguments. Earlier runs stay on its page.",
     endpoint=routes.retry,
     call=_edit,
     done="Retried: the job is {state}.",
@@ -271,10 +271,10 @@ EDIT = _on_job(
     name="edit-job",
     label="Edit",
     title="Edit the job {job}",
-    explains="It goes on waiting with these arguments, priority and due time.",
+    explains="It continues to wait with these arguments, priority and due time.",
     endpoint=routes.edit,
     call=_edit,
-    done="The job is changed: it is {state}.",
+    done="The job was changed: it is {state}.",
     fields=_CHANGES,
     prefill=_stored,
 )

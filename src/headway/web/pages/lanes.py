@@ -107,7 +107,7 @@ PAUSE = _on_lane(
     name="pause-lane",
     label="Pause",
     title="Pause the lane {lane}",
-    explains="Nothing more starts from it; what runs goes on. Its jobs wait, and none is lost.",
+    explains="Nothing more starts from it; running jobs continue. Its jobs wait, and none is lost.",
     endpoint=routes.pause_lane,
     call=lambda values: Call(path={"name": values["lane"]}),
     done="{lane} is paused.",
@@ -118,10 +118,10 @@ RESUME = _on_lane(
     name="resume-lane",
     label="Resume",
     title="Resume the lane {lane}",
-    explains="Ends its pause, by any author.",
+    explains="Ends the pause, regardless of its author.",
     endpoint=routes.resume_lane,
     call=lambda values: Call(path={"name": values["lane"]}),
-    done="{lane} goes on.",
+    done="{lane} is no longer paused.",
     fields=(),
 )
 
@@ -134,13 +134,13 @@ CONCURRENCY = _on_lane(
     name="set-lane-concurrency",
     label="Set concurrency",
     title="Set the concurrency of {lane}",
-    explains="The most of its jobs in their handlers at once. Lowering it stops no job that runs.",
+    explains="Maximum number of its jobs in handlers at once. Lowering it stops no running job.",
     endpoint=gate_routes.set_gate,
     call=lambda values: Call(
         path={"name": f"lane:{values['lane']}"},
         body={"capacity": int_of(values, "capacity")},
     ),
-    done="{lane} runs at most {capacity} at once.",
+    done="{lane} runs at most {capacity} jobs at once.",
     fields=(AT_MOST, REASON),
     prefill=_capacity,
 )

@@ -197,8 +197,8 @@ class _Calendar:
             message = f"{text[:40]!r} is not a day"
             raise InvalidValue(message, hint='write it as "2026-12-24"') from None
         if not 1971 <= day.year <= 9000:
-            message = f"{text[:40]!r} is not a day of a calendar that is drawn"
-            raise InvalidValue(message, hint="of the years 1971 to 9000")
+            message = f"{text[:40]!r} is not a day that the calendar can show"
+            raise InvalidValue(message, hint="use a day in the years 1971 to 9000")
         return day
 
     def _text(self, days: int) -> str:
@@ -323,8 +323,8 @@ PAUSE = _on_entry(
     name="disable-entry",
     label="Pause",
     title="Pause the entry {entry}",
-    explains="It fires no more until it is resumed; fires that are laid ahead fall. "
-    "What would have fired meanwhile is not made up for.",
+    explains="It does not fire until it is resumed, and its queued fires are dropped. What would "
+    "have fired in the meantime is not made up for.",
     endpoint=routes.disable_entry,
     done="{entry} is paused.",
     danger=True,
@@ -333,7 +333,7 @@ RESUME = _on_entry(
     name="enable-entry",
     label="Resume",
     title="Resume the entry {entry}",
-    explains="It fires again by its schedule.",
+    explains="It fires on its schedule again.",
     endpoint=routes.enable_entry,
     done="{entry} fires again.",
 )
@@ -341,10 +341,10 @@ FIRE = _on_entry(
     name="fire-entry",
     label="Fire now",
     title="Fire the entry {entry} now",
-    explains="Makes its job once more, due now and beside the timetable: it moves no fire, and "
-    "starts also while an earlier one runs, as far as its gates let it.",
+    explains="Creates its job once more, due now and outside the timetable: it shifts no fire, and "
+    "can start while an earlier one runs, if its gates allow.",
     endpoint=routes.fire_entry,
-    done="A job of {entry} is made.",
+    done="A job of {entry} was created.",
 )
 
 PAGE = Page(

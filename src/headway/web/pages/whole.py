@@ -112,7 +112,7 @@ STOP = Action(
     name="stop-everything",
     label="Stop everything",
     title="Stop everything",
-    explains="No job starts in any lane until this ends. What runs goes on to its end.",
+    explains="No job starts in any lane until this ends. Running jobs continue to their end.",
     endpoint=routes.close,
     call=lambda _: Call(body={"gate": "all"}),
     done="Everything is stopped.",

@@ -220,7 +220,7 @@ async def test_results_go_to_no_private_address_unless_the_settings_let_them(
         async def dead() -> Any:
             return next((one for one in await site.follow_ups() if one.state == "dead"), None)
 
-        assert "no private address: 127.0.0.1" in (await until(dead)).reason
+        assert "not reported to private addresses: 127.0.0.1" in (await until(dead)).reason
     assert caller.got == []
 
 
@@ -240,7 +240,7 @@ async def test_without_keys_a_lead_that_wants_a_report_is_refused(tmp_path: Path
         body["reporting_webhook_url"] = "https://hooks.example/"
         reply = await site.rig.call(None, "POST", "/leads", body)
         assert reply.status_code == 422
-        assert "signs no reports" in reply.json()["detail"]
+        assert "has no keys to sign reports with" in reply.json()["detail"]
 
 
 # ------------------------------------------------------------------------ metrics and alerts

@@ -200,7 +200,7 @@ async def test_a_webhook_that_is_not_there_or_speaks_nonsense_is_asked_again(rec
 )
 async def test_nothing_is_sent_to_this_machine_however_it_is_written(receiver: Receiver, host: str):
     async with reporter(private=False) as one:
-        with pytest.raises(hw.Dead, match="no private address"):
+        with pytest.raises(hw.Dead, match="not reported to private addresses"):
             await one.report(f"http://{host}:{receiver.port}/", "evt-1", BODY)
     assert receiver.connections == 0
 
@@ -359,9 +359,9 @@ async def test_an_address_to_which_nothing_can_be_reported_is_refused(url: str, 
 
 async def test_without_keys_nothing_can_be_reported():
     made = Reporter((), **NAMES, private=True, timing=Timing())
-    with pytest.raises(hw.InvalidValue, match="signs no reports"):
+    with pytest.raises(hw.InvalidValue, match="has no keys to sign reports with"):
         made.check("https://hooks.example/")
-    with pytest.raises(hw.Dead, match="signs no reports"):
+    with pytest.raises(hw.Dead, match="has no keys to sign reports with"):
         await made.report("https://hooks.example/", "evt-1", BODY)
     await made.close()
 

@@ -71,7 +71,10 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
             {"email": {"smtp": SMTP}},
             r"notifications\.senders\.email\.from: it is missing .known: from, smtp, sendgrid",
         ),
-        ({"email": {"from": "x@example.org"}}, "email: give a table smtp, or a table sendgrid"),
+        (
+            {"email": {"from": "x@example.org"}},
+            "email: set either a table smtp or a table sendgrid",
+        ),
         ({"email": {**EMAIL, "from": "nobody"}}, "email.from: is not an address"),
         ({"email": {**EMAIL, "from": "a@x.org\nBcc: b@x.org"}}, "email.from: is not an address"),
         (

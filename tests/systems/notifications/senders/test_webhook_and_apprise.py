@@ -147,4 +147,4 @@ async def test_a_service_that_does_not_answer_is_unsure():
 async def test_an_address_that_apprise_does_not_know_is_refused_and_not_shown():
     async with by_apprise() as one:
         outcome = await one.send(message("nosuchservice://hunter2"))
-    assert outcome == Refused("the address is no address that apprise knows")
+    assert outcome == Refused("the address is not an address that apprise supports")

@@ -30,8 +30,8 @@ def read_truth(
     """
     if not table:
         if migration:
-            message = "[calls.migration] is there, but no [calls.table]"
-            raise InvalidValue(message, hint="say which table the older system works from")
+            message = "there is a table [calls.migration], but no [calls.table]"
+            raise InvalidValue(message, hint="set the table that the older system works from")
         return None
     leads = LeadTable(read_lead_table(table), parts.directory)
     parts.also(leads)

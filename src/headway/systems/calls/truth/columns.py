@@ -160,7 +160,7 @@ def _check_status(settings: TableSettings, kind: object, word: str, value: objec
     where = f"calls.table.statuses.{word}"
     if isinstance(kind, Integer) != isinstance(value, int):
         message = f"{where} is {value!r}, but the column holds {kind}"
-        raise InvalidValue(message, hint="write it as the column holds it")
+        raise InvalidValue(message, hint="write it as the column stores it")
     if isinstance(kind, Enum) and value not in kind.enums:
         message = f"{where} is {value!r}, which {settings.place} cannot say"
         raise InvalidValue(message, hint=f"it says {', '.join(kind.enums)}")
@@ -173,7 +173,7 @@ def _id_written(kind: object, text: str) -> object:
         if isinstance(kind, Uuid):
             return UUID(text) if kind.as_uuid else text
     except ValueError:
-        message = f"{text!r:.80} is no id of a row"
+        message = f"{text!r:.80} is not the id of a row"
         raise InvalidValue(message) from None
     return text
 

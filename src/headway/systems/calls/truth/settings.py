@@ -140,7 +140,7 @@ class Chosen:
     Attributes:
         mode: how they are migrated.
         percent: of the rows, by a hash of each row's id.
-        resellers: only theirs; empty for all.
+        resellers: only rows of these resellers; empty for all.
     """
 
     mode: Mode = Mode.OFF
@@ -211,16 +211,16 @@ class TableSettings(OpenTable):
     """[calls.table]: which table is the truth, and what its columns are called.
 
     Attributes:
-        url: of its database; None for the directory's.
-        table: its name, with its schema before a dot if it has one.
-        own: whether it is Headway's own; then only `every` and `rate` may be given besides.
-        columns: the column of each field; a field that has none is not kept.
-        statuses: what the table says for pending, running and done.
-        owners: what the owner's column says of our rows (`ours`), and of the older system's
-            (`theirs`); NULL if that is not given.
-        defaults: of fields that have no column, or NULL in it.
-        every: how long to rest between two looks at what is pending.
-        rate: missing jobs that are let go in a second.
+        url: URL of its database; None for the directory's.
+        table: name of the table, optionally with its schema and a dot before it.
+        own: whether the table is Headway's own; then only `every` and `rate` may be set as well.
+        columns: column of each field; a field without one is not kept.
+        statuses: values of the status column for pending, running and done.
+        owners: values of the owner column for our rows (`ours`) and the older system's (`theirs`);
+            NULL if not set.
+        defaults: values of fields that have no column, or NULL in it.
+        every: pause between two checks for pending rows.
+        rate: maximum number of missing jobs to create in a second.
     """
 
     url: Text | None = Field(default=None, repr=False)
@@ -256,11 +256,11 @@ class MigrationSettings(OpenTable):
 
     Attributes:
         mode: how they are migrated, until it is changed at run time.
-        percent: of the rows; None for all if resellers are named, else for none.
-        resellers: only theirs; empty for all.
-        every: how long to rest between two looks at the older system's rows.
-        batch: rows that are taken in one statement.
-        talk: how long a call lasts that is not made, ms.
+        percent: percentage of the rows. Defaults to all if resellers are named, otherwise to none.
+        resellers: only rows of these resellers; empty for all.
+        every: pause between two checks of the older system's rows.
+        batch: number of rows to take in one statement.
+        talk: assumed length of a call that is not made, ms.
     """
 
     mode: Mode = Mode.OFF
@@ -309,4 +309,4 @@ def _check_columns(columns: Mapping[str, str]) -> None:
     twice = [one for one in columns.values() if list(columns.values()).count(one) > 1]
     if twice:
         message = f"calls.table.columns names the column {twice[0]!r} twice"
-        raise InvalidValue(message, hint="each field has a column of its own")
+        raise InvalidValue(message, hint="each field needs its own column")

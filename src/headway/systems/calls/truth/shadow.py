@@ -187,10 +187,10 @@ class Decision:
     """When a lead would have been called.
 
     Attributes:
-        row_id: of the older system's row.
+        row_id: id of the older system's row.
         due_at: when it was due, ms UTC.
         decided_at: when it would have been called, ms UTC.
-        number: from which; None if no pool is asked for.
+        number: number to call from; None if no pool is used.
         theirs_at: when the older system called, ms UTC; None until that is known.
     """
 
@@ -205,13 +205,14 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """What was decided, beside what the older system did.
+    """Decisions, compared with what the older system did.
 
     Attributes:
         decided: how many leads would have been called.
-        compared: of those, how many the older system has called; of the newest 10,000.
-        median_ms: of how much later than theirs ours would have been; less than 0 for earlier.
-        p99_ms: of the same, without its sign.
+        compared: how many of those the older system has called, among the newest 10,000.
+        median_ms: median of how much later than the older system's our calls would have been;
+            negative if earlier.
+        p99_ms: 99th percentile of the same differences, without their sign.
     """
 
     decided: int

@@ -49,32 +49,35 @@ from headway.systems.calls.truth.shadow import (
 
 CHOICE = reply(
     "CallsMigration",
-    "How the older system's rows are migrated.",
-    mode=(Mode, '"off", "shadow", "adopt" or "release".'),
-    percent=(float, "Of the rows, by a hash of each row's id."),
-    resellers=(list[str], "Only theirs; empty for all."),
-    changed_at=(int | None, "When it was chosen at run time, ms UTC; null while settings hold."),
-    changed_by=(str, "Who did."),
-    rows=(dict[str, int], "How many rows are pending and running, ours and theirs."),
+    "How an older system's rows are migrated.",
+    mode=(Mode, 'Mode: "off", "shadow", "adopt" or "release".'),
+    percent=(float, "Percentage of the rows, chosen by a hash of each row's id."),
+    resellers=(list[str], "Only rows of these resellers; empty for all."),
+    changed_at=(
+        int | None,
+        "When it was changed at run time, ms UTC; null while the settings apply.",
+    ),
+    changed_by=(str, "Who changed it."),
+    rows=(dict[str, int], "Number of rows that are pending and running, ours and theirs."),
 )
 SHADOW = reply(
     "CallsShadow",
-    "What was decided, beside what the older system did.",
-    comparison=(reply_model(Comparison), "Of all of it, whatever the page."),
-    rows=(list[reply_model(Decision)], "In the order in which they were decided."),
-    cursor=(str | None, "Give it to the next call; null at the end."),
+    "Decisions, compared with what the older system did.",
+    comparison=(reply_model(Comparison), "Comparison of all decisions, regardless of the page."),
+    rows=(list[reply_model(Decision)], "Decisions, in order."),
+    cursor=(str | None, "Cursor for the next request; null at the end."),
 )
 
 
 class MigrationBody(Body):
-    """How the older system's rows are to be migrated."""
+    """How to migrate an older system's rows."""
 
     mode: Annotated[Mode, Field(strict=False)] = Field(
-        description='"off", "shadow", "adopt" or "release".'
+        description='Mode: "off", "shadow", "adopt" or "release".'
     )
-    percent: float = Field(default=100.0, ge=0, le=100, description="Of the rows.")
+    percent: float = Field(default=100.0, ge=0, le=100, description="Percentage of the rows.")
     resellers: list[TenantName] = Field(
-        default=[], max_length=1_000, description="Only theirs; empty for all."
+        default=[], max_length=1_000, description="Only rows of these resellers; empty for all."
     )
 
 
@@ -85,11 +88,11 @@ def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
     @routes.get(
         "",
         operation_id="calls_migration",
-        summary="Show how an older system's rows are migrated",
+        summary="Get how an older system's rows are migrated",
         response_model=CHOICE,
     )
     async def shown(caller: Observer) -> Response:
-        """Show what is chosen, and whose rows there are."""
+        """Return the current choice, and how many rows belong to which system."""
         caller.whole()
         return await _reply(migration, await migration.choice())
 
@@ -100,10 +103,10 @@ def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
         response_model=CHOICE,
     )
     async def choose(body: MigrationBody, caller: Definer) -> Response:
-        """Choose how the rows are migrated from now on; it holds after restarts too.
+        """Choose how the rows are migrated from now on, including after restarts.
 
         Raises:
-            InvalidValue: the table does not say whose its rows are.
+            InvalidValue: the table has no column for the owner of its rows.
         """
         caller.whole()
         chosen = Chosen(mode=body.mode, percent=body.percent, resellers=tuple(body.resellers))
@@ -112,7 +115,7 @@ def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
     @routes.get(
         "/shadow",
         operation_id="calls_shadow",
-        summary="What would have been called, beside what was",
+        summary="Compare decisions with actual calls",
         response_model=SHADOW,
     )
     async def shadow(asked: WhichPage, caller: Observer) -> Response:
@@ -145,8 +148,8 @@ def _place(cursor: str | None) -> tuple[int, str]:
         return 0, ""
     at, blank, row_id = cursor.partition(" ")
     if not blank or not at.isascii() or not at.isdigit() or len(at) > 18:
-        message = "the cursor is not one of this listing"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
+        message = "the cursor does not belong to this listing"
+        raise InvalidValue(message, hint="pass the cursor from the previous page")
     return int(at), row_id
 
 
@@ -254,7 +257,7 @@ async def _known(table: LeadTable, session: AsyncSession, row: LeadRow) -> Taken
         which.append(and_(*by_key))
     found = await table.found(session, or_(*which))
     if not found:
-        message = f"{table.settings.place} has another row that stands in this lead's way"
+        message = f"{table.settings.place} has another row that conflicts with this lead"
         raise InvalidValue(message, hint="look for a unique index on another of its columns")
     known = next(iter(found.values())).row
     if not row.same_as(known):
