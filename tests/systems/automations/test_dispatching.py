@@ -188,6 +188,24 @@ async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, r
         assert (await one.get("/locks"))["locks"] == []
 
 
+async def test_a_progress_of_another_caller_hides_no_lock(tmp_path, repository, url):
+    async with service(tmp_path, url, entry("a", repository, holding(tmp_path))) as one:
+
+        async def starts() -> Any:
+            return [lock for lock in (await one.get("/locks"))["locks"] if lock["pid"]]
+
+        (lock,) = await one.until(starts)
+        body = {"event": "1", "progress": True, "body": "elsewhere"}
+        job = await one.app.find_async(lock["job"])
+        assert job
+        reply = await one.rig.http.post(f"/v1/signals/{job.id}:{job.runs[-1].run}", json=body)
+        assert reply.json()["answer"] == "applied"
+        (found,) = (await one.get("/locks"))["locks"]
+        assert found == lock | {"pid": None, "hostname": None}
+        (tmp_path / "go").touch()
+        await one.ended("a")
+
+
 async def test_the_limit_holds_and_is_changed_at_run_time(tmp_path, url):
     repositories = [new_repository(tmp_path / f"r{number}") for number in range(3)]
     entries = [

@@ -74,6 +74,20 @@ async def test_an_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_web
         assert await notify.get(one) == told
 
 
+async def test_a_progress_of_another_caller_hides_no_notification(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        job = await notify.job(one)
+        body = {"event": "1", "progress": True, "body": {"status": "elsewhere"}}
+        reply = await notify.ok("POST", f"/v1/signals/{job.id}:{job.run}", body)
+        assert reply["answer"] == "applied"
+        assert (await notify.get(one))["id"] == one
+        await delivery.hear(notify.context, word(f"p-{one}-1"))
+        assert (await notify.get(one))["status"] == "DELIVERED"
+
+
 async def test_a_webhook_that_comes_before_the_answer_is_not_lost(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()

@@ -65,6 +65,12 @@ def test_settings_of_twilio_that_cannot_be_are_named_and_not_shown(
     assert TOKEN not in str(refused.value)
 
 
+def test_text_in_place_of_a_providers_table_is_not_shown() -> None:
+    with pytest.raises(InvalidValue, match=r"telephony\.twilio is str, not a table") as refused:
+        read_exchange({"twilio": TOKEN})
+    assert TOKEN not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

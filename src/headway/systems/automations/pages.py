@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -33,7 +31,7 @@ from headway.systems.automations.dispatcher import (
     entries_of,
 )
 from headway.systems.automations.places import Places
-from headway.systems.automations.reports import sessions, status
+from headway.systems.automations.reports import document_of, sessions, status
 from headway.systems.automations.routes import (
     check_caller,
     dispatch,
@@ -215,24 +213,15 @@ async def _jobs(look: Look, states: Sequence[State], most: int) -> list[SessionV
 
 def session_view(job: JobView) -> SessionView:
     """Return a session's job, whatever it carries, as the page shows it."""
-    given = _document(job.args)
+    given = document_of(job.args)
     return SessionView(
         job=job,
         automation=str(given.get("automation", "")),
         repository=str(given.get("repository", "")),
         word=status(job),
         began_at=job.runs[-1].claimed_at if job.runs else None,
-        facts={**_document(job.progress), **_document(job.result)},
+        facts={**document_of(job.progress), **document_of(job.result)},
     )
-
-
-def _document(text: bytes | None) -> Mapping[str, object]:
-    """Return what a job carries, as an object; anything else is left out."""
-    with suppress(ValueError):
-        found: object = json.loads(text or b"{}")
-        if isinstance(found, dict):
-            return cast("dict[str, object]", found)
-    return {}
 
 
 async def _limit(look: Look) -> GateState:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from headway.contract.definitions import DefineRequest, ResetGate, SetGate
 from headway.contract.operate import Acted, ActRequest, Verb
@@ -183,7 +183,7 @@ async def locks(store: Store) -> list[Lock]:
     """List the repositories that sessions have, the longest held first."""
     found: list[Lock] = []
     for job in await _jobs(store, LIVE, runs=True):
-        arguments, facts = _args(job), json.loads(job.progress or b"{}")
+        arguments, facts = _args(job), document_of(job.progress)
         found.append(
             Lock(
                 repo_url=arguments.get("repository", ""),
@@ -406,6 +406,18 @@ async def _jobs(
 ) -> tuple[JobView, ...]:
     query = JobsQuery(lane=LANE, states=tuple(states), newest=newest, runs=runs, limit=MOST)
     return tuple((await store.read(query)).rows)
+
+
+def document_of(text: bytes | None) -> dict[str, Any]:
+    """Return a job's progress or result as an object; empty if it is anything else.
+
+    Callers who may signal the run can write any progress there.
+    """
+    with suppress(ValueError):
+        found: object = json.loads(text or b"{}")
+        if isinstance(found, dict):
+            return cast("dict[str, Any]", found)
+    return {}
 
 
 def _args(job: JobView) -> dict[str, str]:

@@ -208,9 +208,15 @@ class Notification:
 
 
 def said_of(job: JobView) -> Said | None:
-    """Return what is recorded of a notification's send; None for nothing."""
+    """Return what this system has recorded of a notification's send, if anything."""
     found = job.result if job.result is not None else job.progress
-    return None if found is None else _said.decode(found)
+    if found is None:
+        return None
+    try:
+        return _said.decode(found)
+    except msgspec.MsgspecError:
+        # Callers who may signal the run can write any progress and result there.
+        return None
 
 
 def status_of(job: JobView) -> tuple[Status, str]:

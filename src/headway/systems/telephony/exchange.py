@@ -169,6 +169,7 @@ def _make(name: str, settings: object) -> object:
         hint = did_you_mean(name, PROVIDERS, f"there are {', '.join(PROVIDERS)}")
         raise InvalidValue(message, hint=hint)
     if not isinstance(settings, Mapping):
-        message = f"telephony.{name} is {settings!r:.40}"
+        # The value is not shown: it may be a token.
+        message = f"telephony.{name} is {type(settings).__name__}, not a table"
         raise InvalidValue(message, hint=f"write a table: [telephony.{name}]")
     return import_module(package).make(cast("Mapping[str, object]", settings))
