@@ -120,7 +120,7 @@ def test_store_that_keeps_nothing_is_neither_end_of_a_copy(
 ) -> None:
     ran = headway("copy", *line)
     assert ran.code == 2
-    assert "gone with this command" in ran.err
+    assert "ends with this command" in ran.err
     assert "closed" not in headway("--store", OLD, "gates").out
 
 

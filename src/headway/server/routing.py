@@ -99,7 +99,7 @@ def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name in seen and name not in lists:
-            message = f"the parameter {name[:80]!r} was given twice"
+            message = f"the parameter {name[:80]!r} appears twice"
             raise InvalidValue(message, hint="give it once")
         seen.add(name)
 

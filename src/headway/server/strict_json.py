@@ -242,7 +242,7 @@ def _refuse_repeated_key(members: list[tuple[str, object]]) -> None:
     seen: set[str] = set()
     for key, _ in members:
         if key in seen:
-            message = f"the key {key[:80]!r} is given twice"
+            message = f"the key {key[:80]!r} appears twice"
             _refuse(message)
         seen.add(key)
 

@@ -56,5 +56,5 @@ def test_an_unusable_setting_is_named(written: dict[str, object], said: str) -> 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidValue, match=r"file.state cannot be made"):
+    with pytest.raises(InvalidValue, match=r"file.state cannot be created"):
         Places(root=tmp_path / "file" / "state").make()

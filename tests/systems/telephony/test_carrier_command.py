@@ -87,7 +87,7 @@ def test_calls_under_way_do_not_keep_it_from_ending(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (("--host", EVERYWHERE), f"a carrier at {EVERYWHERE} could be reached by others"),
+        (("--host", EVERYWHERE), f"a carrier on {EVERYWHERE} would be reachable by others"),
         (("--account", "AC1"), "--account: it should be text that matches"),
         (("--answer", "0.9", "--busy", "0.9"), "are 1.8 together"),
         (("--talk", "9"), "--talk: the duration '9' is not understood"),

@@ -96,7 +96,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
             "senders.sms: no provider of messages is called 'vonage'",
         ),
         ({"webhook": {"keys": []}}, "webhook.keys"),
-        ({"webhook": {"keys": ["hunter2!"]}}, "webhook.keys: key 1 is no secret"),
+        ({"webhook": {"keys": ["hunter2!"]}}, "webhook.keys: key 1 is not a secret"),
         ({"apprise": {"timeout": "1ms"}}, "apprise.timeout: it should be at least 100ms"),
     ],
 )
