@@ -85,7 +85,11 @@ async def test_a_lane_is_paused_resumed_and_limited(store_url: str):  # noqa: F8
         await is_live(page)
         await expect(page.locator(".banner")).to_contain_text("a bug")
         await act(
-            page, "set-lane-concurrency", "mail runs at most 3 at once.", capacity="3", reason="x"
+            page,
+            "set-lane-concurrency",
+            "mail runs at most 3 jobs at once.",
+            capacity="3",
+            reason="x",
         )
         assert (await gate_of(rig, "lane:mail")).capacity == 3
         await expect(page.locator("#lanes")).to_contain_text("0 of 3")
