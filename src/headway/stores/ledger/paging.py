@@ -58,7 +58,7 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
         return None
     if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= last:
         return int(cursor)
-    message = f"the cursor {cursor!r} is not one of this listing"
+    message = f"the cursor {cursor!r} does not belong to this listing"
     raise InvalidValue(message, hint="pass the cursor of the previous page")
 
 

@@ -318,9 +318,9 @@ class FlowsGroup(ConformanceGroup):
     async def test_jobs_and_trail_refuse_the_cursor_of_another_listing(
         self, rig: Rig, cursor: str
     ) -> None:
-        with pytest.raises(InvalidValue, match="not one of this listing"):
+        with pytest.raises(InvalidValue, match="does not belong to this listing"):
             await rig.store.read(JobsQuery(cursor=cursor))
-        with pytest.raises(InvalidValue, match="not one of this listing"):
+        with pytest.raises(InvalidValue, match="does not belong to this listing"):
             await rig.store.read(TrailQuery(cursor=cursor))
 
 
