@@ -91,7 +91,7 @@ def test_rates_and_pools_are_set_by_their_own_numbers(headway: Headway):
         (["close", "line", "--until", "yesterday"], "--until"),
         (
             ["close", "line", "--until", "2020-01-01T00:00Z"],
-            "2020-01-01T00:00Z, which is in the past",
+            "2020-01-01T00:00Z, which is in the past: it is now",
         ),
         (["close", "line", "--until", "0s"], "0s, which is in the past: it is now"),
     ],

@@ -50,7 +50,7 @@ def test_values_are_never_read_as_templates(plain: hw.App) -> None:
     [
         (
             {"gates": [hw.Slots("x:{phone}", 1)]},
-            "argument 'phone', which 'work' does not have",
+            "needs an argument 'phone', which 'work' does not have",
         ),
         ({"gates": [hw.Slots("x:{candidate}", 1)]}, "needs an argument 'candidate'"),
         ({"gates": [hw.Slots(f"g{n}", 1) for n in range(9)]}, "more than 8 shared gates"),
