@@ -198,7 +198,7 @@ async def test_dead_jobs_are_retried_one_ticked_grouped_and_all(store_url: str):
             place = page.locator("[name=ids]").nth(box)
             await tab_to(page, place)
             await page.keyboard.press("Space")
-        await page.locator("button", has_text="Retry the ticked").press("Enter")
+        await page.locator("button", has_text="Retry selected").press("Enter")
         await fill_in(page, "2 retried, 0 no longer dead, 0 not found.")
         assert await dead() == 5
         await expect(page.locator("#dead tbody tr")).to_have_count(2)
@@ -209,7 +209,7 @@ async def test_dead_jobs_are_retried_one_ticked_grouped_and_all(store_url: str):
         said = "3 retried, 0 no longer dead."
         await act(page, "retry-all-dead", said, limit="3")
         assert await dead() == 0
-        await expect(page.locator("#dead")).to_contain_text("No job is dead that fits")
+        await expect(page.locator("#dead")).to_contain_text("No job is dead that matches")
 
 
 @slow
