@@ -56,6 +56,7 @@ class Notifier:
     def __init__(self, path: Path) -> None:
         self._folder = folder_of(path)
         self._own: Path | None = None
+        self._process = os.getpid()
         self._receiver: socket.socket | None = None
         self._sender: socket.socket | None = None
         self._others: list[str] = []
@@ -144,11 +145,14 @@ class Notifier:
         return self._others
 
     def close(self) -> None:
-        """Close the sockets, and remove this process's own, and the folder if it was the last."""
+        """Close the sockets, and remove this process's own, and the folder if it was the last.
+
+        In a process that was forked, the socket's file is still the parent's.
+        """
         for one in (self._receiver, self._sender):
             if one is not None:
                 one.close()
-        if self._own is not None:
+        if self._own is not None and self._process == os.getpid():
             self._own.unlink(missing_ok=True)
             with suppress(OSError):
                 self._folder.rmdir()
