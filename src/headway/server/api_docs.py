@@ -65,7 +65,8 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 def describe(app: FastAPI) -> None:
     """Add to an app's description what all its routes share.
 
-    FastAPI's own documentation of a refused body is left out: here that is a problem as well.
+    FastAPI's own documentation of a refused body is left out: here that is a problem as well. So
+    are the `Raises` of a docstring: the responses list the errors.
     """
     whole = app.openapi
 
@@ -79,6 +80,8 @@ def describe(app: FastAPI) -> None:
             for path in schema["paths"].values():
                 for operation in path.values():
                     _drop_default(operation["responses"])
+                    if said := operation.get("description"):
+                        operation["description"] = said.partition("\n\nRaises:\n")[0]
             app.openapi_schema = schema
         return app.openapi_schema
 
