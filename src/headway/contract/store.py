@@ -24,7 +24,7 @@ class Clock(Protocol):
     """Returns the time."""
 
     def __call__(self) -> int:
-        """Milliseconds since 1970, UTC. May jump; the store makes it monotonic."""
+        """Return milliseconds since 1970 UTC. May jump; the store makes its time monotonic."""
         ...
 
 
