@@ -104,7 +104,7 @@ def format_days(days: tuple[int, ...]) -> str:
 
 def _weekday(name: str, text: str) -> int:
     if name not in _NUMBER:
-        message = f"the days {text[:60]!r} name no weekday at {name[:20]!r}"
+        message = f"{name[:20]!r} in the days {text[:60]!r} is not a weekday"
         raise InvalidValue(message, hint=_DAYS_HINT)
     return _NUMBER[name]
 

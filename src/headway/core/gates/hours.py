@@ -42,7 +42,7 @@ Spans = tuple[tuple[int, int], ...]
 Intervals = tuple[tuple[int, int], ...]
 
 _SPANS_HINT = 'write spans as "09:00-18:00", "09:00-12:00,13:00-18:00" or "22:00-06:00"'
-_RECORD_HINT = "write it with HoursSpec.to_dict"
+_RECORD_HINT = "create it with HoursSpec.to_dict"
 _MINUTE_MS = 60_000
 
 

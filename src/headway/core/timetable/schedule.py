@@ -25,7 +25,7 @@ from headway.core.local_time import (
 _FIELDS = ("minute", "hour", "day of the month", "month", "weekday")
 _MAX_LENGTH = 256
 _HINT = 'five fields: minute hour day month weekday, as "*/15 9-17 * * mon-fri"'
-_NEVER = "the day of the month and the month never come together"
+_NEVER = "the given month never has this day"
 _MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -192,7 +192,7 @@ class Every:
         _whole("an interval in milliseconds", self.interval_ms)
         _whole("an anchor in milliseconds", self.anchor_at)
         if not MIN_INTERVAL_MS <= self.interval_ms <= MAX_DURATION_MS:
-            message = f"the interval {format_duration(self.interval_ms, parts=6)} cannot be kept"
+            message = f"the interval {format_duration(self.interval_ms, parts=6)} is out of range"
             raise InvalidValue(message, hint="from 1s to 36525d")
         if not 0 <= self.anchor_at <= MAX_AT:
             message = f"the anchor {self.anchor_at} ms is outside the years 1970 to 9999"

@@ -222,12 +222,12 @@ def _read(url: str) -> URL:
     try:
         found = make_url(url)
     except ArgumentError:
-        message = "the directory's URL cannot be read"
+        message = "the directory's URL is not valid"
         raise InvalidValue(message, hint="use for example sqlite:///headway-directory.db") from None
     driver = DRIVERS.get(found.get_backend_name())
     if driver is None:
-        message = f"the directory cannot be in {found.get_backend_name()}"
-        raise InvalidValue(message, hint="sqlite:///… or postgresql://…")
+        message = f"the directory cannot be stored in {found.get_backend_name()}"
+        raise InvalidValue(message, hint="use sqlite:///… or postgresql://…")
     return found.set(drivername=driver)
 
 

@@ -460,7 +460,7 @@ class Records(Generic[R, New]):
         free = next((one for one in tries if one not in taken), None)
         if free is None:
             message = f"the {self.noun} {tries[0]!r} already exists"
-            again = "" if self.unique else "; or give another id"
+            again = "" if self.unique else "; or choose another id"
             raise IdConflict(message, hint=f"PATCH /{self.noun}s/{{id}} changes it{again}")
         return free
 
