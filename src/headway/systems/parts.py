@@ -53,14 +53,14 @@ class Parts:
     timing: Timing = REAL
     cassandra: Link | None = None
     alert_place: AlertPlace = field(init=False)
-    _others: list[Closable] = field(default_factory=list[Closable], init=False)
+    _resources: list[Closable] = field(default_factory=list[Closable], init=False)
 
     def __post_init__(self) -> None:
         self.alert_place = AlertPlace(self.directory)
 
-    def also(self, other: Closable) -> None:
+    def also(self, resource: Closable) -> None:
         """Close a resource together with the parts, and open it with them if it is `Openable`."""
-        self._others.append(other)
+        self._resources.append(resource)
 
     async def open(self, base_url: str) -> None:
         """Open all resources that must be open before the first job or request.
@@ -72,17 +72,17 @@ class Parts:
         self.base_url = base_url.rstrip("/")
         try:
             await self.directory.open()
-            for other in self._others:
-                if isinstance(other, Openable):
-                    await other.open()
+            for resource in self._resources:
+                if isinstance(resource, Openable):
+                    await resource.open()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """Close all resources."""
-        for other in self._others:
-            await other.close()
+        for resource in self._resources:
+            await resource.close()
         await self.exchange.close()
         await self.directory.close()
 

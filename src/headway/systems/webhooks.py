@@ -31,7 +31,7 @@ from headway.server.hooks.providers import SHORTEST_SECRET
 from headway.server.hooks.request import strict_base64
 from headway.systems.last_moment import FirstByte
 
-_CLOSED_4 = tuple(
+_NOT_PUBLIC_4 = tuple(
     map(
         IPv4Network,
         (
@@ -54,10 +54,10 @@ _CLOSED_4 = tuple(
         ),
     )
 )
-_OPEN_6 = IPv6Network("2000::/3")
+_PUBLIC_6 = IPv6Network("2000::/3")
 """Global unicast. The rest is loopback, link-local, unique local (with the metadata service of
 AWS), multicast or reserved."""
-_CLOSED_6 = tuple(
+_NOT_PUBLIC_6 = tuple(
     map(
         IPv6Network,
         (
@@ -68,7 +68,7 @@ _CLOSED_6 = tuple(
         ),
     )
 )
-_CARRYING_4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+_EMBEDDING_4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """IPv4-mapped and NAT64 addresses: their last 32 bits are the IPv4 address that is reached."""
 _LOW_32 = 0xFFFF_FFFF
 
@@ -86,10 +86,10 @@ def is_public(text: str) -> bool:
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             return False
-        if not any(address in one for one in _CARRYING_4):
-            return address in _OPEN_6 and not any(address in one for one in _CLOSED_6)
+        if not any(address in one for one in _EMBEDDING_4):
+            return address in _PUBLIC_6 and not any(address in one for one in _NOT_PUBLIC_6)
         address = IPv4Address(int(address) & _LOW_32)
-    return not any(address in one for one in _CLOSED_4)
+    return not any(address in one for one in _NOT_PUBLIC_4)
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -259,7 +259,7 @@ class Reporter:
             max_keepalive_connections=0,
             network_backend=network,
         )
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._semaphore = asyncio.Semaphore(MOST_AT_ONCE)
 
     def check(self, url: str) -> str:
         """Validate a URL for reports, and return it; no request is sent.
@@ -270,7 +270,7 @@ class Reporter:
         if not self._keys:
             message = f"{self._what}: this server has no keys to sign reports with"
             raise InvalidValue(message, hint=f'set {self._where} = ["whsec_…"]')
-        _read(self._what, url)
+        _parse_url(self._what, url)
         return url
 
     async def report(self, url: str, event: str, body: bytes) -> None:
@@ -311,7 +311,7 @@ class Reporter:
             ProviderRefused: the receiver cannot be reached; nothing was sent.
             ProviderUnsure: the webhook, or part of it, was sent, but there was no reply.
         """
-        parts = _read(self._what, self.check(url))
+        parts = _parse_url(self._what, self.check(url))
         headers = {
             "host": parts.netloc,
             "content-type": "application/json",
@@ -322,7 +322,7 @@ class Reporter:
         first_byte = FirstByte()
         try:
             async with (
-                self._places,
+                self._semaphore,
                 self._timing.limit(LIMIT_S),
                 self._pool.stream(
                     "POST",
@@ -353,7 +353,7 @@ class Reporter:
         return read_retry_after(text, self._timing.wall_at())
 
 
-def _read(what: str, url: str) -> SplitResult:
+def _parse_url(what: str, url: str) -> SplitResult:
     """Parse and validate a URL.
 
     Raises:

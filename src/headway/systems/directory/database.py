@@ -49,7 +49,7 @@ DRIVERS = {
 }
 BUSY_S = 10.0
 """How long a writer waits for SQLite's write lock."""
-_LOOK = {
+_HINTS = {
     True: "its folder must exist, and this user must be able to write to the folder and the file",
     False: "check that its server is running, and that the URL is correct",
 }
@@ -105,7 +105,7 @@ class Directory:
         Raises:
             InvalidValue: the URL is neither.
         """
-        self._url = _read(url)
+        self._url = _parse_url(url)
         self._engine: AsyncEngine | None = None
         self._schemas: dict[str, Schema] = {}
         self._threads: list[Thread] = []
@@ -153,7 +153,7 @@ class Directory:
             await self._dispose(engine)
 
     async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
-        async with _translated(self.place):
+        async with _translate_errors(self.place):
             return [await _migrate(engine, one) for one in self._schemas.values()]
 
     async def close(self) -> None:
@@ -191,7 +191,7 @@ class Directory:
     async def read(self) -> AsyncGenerator[AsyncSession]:
         """Yield a session for reading; what it loaded stays usable afterwards."""
         async with (
-            _translated(self.place),
+            _translate_errors(self.place),
             AsyncSession(self._opened(), expire_on_commit=False) as one,
         ):
             yield one
@@ -208,7 +208,7 @@ class Directory:
         # fails if another one has written meanwhile.
         engine = self._opened().execution_options(headway_writes=True)
         made = AsyncSession(engine, expire_on_commit=False)
-        async with _translated(self.place), made as one, one.begin():
+        async with _translate_errors(self.place), made as one, one.begin():
             yield one
 
     def _opened(self) -> AsyncEngine:
@@ -218,7 +218,7 @@ class Directory:
         return self._engine
 
 
-def _read(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         found = make_url(url)
     except ArgumentError:
@@ -248,7 +248,7 @@ def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngi
     engine = create_async_engine(url, connect_args=options, **size)
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
-    event.listen(engine.sync_engine, "invalidate", _let_go)
+    event.listen(engine.sync_engine, "invalidate", _roll_back)
     return engine
 
 
@@ -289,7 +289,7 @@ async def _use_wal(connection: aiosqlite.Connection) -> None:
             return
 
 
-def _let_go(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
+def _roll_back(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
     """Roll back the transaction of an invalidated connection, such as one of a cancelled task.
 
     SQLite keeps the locks of a closed connection until its last statement is gone. A cancelled task
@@ -306,7 +306,7 @@ def _begin(connection: Any) -> None:  # noqa: ANN401  (as above)
 
 
 @asynccontextmanager
-async def _translated(place: str) -> AsyncGenerator[None]:
+async def _translate_errors(place: str) -> AsyncGenerator[None]:
     """Translate database errors into Headway's.
 
     Raises:
@@ -323,9 +323,9 @@ async def _translated(place: str) -> AsyncGenerator[None]:
         hint = "remove NUL characters, and numbers beyond 64 bits"
         raise InvalidValue(message, hint=hint) from error
     except (DBAPIError, PoolTimeout, OSError) as error:
-        said = str(getattr(error, "orig", error))[:200]
-        message = f"the directory at {place} does not answer: {said}"
-        raise StoreUnavailable(message, hint=_LOOK[place.startswith("sqlite")]) from error
+        reason = str(getattr(error, "orig", error))[:200]
+        message = f"the directory at {place} does not answer: {reason}"
+        raise StoreUnavailable(message, hint=_HINTS[place.startswith("sqlite")]) from error
 
 
 async def _migrate(engine: AsyncEngine, schema: Schema) -> Migrated:

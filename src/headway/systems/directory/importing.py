@@ -258,7 +258,7 @@ async def _batches(
     file_rows = ImportFile(file, needed=records.needed, known=records.known)
     seen: dict[tuple[str, str], int] = {}
 
-    def read_on() -> list[tuple[int, New]] | None:
+    def read_batch() -> list[tuple[int, New]] | None:
         raw = file_rows.batch()
         if raw is None:
             return None
@@ -266,7 +266,7 @@ async def _batches(
         for number, fields in raw:
             report.rows += 1
             try:
-                row = _read(records, fields)
+                row = _parse_row(records, fields)
                 _check_marks(records, row, number, seen)
             except InvalidValue as error:
                 report.refuse(number, str(error))
@@ -275,12 +275,12 @@ async def _batches(
         return good
 
     # In a thread, so that the event loop is not blocked.
-    while (batch := await asyncio.to_thread(read_on)) is not None:
+    while (batch := await asyncio.to_thread(read_batch)) is not None:
         if batch:
             yield batch
 
 
-def _read(records: Records[R, New], fields: Fields | str) -> New:
+def _parse_row(records: Records[R, New], fields: Fields | str) -> New:
     """Parse a row.
 
     Raises:

@@ -100,7 +100,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         tag = {"ETag": f'"{found.version}"'}
         return answer(records.view(found, caller), status, headers=tag)
 
-    def at_once() -> IdConflict:
+    def id_conflict() -> IdConflict:
         message = f"{taken} was taken by another request at the same time"
         return IdConflict(message, hint=f"GET /{noun}s lists them")
 
@@ -123,7 +123,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
             async with directory(service).change() as session:
                 added = await records.add(session, body, service.timing.wall_at())
         except IntegrityError:
-            raise at_once() from None
+            raise id_conflict() from None
         return shown(added, caller, 201)
 
     async def change(
@@ -140,7 +140,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
                 check_version(f"the {noun} {id!r}", found.version, if_match)
                 await records.change(session, found, body.values, service.timing.wall_at())
         except IntegrityError:
-            raise at_once() from None
+            raise id_conflict() from None
         return shown(found, caller)
 
     async def remove(

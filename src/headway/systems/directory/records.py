@@ -41,14 +41,14 @@ RESERVED = frozenset({"import", "nearby"})
 """Words used in paths, which cannot be ids."""
 
 _PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-_OTHERS = re.compile(r"[^a-z0-9]+")
-_LONGEST = 48
+_NOT_SLUG = re.compile(r"[^a-z0-9]+")
+_MAX_SLUG = 48
 
 # Compared by code point, as in Python, so that a page starts where the previous one ended.
 ID = collated(MAX_ID)
 
 
-def _free(text: str) -> str:
+def _check_not_reserved(text: str) -> str:
     if text in RESERVED:
         message = f"{text!r} cannot be an id"
         raise InvalidValue(message, hint="the paths of the API use this word")
@@ -58,7 +58,7 @@ def _free(text: str) -> str:
 RecordId = Annotated[
     str,
     Field(min_length=1, max_length=MAX_ID, pattern=_PATTERN, examples=["ada"]),
-    AfterValidator(_free),
+    AfterValidator(_check_not_reserved),
 ]
 """An id: letters, digits, `.`, `_` and `-`, a letter or digit first."""
 
@@ -202,7 +202,7 @@ def made_id(name: str, distinct: str = "") -> str:
         For example "ada-lovelace", or "ada-lovelace-1f2e3d4c" with a `distinct` text.
     """
     plain = unicodedata.normalize("NFKD", name.casefold()).encode("ascii", "ignore").decode()
-    slug = _OTHERS.sub("-", plain).strip("-")[:_LONGEST].strip("-")
+    slug = _NOT_SLUG.sub("-", plain).strip("-")[:_MAX_SLUG].strip("-")
     if not slug or slug in RESERVED:
         slug = f"n-{_digest(name)}"
     return f"{slug}-{_digest(distinct)}" if distinct else slug
@@ -374,7 +374,7 @@ class Records(Generic[R, New]):
             report: counts the results.
             at: now, ms UTC.
         """
-        by_id, by_unique = await self._known(session, [row for _, row in rows])
+        by_id, by_unique = await self._find_existing(session, [row for _, row in rows])
         written: list[R] = []
         for number, row in rows:
             value = str(getattr(row, self.unique)) if self.unique else ""
@@ -393,7 +393,7 @@ class Records(Generic[R, New]):
                 session.add(added)
                 written.append(added)
                 report.added += 1
-            elif self._set(found, _said(row), at):
+            elif self._set(found, _given_fields(row), at):
                 written.append(found)
                 report.changed += 1
             else:
@@ -403,7 +403,7 @@ class Records(Generic[R, New]):
             await self.derive(session, written)
         session.expunge_all()
 
-    async def _known(
+    async def _find_existing(
         self, session: AsyncSession, rows: Sequence[New]
     ) -> tuple[dict[str, R], dict[str, R]]:
         """Return the existing records that rows match, by id and by unique value."""
@@ -465,5 +465,5 @@ class Records(Generic[R, New]):
         return free
 
 
-def _said(row: NewRecord) -> dict[str, Any]:
+def _given_fields(row: NewRecord) -> dict[str, Any]:
     return {name: one for name, one in row.values.items() if name in row.model_fields_set}

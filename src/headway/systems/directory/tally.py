@@ -24,9 +24,9 @@ OTHER = "other"
 MOST_LABELS = 200
 """Maximum number of labels per event and process; further ones are counted as `OTHER`."""
 LONGEST_LABEL = 64
-LATER_S = 1.0
+FLUSH_DELAY_S = 1.0
 """Delay after an event before it is written, together with those that happened meanwhile."""
-AGAIN_S = 10.0
+RETRY_DELAY_S = 10.0
 """Delay before a write is retried after the directory was unavailable."""
 
 _log = logging.getLogger("headway.directory")
@@ -91,7 +91,7 @@ class Tally:
         self._labels: dict[str, set[str]] = {}
         self._written: Totals | None = None
         self._flushing: asyncio.Task[None] | None = None
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def happened(self, event: str, label: str = "", times: int = 1) -> None:
         """Count an event; never blocks, and never fails.
@@ -99,7 +99,7 @@ class Tally:
         Args:
             times: how often it happened, at least 1.
         """
-        self._pending[str(event), self._bounded(event, label)] += times
+        self._pending[str(event), self._bounded_label(event, label)] += times
         if self._flushing is not None and not self._flushing.done():
             return
         try:
@@ -115,7 +115,7 @@ class Tally:
         Raises:
             StoreUnavailable: the directory is unavailable; all counts stay pending.
         """
-        async with self._alone:
+        async with self._lock:
             await self._flush()
 
     async def totals(self) -> Totals:
@@ -126,7 +126,7 @@ class Tally:
         Raises:
             StoreError: the directory is unavailable, and was never read.
         """
-        async with self._alone:
+        async with self._lock:
             try:
                 await self._flush()
                 async with self._directory.read() as session:
@@ -160,18 +160,18 @@ class Tally:
         self._pending -= Counter(dict(taken))
 
     async def _flush_soon(self) -> None:
-        pause, warned = LATER_S, False
+        pause, warned = FLUSH_DELAY_S, False
         while self._pending:
             await self._timing.pause(pause)
             try:
                 await self.flush()
             except StoreError as error:
-                pause = AGAIN_S
+                pause = RETRY_DELAY_S
                 if not warned:
                     _log.warning("tally not written error=%s", error)
                 warned = True
 
-    def _bounded(self, event: str, label: str) -> str:
+    def _bounded_label(self, event: str, label: str) -> str:
         own = label[:LONGEST_LABEL]
         labels = self._labels.setdefault(event, set())
         if own in labels:
