@@ -177,7 +177,7 @@ class Every:
         anchor_at: first fire, ms UTC; all others follow at multiples of the interval.
 
     Raises:
-        InvalidValue: the interval or the anchor is out of its range.
+        InvalidValue: the interval or the anchor is out of range.
     """
 
     interval_ms: int = field(kw_only=False)
@@ -187,7 +187,7 @@ class Every:
         """Check the fields.
 
         Raises:
-            InvalidValue: one is out of its range.
+            InvalidValue: a field is out of range.
         """
         _whole("an interval in milliseconds", self.interval_ms)
         _whole("an anchor in milliseconds", self.anchor_at)
@@ -220,7 +220,7 @@ class At:
         """Check the fields.
 
         Raises:
-            InvalidValue: the time is 24:00, or one is not understood.
+            InvalidValue: the time is 24:00, or a field is not valid.
         """
         _text("a time of day", self.time)
         if self.time.strip() == "24:00":
