@@ -1,9 +1,8 @@
-"""Waiters: long polls for the same lanes, served in the order in which they came.
+"""Waiters: long polls for the same lanes, served in order of arrival.
 
-One of them looks at a time, while there is nothing to find: then they share one wait on the store,
-however many they are. When it ends, the first looks. A waiter that finds something wakes two more,
-so that the number of those that look doubles while there is work; one that finds nothing wakes
-none.
+While there are no jobs, all of them share one wait on the store. When it ends, the first one
+claims. A waiter that gets jobs wakes two more, so that the number of concurrent claims doubles
+while there are jobs; a waiter that gets none wakes none.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from headway.core.errors import HeadwayError
 from headway.runtime.timing import PASSING, Timing
 
 WIDTH = 16
-"""The most that look at once."""
+"""Maximum number of concurrent claims."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds before the next one looks, after a store that could not answer."""
+"""Seconds before the next claim after a failure of the store; doubled with each failure."""
 
 _log = logging.getLogger("headway.server")
 
@@ -33,8 +32,8 @@ class ClaimAttempt:
     """The result of one claim for a poll.
 
     Attributes:
-        request: the claim's number.
-        is_repeat: the jobs were handed out before, in answer to the same number.
+        request: number of the claim.
+        is_repeat: whether the jobs were handed out before, for the same number.
     """
 
     reply: ClaimReply
@@ -44,28 +43,28 @@ class ClaimAttempt:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the claim's number was used before, and so brought nothing.
+        """Whether the claim's number was used before, so that it returned nothing.
 
-        The reply to a claim that left flows unexamined may now and then look the same; to claim
-        again is right then, too.
+        The reply to a claim that left flows unexamined occasionally looks the same; claiming again
+        is correct then, too.
         """
         reply = self.reply
         return reply.again and not reply.after and not reply.jobs and reply.next_at == reply.now
 
     @property
     def is_final(self) -> bool:
-        """Whether it is an answer; else there is nothing to be found."""
+        """Whether it is a reply to the poll; otherwise there are no jobs now."""
         return bool(self.reply.jobs) or self.is_used_up
 
 
 Attempt = Callable[[], Awaitable[ClaimAttempt]]
-"""Claims once for a waiter, from all flows of its lanes."""
+"""Claims once for a waiter, and examines all flows of its lanes."""
 WaitForWork = Callable[[ClaimAttempt], Awaitable[None]]
-"""Sleeps until there may be something that a look did not find."""
+"""Waits until there may be jobs that the given attempt did not find."""
 
 
 class Waiter:
-    """One long poll that waits."""
+    """A waiting long poll."""
 
     __slots__ = ("called", "is_cancelled", "number")
 
@@ -79,15 +78,16 @@ class Waiters:
     """The long polls that wait for the same lanes.
 
     Attributes:
-        heard: the last claim that found nothing; None if there was none.
-        heard_at: when that was, by the monotonic clock.
+        last_empty: the last claim that found no jobs; None if there was none, or the store failed
+            since.
+        last_empty_at: when that was, on the monotonic clock.
     """
 
     def __init__(self, sleep: WaitForWork, timing: Timing) -> None:
         """Start without waiters.
 
         Args:
-            sleep: woken by what was committed after the look, or a little before.
+            sleep: must return if jobs were committed after the attempt; it may return early.
         """
         self.last_empty: ClaimAttempt | None = None
         self.last_empty_at = 0.0
@@ -102,12 +102,12 @@ class Waiters:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting polls, without those that are claiming now."""
         return len(self._waiting)
 
     @property
     def present(self) -> int:
-        """How many wait or look."""
+        """Number of polls that are waiting or claiming."""
         return len(self._waiting) + self._looking
 
     @property
@@ -116,23 +116,22 @@ class Waiters:
         return not self._waiting and not self._looking
 
     def add(self) -> Waiter:
-        """Add a waiter at the end."""
+        """Create a waiter that is served after all others."""
         return Waiter(next(self._numbers))
 
     async def serve(self, place: Waiter, look: Attempt, seconds: float) -> ClaimAttempt | None:
-        """Wait for something to be found.
+        """Wait until a claim finds jobs.
 
         Args:
-            place: of the one who waits.
-            look: called when it is this one's turn, once or more often; is never cut short by
-                the end of the wait.
-            seconds: the longest that it waits for a turn.
+            look: called at each turn of this waiter, at least once per turn; never interrupted
+                when the time is up.
+            seconds: maximum time to wait for a turn.
 
         Returns:
-            What it found; None when the time is up, or it was cancelled.
+            The claim; None if the time is up or the waiter was cancelled.
 
         Raises:
-            StoreError: the store could not answer when it looked.
+            StoreError: the store failed during the claim.
         """
         until = self._timing.monotonic() + seconds
         if self.is_idle:
@@ -147,7 +146,7 @@ class Waiters:
                 return None
 
     def wake(self) -> None:
-        """Wake the first waiter; one that claims now claims again."""
+        """Wake the first waiter; if a waiter is claiming now, it claims again instead."""
         self._wakes += 1
         if self._sleeper is not None:
             self._sleeper.cancel()
@@ -155,7 +154,7 @@ class Waiters:
             self._call(1)
 
     def cancel(self, place: Waiter) -> None:
-        """Cancel one wait; one that claims now ends when it has found nothing."""
+        """Cancel a wait; a waiter that is claiming now returns after the claim."""
         place.is_cancelled = True
         if place.called is not None and not place.called.done():
             place.called.set_result(False)
@@ -170,13 +169,13 @@ class Waiters:
         self._update_sleeper()
 
     async def _look(self, look: Attempt) -> ClaimAttempt:
-        """Look; the turn is over when this returns or raises."""
+        """Claim; the turn is over when this returns or raises."""
         try:
             found = await self._look_at_all(look)
         except BaseException as error:
             self._looking -= 1
             if isinstance(error, PASSING):
-                # The others will hardly fare better: each has to wait a little longer.
+                # Claims of the others would probably fail as well: let them wait a little.
                 self.last_empty = None
                 self._update_sleeper()
             else:
@@ -191,7 +190,7 @@ class Waiters:
         return found
 
     async def _look_at_all(self, look: Attempt) -> ClaimAttempt:
-        """Look, and once more if there came to be more to look at meanwhile."""
+        """Claim, and repeat an empty claim if there was a wake in the meantime."""
         while True:
             wakes = self._wakes
             found = await look()
@@ -199,13 +198,13 @@ class Waiters:
                 return found
 
     async def _turn(self, place: Waiter, until: float) -> bool:
-        """Wait to be called.
+        """Wait for a turn.
 
         Returns:
-            Whether it was; else the time is up, or it was cancelled.
+            Whether it is this waiter's turn; otherwise the time is up, or the wait was cancelled.
 
         Raises:
-            CancelledError: it was cancelled; a turn that it had been given is passed on.
+            CancelledError: the task was cancelled; its turn, if any, is passed on.
         """
         left = until - self._timing.monotonic()
         if left <= 0 or self._is_closed or place.is_cancelled:
@@ -218,7 +217,7 @@ class Waiters:
             async with self._timing.limit(left):
                 return await called
         except TimeoutError:
-            # A turn that was given at the last moment is used.
+            # Use a turn that was given at the same time.
             return _was_called(called)
         except asyncio.CancelledError:
             if _was_called(called):
@@ -230,21 +229,21 @@ class Waiters:
             self._update_sleeper()
 
     def _call(self, most: int) -> None:
-        """Give a turn to those who have waited longest."""
+        """Give a turn to up to `most` waiters, those that have waited longest."""
         while most > 0 and self._waiting and self._looking < WIDTH:
             _, called = self._waiting.popitem(0)
-            if not called.done():  # else it is about to leave
+            if not called.done():  # otherwise it is about to leave
                 self._looking += 1
                 most -= 1
                 called.set_result(True)
         self._update_sleeper()
 
     def _update_sleeper(self) -> None:
-        """Keep one wait on the store if, and only if, there are waiters and none claims now."""
+        """Wait on the store if and only if there are waiters and none is claiming."""
         wanted = bool(self._waiting) and not self._looking
         if wanted and self._sleeper is None:
             self._sleeper = asyncio.get_running_loop().create_task(
-                self._sleep_once(), name="a line of long polls"
+                self._sleep_once(), name="wait of long polls"
             )
         elif not wanted and self._sleeper is not None:
             self._sleeper.cancel()
@@ -258,7 +257,7 @@ class Waiters:
             else:
                 await self._sleep(last_empty)
         except HeadwayError as error:
-            _log.warning("a line of long polls cannot sleep: %s", error)
+            _log.warning("long polls: waiting on the store failed: %s", error)
             await self._back_off()
         self._sleeper = None
         self._call(1)
