@@ -1,4 +1,4 @@
-"""POST /v1/settlements and /v1/leases: how runs ended, and keeping their leases."""
+"""POST /v1/settlements and /v1/leases: settling runs, and renewing their leases."""
 
 from __future__ import annotations
 
@@ -67,19 +67,18 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 async def settle_runs(
     service: Service, caller: Caller, worker: str, said: Sequence[AnyOutcome]
 ) -> list[Verdict]:
-    """Write what a caller's worker says of its runs.
+    """Settle runs of a caller's worker.
 
     Args:
-        caller: what follows must be within its lanes and tenants.
-        worker: as the caller names it.
+        worker: the name of the worker within the caller's token.
         said: up to 1000 outcomes.
 
     Returns:
-        A verdict for each, in this order; `lost` for a run that this worker does not hold.
+        Verdicts in the order of the outcomes; `lost` for a run that this worker does not hold.
 
     Raises:
-        Forbidden: a job that is to follow, or a gate to be closed, is not the caller's.
-        CallerError: an outcome asks for what cannot be; nothing was written.
+        Forbidden: a job to create or a gate to close is outside the caller's scope.
+        CallerError: an outcome is invalid; nothing was written.
     """
     name = caller.worker(worker)
     gates = await _gates_of_stages(service, name, said)
@@ -101,7 +100,7 @@ async def _follow_ups(
 ) -> tuple[NewJob, ...]:
     if not said.then:
         return ()
-    # The same outcome said again makes the same jobs.
+    # A repeated outcome creates the same jobs.
     what = getattr(said, "key", "") or getattr(said, "gate", "")
     repeat_key = derived_id("then", worker, said.job, said.run, said.outcome, what)
     return tuple(await make_jobs(service, caller, said.then, repeat_key=repeat_key))
@@ -114,7 +113,7 @@ def _closing(caller: Caller, said: CloseBody) -> Closing:
 
 
 def _delay(after: int | None, until: Moment | None) -> tuple[int | None, int | None]:
-    """Return a delay in ms, or a moment; the moment if both are given, as everywhere."""
+    """Return a delay in ms, or a time; `until` takes precedence, as everywhere."""
     if until is None:
         return after, None
     return (None, until.at) if until.after_ms is None else (until.after_ms, None)
@@ -160,16 +159,13 @@ def _outcome(  # noqa: C901, PLR0911, PLR0912  (one line for each outcome)
 async def _gates_of_stages(
     service: Service, worker: str, said: Iterable[OutcomeBody]
 ) -> dict[tuple[str, str], tuple[GateUse, ...]]:
-    """Return what jobs ask for at their next stages, by job and stage.
-
-    Their arguments name the gates.
-    """
+    """Return the gates of the next stages, by job and stage; names are filled in from arguments."""
     stages = [one for one in said if isinstance(one, NextStageBody)]
     if not stages:
         return {}
     ids = tuple({one.job for one in stages})
     page = await service.store.read(JobsQuery(ids=ids, limit=len(ids)))
-    # Another's job is answered as lost, whatever is said of it.
+    # Jobs of other workers get the verdict `lost` in any case.
     jobs = {job.id: job for job in page.rows if job.worker == worker}
     held = [one for one in stages if one.job in jobs]
     return {(one.job, one.stage): await _uses(service, jobs[one.job], one) for one in held}
@@ -270,7 +266,7 @@ async def beat(
 
 
 async def _served(service: Service, caller: Caller, lanes: list[str]) -> tuple[str, ...]:
-    """Return the lanes that a worker serves, by name."""
+    """Return the names of the lanes that a worker serves, with patterns expanded."""
     if not lanes:
         return ()
     for lane in lanes:
