@@ -89,7 +89,12 @@ class RequestEnvelope:
         try:
             await self._app(scope, receive, noted)
         except Exception as error:
-            _log.exception("%s %s: %s", scope["method"], scope["path"], type(error).__name__)
+            _log.exception(
+                "unexpected error in %s %s: %s",
+                scope["method"],
+                scope["path"],
+                type(error).__name__,
+            )
             if replying:
                 raise
             await unexpected(Request(scope))(scope, receive, noted)
