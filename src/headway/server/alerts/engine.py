@@ -155,7 +155,7 @@ def _late_lanes(facts: Facts) -> Lasting | None:
 def _latency_text(lane: LaneLatency) -> str:
     parts = [f"the lane {lane.lane} misses its target of {format_duration(lane.target_ms or 0)}"]
     if lane.p95_ms is not None:
-        parts.append(f"95 of 100 jobs start within {format_duration(lane.p95_ms)}")
+        parts.append(f"95% of jobs start within {format_duration(lane.p95_ms)}")
     if lane.head_ms is not None:
         parts.append(f"the job in front has waited {format_duration(lane.head_ms)}")
     if lane.handlers_missing:

@@ -99,7 +99,7 @@ class LogSink:
 CALM_MS = 30_000
 """How long a subject must not be found before its alert heals, so that alerts do not flap."""
 MOST_SUBJECTS = 50
-"""Maximum number of new alerts of a rule per check; more would add no information."""
+"""Maximum number of findings of a rule that cause alerts; more would add no information."""
 
 
 @dataclass(kw_only=True, slots=True)

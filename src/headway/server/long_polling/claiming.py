@@ -32,7 +32,7 @@ def check_lease(lease_ms: int) -> int:
             block its jobs.
     """
     if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
-        message = f"a lease of {lease_ms} ms is not possible"
+        message = f"{lease_ms} ms is not a valid lease"
         raise InvalidValue(message, hint="use 1s to 24h; the default is 30s")
     return lease_ms
 
@@ -202,7 +202,7 @@ class PollReply:
 MAX_REQUEST = 2**53 - 1
 """Maximum number of a claim: the largest integer that every JSON parser reads exactly."""
 MOST_TRIES = 32
-"""Number of attempts after which used numbers are not due to the clock."""
+"""Attempts after which numbers that are already used cannot be due to a server's clock."""
 
 
 class RequestNumbers:
