@@ -207,7 +207,7 @@ class LongPollRegistry:
         return await self._claiming.look(pull, known)
 
     async def _nothing(self, pull: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
-        """Return the reply to an empty poll from the group's last empty claim, or else claim again."""
+        """Return the reply to an empty poll from the group's last empty claim, or claim again."""
         last = waiters.last_empty
         if last is None and not again:
             return _pulled(pull, await self._look(pull))
