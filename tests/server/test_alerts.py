@@ -461,7 +461,7 @@ def test_what_was_told_here_is_not_told_again_because_another_had_told_it_before
     throttle.update(rule, [finding()], 0)
     (earlier,) = throttle.standing(0)
     throttle.update(rule, [finding()], again)
-    throttle.recall([earlier], 0)
+    throttle.restore([earlier], 0)
     assert throttle.update(rule, [finding()], again + 1) == []
     (told,) = throttle.update(rule, [finding()], 2 * again)
     assert not told.healed

@@ -104,7 +104,7 @@ class Readiness:
         except HeadwayError as error:
             return error
         except TimeoutError:
-            return StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s")
+            return StoreUnavailable(f"the store did not respond within {PATIENCE_S:g} s")
         return None
 
 

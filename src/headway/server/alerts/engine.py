@@ -55,7 +55,7 @@ class AlertSettings(ThresholdTable):
 
 
 STORE_AWAY = "store_away"
-OTHERS = 3
+OTHERS_FACTOR = 3
 """Servers other than the leader wait this many times as long before they report an outage.
 
 They report it at all because the leader may be down as well.
@@ -73,7 +73,7 @@ def engine_book(settings: AlertSettings) -> Book:
 
 def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:
     """Return the rules of the engine, including disabled ones."""
-    wrong = _Wrong(settings)
+    conditions = _Conditions(settings)
     # Jobs that were dead before the first check are not counted; retried and forgotten jobs are
     # not subtracted.
     dead: Grows[Facts] = Grows(
@@ -81,19 +81,19 @@ def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:
         Severity.P2,
         settings.dead_jobs_within_ms,
         _dead,
-        lambda grown: wrong.dead_jobs(grown, dead.seen or {}),
+        lambda grown: conditions.dead_jobs(grown, dead.seen or {}),
     )
     return (
-        Now(STORE_AWAY, Severity.P0, wrong.store_away),
+        Now(STORE_AWAY, Severity.P0, conditions.store_away),
         Lasts("no_worker", Severity.P1, settings.no_worker_for_ms, _without_worker),
         Lasts("lane_latency", Severity.P1, settings.lane_latency_for_ms, _late_lanes),
         dead,
-        Now("horizon", Severity.P2, wrong.horizon),
+        Now("horizon", Severity.P2, conditions.horizon),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrong:
+class _Conditions:
     """The conditions of the rules that have thresholds."""
 
     at: AlertSettings
@@ -103,11 +103,11 @@ class _Wrong:
         if isinstance(facts.fault, StoreChanged):
             # The store has responded, and waiting does not help: alert at once.
             return {"store": f"{facts.fault.message}; {facts.fault.hint}"}
-        patience = self.at.store_away_for_ms * (1 if facts.leads else OTHERS)
+        patience = self.at.store_away_for_ms * (1 if facts.leads else OTHERS_FACTOR)
         if facts.fault is None or facts.away_ms < patience:
             return {}
         seconds = facts.away_ms // 1000
-        return {"store": f"the store has not answered for {seconds} s: {facts.fault.message}"}
+        return {"store": f"the store has not responded for {seconds} s: {facts.fault.message}"}
 
     def dead_jobs(self, grown: Mapping[str, int], dead: Mapping[str, int]) -> Texts:
         """Report lanes in which too many jobs died recently."""

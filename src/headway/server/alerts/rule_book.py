@@ -12,10 +12,10 @@ from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
-    Noted,
-    Remembered,
-    Remembering,
     Rule,
+    RuleState,
+    StatefulRule,
+    StoredAlerts,
 )
 from headway.server.overview import Overview
 
@@ -77,23 +77,25 @@ class RuleBook(Generic[Seen]):
         """The names of the rules."""
         return [rule.name for rule in self._rules]
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Discard the state of the rules, because another server now sends the alerts."""
         self._rules = self._make()
 
-    def noted(self, ahead_ms: int) -> dict[str, Noted]:
+    def states(self, ahead_ms: int) -> dict[str, RuleState]:
         """Return the state of the rules that have one, by rule name."""
         return {
-            rule.name: rule.noted(ahead_ms) for rule in self._rules if isinstance(rule, Remembering)
+            rule.name: rule.state(ahead_ms)
+            for rule in self._rules
+            if isinstance(rule, StatefulRule)
         }
 
-    def recall(self, remembered: Remembered, ahead_ms: int) -> None:
+    def restore(self, stored: StoredAlerts, ahead_ms: int) -> None:
         """Restore the state of the rules from what another server stored."""
         for rule in self._rules:
-            noted = remembered.rules.get(rule.name)
-            if noted is not None and isinstance(rule, Remembering):
-                standing = {one.subject for one in remembered.standing if one.rule == rule.name}
-                rule.recall(noted, standing, ahead_ms)
+            state = stored.rules.get(rule.name)
+            if state is not None and isinstance(rule, StatefulRule):
+                standing = {one.subject for one in stored.standing if one.rule == rule.name}
+                rule.restore(state, standing, ahead_ms)
 
     async def look(self, facts: Facts) -> Sequence[Found]:
         """Return the findings of each rule, except rules without enough data."""

@@ -40,7 +40,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     told_at: int
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RuleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of a rule, as stored; all times in ms UTC.
 
     Attributes:
@@ -54,7 +54,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     grown: dict[str, list[tuple[int, int]]] = {}
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+class StoredAlerts(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of all alerts.
 
     Attributes:
@@ -63,7 +63,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     standing: list[Standing] = []
-    rules: dict[str, Noted] = {}
+    rules: dict[str, RuleState] = {}
 
 
 class AlertStorage(Protocol):
@@ -121,10 +121,10 @@ class Rule(Protocol[Seen_contra]):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class StatefulRule(Protocol):
     """A rule with state. In memory, its times are on the monotonic clock of the checks."""
 
-    def noted(self, ahead_ms: int) -> Noted:
+    def state(self, ahead_ms: int) -> RuleState:
         """Return the state, for storage.
 
         Args:
@@ -132,7 +132,7 @@ class Remembering(Protocol):
         """
         ...
 
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+    def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
         """Restore the state that another process has stored.
 
         Args:
@@ -206,13 +206,13 @@ class Lasts(Generic[Seen]):
         lasted = {subject: facts.at - since for subject, since in self._since.items()}
         return _findings({one: found[one](ms) for one, ms in lasted.items() if ms >= self.for_ms})
 
-    def noted(self, ahead_ms: int) -> Noted:
-        """See `Remembering.noted`."""
-        return Noted(since={subject: at + ahead_ms for subject, at in self._since.items()})
+    def state(self, ahead_ms: int) -> RuleState:
+        """See `StatefulRule.state`."""
+        return RuleState(since={subject: at + ahead_ms for subject, at in self._since.items()})
 
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Remembering.recall`; a duration that has not caused an alert starts again."""
-        since = noted.since.items()
+    def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
+        """See `StatefulRule.restore`; a duration that has not caused an alert starts again."""
+        since = state.since.items()
         self._since = {subject: at - ahead_ms for subject, at in since if subject in standing}
 
 
@@ -256,21 +256,21 @@ class Grows(Generic[Seen]):
                 del self._grown[label]
         return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
 
-    def noted(self, ahead_ms: int) -> Noted:
-        """See `Remembering.noted`."""
+    def state(self, ahead_ms: int) -> RuleState:
+        """See `StatefulRule.state`."""
         grown = {
             label: [(at + ahead_ms, count) for at, count in each]
             for label, each in self._grown.items()
         }
-        return Noted(seen=None if self.seen is None else dict(self.seen), grown=grown)
+        return RuleState(seen=None if self.seen is None else dict(self.seen), grown=grown)
 
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Remembering.recall`; growth since the stored check counts at the next check."""
+    def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
+        """See `StatefulRule.restore`; growth since the stored check counts at the next check."""
         del standing
-        self.seen = noted.seen
+        self.seen = state.seen
         self._grown = {
             label: deque((at - ahead_ms, count) for at, count in each)
-            for label, each in noted.grown.items()
+            for label, each in state.grown.items()
         }
 
 

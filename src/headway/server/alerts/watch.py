@@ -21,10 +21,10 @@ from headway.server.alerts.rule_book import Alerts, Book, Facts, Found
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
-    Remembered,
     Rule,
     Severity,
     Standing,
+    StoredAlerts,
 )
 from headway.server.overview import read_overview
 
@@ -162,7 +162,7 @@ class AlertThrottle:
             found.append(Standing(**fields, told_at=one.told_at + ahead_ms))
         return found
 
-    def recall(self, standing: Iterable[Standing], ahead_ms: int) -> None:
+    def restore(self, standing: Iterable[Standing], ahead_ms: int) -> None:
         """Add the stored alerts of another process, and keep this server's own.
 
         Args:
@@ -201,7 +201,7 @@ class AlertThrottle:
 STORAGE_PATIENCE_S = 5.0
 """Timeout of the alert storage; each check uses it at most twice."""
 
-_decode_state = msgspec.json.Decoder(Remembered).decode
+_decode_state = msgspec.json.Decoder(StoredAlerts).decode
 _log = logging.getLogger("headway.alerts")
 
 
@@ -233,23 +233,23 @@ class AlertStateKeeper:
         self._alerts = alerts
         self._books = books
         self._ahead_ms = timing.wall_at() - int(1000 * timing.monotonic())
-        self._has_it = False
-        self._looked = False
-        self._saw_away = False
+        self._holds_storage = False
+        self._has_checked = False
+        self._saw_outage = False
         self._written = b""
 
     async def before(self, *, leads: bool, away: bool) -> None:
         """Restore the stored state if this server has become the leader, before a check."""
-        first, self._looked = not self._looked, True
+        first, self._has_checked = not self._has_checked, True
         if away:
             if first:
                 # No server can become the leader now. The last one may have reported the outage.
-                self._recall(await self._read(take=False), only_away=True)
-            self._saw_away = True
+                self._restore(await self._read(take=False), only_away=True)
+            self._saw_outage = True
         elif not leads:
-            self._has_it = False
-        elif not self._has_it:
-            self._recall(await self._read(take=True), only_away=False)
+            self._holds_storage = False
+        elif not self._holds_storage:
+            self._restore(await self._read(take=True), only_away=False)
 
     async def after(self, *, leads: bool) -> None:
         """Store the state after a check, if it has changed.
@@ -257,12 +257,12 @@ class AlertStateKeeper:
         Args:
             leads: whether this server is the leader, or was when the store last responded.
         """
-        if not (leads and self._has_it):
+        if not (leads and self._holds_storage):
             return
         ahead = self._ahead_ms
         standing = [one for _, throttle in self._books for one in throttle.standing(ahead)]
-        noted = {name: one for book, _ in self._books for name, one in book.noted(ahead).items()}
-        value = msgspec.json.encode(Remembered(standing=standing, rules=noted))
+        states = {name: one for book, _ in self._books for name, one in book.states(ahead).items()}
+        value = msgspec.json.encode(StoredAlerts(standing=standing, rules=states))
         if value == self._written:
             return
         try:
@@ -282,10 +282,10 @@ class AlertStateKeeper:
         except (StoreError, TimeoutError) as error:
             _log.warning("stored alerts could not be read: %s", error or "timeout")
             return None
-        self._has_it, self._written = True, b""
+        self._holds_storage, self._written = True, b""
         return value
 
-    def _recall(self, value: bytes | None, *, only_away: bool) -> None:
+    def _restore(self, value: bytes | None, *, only_away: bool) -> None:
         if value is None:
             return
         try:
@@ -297,13 +297,13 @@ class AlertStateKeeper:
             names = set(book.names) - self._alerts.off
             if only_away:
                 names &= {STORE_AWAY}
-            elif self._saw_away:
+            elif self._saw_outage:
                 # This server has reported the outage itself, and also reports its end.
                 names -= {STORE_AWAY}
             sent = [one for one in kept.standing if one.rule in names]
-            throttle.recall(sent, self._ahead_ms)
+            throttle.restore(sent, self._ahead_ms)
             if not only_away:
-                book.recall(Remembered(standing=sent, rules=kept.rules), self._ahead_ms)
+                book.restore(StoredAlerts(standing=sent, rules=kept.rules), self._ahead_ms)
 
 
 ROLE = "alerts"
@@ -363,7 +363,7 @@ class AlertWatcher:
         if led and not self._leads:
             for book, throttle in self._books:
                 throttle.forget(keep=STORE_AWAY)
-                book.renew()
+                book.reset()
         if self._keeper is not None:
             await self._keeper.before(leads=self._leads, away=facts.fault is not None)
         await self._send_alerts(facts)
@@ -396,15 +396,15 @@ class AlertWatcher:
         """Return the current facts; without an overview while another server is the leader."""
         try:
             async with self._timing.limit(PATIENCE_S):
-                facts = await self._ask()
+                facts = await self._read_facts()
         except HeadwayError as error:
-            return self._away(error)
+            return self._outage(error)
         except TimeoutError:
-            return self._away(StoreUnavailable(f"no answer within {PATIENCE_S:g} s"))
+            return self._outage(StoreUnavailable(f"no response within {PATIENCE_S:g} s"))
         self._answered_at = self._at()
         return facts
 
-    async def _ask(self) -> Facts:
+    async def _read_facts(self) -> Facts:
         # Each book may take as long as the facts themselves, and so may the alert storage.
         slow = len(self._books) + (self._keeper is not None)
         lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * slow
@@ -420,7 +420,7 @@ class AlertWatcher:
         latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         return Facts(at=self._at(), overview=overview, latencies=latencies)
 
-    def _away(self, fault: HeadwayError) -> Facts:
+    def _outage(self, fault: HeadwayError) -> Facts:
         at = self._at()
         return Facts(at=at, away_ms=at - self._answered_at, fault=fault, leads=self._leads)
 
