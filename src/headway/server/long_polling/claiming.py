@@ -137,7 +137,7 @@ class LaneSelection:
                 met.setdefault(lane, weight)
         return tuple(met.items())
 
-    def meets(self, lane: str) -> bool:
+    def matches(self, lane: str) -> bool:
         """Return whether a new lane matches one of the patterns."""
         return any(self._fits(pattern)(lane) for pattern in self.patterns)
 
@@ -250,15 +250,15 @@ class PollClaimer:
         self._turn = 0
         # Counts only claims that returned jobs, so that empty ones do not use up a lane's turn.
         self._turns: OrderedDict[Lanes, int] = OrderedDict()
-        self._brought: OrderedDict[str, int] = OrderedDict()
+        self._last_with_jobs: OrderedDict[str, int] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def under_way(self) -> int:
+    def releasing(self) -> int:
         """Number of releases in progress."""
         return len(self._tasks)
 
-    async def look(self, pull: LongPoll, known: Collection[str]) -> ClaimAttempt:
+    async def attempt(self, poll: LongPoll, known: Collection[str]) -> ClaimAttempt:
         """Claim once from all lanes of a poll; if cancelled, release the claimed jobs.
 
         Args:
@@ -270,17 +270,17 @@ class PollClaimer:
         Raises:
             InvalidValue: the claim is invalid.
         """
-        lanes = pull.wanted.among(known)
+        lanes = poll.wanted.among(known)
         if not lanes:
             nothing = ClaimReply(jobs=[], now=self._timing.wall_at(), lease_until=0, next_at=None)
-            return ClaimAttempt(reply=nothing, lanes=(), request=pull.request or 0)
-        looks: list[ClaimAttempt] = []
-        for some in self._windows(lanes, strict=pull.wanted.order == "strict"):
-            look = await self._round(pull, some)
-            looks.append(look)
-            if look.is_final:
+            return ClaimAttempt(reply=nothing, lanes=(), request=poll.request or 0)
+        attempts: list[ClaimAttempt] = []
+        for window in self._windows(lanes, strict=poll.wanted.order == "strict"):
+            attempt = await self._round(poll, window)
+            attempts.append(attempt)
+            if attempt.is_final:
                 break
-        return _joined(looks)
+        return _joined(attempts)
 
     def give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
         """Release jobs whose reply was not delivered, in the background."""
@@ -301,35 +301,35 @@ class PollClaimer:
         first = self._turn % len(windows)
         return windows[first:] + windows[:first]
 
-    async def _round(self, pull: LongPoll, lanes: Lanes) -> ClaimAttempt:
+    async def _round(self, poll: LongPoll, lanes: Lanes) -> ClaimAttempt:
         """Claim until there are jobs, or all flows have been examined."""
-        after = {lane: pull.after[lane] for lane, _ in lanes if lane in pull.after}
+        after = {lane: poll.after[lane] for lane, _ in lanes if lane in poll.after}
         whole = not after
         tries = 0
         weights = sum(weight for _, weight in lanes)
         while True:
             turn = self._turns.get(lanes, 0)
             request = ClaimRequest(
-                worker=pull.worker,
-                request=pull.request or self._numbers.next(turn, weights, tries),
+                worker=poll.worker,
+                request=poll.request or self._numbers.next(turn, weights, tries),
                 lanes=lanes,
-                order=pull.wanted.order,
-                n=pull.n,
-                free=pull.free,
-                lease_ms=pull.lease_ms,
+                order=poll.wanted.order,
+                n=poll.n,
+                free=poll.free,
+                lease_ms=poll.lease_ms,
                 after=after,
             )
             reply, is_repeat = await self._claim(request)
             if reply.jobs:
                 _remember(self._turns, lanes, turn + 1, MOST_TURNS)
             names = tuple(name for name, _ in lanes)
-            look = ClaimAttempt(
+            attempt = ClaimAttempt(
                 reply=reply, lanes=names, request=request.request, is_repeat=is_repeat
             )
-            if look.is_used_up and pull.request is None and tries < MOST_TRIES:
+            if attempt.is_used_up and poll.request is None and tries < MOST_TRIES:
                 tries += 1
-            elif look.is_final or (whole and not reply.again):
-                return look
+            elif attempt.is_final or (whole and not reply.again):
+                return attempt
             else:
                 # A round that started in the middle has not examined the flows before.
                 whole = whole or not reply.again
@@ -342,22 +342,22 @@ class PollClaimer:
         Raises:
             CancelledError: the task was cancelled; the claimed jobs will be released.
         """
-        claim = asyncio.ensure_future(self._ask(request))
+        claim = asyncio.ensure_future(self._claim_jobs(request))
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
             self._spawn(self._undo(request.worker, claim))
             raise
 
-    async def _ask(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
-        is_repeat = self._brought.get(request.worker, 0) >= request.request
+    async def _claim_jobs(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
+        is_repeat = self._last_with_jobs.get(request.worker, 0) >= request.request
         try:
             reply = await self._store.claim(request)
         except OutcomeUnknown:
             # Repeating the same number returns the jobs that the first call may have claimed.
             reply = await self._store.claim(request)
         if reply.jobs and not is_repeat:
-            _remember(self._brought, request.worker, request.request, MOST_REMEMBERED)
+            _remember(self._last_with_jobs, request.worker, request.request, MOST_REMEMBERED)
         await log_dead(self._store, reply.dead)
         return reply, is_repeat
 
@@ -401,15 +401,16 @@ def _remember(known: OrderedDict[Key, int], key: Key, value: int, most: int) -> 
         known.popitem(last=False)
 
 
-def _joined(looks: Sequence[ClaimAttempt]) -> ClaimAttempt:
+def _joined(attempts: Sequence[ClaimAttempt]) -> ClaimAttempt:
     """Combine claims: the jobs of the last one, or else times that apply to all of them."""
-    last = looks[-1]
-    if len(looks) == 1 or last.is_final:
+    last = attempts[-1]
+    if len(attempts) == 1 or last.is_final:
         return last
-    moments = [look.reply.next_at for look in looks]
+    times = [attempt.reply.next_at for attempt in attempts]
     reply = replace(
         last.reply,
-        next_at=min((at for at in moments if at is not None), default=None),
-        seen=min(look.reply.seen for look in looks),
+        next_at=min((at for at in times if at is not None), default=None),
+        seen=min(attempt.reply.seen for attempt in attempts),
     )
-    return replace(last, reply=reply, lanes=tuple(name for look in looks for name in look.lanes))
+    lanes = tuple(name for attempt in attempts for name in attempt.lanes)
+    return replace(last, reply=reply, lanes=lanes)

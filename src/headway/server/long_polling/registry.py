@@ -61,13 +61,13 @@ class LaneNames:
     """A cache of the names of the store's lanes.
 
     Args:
-        met: called with each new lane.
+        on_new: called with each new lane.
     """
 
-    def __init__(self, store: Store, timing: Timing, met: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, timing: Timing, on_new: Callable[[str], None]) -> None:
         self._store = store
         self._timing = timing
-        self._met = met
+        self._on_new = on_new
         self._names: set[str] = set()
         self._listed_at = float("-inf")
         self._listing = asyncio.Lock()
@@ -87,7 +87,7 @@ class LaneNames:
         """Add a lane that a job was sent to, so that it exists now."""
         if lane not in self._names:
             self._names.add(lane)
-            self._met(lane)
+            self._on_new(lane)
 
     async def keep_listing(self) -> None:
         """Read the names periodically until cancelled, because other processes create lanes too."""
@@ -130,7 +130,7 @@ class LongPollRegistry:
     @property
     def giving_back(self) -> int:
         """Number of claims of disconnected clients that have not been released yet."""
-        return self._claiming.under_way
+        return self._claiming.releasing
 
     def waiting_for(self, lane: str) -> int:
         """Return the number of polls for a lane by name, including those that are claiming now."""
@@ -147,7 +147,7 @@ class LongPollRegistry:
         known = await self._known.names() if wanted.patterns else ()
         return tuple(name for name, _ in wanted.among(known))
 
-    async def pull(self, pull: LongPoll, seconds: float = 0.0) -> PollReply:
+    async def pull(self, poll: LongPoll, seconds: float = 0.0) -> PollReply:
         """Claim jobs; if there are none, wait.
 
         Polls for the same lanes are served in order of arrival. A worker that numbers its polls
@@ -163,32 +163,32 @@ class LongPollRegistry:
         Raises:
             InvalidValue: the claim is invalid.
         """
-        if pull.request is not None:
-            self._cancel_earlier(pull.worker)
+        if poll.request is not None:
+            self._cancel_earlier(poll.worker)
         if seconds <= 0 or self._is_closed:
-            return _pulled(pull, await self._look(pull))
-        group = (pull.wanted.group, pull.free > 0)
-        waiters = self._waiters_of(group, pull.wanted)
+            return _reply(poll, await self._attempt(poll))
+        group = (poll.wanted.group, poll.free > 0)
+        waiters = self._waiters_of(group, poll.wanted)
         waiter = waiters.add()
-        if pull.request is not None:
-            self._waiter_by_worker[pull.worker] = (waiters, waiter)
+        if poll.request is not None:
+            self._waiter_by_worker[poll.worker] = (waiters, waiter)
         try:
-            look = await waiters.serve(waiter, lambda: self._look(pull), seconds)
-            if look is not None:
-                return _pulled(pull, look)
-            return await self._nothing(pull, waiters, again=waiter.is_cancelled)
+            attempt = await waiters.serve(waiter, lambda: self._attempt(poll), seconds)
+            if attempt is not None:
+                return _reply(poll, attempt)
+            return await self._empty_reply(poll, waiters, again=waiter.is_cancelled)
         finally:
-            if self._waiter_by_worker.get(pull.worker) == (waiters, waiter):
-                del self._waiter_by_worker[pull.worker]
+            if self._waiter_by_worker.get(poll.worker) == (waiters, waiter):
+                del self._waiter_by_worker[poll.worker]
             self._leave(group, waiters)
 
-    def give_back(self, pulled: PollReply) -> None:
+    def give_back(self, reply: PollReply) -> None:
         """Release the jobs of a reply that was not delivered.
 
         Jobs of a repeated claim are kept: their first reply may have been delivered.
         """
-        if not pulled.is_repeat:
-            self._claiming.give_back(pulled.worker, pulled.jobs)
+        if not reply.is_repeat:
+            self._claiming.give_back(reply.worker, reply.jobs)
 
     def close(self) -> None:
         """Cancel all waits; later polls return at once."""
@@ -200,23 +200,23 @@ class LongPollRegistry:
         """Wait until all undelivered jobs are released."""
         await self._claiming.finish()
 
-    async def _look(self, pull: LongPoll) -> ClaimAttempt:
+    async def _attempt(self, poll: LongPoll) -> ClaimAttempt:
         known: Collection[str] = ()
-        if pull.wanted.patterns:
+        if poll.wanted.patterns:
             known = await self._known.names()
-        return await self._claiming.look(pull, known)
+        return await self._claiming.attempt(poll, known)
 
-    async def _nothing(self, pull: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
+    async def _empty_reply(self, poll: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
         """Return the reply to an empty poll from the group's last empty claim, or claim again."""
         last = waiters.last_empty
         if last is None and not again:
-            return _pulled(pull, await self._look(pull))
+            return _reply(poll, await self._attempt(poll))
         now = self._timing.wall_at()
         if last is not None:
             now = last.reply.now + int(1000 * (self._timing.monotonic() - waiters.last_empty_at))
         return PollReply(
-            worker=pull.worker,
-            request=pull.request or 0,
+            worker=poll.worker,
+            request=poll.request or 0,
             jobs=(),
             now=now,
             lease_until=None,
@@ -224,17 +224,17 @@ class LongPollRegistry:
             again=again,
         )
 
-    async def _sleep(self, look: ClaimAttempt) -> None:
+    async def _sleep(self, attempt: ClaimAttempt) -> None:
         # Not before, so that a poll that finds jobs at once starts no tasks.
         self._update_tasks()
-        if look.lanes:
-            await self._store.wait(look.lanes, look.reply.next_at, look.reply.seen)
+        if attempt.lanes:
+            await self._store.wait(attempt.lanes, attempt.reply.next_at, attempt.reply.seen)
         else:
             await asyncio.Event().wait()
 
     def _wake_matching(self, lane: str) -> None:
         for wanted, waiters in list(self._groups.values()):
-            if wanted.meets(lane):
+            if wanted.matches(lane):
                 waiters.wake()
 
     def _cancel_earlier(self, worker: str) -> None:
@@ -286,17 +286,17 @@ class LongPollRegistry:
             self._listing_task = None
 
 
-def _pulled(pull: LongPoll, look: ClaimAttempt) -> PollReply:
-    reply = look.reply
+def _reply(poll: LongPoll, attempt: ClaimAttempt) -> PollReply:
+    reply = attempt.reply
     return PollReply(
-        worker=pull.worker,
-        request=look.request,
+        worker=poll.worker,
+        request=attempt.request,
         jobs=reply.jobs,
         now=reply.now,
-        lease_until=reply.lease_until if look.lanes else None,
+        lease_until=reply.lease_until if attempt.lanes else None,
         next_at=reply.next_at,
         again=reply.again,
         # The empty lane is the store's mark of when the round started; other claims cannot use it.
         after={lane: at for lane, at in reply.after.items() if lane},
-        is_repeat=look.is_repeat,
+        is_repeat=attempt.is_repeat,
     )

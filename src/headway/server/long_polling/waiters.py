@@ -66,11 +66,11 @@ WaitForWork = Callable[[ClaimAttempt], Awaitable[None]]
 class Waiter:
     """A waiting long poll."""
 
-    __slots__ = ("called", "is_cancelled", "number")
+    __slots__ = ("is_cancelled", "number", "turn")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.called: asyncio.Future[bool] | None = None
+        self.turn: asyncio.Future[bool] | None = None
         self.is_cancelled = False
 
 
@@ -95,7 +95,7 @@ class Waiters:
         self._timing = timing
         self._numbers = count()
         self._waiting: SortedDict[int, asyncio.Future[bool]] = SortedDict()
-        self._looking = 0
+        self._claiming = 0
         self._wakes = 0
         self._sleeper: asyncio.Task[None] | None = None
         self._pause = FIRST_PAUSE
@@ -108,22 +108,22 @@ class Waiters:
     @property
     def present(self) -> int:
         """Number of polls that are waiting or claiming."""
-        return len(self._waiting) + self._looking
+        return len(self._waiting) + self._claiming
 
     @property
     def is_idle(self) -> bool:
         """Whether there are no waiters and no claims in progress."""
-        return not self._waiting and not self._looking
+        return not self._waiting and not self._claiming
 
     def add(self) -> Waiter:
         """Create a waiter that is served after all others."""
         return Waiter(next(self._numbers))
 
-    async def serve(self, place: Waiter, look: Attempt, seconds: float) -> ClaimAttempt | None:
+    async def serve(self, waiter: Waiter, attempt: Attempt, seconds: float) -> ClaimAttempt | None:
         """Wait until a claim finds jobs.
 
         Args:
-            look: called at each turn of this waiter, at least once per turn; never interrupted
+            attempt: called at each turn of this waiter, at least once per turn; never interrupted
                 when the time is up.
             seconds: maximum time to wait for a turn.
 
@@ -135,14 +135,14 @@ class Waiters:
         """
         until = self._timing.monotonic() + seconds
         if self.is_idle:
-            self._looking += 1
-        elif not await self._turn(place, until):
+            self._claiming += 1
+        elif not await self._turn(waiter, until):
             return None
         while True:
-            found = await self._look(look)
+            found = await self._claim(attempt)
             if found.is_final:
                 return found
-            if not await self._turn(place, until):
+            if not await self._turn(waiter, until):
                 return None
 
     def wake(self) -> None:
@@ -151,53 +151,53 @@ class Waiters:
         if self._sleeper is not None:
             self._sleeper.cancel()
             self._sleeper = None
-            self._call(1)
+            self._give_turns(1)
 
-    def cancel(self, place: Waiter) -> None:
+    def cancel(self, waiter: Waiter) -> None:
         """Cancel a wait; a waiter that is claiming now returns after the claim."""
-        place.is_cancelled = True
-        if place.called is not None and not place.called.done():
-            place.called.set_result(False)
+        waiter.is_cancelled = True
+        if waiter.turn is not None and not waiter.turn.done():
+            waiter.turn.set_result(False)
 
     def cancel_all(self) -> None:
         """Cancel all waits."""
         self._is_closed = True
-        for called in self._waiting.values():
-            if not called.done():
-                called.set_result(False)
+        for turn in self._waiting.values():
+            if not turn.done():
+                turn.set_result(False)
         self._waiting.clear()
         self._update_sleeper()
 
-    async def _look(self, look: Attempt) -> ClaimAttempt:
+    async def _claim(self, attempt: Attempt) -> ClaimAttempt:
         """Claim; the turn is over when this returns or raises."""
         try:
-            found = await self._look_at_all(look)
+            found = await self._claim_all(attempt)
         except BaseException as error:
-            self._looking -= 1
+            self._claiming -= 1
             if isinstance(error, PASSING):
                 # Claims of the others would probably fail as well: let them wait a little.
                 self.last_empty = None
                 self._update_sleeper()
             else:
-                self._call(1)
+                self._give_turns(1)
             raise
-        self._looking -= 1
+        self._claiming -= 1
         self._pause = FIRST_PAUSE
         if found.is_final:
-            self._call(2)
+            self._give_turns(2)
         elif self.last_empty is None or found.reply.seen >= self.last_empty.reply.seen:
             self.last_empty, self.last_empty_at = found, self._timing.monotonic()
         return found
 
-    async def _look_at_all(self, look: Attempt) -> ClaimAttempt:
+    async def _claim_all(self, attempt: Attempt) -> ClaimAttempt:
         """Claim, and repeat an empty claim if there was a wake in the meantime."""
         while True:
             wakes = self._wakes
-            found = await look()
+            found = await attempt()
             if found.is_final or wakes == self._wakes:
                 return found
 
-    async def _turn(self, place: Waiter, until: float) -> bool:
+    async def _turn(self, waiter: Waiter, until: float) -> bool:
         """Wait for a turn.
 
         Returns:
@@ -207,40 +207,40 @@ class Waiters:
             CancelledError: the task was cancelled; its turn, if any, is passed on.
         """
         left = until - self._timing.monotonic()
-        if left <= 0 or self._is_closed or place.is_cancelled:
+        if left <= 0 or self._is_closed or waiter.is_cancelled:
             self._update_sleeper()
             return False
-        called = place.called = asyncio.get_running_loop().create_future()
-        self._waiting[place.number] = called
+        turn = waiter.turn = asyncio.get_running_loop().create_future()
+        self._waiting[waiter.number] = turn
         self._update_sleeper()
         try:
             async with self._timing.limit(left):
-                return await called
+                return await turn
         except TimeoutError:
             # Use a turn that was given at the same time.
-            return _was_called(called)
+            return _has_turn(turn)
         except asyncio.CancelledError:
-            if _was_called(called):
-                self._looking -= 1
-                self._call(1)
+            if _has_turn(turn):
+                self._claiming -= 1
+                self._give_turns(1)
             raise
         finally:
-            self._waiting.pop(place.number, None)
+            self._waiting.pop(waiter.number, None)
             self._update_sleeper()
 
-    def _call(self, most: int) -> None:
+    def _give_turns(self, most: int) -> None:
         """Give a turn to up to `most` waiters, those that have waited longest."""
-        while most > 0 and self._waiting and self._looking < WIDTH:
-            _, called = self._waiting.popitem(0)
-            if not called.done():  # otherwise it is about to leave
-                self._looking += 1
+        while most > 0 and self._waiting and self._claiming < WIDTH:
+            _, turn = self._waiting.popitem(0)
+            if not turn.done():  # otherwise it is about to leave
+                self._claiming += 1
                 most -= 1
-                called.set_result(True)
+                turn.set_result(True)
         self._update_sleeper()
 
     def _update_sleeper(self) -> None:
         """Wait on the store if and only if there are waiters and none is claiming."""
-        wanted = bool(self._waiting) and not self._looking
+        wanted = bool(self._waiting) and not self._claiming
         if wanted and self._sleeper is None:
             self._sleeper = asyncio.get_running_loop().create_task(
                 self._sleep_once(), name="wait of long polls"
@@ -260,7 +260,7 @@ class Waiters:
             _log.warning("long polls: waiting on the store failed: %s", error)
             await self._back_off()
         self._sleeper = None
-        self._call(1)
+        self._give_turns(1)
 
     async def _back_off(self) -> None:
         """Pause after a failure of the store."""
@@ -268,5 +268,5 @@ class Waiters:
         await self._timing.pause(seconds)
 
 
-def _was_called(called: asyncio.Future[bool]) -> bool:
-    return called.done() and not called.cancelled() and called.result()
+def _has_turn(turn: asyncio.Future[bool]) -> bool:
+    return turn.done() and not turn.cancelled() and turn.result()
