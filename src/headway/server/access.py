@@ -78,7 +78,7 @@ No token can be revoked in this store then, and requests that need only authenti
 """
 PATIENCE_S = 1.0
 """Timeout of the store when a cached token is refreshed."""
-MOST = 10_000
+MOST_CACHED = 10_000
 NOTE_EACH_S = 60.0
 
 _log = logging.getLogger("headway.server")
@@ -97,7 +97,7 @@ class _CachedToken:
     spec: TokenSpec | None
     caller: Caller
     read_at: float
-    asked_at: float
+    queried_at: float
 
 
 class Authenticator:
@@ -115,20 +115,20 @@ class Authenticator:
         self._timing = timing
         self._open_here = open_here
         self._rates = RateLimiter(per_second, timing)
-        self._looked_at = self._asked_at = float("-inf")
-        self._pages: OrderedDict[str, _CachedToken] = OrderedDict()
+        self._read_at = self._queried_at = float("-inf")
+        self._cache: OrderedDict[str, _CachedToken] = OrderedDict()
         self._used: dict[str, int] = {}
 
     async def is_open(self) -> bool:
         """Return whether no token is required: if allowed, and only until the first token."""
         now = self._timing.monotonic()
-        if self._open_here and now - self._asked_at > FRESH_S:
-            known = now - self._looked_at < AWAY_S
-            found = await self._read(TokensQuery(), known=known)
-            self._asked_at = self._timing.monotonic()
+        if self._open_here and now - self._queried_at > FRESH_S:
+            is_cached = now - self._read_at < AWAY_S
+            found = await self._read(TokensQuery(), is_cached=is_cached)
+            self._queried_at = self._timing.monotonic()
             if found is not None:
                 self._open_here = not found
-                self._looked_at = self._asked_at
+                self._read_at = self._queried_at
         return self._open_here
 
     async def caller(self, text: str | None) -> Caller | None:
@@ -148,12 +148,12 @@ class Authenticator:
             token, secret = parse(text)
         except Unauthenticated:
             return None
-        page = await self._page(token)
+        cached = await self._token(token)
         now = self._timing.wall_at()
-        if page.spec is None or not matches(page.spec, secret, now):
+        if cached.spec is None or not matches(cached.spec, secret, now):
             return None
         self._used[token] = now
-        return page.caller
+        return cached.caller
 
     async def admit(
         self, authorization: str | None, permission: Permission, *, apart: bool = False
@@ -197,8 +197,8 @@ class Authenticator:
 
     def forget(self, token: str) -> None:
         """Invalidate the cache of a changed token, and of whether there are any tokens."""
-        self._pages.pop(token, None)
-        self._looked_at = self._asked_at = float("-inf")
+        self._cache.pop(token, None)
+        self._read_at = self._queried_at = float("-inf")
 
     async def note_uses(self) -> None:
         """Write the uses of tokens to the store periodically, until cancelled."""
@@ -233,36 +233,36 @@ class Authenticator:
             )
         return caller
 
-    async def _page(self, token: str) -> _CachedToken:
-        page = self._pages.get(token)
+    async def _token(self, token: str) -> _CachedToken:
+        cached = self._cache.get(token)
         now = self._timing.monotonic()
-        if page is not None and now - page.asked_at < FRESH_S:
-            return page
-        known = page is not None and now - page.read_at < AWAY_S
-        found = await self._read(TokensQuery(ids=(token,)), known=known)
+        if cached is not None and now - cached.queried_at < FRESH_S:
+            return cached
+        is_cached = cached is not None and now - cached.read_at < AWAY_S
+        found = await self._read(TokensQuery(ids=(token,)), is_cached=is_cached)
         now = self._timing.monotonic()
-        if found is None and page is not None:
-            page = replace(page, asked_at=now)
+        if found is None and cached is not None:
+            cached = replace(cached, queried_at=now)
         else:
             spec = found[0].spec if found else None
             caller = OPEN_CALLER if spec is None else caller_of(spec)
-            page = _CachedToken(spec=spec, caller=caller, read_at=now, asked_at=now)
-        self._pages[token] = page
-        self._pages.move_to_end(token)
-        if len(self._pages) > MOST:
-            self._pages.popitem(last=False)
-        return page
+            cached = _CachedToken(spec=spec, caller=caller, read_at=now, queried_at=now)
+        self._cache[token] = cached
+        self._cache.move_to_end(token)
+        if len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
+        return cached
 
-    async def _read(self, query: TokensQuery, *, known: bool) -> Sequence[TokenView] | None:
+    async def _read(self, query: TokensQuery, *, is_cached: bool) -> Sequence[TokenView] | None:
         """Query the store; return None if it is unavailable and there is a cached result.
 
         Args:
-            known: whether there is a cached result that may still be used.
+            is_cached: whether there is a cached result that may still be used.
 
         Raises:
             StoreError: the store is unavailable, and there is no cached result.
         """
-        if not known:
+        if not is_cached:
             return await self._store.read(query)
         try:
             async with self._timing.limit(PATIENCE_S):

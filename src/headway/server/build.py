@@ -59,14 +59,14 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 """The routers of the engine; systems add their own."""
 
-_MOST_CALLED = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
+_MOST_FREQUENT = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
 
-QUICK: tuple[APIRoute, ...] = tuple(
+FAST_ROUTES: tuple[APIRoute, ...] = tuple(
     route
     for one in ROUTERS
     for route in one.routes
     if isinstance(route, APIRoute)
-    and route.path in _MOST_CALLED
+    and route.path in _MOST_FREQUENT
     and "POST" in (route.methods or ())
 )
 """The most frequent routes, which get a fast path."""
@@ -148,7 +148,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
     )
     app.state.service = service
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
-        _refuse_open_doors(one)
+        _check_policies(one)
         # Not `include_router`, which would build each route again, on its first request.
         app.router.routes.extend(one.routes)
     describe(app)
@@ -156,7 +156,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         add_api_page(app)
     add_problem_handlers(app)
     # The middleware that is added last is the outermost.
-    app.add_middleware(FastPath, routes=QUICK)
+    app.add_middleware(FastPath, routes=FAST_ROUTES)
     app.add_middleware(
         BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
     )
@@ -189,7 +189,7 @@ async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenera
         await service.close()
 
 
-def _refuse_open_doors(router: APIRouter) -> None:
+def _check_policies(router: APIRouter) -> None:
     for route in router.routes:
         if not isinstance(route, APIRoute) or policy_of(route) is None:
             message = f"the route {getattr(route, 'path', route)} has no policy"

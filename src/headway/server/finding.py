@@ -308,9 +308,9 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
         _note_fires(found, (await store.read(query)).rows)
     # Entries whose schedule has changed, or whose last fires were folded.
     left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
-    begun = tuple(state for state in State if state not in NOT_FIRED)
+    started = tuple(state for state in State if state not in NOT_FIRED)
     for lane, kind in sorted(left):
-        query = JobsQuery(lane=lane, kind=kind, states=begun, newest=True, limit=MOST_ROWS)
+        query = JobsQuery(lane=lane, kind=kind, states=started, newest=True, limit=MOST_ROWS)
         _note_fires(found, (await store.read(query)).rows)
     return found
 

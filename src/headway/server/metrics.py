@@ -368,7 +368,7 @@ class MetricsScraper:
         self._timing = timing
         self.requests = requests
         self._sources: list[MetricsSource] = []
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def add(self, source: MetricsSource) -> None:
         """Add the metrics of a system; call this from the system's `start`."""
@@ -384,11 +384,11 @@ class MetricsScraper:
             one(EVENT_STREAMS, event_streams),
             one(ALERTS_LEADS, leads),
         ]
-        async with self._alone:
+        async with self._lock:
             overview, metrics = await self._of_store()
             found += metrics + await self._of_sources(overview)
         registry = CollectorRegistry()
-        registry.register(_Found([*found, *self.requests.registry.collect()]))
+        registry.register(_Collected([*found, *self.requests.registry.collect()]))
         encode, media_type = choose_encoder(accept)
         return encode(registry), media_type
 
@@ -423,7 +423,7 @@ class MetricsScraper:
         return []
 
 
-class _Found(Collector):
+class _Collected(Collector):
     """A collector of metrics that were read before."""
 
     def __init__(self, found: Iterable[Metric]) -> None:

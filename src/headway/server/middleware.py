@@ -73,21 +73,21 @@ class RequestEnvelope:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        began_at = self._timing.monotonic()
+        started_at = self._timing.monotonic()
         status, replying, streams = 500, False, False
 
-        async def noted(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             nonlocal status, replying, streams
             replying = True
             if message["type"] == "http.response.start":
                 status = int(message["status"])  # a plain int, not an HTTPStatus
-                headers = _made_safe(message.get("headers", ()))
+                headers = _with_safe_headers(message.get("headers", ()))
                 streams = dict(headers).get(b"content-type", b"").startswith(b"text/event-stream")
                 message["headers"] = [*headers, (HEADER, request_id.encode())]
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_noted)
         except Exception as error:
             _log.exception(
                 "unexpected error in %s %s: %s",
@@ -97,9 +97,9 @@ class RequestEnvelope:
             )
             if replying:
                 raise
-            await unexpected(Request(scope))(scope, receive, noted)
+            await unexpected(Request(scope))(scope, receive, send_noted)
         finally:
-            seconds = self._timing.monotonic() - began_at
+            seconds = self._timing.monotonic() - started_at
             if self._metrics is not None:
                 self._metrics.note(scope, status, None if streams else seconds)
             _log_request(scope, status, seconds)
@@ -107,8 +107,8 @@ class RequestEnvelope:
 
 def _request_id(scope: Scope) -> str:
     given = next((value for name, value in scope["headers"] if name == HEADER), b"")
-    said = given.decode("latin-1")
-    return said if _USABLE.fullmatch(said) else str(uuid7())
+    value = given.decode("latin-1")
+    return value if _USABLE.fullmatch(value) else str(uuid7())
 
 
 def _log_request(scope: Scope, status: int, seconds: float) -> None:
@@ -127,12 +127,12 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
     )
 
 
-def _made_safe(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _with_safe_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the headers of a reply, with the default security headers that it lacks."""
     headers = list(given)
-    said = dict(headers)
-    headers += [one for one in ALWAYS if one[0] not in said]
-    if NO_PAGE[0] not in said and not said.get(b"content-type", b"").startswith(b"text/html"):
+    present = dict(headers)
+    headers += [one for one in ALWAYS if one[0] not in present]
+    if NO_PAGE[0] not in present and not present.get(b"content-type", b"").startswith(b"text/html"):
         headers.append(NO_PAGE)
     return headers
 
@@ -184,14 +184,14 @@ def _refused(scope: Scope) -> Response | None:
             return refused(f"the header {name.decode()} was sent twice", "send it once")
         seen.add(name)
         if name in CODINGS and value.strip().lower() != CODINGS[name]:
-            said = f"the header {name.decode()} must be {CODINGS[name].decode()!r}"
+            detail = f"the header {name.decode()} must be {CODINGS[name].decode()!r}"
             hint = "send the body without compression"
-            return refused(said, hint, "unsupported_media_type")
+            return refused(detail, hint, "unsupported_media_type")
     for what in ("path", "query"):
         sent: bytes = scope["raw_path" if what == "path" else "query_string"]
         if not _is_utf8(sent):
-            said = f"the {what} {sent[:200].decode('latin-1')!r} is not UTF-8"
-            return refused(said, "write each byte of a name in UTF-8 as %XX")
+            detail = f"the {what} {sent[:200].decode('latin-1')!r} is not UTF-8"
+            return refused(detail, "write each byte of a name in UTF-8 as %XX")
     if scope["http_version"] == "1.1" and b"host" not in seen:
         hint = "HTTP/1.1 requires it: send the host name of the server"
         return refused("the header Host is missing", hint)
@@ -284,8 +284,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if said.isdigit() and int(said[:20]) > self._most:
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if length.isdigit() and int(length[:20]) > self._most:
             # Refused unread; the connection gives the client little time to send the rest.
             await problem_of(self._too_large(), Request(scope))(scope, receive, send)
             return

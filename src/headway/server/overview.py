@@ -187,11 +187,11 @@ class EventFeed:
         self._each_s = each_s
         self._spawn = spawn
         self._subscribers: set[Subscriber] = set()
-        self._looking: asyncio.Task[None] | None = None
-        self._beginning = asyncio.Lock()
+        self._reader: asyncio.Task[None] | None = None
+        self._start_lock = asyncio.Lock()
         self._seen: Snapshot = {}
         self._whole: Message | None = None
-        self._is_away = False
+        self._store_away = False
         self._is_closed = False
         # Distinguishes message ids from those before a restart, for clients that reconnect.
         self._start = uuid4().hex[:8]
@@ -210,23 +210,23 @@ class EventFeed:
         if len(self._subscribers) >= MOST_SUBSCRIBERS:
             message = f"this server already has {MOST_SUBSCRIBERS} event streams"
             raise TooManyRequests(message, hint="close one, or request snapshots")
-        async with self._beginning:
-            if not self._is_looking:
-                self._begin(await read_overview(self._store))
+        async with self._start_lock:
+            if not self._is_reading:
+                self._reset(await read_overview(self._store))
         subscriber = Subscriber(self._newest())
         self._subscribers.add(subscriber)
         if self._is_closed:
             subscriber.close()
-        elif not self._is_looking:
-            self._looking = self._spawn(self._look_on(), "events")
+        elif not self._is_reading:
+            self._reader = self._spawn(self._read_periodically(), "events")
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
         """Remove a subscriber; stop reading the store if it was the last one."""
         self._subscribers.discard(subscriber)
-        if not self._subscribers and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if not self._subscribers and self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
 
     def close(self) -> None:
         """End all streams; streams that start later end at once."""
@@ -235,10 +235,10 @@ class EventFeed:
             subscriber.close()
 
     @property
-    def _is_looking(self) -> bool:
-        return self._looking is not None and not self._looking.done()
+    def _is_reading(self) -> bool:
+        return self._reader is not None and not self._reader.done()
 
-    async def _look_on(self) -> None:
+    async def _read_periodically(self) -> None:
         while True:
             await self._timing.pause(self._each_s)
             try:
@@ -246,14 +246,14 @@ class EventFeed:
             except HeadwayError as error:
                 self._publish_away(error)
                 continue
-            if self._is_away:
-                self._is_away = False
-                self._begin(overview)
+            if self._store_away:
+                self._store_away = False
+                self._reset(overview)
                 self._send(self._newest())
             else:
                 self._publish_changes(overview)
 
-    def _begin(self, overview: Overview) -> None:
+    def _reset(self, overview: Overview) -> None:
         self._seen = snapshot(overview)
         self._whole = self._message("whole", {"now": overview.stats.now, **self._seen})
 
@@ -269,8 +269,8 @@ class EventFeed:
         self._send(change)
 
     def _publish_away(self, error: HeadwayError) -> None:
-        if not self._is_away:
-            self._is_away = True
+        if not self._store_away:
+            self._store_away = True
             _log.warning("events: the store did not respond: %s", error)
             self._send(self._message("away", {"code": error.code}))
 

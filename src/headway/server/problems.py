@@ -115,7 +115,7 @@ def problem(
     **more: object,
 ) -> Response:
     """Return a reply with problem details, as `application/problem+json`."""
-    said: dict[str, object] = {
+    body: dict[str, object] = {
         "type": f"/problems/{code}",
         "title": code.replace("_", " "),
         "status": status,
@@ -123,14 +123,14 @@ def problem(
         "code": code,
     }
     if hint:
-        said["hint"] = hint
+        body["hint"] = hint
     if request is not None:
         # For the log. The detail of 401 and 403 contains no data of jobs, so it may be logged.
         request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
         if instance := getattr(request.state, "request_id", ""):
-            said["instance"] = f"/requests/{instance}"
+            body["instance"] = f"/requests/{instance}"
     return Response(
-        msgspec.json.encode(said | more),
+        msgspec.json.encode(body | more),
         status_code=status,
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),
@@ -140,8 +140,8 @@ def problem(
 def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
     """Return the reply for an error, without the details of internal errors."""
     more: dict[str, object] = dict(getattr(error, "problem", {}))
-    said = more.pop("status", None)
-    status = said if isinstance(said, int) else status_of(error)
+    own = more.pop("status", None)
+    status = own if isinstance(own, int) else status_of(error)
     headers: dict[str, str] = {}
     if status in {429, 503}:
         headers["Retry-After"] = str(RETRY_AFTER_S)

@@ -172,7 +172,7 @@ class FastPath:
             routes: routes with a fixed path, one method, and a body.
         """
         self._app = app
-        self._quick = {
+        self._routes = {
             (method, route.path): _FastRoute(route)
             for route in routes
             for method in route.methods or ()
@@ -180,16 +180,16 @@ class FastPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        quick = (
-            self._quick.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        fast = (
+            self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         )
-        if quick is None or not _is_json(scope):
+        if fast is None or not _is_json(scope):
             await self._app(scope, receive, send)
             return
-        scope["route"] = quick.route
+        scope["route"] = fast.route
         request = StrictRequest(scope, receive)
         try:
-            response = await quick.answer(request)
+            response = await fast.answer(request)
         except ClientDisconnect:
             response = disconnected()
         except Exception as error:
@@ -257,8 +257,8 @@ def _header(header: params.Header, adapter: TypeAdapter[Any], default: object) -
     name = cast("str", header.alias)
 
     async def bind(request: Request) -> object:
-        said = request.headers.get(name)
-        return default if said is None else validated(adapter, said, "header", name)
+        value = request.headers.get(name)
+        return default if value is None else validated(adapter, value, "header", name)
 
     return bind
 
@@ -275,5 +275,5 @@ def _body(adapter: TypeAdapter[Any]) -> Bind:
 
 def _is_json(scope: Scope) -> bool:
     """Return whether the only Content-Type is JSON; FastAPI handles all others."""
-    said = [value for name, value in scope["headers"] if name == b"content-type"]
-    return said == [b"application/json"]
+    types = [value for name, value in scope["headers"] if name == b"content-type"]
+    return types == [b"application/json"]

@@ -233,9 +233,9 @@ class _JobFactory:
             "candidates": body.candidates,
         }
         job = kind.make(**chosen, **body.args)
-        said = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
-        if said is not None and not _agree(job, self._plain(body, id, due_at)):
-            message = f"{kind.name}: {said!r} is defined by the kind itself"
+        own = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
+        if own is not None and not _agree(job, self._plain(body, id, due_at)):
+            message = f"{kind.name}: {own!r} is defined by the kind itself"
             raise InvalidValue(message, hint="omit it; the server's App declares this kind")
         return job
 

@@ -81,20 +81,20 @@ class Readiness:
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
-        self._alone = asyncio.Lock()
-        self._asked_at: float | None = None
+        self._lock = asyncio.Lock()
+        self._checked_at: float | None = None
         self._fault: HeadwayError | None = None
 
     async def fault(self) -> HeadwayError | None:
         """Return why the server cannot serve requests; None if it can."""
-        async with self._alone:
+        async with self._lock:
             now = self._timing.monotonic()
-            if self._asked_at is None or now - self._asked_at >= FRESH_S:
-                self._fault = await self._ask()
-                self._asked_at = self._timing.monotonic()
+            if self._checked_at is None or now - self._checked_at >= FRESH_S:
+                self._fault = await self._check()
+                self._checked_at = self._timing.monotonic()
             return self._fault
 
-    async def _ask(self) -> HeadwayError | None:
+    async def _check(self) -> HeadwayError | None:
         try:
             async with self._timing.limit(PATIENCE_S):
                 await self._store.read(StatsQuery())
@@ -227,7 +227,7 @@ class Service:
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
         return task
 
     def begin_stop(self) -> None:
@@ -245,7 +245,7 @@ class Service:
         await self.long_polls.finish()
         await self.tokens.note()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

@@ -31,7 +31,7 @@ SHORTEST_SECRET = 24
 _SECRET, _PUBLIC = "whsec_", "whpk_"
 
 
-def _several(value: object) -> object:
+def _split_keys(value: object) -> object:
     """Split a string, as an environment variable has it, into its comma-separated keys."""
     if not isinstance(value, str):
         return value
@@ -40,7 +40,7 @@ def _several(value: object) -> object:
 
 Keys = Annotated[
     tuple[Annotated[str, Field(min_length=8)], ...],
-    BeforeValidator(_several),
+    BeforeValidator(_split_keys),
     Field(default=(), repr=False),
 ]
 
@@ -57,7 +57,7 @@ class TwilioTable(Table):
         Raises:
             InvalidValue: there are no keys.
         """
-        _check_some("hooks.twilio", self.auth_tokens or self.shared_keys, 'auth_tokens = ["…"]')
+        _require_keys("hooks.twilio", self.auth_tokens or self.shared_keys, 'auth_tokens = ["…"]')
         return Twilio(auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
 
 
@@ -74,7 +74,7 @@ class SendGridTable(Table):
         Raises:
             InvalidValue: there are no keys, or one is invalid.
         """
-        _check_some("hooks.sendgrid", self.public_keys, 'public_keys = ["MFkw…"]')
+        _require_keys("hooks.sendgrid", self.public_keys, 'public_keys = ["MFkw…"]')
         keys = [_p256("hooks.sendgrid.public_keys", one) for one in self.public_keys]
         return SendGrid(public_keys=keys, tolerance_ms=self.tolerance, only_refs=self.only_refs)
 
@@ -92,7 +92,7 @@ class StandardTable(Table):
             InvalidValue: there are no keys, or one is invalid.
         """
         where = f"hooks.standard.{name}"
-        _check_some(where, self.keys, 'keys = ["whsec_…"]')
+        _require_keys(where, self.keys, 'keys = ["whsec_…"]')
         return StandardWebhooks(
             name=name,
             secrets=[_secret(where, one) for one in self.keys if not one.startswith(_PUBLIC)],
@@ -101,7 +101,7 @@ class StandardTable(Table):
         )
 
 
-def _check_some(where: str, keys: tuple[str, ...], hint: str) -> None:
+def _require_keys(where: str, keys: tuple[str, ...], hint: str) -> None:
     if not keys:
         message = f"{where}: there is no key to verify its signatures with"
         raise InvalidValue(message, hint=hint)
@@ -231,9 +231,9 @@ class Hooks:
         provider = self._providers.get(name)
         if provider is None:
             raise HTTPException(404)
-        came = await received(request, self._public_url)
-        provider.verify(came, self._timing.wall_at())
-        return came
+        webhook = await received(request, self._public_url)
+        provider.verify(webhook, self._timing.wall_at())
+        return webhook
 
     def signals(self, name: str, request: HookRequest) -> Sequence[Signal]:
         """Return the signals of a verified webhook.

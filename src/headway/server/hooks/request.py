@@ -91,8 +91,8 @@ class HookRequest:
     @property
     def is_form(self) -> bool:
         """Whether the body is a form."""
-        said = self.header("content-type") or ""
-        return said.partition(";")[0].strip().lower() == FORM
+        content_type = self.header("content-type") or ""
+        return content_type.partition(";")[0].strip().lower() == FORM
 
     def json(self) -> object:
         """Return the body as JSON.
@@ -200,11 +200,11 @@ def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
         raise Unauthenticated(message, hint="check the clocks; webhooks must not be replayed")
 
 
-def any_same(expected: Iterable[bytes], said: bytes) -> bool:
+def any_same(expected: Iterable[bytes], given: bytes) -> bool:
     """Return whether one of the values equals `said`, in a time that does not depend on which."""
     same = False
     for one in expected:
-        same |= hmac.compare_digest(one, said)
+        same |= hmac.compare_digest(one, given)
     return same
 
 

@@ -98,8 +98,8 @@ class SendGrid:
 
     def verify(self, request: HookRequest, now: int) -> None:
         """See `Provider.verify`."""
-        said, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
-        signature = strict_base64(said) if len(said) <= _MOST_SIGNATURE else None
+        encoded, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
+        signature = strict_base64(encoded) if len(encoded) <= _MOST_SIGNATURE else None
         signed = timestamp.encode("utf-8", "replace") + request.body
         if signature is None or not any(_fits(key, signature, signed) for key in self.public_keys):
             refuse()
@@ -143,8 +143,8 @@ def _event(body: Mapping[str, object]) -> MailEvent | None:
     own = body.get("sg_event_id")
     if not isinstance(own, str) or not own:
         own = digest_id(msgspec.json.encode(body, order="sorted"))
-    said = body.get("reason") or body.get("response")
-    reason = f"{status}, {said}" if isinstance(said, str) else status
+    details = body.get("reason") or body.get("response")
+    reason = f"{status}, {details}" if isinstance(details, str) else status
     return MailEvent(
         status=status,
         ref=ref if isinstance(ref, str) and ref else None,

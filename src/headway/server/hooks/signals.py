@@ -129,11 +129,11 @@ def signal_of(key: str, fields: Mapping[str, object]) -> Signal:
         InvalidValue: a field is invalid; the message names the field and what is allowed.
         PayloadTooLarge: the signal's body is above the limit.
     """
-    said = dict(fields)
+    given = dict(fields)
     try:
-        return SignalBody.model_validate(said).signal(key)
+        return SignalBody.model_validate(given).signal(key)
     except ValidationError as error:
-        found = faults(cast("list[dict[str, Any]]", error.errors(include_url=False)), said)
+        found = faults(cast("list[dict[str, Any]]", error.errors(include_url=False)), given)
         message = f"the signal: {sentence(found)}"
         raise InvalidValue(message) from None
 
@@ -163,9 +163,9 @@ class StatusMeaning:
         except InvalidValue:
             return []
         label = bounded_text(status.upper().replace("-", "_"))
-        said = bounded_text(reason, MAX_REASON)
+        bounded = bounded_text(reason, MAX_REASON)
         note = Signal(
-            key=key, event=_event(event, "note"), kind=SignalKind.NOTE, label=label, reason=said
+            key=key, event=_event(event, "note"), kind=SignalKind.NOTE, label=label, reason=bounded
         )
         if self.kind is SignalKind.NOTE:
             return [note]
@@ -174,8 +174,8 @@ class StatusMeaning:
             event=_event(event, self.kind),
             kind=self.kind,
             decided=self.decided,
-            body=_recorded(body),
-            reason="" if self.decided is Decided.SUCCEEDED else said,
+            body=_encoded(body),
+            reason="" if self.decided is Decided.SUCCEEDED else bounded,
         )
         return [note, main] if self.noted else [main]
 
@@ -204,7 +204,7 @@ def _event(event: str, kind: str) -> str:
     return f"{event}:{kind}"
 
 
-def _recorded(body: Mapping[str, object]) -> bytes | None:
+def _encoded(body: Mapping[str, object]) -> bytes | None:
     data = msgspec.json.encode(dict(body))
     return data if len(data) <= MAX_RESULT else None
 

@@ -70,10 +70,10 @@ class StandardWebhooks:
         Raises:
             InvalidValue: the type is `headway.signal`, but the data is not a valid signal.
         """
-        said = request.json()
-        if not is_object(said) or said.get("type") != TYPE:
+        body = request.json()
+        if not is_object(body) or body.get("type") != TYPE:
             return []
-        data = said.get("data")
+        data = body.get("data")
         if not is_object(data):
             message = f"the data of a {TYPE} is not an object"
             raise InvalidValue(message, hint='send {"key": "…", "final": "succeeded"}')
@@ -82,8 +82,8 @@ class StandardWebhooks:
             message = f"the data of a {TYPE} has no key"
             raise InvalidValue(message, hint="use a job's reference, or another key of its run")
         own = {"event": event_id(self.name, request.needed(ID))}
-        said_of_it = {name: value for name, value in data.items() if name != "key"}
-        return [signal_of(key, own | said_of_it)]
+        fields = {name: value for name, value in data.items() if name != "key"}
+        return [signal_of(key, own | fields)]
 
     def _fits(self, signature: str, signed: bytes) -> bool:
         version, _, text = signature.partition(",")

@@ -72,7 +72,7 @@ def status_signals(form: Form, key: str | None = None) -> list[Signal]:
     table = MESSAGES if call is None else CALLS
     names = ("MessageStatus", "SmsStatus") if call is None else ("CallStatus",)
     ids = ("MessageSid", "SmsSid") if call is None else ("CallSid",)
-    status, sid = _first(form, names), _first(form, ids)
+    status, sid = _first_value(form, names), _first_value(form, ids)
     if status is None or sid is None or not SID.fullmatch(sid):
         # The fields are signed without separators, so an id of another shape may have absorbed
         # the next field's name.
@@ -92,18 +92,18 @@ def is_status(form: Form) -> bool:
     return {"CallStatus", "CallSid"} <= names or {"MessageStatus", "MessageSid"} <= names
 
 
-def _first(form: Form, names: tuple[str, ...]) -> str | None:
+def _first_value(form: Form, names: tuple[str, ...]) -> str | None:
     return next((value for name in names if (value := only(form, name))), None)
 
 
 def failure_words(form: Form) -> list[str]:
     """Return the failure details of a status callback; empty if it has none."""
-    said = {
+    details = {
         "error": only(form, "ErrorCode"),
         "": only(form, "ErrorMessage"),
         "SIP": only(form, "SipResponseCode"),
     }
-    return [f"{name} {value}".strip() for name, value in said.items() if value]
+    return [f"{name} {value}".strip() for name, value in details.items() if value]
 
 
 SIGNATURE = "x-twilio-signature"
@@ -123,7 +123,7 @@ def check_twilio(
     Raises:
         Unauthenticated: the webhook is not signed, or not with one of the keys.
     """
-    said = request.needed(SIGNATURE)
+    signature = request.needed(SIGNATURE)
     algorithm, by_shared_key = _settings(request.header(SETTINGS) or "")
     keys = shared_keys if by_shared_key else auth_tokens
     tail = _signed_fields(request)
@@ -132,7 +132,7 @@ def check_twilio(
         for key in keys
         for url in both_ports(request.url)
     ]
-    if not any_same(expected, said.encode("utf-8", "surrogatepass")):
+    if not any_same(expected, signature.encode("utf-8", "surrogatepass")):
         refuse()
 
 
@@ -148,15 +148,15 @@ def both_ports(url: str) -> tuple[str, str]:
 
 
 def _settings(header: str) -> tuple[str, bool]:
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in header.split(","):
         name, _, value = part.strip().partition("=")
-        said[name] = value
-    algorithm = said.get("algorithm") or "HMAC_SHA1"
+        values[name] = value
+    algorithm = values.get("algorithm") or "HMAC_SHA1"
     if algorithm.upper() not in ALGORITHMS:
         message = "the webhook is signed with an unknown algorithm"
         raise Unauthenticated(message, hint=f"known: {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[algorithm.upper()], bool(said.get("key"))
+    return ALGORITHMS[algorithm.upper()], bool(values.get("key"))
 
 
 def _signed_fields(request: HookRequest) -> str:

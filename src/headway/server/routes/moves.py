@@ -160,7 +160,7 @@ async def move_fitting(
 ) -> Counter[Acted]:
     """Move the jobs that match a filter, oldest arrival first, and count the results."""
     steps = _Steps(service, move)
-    async for ids in _fitting(service, move, which, limit):
+    async for ids in _matching(service, move, which, limit):
         if not await steps.take(ids):
             return steps.counts
     if move.repeat is not None:
@@ -207,7 +207,7 @@ class _Steps:
         return bool(replies)
 
 
-async def _fitting(
+async def _matching(
     service: Service, move: Operation, which: FilterBody, limit: int
 ) -> AsyncIterator[list[str]]:
     """Yield pages of ids of the matching jobs that the caller sees.
@@ -353,7 +353,7 @@ async def move_jobs(
         replies = await move_named(service, move, body.ids or ())
         return answer(_outcome_body(Counter(one.answer for one in replies), jobs=replies))
     if body.dry:
-        pages = _fitting(service, move, body.filter, body.limit)
+        pages = _matching(service, move, body.filter, body.limit)
         fits = sum([len(ids) async for ids in pages])
         return answer(_outcome_body(Counter(), fits=fits))
     return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
@@ -366,8 +366,8 @@ def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None
 async def _one(
     service: Service, move: Operation, id: str, body: ReasonBody, repeat_key: str | None
 ) -> Response:
-    said = (id, body.model_dump())
-    return answer(asdict(await move_one(service, move.under(repeat_key, said), id)))
+    content = (id, body.model_dump())
+    return answer(asdict(await move_one(service, move.under(repeat_key, content), id)))
 
 
 def _outcome_body(

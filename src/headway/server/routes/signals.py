@@ -51,8 +51,8 @@ class TokenOrSignature(Policy):
             Forbidden: the token does not have the permission.
             TooManyRequests: the caller's request rate is above the limit.
         """
-        asked = request.query_params
-        expires, signature = asked.getlist("expires"), asked.getlist("signature")
+        query = request.query_params
+        expires, signature = query.getlist("expires"), query.getlist("signature")
         if not expires and not signature:
             await super().admit(request)
             return
@@ -85,7 +85,7 @@ def signal_urls(service: Service, base: str) -> SignalUrls:
 _TRUE, _FALSE = frozenset({"true", "1", "yes", ""}), frozenset({"false", "0", "no"})
 
 
-def read_callback(key: str, came: HookRequest) -> Sequence[Signal]:
+def read_callback(key: str, webhook: HookRequest) -> Sequence[Signal]:
     """Return the signals of a callback, at least one, in the order to send them.
 
     The fields of a signal are in the JSON, the form or the URL; if they are in the URL, any
@@ -95,19 +95,19 @@ def read_callback(key: str, came: HookRequest) -> Sequence[Signal]:
         InvalidValue: the fields are not those of a signal, or the content is malformed.
         PayloadTooLarge: the signal's body is above the limit.
     """
-    asked = _fields(read_form(came.query))
+    query = _fields(read_form(webhook.query))
     # Many clients send content without an explicit type as a form.
-    is_form = came.is_form and not came.body.lstrip().startswith(b"{")
-    if any(verb in asked for verb in VERBS):
-        asked.setdefault("event", digest_id(came.query.encode() + b"\n" + came.body))
-        return [signal_of(key, {**asked, "body": _carried(came, is_form=is_form)})]
+    is_form = webhook.is_form and not webhook.body.lstrip().startswith(b"{")
+    if any(verb in query for verb in VERBS):
+        query.setdefault("event", digest_id(webhook.query.encode() + b"\n" + webhook.body))
+        return [signal_of(key, {**query, "body": _content(webhook, is_form=is_form)})]
     if not is_form:
-        said = came.json()
-        if not is_object(said):
+        content = webhook.json()
+        if not is_object(content):
             message = "a signal must be a JSON object"
             raise InvalidValue(message, hint='send {"event": "evt-7", "final": "succeeded"}')
-        return [signal_of(key, said)]
-    form = read_form(came.body)
+        return [signal_of(key, content)]
+    form = read_form(webhook.body)
     if is_status(form):
         signals = status_signals(form, key)
         if not signals:
@@ -115,14 +115,14 @@ def read_callback(key: str, came: HookRequest) -> Sequence[Signal]:
             raise InvalidValue(message)
         return signals
     fields = _fields(form)
-    fields.setdefault("event", digest_id(came.body))
+    fields.setdefault("event", digest_id(webhook.body))
     return [signal_of(key, fields)]
 
 
-def _carried(came: HookRequest, *, is_form: bool) -> object:
-    if not came.body:
+def _content(webhook: HookRequest, *, is_form: bool) -> object:
+    if not webhook.body:
         return None
-    return dict(read_form(came.body)) if is_form else came.json()
+    return dict(read_form(webhook.body)) if is_form else webhook.json()
 
 
 def _fields(form: Form) -> dict[str, object]:
@@ -238,8 +238,8 @@ async def hear_webhook(
     configured. 401: the signature is missing or wrong. 503: the store is unavailable, and the
     provider should send the webhook again.
     """
-    came = await service.hooks.take(provider, request)
-    replies = await deliver(service.store, service.hooks.signals(provider, came))
+    webhook = await service.hooks.take(provider, request)
+    replies = await deliver(service.store, service.hooks.signals(provider, webhook))
     answers = ", ".join(one.answer for one in replies)
     _log.debug("webhook of %s: %s", provider, answers or "no signals")
     return Response(status_code=204)
