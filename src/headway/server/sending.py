@@ -59,7 +59,7 @@ Gates = Sequence[str | GateBody]
 
 
 async def known_gates(declared: DeclaredGates, gates: Gates) -> Mapping[str, GateSpec]:
-    """Return all declared gates, having checked that the given ones are among them.
+    """Check that gates are declared, and return all declared gates by name.
 
     Raises:
         UnknownGate: one of the gates is not declared.

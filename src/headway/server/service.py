@@ -122,10 +122,10 @@ class DeclaredGates:
         self._read_at = float("-inf")
 
     async def find(self, names: Iterable[str]) -> Mapping[str, GateSpec]:
-        """Return all declared gates by name, having checked that the given ones are among them.
+        """Check that gates are declared, and return all declared gates by name.
 
         Returns:
-            The gates; empty if no names are given.
+            The gates; empty if `names` is empty.
 
         Raises:
             UnknownGate: one of the gates is not declared.

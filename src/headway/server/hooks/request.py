@@ -201,7 +201,7 @@ def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
 
 
 def any_same(expected: Iterable[bytes], given: bytes) -> bool:
-    """Return whether one of the values equals `said`, in a time that does not depend on which."""
+    """Return whether one of the values equals `given`, in a time that does not depend on which."""
     same = False
     for one in expected:
         same |= hmac.compare_digest(one, given)

@@ -71,7 +71,7 @@ async def settle_runs(
 
     Args:
         worker: the name of the worker within the caller's token.
-        said: up to 1000 outcomes.
+        bodies: up to 1000 outcomes.
 
     Returns:
         Verdicts in the order of the outcomes; `lost` for a run that this worker does not hold.
