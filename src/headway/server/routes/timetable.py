@@ -220,7 +220,7 @@ def _check_job(name: str, key: str | None) -> None:
     """
     if key is not None:
         message = f"the entry {name[:80]!r} gives its jobs a key"
-        raise InvalidValue(message, hint="each fire is a separate job; omit the key")
+        raise InvalidValue(message, hint="each fire is a separate job; use a kind without a key")
 
 
 def _entry_body(
