@@ -27,7 +27,14 @@ from headway.server.alerts.engine import (
 )
 from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
 from headway.server.alerts.rules import Finding, Rule, Severity
-from headway.server.alerts.watch import AGAIN_MS, CALM_MS, Alert, AlertThrottle, AlertWatcher
+from headway.server.alerts.watch import (
+    AGAIN_MS,
+    CALM_MS,
+    MOST_SUBJECTS,
+    Alert,
+    AlertThrottle,
+    AlertWatcher,
+)
 from headway.server.build import start_alerts
 from headway.server.overview import read_overview
 from headway.server.service import ServerOptions, Service
@@ -471,6 +478,18 @@ def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
     throttle = AlertThrottle("page")
     findings = [finding(str(number)) for number in range(1_000)]
     assert len(throttle.update(Another(lambda _: None), findings, 0)) == 50
+
+
+def test_standing_alert_is_repeated_and_does_not_heal_behind_many_other_findings():
+    rule, throttle = Another(lambda _: None), AlertThrottle("page")
+    again = AGAIN_MS[rule.severity]
+    others = [finding(str(number)) for number in range(MOST_SUBJECTS)]
+    throttle.update(rule, [finding()], 0)
+    throttle.update(rule, [], 1_000)
+    throttle.update(rule, [*others, finding()], 2_000)
+    assert throttle.update(rule, others, 1_000 + CALM_MS) == []
+    repeated = throttle.update(rule, [*others, finding()], again)
+    assert ("a", False) in [(one.subject, one.healed) for one in repeated]
 
 
 # ------------------------------------------------------------------------------------- sinks

@@ -132,7 +132,10 @@ class AlertThrottle:
     def update(self, rule: Rule[Any], findings: Sequence[Finding], at: int) -> list[Alert]:
         """Return the alerts of a rule to send: new, repeated and healed ones."""
         due: list[Alert] = []
-        for finding in findings[:MOST_SUBJECTS]:
+        for place, finding in enumerate(findings):
+            standing = self._standing.get((rule.name, finding.subject))
+            if standing is None and place >= MOST_SUBJECTS:
+                continue
             alert = Alert(
                 rule=rule.name,
                 severity=rule.severity,
@@ -140,7 +143,6 @@ class AlertThrottle:
                 text=finding.text,
                 runbook=f"{self._runbooks}#{rule.name}",
             )
-            standing = self._standing.get((rule.name, finding.subject))
             if standing is not None:
                 standing.calm_since = None
             if standing is None or at - standing.told_at >= AGAIN_MS[rule.severity]:
