@@ -144,10 +144,10 @@ PARTS = ("gates", "permits", "held")
 
 
 def part_of(query: AuditQuery) -> tuple[str, str]:
-    """Return the part of the audit that a page begins in, and after what in it.
+    """Return the part of the audit in which a page starts, and the place after which it starts.
 
     Raises:
-        InvalidValue: the cursor belongs to another listing, or the page is empty.
+        InvalidValue: the cursor belongs to another listing, or the limit is below 1.
     """
     part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
     if part not in PARTS or query.limit < 1:

@@ -17,7 +17,7 @@ from headway.stores.ledger.rows import JobRow
 
 PLACES = 1_000
 CANDIDATES = 8
-"""Candidates whose gates are examined."""
+"""Most candidates whose gates are examined."""
 
 
 def read_why(ledger: Ledger, query: WhyQuery) -> WhyView | None:
@@ -186,7 +186,7 @@ class _Why:
         return f"{what}{gate.name} {full} {used}{kept}{held}{others}{opens}"
 
     def _closing(self, gate: GateState) -> str:
-        """Return by whom a gate is closed, until when, and why, if known."""
+        """Return by whom, until when and why a gate is closed, as far as known."""
         by = f" by {gate.closed_by}" if gate.closed_by else ""
         why = f" ({gate.closed_reason})" if gate.closed_reason else ""
         until = gate.closed_until or FOREVER
