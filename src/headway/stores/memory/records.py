@@ -16,7 +16,7 @@ from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 
 ANSWERS = 10_000
-"""Replies to requests that are kept."""
+"""How many replies to requests are kept."""
 
 
 class MemoryKeys:
@@ -50,7 +50,7 @@ class MemorySignals:
         self._keys_of: dict[str, list[str]] = {}
         self._heard: dict[str, dict[str, SignalRow]] = {}
         self._kept: SortedDict[tuple[int, str, str], SignalRow] = SortedDict()
-        # The order in which kept events arrived: an undone step puts them back at the end.
+        # The order in which kept events arrived, because an undone step puts them back at the end.
         self._came: dict[tuple[str, str], int] = {}
         self._numbers = count(1)
 
