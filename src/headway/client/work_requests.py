@@ -179,7 +179,8 @@ class ClaimAsked(TypedDict, total=False):
         lease: how long the runs stay valid without a beat (default: "30s").
         wait: how long to wait for a job, up to "60s" (default: no wait).
         request: number of the claim, which must increase. Repeating a number, for example after a
-            lost reply, returns the same jobs. By default the server counts, without repeats.
+            lost reply, returns the same jobs. If omitted, the server assigns it, and the claim
+            cannot be repeated.
     """
 
     lanes: Lanes
