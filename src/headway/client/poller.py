@@ -9,7 +9,7 @@ A beat contains the last number up to which every reply has reached the worker o
 that jobs of a lost reply are treated as unused, but not jobs of a reply that is still on its way.
 
 A number is never sent again after its reply was lost: the server that saw the connection close
-releases what it had claimed for that number, and must not release what a second reply brought.
+releases what it had claimed for that number, and must not release jobs of a second reply.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ class WorkerPoller:
 
     @property
     def kept(self) -> tuple[tuple[str, int], ...]:
-        """Runs that polls brought and no claim has delivered to the worker yet."""
+        """Runs from polls that no claim has delivered to the worker yet."""
         return tuple((job.id, job.run) for one in self._kept for job in one.reply.jobs)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """Claim, or return what a poll has brought.
+        """Claim, or return jobs from a poll.
 
         Raises:
-            HeadwayError: as `Store.claim`; what polls have brought is kept for the next claim.
+            HeadwayError: as `Store.claim`; jobs from polls are kept for the next claim.
         """
         self._asked += 1
         self._request = request
@@ -188,7 +188,7 @@ class WorkerPoller:
     async def _deliver(
         self, request: ClaimRequest, number: int, reply: ClaimReply | None
     ) -> ClaimReply:
-        """Return the reply to a claim: what polls have brought, and what it brought itself."""
+        """Return the reply to a claim: jobs from polls, then the claim's own jobs."""
         kept, self._kept = self._kept, []
         now_s = self._timing.monotonic()
         jobs: list[Claimed] = []
@@ -252,7 +252,7 @@ class WorkerPoller:
             await self._timing.pause(min(0.05 * 2**self._empty_polls, 1.0))
 
     async def _end_poll(self) -> None:
-        """Wait for the poll to end, which a later claim makes the server do."""
+        """Wait for the poll to end: the server ends it when it receives a later claim."""
         poll = self._poll
         if poll is not None and not poll.task.done() and self._server_ends_polls:
             await asyncio.wait({poll.task}, timeout=ENDS_WITHIN_S)

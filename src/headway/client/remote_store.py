@@ -82,7 +82,7 @@ class Workers:
         return self._pollers_by_seen.get(seen)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """See `Store.claim`; it may return jobs that a poll has brought."""
+        """See `Store.claim`; it may return jobs from a poll."""
         return await self._poller_of(request.worker).claim(request)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
@@ -92,7 +92,7 @@ class Workers:
         return [Verdict(word) for word in reply.json["verdicts"]]
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """See `Store.beat`; it includes jobs that polls brought and no claim has taken yet."""
+        """See `Store.beat`; it includes jobs from polls that no claim has taken yet."""
         pull = self._pollers.get(request.worker)
         request_sent = request
         if pull is not None:
@@ -113,7 +113,7 @@ class Workers:
         return replace(reply, lost=tuple(one for one in reply.lost if one in mine))
 
     async def leave(self) -> None:
-        """End all polls, and release what they brought."""
+        """End all polls, and release their jobs."""
         pulls, self._pollers = self._pollers, OrderedDict()
         self._pollers_by_seen = {}
         for worker, pull in pulls.items():
@@ -240,7 +240,7 @@ class RemoteStore:
     # -------------------------------------------------------------------------------- workers
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """See `Store.claim`; it may return jobs that a `wait` has brought."""
+        """See `Store.claim`; it may return jobs that a `wait` has found."""
         return await self._in_loop(self._workers.claim(request))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
@@ -379,7 +379,7 @@ class RemoteStore:
     # ----------------------------------------------------------------------- calls and closing
 
     async def close(self) -> None:
-        """End the polls, release what they brought, and close all connections.
+        """End the polls, release their jobs, and close all connections.
 
         Do nothing in a forked process, because all of this belongs to its parent.
         """

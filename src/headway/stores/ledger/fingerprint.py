@@ -121,7 +121,7 @@ def suspicion(trail: TrailTable, now: int, reason: str) -> Suspicion:
     """Return why claims are refused, from the trail.
 
     Args:
-        reason: the one of this process, which may not be on the trail yet; empty if it has none.
+        reason: this process's own, which may not be on the trail yet; empty if it has none.
     """
     for row in trail.page("store", None, _LINES):
         if row.verb == MARKED:

@@ -190,7 +190,7 @@ class GateBook:
         return view
 
     def is_shut(self, row: GateRow | None) -> bool:
-        """Return whether the gate is closed now, whatever its limit says."""
+        """Return whether the gate is closed now, regardless of its limit."""
         return (
             row is not None and row.closed_until is not None and row.closed_until > self.ledger.now
         )

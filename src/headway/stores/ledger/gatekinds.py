@@ -25,7 +25,7 @@ class GateRows(Protocol):
         ...
 
     def is_shut(self, row: GateRow | None) -> bool:
-        """Return whether the gate is closed now, whatever its limit says."""
+        """Return whether the gate is closed now, regardless of its limit."""
         ...
 
 

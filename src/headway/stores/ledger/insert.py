@@ -39,7 +39,7 @@ _RECONCILE_POLICY = JobPolicy(retry=RetryPolicy(attempts=100_000, base_ms=1_000,
 
 
 def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
-    """Return the `on_final` job of a job that ended; the same life gives the same job.
+    """Return the `on_final` job of a job that ended; the same life always has the same job.
 
     Its id is derived. If that is taken, the next id of the series is used.
     """
@@ -49,7 +49,7 @@ def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
 
 
 def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
-    """Return the `on_accepted` job of a job that was accepted; the same run gives the same job."""
+    """Return the `on_accepted` job of an accepted job; the same run always has the same job."""
     body = {"job": row.id, "state": "accepted", "candidate": row.candidate, "run": row.run}
     lane = follow.lane or row.lane
     return _following(row, derived_id("on_accepted", row.id, row.run), follow.kind, lane, body)

@@ -20,7 +20,7 @@ from headway.stores.ledger.rows import FlowKey
 Value = TypeVar("Value")
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
-"""Equal values give equal bytes: policies are looked up by their bytes."""
+"""Equal values encode to equal bytes; policies are looked up by their bytes."""
 encode_json: Callable[[object], bytes] = msgspec.json.Encoder().encode
 
 
@@ -81,7 +81,7 @@ def _whole_uses(bare: list[_Use]) -> tuple[GateUse, ...]:
 
 
 def encode_flow(key: FlowKey) -> bytes:
-    """Encode a flow's key; equal keys give equal bytes."""
+    """Encode a flow's key; equal keys encode to equal bytes."""
     return encode((key.lane, key.tenant, key.kind, _bare_uses(key.shared)))
 
 

@@ -75,7 +75,7 @@ class Step:
 
     @property
     def dead(self) -> list[str]:
-        """Ids of the loaded jobs that are dead; the step must not have loaded any dead ones."""
+        """Ids of the jobs that the step made dead; it must not have loaded jobs already dead."""
         return sorted([row.id for row in self.rows.values() if row.state is State.DEAD])
 
     def changed(self, row: JobRow) -> None:

@@ -76,7 +76,7 @@ class JobTable(Protocol):
         ...
 
     def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
-        """Return flows of a lane with waiting jobs, those numbered above `after`, by number."""
+        """Return flows of a lane with waiting jobs, by number, starting after `after`."""
         ...
 
     def heads(self, flow: int, limit: int) -> list[Head]:
@@ -123,11 +123,11 @@ class JobTable(Protocol):
         ...
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        """Return flows with jobs parked at a gate, without unfit ones, those above `after`."""
+        """Return flows with fit jobs parked at a gate, by number, starting after `after`."""
         ...
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
-        """Return the first jobs of a flow parked at a gate, without unfit ones, in order."""
+        """Return the first fit jobs of a flow parked at a gate, in order."""
         ...
 
     def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
@@ -147,7 +147,7 @@ class JobTable(Protocol):
         ...
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
-        """Return gates with parked jobs, including unfit ones, by name, those above `after`."""
+        """Return gates with parked jobs, including unfit ones, by name, starting after `after`."""
         ...
 
     def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
@@ -203,11 +203,11 @@ class JobTable(Protocol):
         ...
 
     def held(self, after: str, limit: int) -> list[JobRow]:
-        """Return running and awaiting jobs by id, those above `after`."""
+        """Return running and awaiting jobs by id, starting after `after`."""
         ...
 
     def arrived(self, after: int, limit: int) -> list[JobRow]:
-        """Return copies of jobs in any state by `seq`, those above `after`."""
+        """Return copies of jobs in any state by `seq`, starting after `after`."""
         ...
 
     def oldest_due(self, lanes: Sequence[str]) -> Mapping[str, int]:
@@ -243,7 +243,7 @@ class GateTable(Protocol):
         ...
 
     def page(self, after: str, limit: int) -> list[GateRow]:
-        """Return gates that have a row, by name, those above `after`."""
+        """Return gates that have a row, by name, starting after `after`."""
         ...
 
     def due_timers(self, limit: int) -> list[str]:
@@ -279,11 +279,11 @@ class PermitTable(Protocol):
         ...
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
-        """Return gates with permits out and their total amounts, by name, those above `after`."""
+        """Return gates with permits out, and their total amounts, by name, after `after`."""
         ...
 
     def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
-        """Return permits by (gate, job), those above `after`."""
+        """Return permits by (gate, job), starting after `after`."""
         ...
 
 
@@ -395,11 +395,11 @@ class SignalTable(Protocol):
         ...
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
-        """Return all (key, job, run), by key, those above `after`."""
+        """Return all (key, job, run), by key, starting after `after`."""
         ...
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        """Return events by (scope, event), those above `after`."""
+        """Return events by (scope, event), starting after `after`."""
         ...
 
     def heard(self, scope: str, event: str) -> SignalRow | None:

@@ -126,7 +126,7 @@ class Rig:
         self._events = 0
         self._declared: set[str] = set()
 
-    # What goes in ---------------------------------------------------------------------------
+    # Operations -----------------------------------------------------------------------------
 
     def new_worker(self) -> PlayedWorker:
         """Return a new worker."""
@@ -264,7 +264,7 @@ class Rig:
             await asyncio.sleep(0)  # noqa: TID251  (lets the waits start; no time passes)
             yield
 
-    # What comes out -------------------------------------------------------------------------
+    # Reads and checks -----------------------------------------------------------------------
 
     async def view(self, job: str) -> JobView:
         """Return a job with its runs and trail."""

@@ -125,8 +125,8 @@ _TOKEN_ITEMS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
 """Items that cannot make a job startable, so no waiter is woken."""
 
 TrailEntry = tuple[str, str, str] | None
-"""The trail's line: verb, target and detail, which that of `check_item` overrides; None if nothing
-changed."""
+"""Verb, target and detail for the trail; text from `check_item` replaces the detail. None if
+nothing changed."""
 
 
 def _declare_gate(step: Step, item: DeclareGate, _request: DefineRequest) -> TrailEntry:

@@ -101,7 +101,7 @@ def _new_keys(outcome: Outcome) -> Sequence[str]:
 
 
 def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
-    """Load the jobs of outcomes, with what ending needs for those that may end."""
+    """Load the jobs of outcomes, and read ahead what is needed to end those that may end."""
     kept = [(one.job, event) for one in outcomes for event in _early(step, one)]
     ending = {one.job for one in outcomes if not isinstance(one, _STAYING)}
     ending.update(job for job, _ in kept)
