@@ -290,7 +290,7 @@ class GateBook:
         """
         row = self.find(gate)
         if row is None or row.used < amount:
-            message = f"{amount} permits of {gate!r} come back, but fewer are out"
+            message = f"{amount} permits of {gate!r} are returned, but fewer are out"
             raise InvariantBroken(message)
         row.used -= amount
         self.dirty.add(gate)
@@ -339,7 +339,7 @@ def use_at(head: Head, gate: str) -> GateUse:
             turn = in_turn(use, candidate)
             if turn.name == gate:
                 return turn
-    message = f"job {head.id} is parked at {gate!r}, which it does not ask for"
+    message = f"job {head.id} is parked at {gate!r}, which it does not use"
     raise InvariantBroken(message)
 
 

@@ -90,8 +90,8 @@ def check_set(item: SetGate) -> str:
         if value is not None:
             check_count(f"{what} of {item.name!r}", value, least=0)
     if item.per_ms is not None and item.per_ms < 1:
-        message = f"the window of {item.name!r} is {item.per_ms} ms"
-        raise InvalidValue(message, hint="at least 1 ms")
+        message = f"{item.per_ms} ms is not a valid window of the gate {item.name!r}"
+        raise InvalidValue(message, hint="it must be at least 1 ms")
     for member, capacity in item.members or ():
         check_name(f"member of {item.name!r}", member)
         check_count(f"capacity of {member!r}", capacity, least=0)
@@ -127,7 +127,7 @@ def _with_values(step: Step, declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
     values = _values_of(item)
     if not rules_of(spec.kind).settable.issuperset(values):
-        message = f"the gate {item.name!r} is a {spec.kind}"
+        message = f"the gate {item.name!r} is a {spec.kind}, which does not have these values"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
     changed = replace(spec, **values)
     step.book.refuse_members_name(changed)

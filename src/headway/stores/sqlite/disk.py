@@ -149,5 +149,5 @@ class DiskSpace:
         reserve = min(self._reserve, device.f_blocks * device.f_frsize // _SHARE)
         if free >= reserve:
             return None
-        message = f"the device of {self._folder} has {free} bytes left of a reserve of {reserve}"
+        message = f"the device of {self._folder} has {free} bytes free; the reserve is {reserve}"
         return StoreFull(message, hint="free some space; nothing was written")

@@ -73,7 +73,7 @@ def _synchronous(value: str) -> Synchronous:
         if value.lower() == known:
             return known
     message = f"synchronous is {value!r}"
-    raise InvalidValue(message, hint="full or normal")
+    raise InvalidValue(message, hint="it must be full or normal")
 
 
 def _whole(given: Mapping[str, str], name: str, default: int) -> int:

@@ -150,7 +150,7 @@ class Session:
         numbers = self.numbers
         if numbers[SCHEMA] != latest():
             message = (
-                f"the schema of the store became {numbers[SCHEMA]}, and this program has {latest()}"
+                f"the store now has schema {numbers[SCHEMA]}, but this program needs {latest()}"
             )
             raise SchemaMismatch(message, hint="restart this process with the current program")
         if numbers[EPOCH] != self._epoch:

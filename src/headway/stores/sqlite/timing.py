@@ -87,8 +87,8 @@ class CheckedClock:
 
 def _skewed(now: int, skew: int) -> ClockSkewed:
     message = (
-        f"the clock of this process says {format_instant(now)}, and that of the store"
-        f" {format_instant(now - skew)}: they may differ by {CLOCK_LIMIT_MS // 1000} s"
+        f"the clock of this process shows {format_instant(now)}, but that of the store shows"
+        f" {format_instant(now - skew)}; they may differ by at most {CLOCK_LIMIT_MS // 1000} s"
     )
     hint = "correct the clock of this process or container; nothing was written"
     return ClockSkewed(message, hint=hint)

@@ -271,7 +271,7 @@ class AcceptGroup(ConformanceGroup):
             "awaiting: accepted by ann 1m ago, awaits its end"
         )
         await rig.cancel(run.id)
-        assert (await rig.why(run.id)).sentence.endswith("; a cancel was asked for")
+        assert (await rig.why(run.id)).sentence.endswith("; a cancel was requested")
 
     async def test_policy_is_told_as_it_was_given(self, rig: Rig) -> None:
         run = await accepted(rig, "ann")

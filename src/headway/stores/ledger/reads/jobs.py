@@ -218,8 +218,8 @@ def check_flows(query: FlowsQuery) -> int:
         InvalidValue: the page is too large, or the cursor belongs to another listing.
     """
     if not (1 <= query.limit <= MOST and 1 <= query.first <= MOST):
-        message = f"a page of {query.limit} flows with {query.first} jobs of each"
-        raise InvalidValue(message, hint=f"from 1 to {MOST} of both")
+        message = f"a page of {query.limit} flows with {query.first} jobs of each is not valid"
+        raise InvalidValue(message, hint=f"both numbers must be 1 to {MOST}")
     place = read_place(query.cursor, LAST)
     return -1 if place is None else place
 

@@ -151,7 +151,7 @@ def part_of(query: AuditQuery) -> tuple[str, str]:
     """
     part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
     if part not in PARTS or query.limit < 1:
-        message = f"the cursor {query.cursor!r} is not one of an audit"
+        message = f"the cursor {query.cursor!r} does not belong to an audit"
         raise InvalidValue(message, hint="pass the cursor of the previous page")
     return part, after
 

@@ -104,9 +104,9 @@ class _Why:
     def _sentence(self, as_shown: str, place: int | None) -> str:
         row = self.row
         if row.state is State.RUNNING:
-            asked = "; a cancel was asked for" if row.cancel_requested else ""
+            cancel = "; a cancel was requested" if row.cancel_requested else ""
             since = self._since(row.claimed_at)
-            return f"running: run {row.run} with worker {row.worker}, for {since}{asked}"
+            return f"running: run {row.run} with worker {row.worker}, for {since}{cancel}"
         if row.state is State.AWAITING:
             return self._awaiting()
         if row.state not in QUEUED:
@@ -139,20 +139,20 @@ class _Why:
     def _awaiting(self) -> str:
         row = self.row
         doubt = "; in doubt: its worker died before its handler returned" if row.in_doubt else ""
-        asked = "; a cancel was asked for" if row.cancel_requested else ""
+        cancel = "; a cancel was requested" if row.cancel_requested else ""
         if row.accepted and row.cascade is not None:
             answered = row.cascade.asked[-1]
             since = self._since(answered.at)
-            return f"awaiting: accepted by {answered.candidate} {since} ago, awaits its end{asked}"
+            return f"awaiting: accepted by {answered.candidate} {since} ago, awaits its end{cancel}"
         return (
             f"awaiting: handed over {self._since(row.handed_at)} ago, "
-            f"deadline {self._when(row.deadline_at)}{doubt}{asked}"
+            f"deadline {self._when(row.deadline_at)}{doubt}{cancel}"
         )
 
     def _too_small(self, name: str) -> str:
         gate = next(one for one in self.closed if one.name == name)
         if gate.kind != "pool" or gate.capacity:
-            return f"{name} never fits what it asks for"
+            return f"never fits {name}, whose capacity is too small"
         if not gate.members:
             return f"pool {name} has no members"
         return f"pool {name} has no member with a capacity above 0"

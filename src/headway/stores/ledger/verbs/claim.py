@@ -69,14 +69,16 @@ def check_claim(request: ClaimRequest) -> None:
         InvalidValue: a number is out of range, or the lanes are missing or have no weight.
     """
     if not 1 <= request.n <= MAX_BATCH or request.free < 0:
-        message = f"a claim of n={request.n}, free={request.free}"
-        raise InvalidValue(message, hint=f"n from 1 to {MAX_BATCH}, free from 0")
+        message = f"a claim of n={request.n}, free={request.free} is not valid"
+        raise InvalidValue(message, hint=f"n must be 1 to {MAX_BATCH}, and free at least 0")
     if min([weight for _, weight in request.lanes], default=0) < 1:
-        message = f"a claim from the lanes {request.lanes!r}"
-        raise InvalidValue(message, hint="at least one lane, each with a weight of at least 1")
+        message = f"a claim from the lanes {request.lanes!r} is not valid"
+        raise InvalidValue(message, hint="pass at least one lane, each with a weight of at least 1")
     if request.request < 1 or request.lease_ms < 1:
-        message = f"a claim of request {request.request}, lease {request.lease_ms} ms"
-        raise InvalidValue(message, hint="both at least 1")
+        message = (
+            f"a claim with request {request.request}, lease {request.lease_ms} ms is not valid"
+        )
+        raise InvalidValue(message, hint="both must be at least 1")
 
 
 def _worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow:

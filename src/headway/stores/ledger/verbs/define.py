@@ -169,7 +169,7 @@ def _values(step: Step, name: str) -> Values:
 
 def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
     if step.book.template(item.name) is not None and "{" in item.name:
-        message = f"{item.name!r} is a template; many gates have its name"
+        message = f"{item.name!r} is a template, not a single gate"
         raise InvalidValue(
             message, hint="close one of them by its resolved name, or pause the lane or kind"
         )

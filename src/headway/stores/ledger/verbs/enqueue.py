@@ -38,8 +38,8 @@ def check_batch(what: str, n: int) -> None:
         InvalidValue: it is too large for one atomic step.
     """
     if n > MAX_BATCH:
-        message = f"{what} of {n} items"
-        raise InvalidValue(message, hint=f"at most {MAX_BATCH} at a time; send them in pages")
+        message = f"{n} items are too many for one {what}"
+        raise InvalidValue(message, hint=f"send at most {MAX_BATCH} at a time")
 
 
 def fire(ledger: Ledger, request: FireRequest) -> FireReply:

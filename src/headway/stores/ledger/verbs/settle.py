@@ -259,7 +259,7 @@ def _died(step: Step, row: JobRow, outcome: Died) -> Verdict:
 def _snoozed(step: Step, row: JobRow, outcome: Snoozed) -> Verdict:
     due_at = _moment(step, outcome.after_ms, outcome.until_at)
     if due_at is None:
-        message = f"job {row.id} snoozes without a delay or a time"
+        message = f"job {row.id} was snoozed without a delay or a time"
         raise InvalidValue(message, hint="pass one of them")
     row.reason = _cut(outcome.reason, MAX_REASON) or row.reason
     step.requeue(row, "snoozed", due_at=due_at, repeat=True)
@@ -291,7 +291,7 @@ def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
 
 def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
     if not outcome.key:
-        message = f"job {row.id} hands over without a key"
+        message = f"job {row.id} was handed over without a key"
         raise InvalidValue(message, hint="pass the key of the signal that will report its end")
     if row.state is State.AWAITING:
         known = step.ledger.signals.known(outcome.key)
@@ -316,7 +316,7 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
 
 def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
     if not outcome.key:
-        message = f"job {row.id} was given an empty key to be known by"
+        message = f"the key for job {row.id} is empty"
         raise InvalidValue(message, hint="pass the provider's id")
     _refuse_anothers_key(step, row, outcome.key)
     _know(step, row, outcome.key)
