@@ -200,7 +200,7 @@ class HttpCalls:
         self._address = address
         self._timeout_s = timeout_s
         self._timing = timing
-        self._carrier: HttpTransport | None = None
+        self._transport: HttpTransport | None = None
         # Jitter must differ between programs that lost their connection at the same time.
         self._seed = uuid4().hex
         self._drawn = 0
@@ -232,20 +232,20 @@ class HttpCalls:
 
     async def close(self) -> None:
         """Close all connections; a later call opens them again."""
-        carrier, self._carrier = self._carrier, None
-        if carrier is not None:
-            await carrier.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
 
     async def _try(self, call: HttpCall) -> HttpReply | _Refusal:
         """Make a call once."""
-        carrier = self._opened()
+        transport = self._opened()
         content = None if call.body is None else _encoded(call)
         request = HttpRequest(call.method, call.path, content, call.params, call.headers)
         limit_s = self._timeout_s + call.waits_s
         asked_at = self._timing.monotonic()
         try:
             async with self._timing.limit(limit_s):
-                answer = await carrier.send(request, limit_s)
+                answer = await transport.send(request, limit_s)
         except Unreachable as error:
             return _Refusal(error=self._unreachable(error))
         except (ReplyLost, TimeoutError) as error:
@@ -256,15 +256,15 @@ class HttpCalls:
         return _Refusal(error=error, after_s=_seconds(answer.retry_after))
 
     def _opened(self) -> HttpTransport:
-        if self._carrier is None:
+        if self._transport is None:
             try:
                 # Imported lazily, so that only programs that call a server load the HTTP library.
                 from headway.client.transport import Transport  # noqa: PLC0415
             except ImportError as error:
                 message = f"the client needs a package that is not installed: {error.name}"
                 raise StoreUnavailable(message, hint="pip install 'headway[client]'") from error
-            self._carrier = Transport(self._address)
-        return self._carrier
+            self._transport = Transport(self._address)
+        return self._transport
 
     def _unreachable(self, error: Exception) -> StoreUnavailable:
         message = f"the server {self._address.url} cannot be reached: {error or 'no connection'}"

@@ -259,12 +259,12 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
             return RemoteQuery(call=call, read=_page(JobView), whole=query.ids is not None)
         case FlowsQuery():
             place = ("lane", query.lane) if query.gate is None else ("gate", query.gate)
-            asked = (("first", query.first), ("cursor", query.cursor), ("limit", query.limit))
-            return RemoteQuery(call=get("/v1/flows", place, *asked), read=_page(WaitingFlow))
+            page = (("first", query.first), ("cursor", query.cursor), ("limit", query.limit))
+            return RemoteQuery(call=get("/v1/flows", place, *page), read=_page(WaitingFlow))
         case GatesQuery():
-            asked = (("cursor", query.cursor), ("limit", query.limit))
+            page = (("cursor", query.cursor), ("limit", query.limit))
             parked = ("parked", "true" if query.parked else None)
-            call = get("/v1/gates", *_each("name", query.names), parked, *asked)
+            call = get("/v1/gates", *_each("name", query.names), parked, *page)
             return RemoteQuery(call=call, read=_page(GateState))
         case LanesQuery():
             call = get("/v1/lanes", *_each("name", query.names))
@@ -276,8 +276,8 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
         case TimetableQuery():
             return RemoteQuery(call=get("/v1/timetable"), read=_rows(EntryView), whole=True)
         case TrailQuery():
-            asked = (("target", query.target), ("cursor", query.cursor), ("limit", query.limit))
-            return RemoteQuery(call=get("/v1/trail", *asked), read=_page(TrailView))
+            page = (("target", query.target), ("cursor", query.cursor), ("limit", query.limit))
+            return RemoteQuery(call=get("/v1/trail", *page), read=_page(TrailView))
         case AuditQuery():
             call = get("/v1/audit", ("cursor", query.cursor), ("limit", query.limit))
             return RemoteQuery(call=call, read=_record(AuditView))

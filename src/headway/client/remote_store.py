@@ -77,7 +77,7 @@ class Workers:
         """Return the URL that signals a run claimed here, if it is known."""
         return self._signal_urls.get(ref)
 
-    def pull(self, seen: int) -> WorkerPoller | None:
+    def poller(self, seen: int) -> WorkerPoller | None:
         """Return the poller whose claims returned `seen`, if there is one."""
         return self._pollers_by_seen.get(seen)
 
@@ -93,45 +93,47 @@ class Workers:
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`; it includes jobs from polls that no claim has taken yet."""
-        pull = self._pollers.get(request.worker)
+        poller = self._pollers.get(request.worker)
         request_sent = request
-        if pull is not None:
+        if poller is not None:
             if request.leaving:
-                await pull.leave(request.worker)
-            running = request.running + pull.kept
-            request_sent = replace(request, running=running, request=pull.received(request.request))
+                await poller.leave(request.worker)
+            running = request.running + poller.kept
+            request_sent = replace(
+                request, running=running, request=poller.received(request.request)
+            )
         call = HttpCall(method="POST", path="/v1/leases", body=beat_body(request_sent))
         answered = await self._work(call)
         reply = read_beat(answered.json)
-        if pull is None:
+        if poller is None:
             return reply
-        pull.note_time(answered.asked_at, reply.now)
-        pull.forget(frozenset(reply.lost))
+        poller.note_time(answered.asked_at, reply.now)
+        poller.forget(frozenset(reply.lost))
         if request.leaving and self._pollers.pop(request.worker, None) is not None:
-            self._forget(pull)
+            self._forget(poller)
         mine = frozenset(request.running)
         return replace(reply, lost=tuple(one for one in reply.lost if one in mine))
 
     async def leave(self) -> None:
         """End all polls, and release their jobs."""
-        pulls, self._pollers = self._pollers, OrderedDict()
+        pollers, self._pollers = self._pollers, OrderedDict()
         self._pollers_by_seen = {}
-        for worker, pull in pulls.items():
-            await pull.leave(worker)
+        for worker, poller in pollers.items():
+            await poller.leave(worker)
 
     def _poller_of(self, worker: str) -> WorkerPoller:
-        pull = self._pollers.get(worker)
-        if pull is None:
+        poller = self._pollers.get(worker)
+        if poller is None:
             seen = uuid4().int >> 66
-            pull = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
-            self._pollers[worker] = self._pollers_by_seen[seen] = pull
+            poller = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
+            self._pollers[worker] = self._pollers_by_seen[seen] = poller
             if len(self._pollers) > MOST_WORKERS:
                 self._forget(self._pollers.popitem(last=False)[1])
-        return pull
+        return poller
 
-    def _forget(self, pull: WorkerPoller) -> None:
+    def _forget(self, poller: WorkerPoller) -> None:
         by_seen = self._pollers_by_seen.items()
-        self._pollers_by_seen = {seen: one for seen, one in by_seen if one is not pull}
+        self._pollers_by_seen = {seen: one for seen, one in by_seen if one is not poller}
 
     async def _claim_over_http(self, request: ClaimRequest, wait_s: float) -> ClaimReply:
         claimed = read_claim((await self._work(request_call(request, wait_s))).body)
@@ -246,11 +248,11 @@ class RemoteStore:
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`; this is a long poll for the worker whose claim returned `seen`."""
         del lanes, until_at  # the server knows them from the claim
-        pull = self._workers.pull(seen)
-        if pull is None:
+        poller = self._workers.poller(seen)
+        if poller is None:
             await self._timing.pause(HINT_S)
         else:
-            await self._in_loop(pull.wait())
+            await self._in_loop(poller.wait())
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""
@@ -346,17 +348,17 @@ class RemoteStore:
         return tuple(job for page in pages for job in page.rows)
 
     async def _read_remote(self, query: Query[Answer]) -> Answer:
-        asked = remote_query(query, self._patience_s)
+        remote = remote_query(query, self._patience_s)
         try:
-            reply_json = (await self.ask(asked.call)).json
-            while asked.whole and reply_json["cursor"] is not None:
-                page = (await self.ask(asked.call.at(reply_json["cursor"]))).json
+            reply_json = (await self.ask(remote.call)).json
+            while remote.whole and reply_json["cursor"] is not None:
+                page = (await self.ask(remote.call.at(reply_json["cursor"]))).json
                 reply_json = {"rows": reply_json["rows"] + page["rows"], "cursor": page["cursor"]}
         except UnknownJob:
-            if not asked.missing:
+            if not remote.missing:
                 raise
             return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
-        return asked.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
+        return remote.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
 
     # ------------------------------------------------------------------ done by the server itself
 

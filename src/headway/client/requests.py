@@ -45,7 +45,7 @@ def filled(fields: Mapping[str, object]) -> Fields:
     return {name: value for name, value in fields.items() if value not in ("", None)}
 
 
-_UNSAID = {"tenant": "", "stage": ""}
+_EMPTY_BY_DEFAULT = {"tenant": "", "stage": ""}
 """Fields whose empty text is the default."""
 
 
@@ -77,7 +77,7 @@ def job_body(job: NewJob, now: int) -> Fields:
     body = {
         name: value
         for name, value in fields.items()
-        if value is not None and value != _UNSAID.get(name)
+        if value is not None and value != _EMPTY_BY_DEFAULT.get(name)
     }
     if job.priority != DEFAULT_PRIORITY:
         body["priority"] = job.priority

@@ -95,11 +95,11 @@ def check_set(item: SetGate) -> str:
     for member, capacity in item.members or ():
         check_name(f"member of {item.name!r}", member)
         check_count(f"capacity of {member!r}", capacity, least=0)
-    said = ", ".join(f"{what} {value}" for what, value in _values_of(item).items())
-    if not said:
+    values = ", ".join(f"{what} {value}" for what, value in _values_of(item).items())
+    if not values:
         message = f"nothing to set on the gate {item.name!r}"
         raise InvalidValue(message, hint="pass a capacity, a limit and window, or members")
-    return said
+    return values
 
 
 def _values_of(item: SetGate) -> dict[str, Any]:

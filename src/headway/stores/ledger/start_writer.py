@@ -86,8 +86,8 @@ class StartWriter:
 
     def _of_job(self, start: Start) -> list[Need]:
         needs: list[Need] = []
-        for asked in start.head.keyed:
-            use = in_turn(asked, start.candidate)
+        for keyed in start.head.keyed:
+            use = in_turn(keyed, start.candidate)
             kind = self.book.view(use).kind
             if kind is not None:
                 needs.append(Need(use.name, RULES[kind], use.template, use.amount, use.hold))

@@ -51,11 +51,13 @@ class Step:
         self.woken: dict[tuple[str | None, int | None], None] = {}
         self.kept: dict[str, list[SignalRow]] = {}
 
-    def load(self, ids: Iterable[str], also: Ahead = NOTHING, staying: Container[str] = ()) -> None:
+    def load(
+        self, ids: Iterable[str], ahead: Ahead = NOTHING, staying: Container[str] = ()
+    ) -> None:
         """Load jobs that the step may change, and read ahead what ending them needs.
 
         Args:
-            also: what else to read ahead.
+            ahead: what else to read ahead.
             staying: ids of jobs that the step ends only if a cancel was requested.
         """
         ledger = self.ledger
@@ -65,7 +67,7 @@ class Step:
         self.rows.update(found)
         rows = found.values()
         ends = tuple(row for row in rows if row.cancel_requested or row.id not in staying)
-        ledger.read_ahead(also._replace(ends=ends))
+        ledger.read_ahead(ahead._replace(ends=ends))
 
     def row(self, job: str) -> JobRow | None:
         """Return a job, loaded once per step; None if it does not exist."""

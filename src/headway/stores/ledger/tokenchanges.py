@@ -83,18 +83,18 @@ def _check_moment(at: int) -> None:
 
 
 def _summary(spec: TokenSpec) -> str:
-    said = [f"{spec.name}: {', '.join(spec.roles)}"]
+    parts = [f"{spec.name}: {', '.join(spec.roles)}"]
     if spec.tenants is not None:
-        said.append(f"tenants {', '.join(map(repr, spec.tenants))}")
+        parts.append(f"tenants {', '.join(map(repr, spec.tenants))}")
     if spec.lanes is not None:
-        said.append(f"lanes {', '.join(map(repr, spec.lanes))}")
+        parts.append(f"lanes {', '.join(map(repr, spec.lanes))}")
     if spec.closes:
-        said.append(f"closes {', '.join(map(repr, spec.closes))}")
+        parts.append(f"closes {', '.join(map(repr, spec.closes))}")
     if spec.expires_at is not None:
-        said.append(f"until {spec.expires_at}")
-    said.append(f"{len(spec.secrets)} secret{'s' if len(spec.secrets) > 1 else ''}")
-    words = "; ".join(said)
-    return words if len(words) <= MAX_SUMMARY else f"{words[: MAX_SUMMARY - 1]}…"
+        parts.append(f"until {spec.expires_at}")
+    parts.append(f"{len(spec.secrets)} secret{'s' if len(spec.secrets) > 1 else ''}")
+    text = "; ".join(parts)
+    return text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
 
 
 def check_uses(item: NoteUse) -> dict[str, int]:

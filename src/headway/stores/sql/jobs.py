@@ -125,8 +125,8 @@ class Listed:
 
     def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
         session = self._session
-        asked = (after, many, session.number_list(states), *self._bound)
-        count, last, found = session.select(self._walk.look, *asked)[0]
+        parameters = (after, many, session.number_list(states), *self._bound)
+        count, last, found = session.select(self._walk.look, *parameters)[0]
         flows = self._read_flows(found)
         session.flows.read(flows)
         return Seen(count, last, flows)
@@ -135,8 +135,8 @@ class Listed:
         self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
     ) -> list[int]:
         lists = self._session.number_list
-        asked = (after, many, lists(states), lists(flows), limit, *self._bound)
-        return [seq for (seq,) in self._session.select(self._walk.fitting, *asked)]
+        parameters = (after, many, lists(states), lists(flows), limit, *self._bound)
+        return [seq for (seq,) in self._session.select(self._walk.fitting, *parameters)]
 
 
 class SqlJobs(SqlTable[SessionOf], ABC):

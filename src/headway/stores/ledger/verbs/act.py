@@ -33,8 +33,8 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     replies = [_apply_to(step, request, job) for job in request.ids]
     step.flush()
     done = [reply for reply in replies if reply.answer in {Acted.DONE, Acted.ASKED}]
-    said = (ledger.now, request.author, request.reason, str(request.verb))
-    ledger.trail.add([TrailRow(0, *said, reply.id, str(reply.answer)) for reply in done])
+    shared = (ledger.now, request.author, request.reason, str(request.verb))
+    ledger.trail.add([TrailRow(0, *shared, reply.id, str(reply.answer)) for reply in done])
     ledger.trail.keep_answer(request.request, encode_json(replies))
     return replies
 

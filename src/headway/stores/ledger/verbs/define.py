@@ -58,7 +58,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         RevisionConflict: the definitions have changed in the meantime; nothing was written.
     """
     check_name("author", request.author)
-    said = [check_item(item) for item in request.items]
+    texts = [check_item(item) for item in request.items]
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
@@ -68,7 +68,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     changed: set[type[Item]] = set()
     # Read once: a store's cache of them is valid only until the first item that changes one.
     templates = ledger.gates.templates()
-    for item, values in zip(request.items, said, strict=True):
+    for item, text in zip(request.items, texts, strict=True):
         step = Step(ledger, templates)
         entry = _HANDLERS[type(item)](step, item, request)
         step.flush()
@@ -77,7 +77,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
             continue
         changed.add(type(item))
         verb, target, detail = entry
-        detail = values or detail
+        detail = text or detail
         ledger.trail.add(
             [TrailRow(0, ledger.now, request.author, request.reason, verb, target, detail)]
         )

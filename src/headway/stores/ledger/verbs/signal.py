@@ -182,7 +182,7 @@ def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
         return _apply_to_run(step, event, row, run, at)
     other = other_run(step, row, event.known_as)
     if other is not None:
-        # What the event reports of its own run still applies.
+        # What the event reports about its own run still applies.
         _note(step, row, event.reason, f"the key {event.known_as} names another job, {other[0]}")
         return _apply_to_run(step, event, row, run, at)
     step.ledger.signals.make_known(event.known_as, row.id, run)
