@@ -269,7 +269,7 @@ async def test_workers_and_the_trail_follow_what_is_done(store_url: str):  # noq
             reason="a mistake",
         )
         assert (await job_of(rig, held.id)).cancel_requested
-        await expect(page.locator("#why")).to_contain_text("cancel asked for")
+        await expect(page.locator("#why")).to_contain_text("cancel requested")
         (line,) = (await rig.store.read(TrailQuery(target=made))).rows
         await show(page, rig, "/ui/trail")
         await expect(page.locator(f"tr[data-key='{line.seq}']")).to_contain_text("a mistake")

@@ -532,7 +532,12 @@ class AuditView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditQuery(Query[AuditView]):
-    """Compares permits with holders, and caches with permits, in one snapshot per page."""
+    """Compares permits with holders, and caches with permits, in one snapshot per page.
+
+    Attributes:
+        cursor: cursor from the previous page.
+        limit: maximum number of rows compared for a page, at least 1; a store may compare fewer.
+    """
 
     cursor: str | None = None
     limit: int = 10_000

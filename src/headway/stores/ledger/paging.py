@@ -14,7 +14,19 @@ LOOKED_AT = 5_000
 """Most rows examined for one page of a listing."""
 FIRST = 500
 """Rows that are examined first; they suffice for most pages."""
+MOST_ROWS = 1_000
 _END = 2**62
+
+
+def check_limit(limit: int) -> None:
+    """Validate the number of rows of a page.
+
+    Raises:
+        InvalidValue: it is not 1 to 1000.
+    """
+    if not 1 <= limit <= MOST_ROWS:
+        message = f"a page of {limit} rows is not valid"
+        raise InvalidValue(message, hint=f"pass a limit of 1 to {MOST_ROWS}")
 
 
 class Seen(NamedTuple):

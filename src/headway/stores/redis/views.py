@@ -27,9 +27,9 @@ from headway.contract.views import (
     WhyQuery,
     WorkersQuery,
 )
-from headway.core.errors import InvalidValue, InvariantBroken
+from headway.core.errors import InvariantBroken
 from headway.core.job import MAX_BATCH
-from headway.stores.ledger.paging import LOOKED_AT, read_place
+from headway.stores.ledger.paging import LOOKED_AT, check_limit, read_place
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
 from headway.stores.ledger.reads.listings import part_of
@@ -125,9 +125,7 @@ def _job(query: JobQuery) -> dict[str, Any]:
 
 
 def _jobs(query: JobsQuery) -> dict[str, Any]:
-    if not 1 <= query.limit <= 1_000:
-        message = f"a page of {query.limit} rows"
-        raise InvalidValue(message, hint="from 1 to 1000")
+    check_limit(query.limit)
     by_key = query.key is not None and query.ids is None
     about = query.subject is not None
     return {

@@ -9,6 +9,7 @@ import pytest
 from headway.contract.operate import Acted
 from headway.contract.outcomes import Died, Failed, HandedOver, Snoozed, Succeeded
 from headway.contract.views import (
+    AuditQuery,
     FlowsQuery,
     GatesQuery,
     JobQuery,
@@ -312,6 +313,17 @@ class FlowsGroup(ConformanceGroup):
         self, rig: Rig, query: FlowsQuery
     ) -> None:
         with pytest.raises(InvalidValue):
+            await rig.store.read(query)
+
+    @pytest.mark.parametrize(
+        "query",
+        [JobsQuery(limit=0), JobsQuery(limit=1_001), AuditQuery(limit=0)],
+        ids=lambda query: f"{type(query).__name__} {query.limit}",
+    )
+    async def test_jobs_and_audit_refuse_a_page_of_too_few_or_too_many_rows(
+        self, rig: Rig, query: JobsQuery | AuditQuery
+    ) -> None:
+        with pytest.raises(InvalidValue, match=str(query.limit)):
             await rig.store.read(query)
 
     @pytest.mark.parametrize("cursor", ["x", "-1", "\N{SUPERSCRIPT TWO}", "9" * 30])

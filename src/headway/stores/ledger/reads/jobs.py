@@ -18,7 +18,7 @@ from headway.core.errors import InvalidValue
 from headway.core.state import HELD, State
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.paging import read_place
+from headway.stores.ledger.paging import check_limit, read_place
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import run_error, run_of
 
@@ -69,9 +69,7 @@ def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
     Raises:
         InvalidValue: the page is too large, or the cursor belongs to another listing.
     """
-    if not 1 <= query.limit <= 1_000:
-        message = f"a page of {query.limit} rows"
-        raise InvalidValue(message, hint="from 1 to 1000")
+    check_limit(query.limit)
     rows, cursor = _rows(ledger, query)
     ids = [row.id for row in rows] if query.runs else []
     runs = ledger.jobs.runs(ids) if ids else {}

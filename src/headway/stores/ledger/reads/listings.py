@@ -27,7 +27,7 @@ from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.paging import read_place
+from headway.stores.ledger.paging import MOST_ROWS, check_limit, read_place
 from headway.stores.ledger.rows import JobRow, LaneRow
 from headway.stores.ledger.tokenchanges import is_token_id
 
@@ -149,8 +149,9 @@ def part_of(query: AuditQuery) -> tuple[str, str]:
     Raises:
         InvalidValue: the cursor belongs to another listing, or the limit is below 1.
     """
+    check_limit(min(query.limit, MOST_ROWS))  # a larger page is only cut
     part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
-    if part not in PARTS or query.limit < 1:
+    if part not in PARTS:
         message = f"the cursor {query.cursor!r} does not belong to an audit"
         raise InvalidValue(message, hint="pass the cursor of the previous page")
     return part, after
