@@ -273,8 +273,8 @@ async def test_a_worker_of_a_lane_that_nothing_knows_says_so(
         await app.worker(lanes="calls,letters").settings.before()
         await app.worker().settings.before()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "the worker serves an unknown lane: lane='cals'; did you mean calls?",
-        "the worker serves an unknown lane: lane='nosuch'",
+        "worker serves an unknown lane: lane='cals'; did you mean calls?",
+        "worker serves an unknown lane: lane='nosuch'",
     ]
 
 

@@ -271,7 +271,7 @@ async def test_sweep_logs_the_jobs_that_it_makes_dead(
     assert lines == [
         f"job dead kind=greet id={first} attempt=0 error='expired'",
         f"job dead kind=greet id={second} attempt=0 error='expired'",
-        "dead without a line of their own: 1 more jobs",
+        "1 more jobs dead, not listed",
     ]
 
 

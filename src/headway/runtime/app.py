@@ -1,4 +1,4 @@
-"""The app: what a program declares, and the store in which its jobs live."""
+"""The app: what a program declares, and the store that holds its jobs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Result = TypeVar("Result")
 
 FIRST_LOOK = 0.02
 LONGEST_LOOK = 0.5
-"""Seconds between two looks at a job that is waited for."""
+"""Maximum seconds between two checks of a job that `App.wait` waits for."""
 
 _log = logging.getLogger("headway.worker")
 
@@ -89,8 +89,10 @@ class App:
         """Create an app; the store is opened when it is first needed.
 
         Args:
-            store: an open one instead; the app does not close it.
-            name: the author on the trail of what the app declares.
+            url: URL of the store.
+            opener: opens the store at a URL.
+            store: open store to use instead; the app does not close it.
+            name: author recorded in the trail for what the app declares.
         """
         self.importers: dict[str, Importer] = {}
         self.sources: dict[str, Source] = {}
@@ -630,9 +632,9 @@ class App:
             await sourcing.look(source)
 
     async def _begin(self, lanes: Lanes) -> None:
-        """Declare, and warn of lanes that neither the app nor its store knows: likely misspelt.
+        """Declare, and warn of lanes that neither the app nor its store knows.
 
-        It is not an error: a lane is created with its first job.
+        These are probably misspelt, but it is not an error: a lane is created with its first job.
         """
         await self.declare()
         strange = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
@@ -644,7 +646,7 @@ class App:
             for name in sorted(strange - known):
                 meant = did_you_mean(name, known.union(self.lanes))
                 hint = meant and f"; {meant}"
-                _log.warning("the worker serves an unknown lane: lane=%r%s", name, hint)
+                _log.warning("worker serves an unknown lane: lane=%r%s", name, hint)
 
     def _sourcing(self) -> Sourcing:
         return Sourcing(
@@ -656,7 +658,7 @@ class App:
         )
 
     def _sourced(self) -> WorkerOptions:
-        """Return the options of a worker whose app has sources."""
+        """Return the worker options that synchronise the sources."""
         sourcing = self._sourcing()
 
         async def before() -> None:
@@ -709,7 +711,7 @@ class App:
         try:
             inline = self.store.runs_inline
         except BaseException:
-            work.close()  # the store could not be opened, so the work is never awaited
+            work.close()  # never awaited, because the store could not be opened
             raise
         return self._background.run(work, inline=inline)
 
@@ -766,7 +768,7 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
 
     Raises:
         UnknownJob: no job has this id.
-        InvalidState: the move does not apply to its state.
+        InvalidState: the action does not apply to its state.
     """
     match reply.answer:
         case Acted.DONE | Acted.ASKED:
