@@ -1,4 +1,4 @@
-"""How full the gates were: on average, at most, for how long, and over time."""
+"""The use of gates: average, peak, time full, time closed, and use over time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headway.lab.invariants import Rulebook, shows_open
 from headway.lab.scenario import HoursTable, PoolTable, Scenario
 
 POINTS = 240
-"""Into so many equal parts a plot divides the time."""
+"""Number of equal parts into which a plot divides the time."""
 _EACH = 12
-"""A template with more instances than these is shown in one row."""
+"""Maximum number of instances of a template that get a row each; more are summed up in one row."""
 _MINUTE_MS = 60_000
 
 
@@ -23,15 +23,18 @@ class GateUse:
     """The use of one gate, or of all instances of a keyed one.
 
     Attributes:
-        gate: its name; of a pool's member `pool/member`; of many instances their template.
+        gate: its name; `pool/member` for a pool's member; the template for many instances.
         kind: slots, rate, hours, pool, or implicit.
-        instances: how many gates the row stands for.
-        capacity: permits, or starts in a window; the largest in the time; None for no limit.
-        mean: permits out, or starts in the window, on average over the time and the instances.
-        peak: the most at once, of any instance.
-        member: it is a member of the pool in the row above.
-        full: the share of the time in which nothing more would have fitted.
-        shut: the share of the time in which it was closed, by its hours or by an operator.
+        instances: number of gates in this row.
+        capacity: maximum number of permits, or of starts in a window, at the end of the time; None
+            for no limit.
+        starts: number of runs that passed the gate.
+        mean: permits in use, or starts in the window, averaged over the time and the instances;
+            None for hours.
+        peak: highest use of any instance at any time.
+        member: whether it is a member of the pool in the row above.
+        full: share of the time in which there was no room for another permit; None for hours.
+        shut: share of the time in which it was closed, by its hours or by an operator.
     """
 
     gate: str
@@ -48,12 +51,12 @@ class GateUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """The use of one gate over time, in `POINTS` equal parts of it.
+    """The use of one gate over time, divided into `POINTS` equal parts.
 
     Attributes:
-        mean: of each part.
-        peak: of each part.
-        capacity: at the end of each part; None for no limit.
+        mean: average use in each part.
+        peak: highest use in each part.
+        capacity: capacity at the end of each part; None for no limit.
     """
 
     gate: str
@@ -63,7 +66,7 @@ class Curve:
 
 
 class Meter:
-    """Measures the gates of one history."""
+    """Measures the use of the gates in a history."""
 
     def __init__(self, history: History, scenario: Scenario) -> None:
         self.start_at, self.end_at = history.start_at, max(history.end_at, history.start_at + 1)
@@ -74,11 +77,11 @@ class Meter:
         self._by_gate = self._gathered()
 
     def uses(self) -> list[GateUse]:
-        """One row a gate, in the order of the scenario; a pool is followed by its members."""
+        """Return a row per gate, in the order of the scenario; pools are followed by members."""
         return [use for _, use, _ in self._rows()]
 
     def curves(self) -> list[Curve]:
-        """Over time: each gate that has a row of its own and a limit, but no pool's members."""
+        """Return a curve for each gate with its own row, except hours and members of pools."""
         return [
             self._curve(use.gate, template, steps)
             for template, use, steps in self._rows()
@@ -118,11 +121,11 @@ class Meter:
             yield template, self._one(gate, template, own, steps, member=member), steps
 
     def _steps(self, template: str, takings: Sequence[Taking]) -> list[tuple[int, int]]:
-        """Moments and how much is out from then on, the first at the start."""
+        """Return the use as steps: pairs of a time and the use from then on, from the start."""
         window_ms = self._book.window_ms(template)
         moves: defaultdict[int, int] = defaultdict(int)
         moves[self.start_at] = 0
-        # Within a step neither what is out changes nor what may be.
+        # Changes of capacity start a step too, so that capacity is constant within each step.
         moves.update((one.at, 0) for one in self._history.changes if one.at < self.end_at)
         for taking in takings:
             to_at = taking.to_at if window_ms is None else taking.from_at + window_ms
@@ -204,7 +207,7 @@ class Meter:
         )
 
     def _part(self, at: int) -> int:
-        # One before the exact part: the edges are rounded down.
+        # May be one too low, because the edges are rounded down; the width there is then zero.
         exact = (at - self.start_at) * POINTS // (self.end_at - self.start_at)
         return max(0, min(POINTS - 1, exact))
 
@@ -221,7 +224,7 @@ class Meter:
         )
 
     def _shut(self, name: str, gate: str, template: str) -> float:
-        """Return the share of the minutes in which it was closed."""
+        """Return the share of the time in which a gate was closed, sampled once per minute."""
         table = self._book.table(template)
         closings = [one for one in self._history.closings if one.gate in {name, gate}]
         zone = self._zone(gate) if isinstance(table, HoursTable) else ""

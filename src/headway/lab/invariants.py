@@ -1,8 +1,8 @@
-"""Shows from a history alone whether the engine kept its promises.
+"""Checks from a history alone whether the engine kept its promises.
 
-It knows the limits from the scenario and its moves, and what happened from the record. It decides
-nothing by the engine's own rules: permits are counted again, windows are slid again, wall clocks
-are read again. So a limit that the engine forgot is seen as a limit that was broken.
+The limits are taken from the scenario and its moves, and what happened from the history. None of
+the engine's code decides: permits are counted again, windows recomputed, and opening hours compared
+with the wall clock. So a limit that the engine ignored shows up as a limit that was broken.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 class Rulebook:
-    """The limits of a scenario.
+    """The limits of a scenario at any time.
 
     Args:
-        changes: what operators changed, in order.
+        changes: capacities and limits that operators changed, in order.
     """
 
     def __init__(self, scenario: Scenario, changes: list[Changed]) -> None:
@@ -37,15 +37,15 @@ class Rulebook:
             self._changed[change.gate].append((change.at, change.to))
 
     def table(self, template: str) -> object:
-        """Return what the scenario says of a gate; None for an implicit one."""
+        """Return the scenario's table for a gate; None for an implicit one."""
         return self.tables.get(template)
 
     def capacity(self, gate: str, template: str, at: int, *, member: str = "") -> int | None:
-        """Return how many permits may be out, or starts in a window; None for no limit.
+        """Return the maximum number of permits, or of starts in a window; None for no limit.
 
         Args:
-            template: under which it is declared.
-            at: when. At the very moment of a change the larger value counts.
+            template: name under which the gate is declared.
+            at: time in ms UTC; at the time of a change, the larger value counts.
         """
         name = f"{gate}/{member}" if member else gate
         values: list[int | None] = [self.declared(gate, template, member=member)]
@@ -61,7 +61,7 @@ class Rulebook:
         return None if None in values else max(value for value in values if value is not None)
 
     def declared(self, gate: str, template: str, *, member: str = "") -> int | None:
-        """Return the limit that the scenario's tables give, without its moves."""
+        """Return the limit that the scenario's tables declare, ignoring changes."""
         table = self.tables.get(template)
         if isinstance(table, SlotsTable):
             return table.capacity
@@ -72,15 +72,15 @@ class Rulebook:
         return self._lanes.get(gate)
 
     def window_ms(self, template: str) -> int | None:
-        """Return the window of a rate; None for other gates."""
+        """Return the window of a rate in ms; None for other gates."""
         table = self.tables.get(template)
         return table.per if isinstance(table, RateTable) else None
 
 
 def shows_open(table: HoursTable, zone: str, at: int) -> bool:
-    """Return whether the wall clock shows an open time.
+    """Return whether a gate is open by the wall clock alone.
 
-    From the wall clock alone: a span of today, or one of yesterday that has not ended.
+    That is: within a span of today, or one of yesterday that ends after midnight.
     """
     wall = (_EPOCH + timedelta(milliseconds=at)).astimezone(ZoneInfo(zone))
     minute = wall.hour * 60 + wall.minute
@@ -119,7 +119,7 @@ FINAL = frozenset({"succeeded", "dead", "cancelled"})
 
 
 class Violation(NamedTuple):
-    """One thing that must not be: which rule it breaks, and where."""
+    """A broken promise: the name of the rule, and where it is broken."""
 
     rule: str
     where: str
@@ -132,7 +132,7 @@ def check(history: History, scenario: Scenario) -> list[Violation]:
 
 
 def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[Violation]:
-    """Nothing is taken where the capacity of that moment has no room."""
+    """No permit is taken beyond a gate's capacity at that time."""
     held: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
     for taking in history.takings():
         table = book.table(taking.template)
@@ -141,7 +141,7 @@ def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[V
     for (gate, member), takings in held.items():
         template = takings[0].template
         if isinstance(book.table(template), PoolTable) and not member:
-            yield Violation("permits", f"{takings[0].job}: no member of {gate} is on its run")
+            yield Violation("permits", f"{takings[0].job}: its run has no member of {gate}")
             continue
         used = 0
         for at, change, taking in _moves(takings):
@@ -151,7 +151,7 @@ def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[V
             most = book.capacity(gate, template, at, member=member)
             if most is not None and used > most:
                 name = f"{gate}/{member}" if member else gate
-                where = f"{name}: {used} of {most} are out at {at} with job {taking.job}"
+                where = f"{name}: {used} of {most} permits in use at {at} with job {taking.job}"
                 yield Violation("permits", where)
 
 
@@ -163,7 +163,7 @@ def _moves(takings: list[Taking]) -> list[tuple[int, int, Taking]]:
 
 
 def rates_hold_in_every_window(history: History, book: Rulebook) -> Iterator[Violation]:
-    """In no window, wherever it begins, are there more starts than the limit."""
+    """No window, wherever it begins, contains more starts than the limit."""
     starts: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
     for taking in history.takings():
         if isinstance(book.table(taking.template), RateTable):
@@ -179,12 +179,12 @@ def rates_hold_in_every_window(history: History, book: Rulebook) -> Iterator[Vio
                 first += 1
             most = book.capacity(gate, template, taking.from_at)
             if most is not None and within > most:
-                where = f"{gate}: {within} starts in {window_ms} ms, of {most}, at {taking.from_at}"
+                where = f"{gate}: {within} of {most} starts in {window_ms} ms at {taking.from_at}"
                 yield Violation("rate", where)
 
 
 def hours_are_kept(history: History, book: Rulebook) -> Iterator[Violation]:
-    """Nothing starts while the clock on the wall shows a closed time."""
+    """No run starts while a gate is closed by its hours."""
     for job, run in history.runs():
         for use in job.gates:
             table = book.table(use.template)
@@ -198,7 +198,7 @@ def hours_are_kept(history: History, book: Rulebook) -> Iterator[Violation]:
 
 
 def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Nothing starts behind a closed gate, between closing and opening."""
+    """No run starts while a gate that it must pass is closed by an operator."""
     closings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for closing in history.closings:
         closings[closing.gate].append((closing.from_at, closing.to_at))
@@ -215,19 +215,19 @@ def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Vio
 
 
 def a_job_has_one_live_run(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Run of one job follow each other, numbered upwards, and none overlaps the next."""
+    """The runs of a job have increasing numbers, and do not overlap."""
     for job in history.jobs:
         runs = sorted(job.runs, key=lambda run: run.run)
         for before, after in pairwise(runs):
             if before.run == after.run:
                 yield Violation("one run", f"job {job.id} has run {before.run} twice")
             elif before.ended_at is None or before.ended_at > after.claimed_at:
-                where = f"job {job.id}: run {after.run} began before run {before.run} had ended"
+                where = f"job {job.id}: run {after.run} started before run {before.run} ended"
                 yield Violation("one run", where)
 
 
 def nothing_starts_early(history: History, _: Rulebook) -> Iterator[Violation]:
-    """No run begins before the moment at which it was due."""
+    """No run starts before it is due."""
     for job, run in history.runs():
         if run.claimed_at < run.due_at:
             where = f"job {job.id} started {run.due_at - run.claimed_at} ms before it was due"
@@ -235,25 +235,25 @@ def nothing_starts_early(history: History, _: Rulebook) -> Iterator[Violation]:
 
 
 def counts_are_conserved(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Each job that was acknowledged is there once, and none that was not."""
+    """Each acknowledged job exists exactly once, and no other job does."""
     there = Counter(job.id for job in history.jobs)
     for lost in sorted(history.sent - there.keys()):
-        yield Violation("lost", f"job {lost} was acknowledged and is not there")
+        yield Violation("lost", f"job {lost} was acknowledged, but does not exist")
     for job in history.jobs:
         if there[job.id] > 1:
-            yield Violation("doubled", f"job {job.id} is there {there[job.id]} times")
+            yield Violation("doubled", f"job {job.id} exists {there[job.id]} times")
         if job.id not in history.sent and not job.kind.endswith(".reconcile"):
             yield Violation("from nowhere", f"job {job.id} of kind {job.kind} was never sent")
 
 
 def ends_are_ends(history: History, _: Rulebook) -> Iterator[Violation]:
-    """A final job has no live run, and one that succeeded has exactly one success, its last run."""
+    """A final job has no live run; if it succeeded, only its last run did."""
     for job in history.jobs:
         if job.state not in FINAL:
             continue
         live = [run.run for run in job.runs if run.ended_at is None]
         if live:
-            yield Violation("end", f"job {job.id} is {job.state} and run {live[0]} still lives")
+            yield Violation("end", f"job {job.id} is {job.state}, but run {live[0]} is live")
         won = [run.run for run in job.runs if run.outcome == "succeeded"]
         if job.state == "succeeded" and won != [job.run]:
             where = f"job {job.id} succeeded in runs {won} of {[run.run for run in job.runs]}"
@@ -267,7 +267,7 @@ def the_store_adds_up(history: History, _: Rulebook) -> Iterator[Violation]:
 
 
 def nobody_outside_complains(history: History, _: Rulebook) -> Iterator[Violation]:
-    """The outside world saw no work begun twice and no line overbooked."""
+    """The outside world observed no work started twice, and no line overbooked."""
     for complaint in history.outside:
         yield Violation("outside", complaint)
 
