@@ -137,7 +137,7 @@ class App:
         def declare(fn: Callable[..., Any]) -> Kind:
             if not inspect.isroutine(fn):
                 message = f"{fn!r:.80} is not a function"
-                raise InvalidValue(message, hint="write `@app.job` over a def or an async def")
+                raise InvalidValue(message, hint="put `@app.job` above a def or an async def")
             kind = Kind(
                 read_options(fn.__name__, options),
                 fn,
@@ -216,7 +216,7 @@ class App:
         """
         if name in self.importers:
             message = f"there are two importers {name!r}"
-            raise InvalidValue(message, hint="name one of them otherwise")
+            raise InvalidValue(message, hint="give one of them another name")
 
         def add(fn: Function) -> Function:
             self.importers[name] = fn
@@ -242,7 +242,7 @@ class App:
             source = Source(fn, options)
             if source.name in self.sources:
                 message = f"there are two sources {source.name!r}"
-                raise InvalidValue(message, hint="name one of them otherwise")
+                raise InvalidValue(message, hint="give one of them another name")
             self.sources[source.name] = source
             return source
 
@@ -496,7 +496,7 @@ class App:
         """Asynchronous version of `signal`."""
         return await self.store.signal(read_signal(key, event, options))
 
-    # ------------------------------------------------------------------------------------- looks
+    # ------------------------------------------------------------------------------------- reads
 
     def find(self, job: str) -> JobView | None:
         """Return a job with its state, result, runs and trail, or None if there is no such job.
@@ -693,7 +693,7 @@ class App:
     def _add(self, kind: Kind) -> None:
         if kind.name in self.kinds:
             message = f"there are two kinds {kind.name!r}"
-            raise InvalidValue(message, hint="name one of them otherwise: @app.job(name=...)")
+            raise InvalidValue(message, hint="give one of them another name: @app.job(name=...)")
         self.kinds[kind.name] = kind
 
     def _lane_of(self, kind: str) -> str | None:
@@ -779,6 +779,6 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
             raise InvalidState(message, hint=hint or f"`headway why {reply.id}` says why")
         case Acted.UNKNOWN:
             message = f"there is no job {reply.id}"
-            raise UnknownJob(message, hint="final jobs are removed after a time")
+            raise UnknownJob(message, hint="final jobs are removed after `keep`")
         case _:
             assert_never(reply.answer)

@@ -231,8 +231,8 @@ def due_fires(entry: EntryView, now: int) -> tuple[tuple[int, ...], int]:
     """Return the fires of an entry that the store should have, but has not.
 
     Returns:
-        Their times in order (the missed ones that its policy makes up for, all of the next 20
-        minutes, and one after these), and the time until which all fires are then known.
+        Their times in order (missed ones that its policy makes up for, all within the next 20
+        minutes, and the next one after these), and the time until which all fires are then known.
     """
     spec = entry.spec
     known = entry.ahead_until if entry.ahead_until is not None else entry.first_seen_at

@@ -129,7 +129,7 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     for refused in ("due", "job_id", "key"):
         if refused in given:
             message = f"the entry {entry!r} gives its jobs {refused!r}"
-            raise InvalidValue(message, hint="each fire has its own")
+            raise InvalidValue(message, hint="omit it: each fire sets its own")
     job = kind.make(**given, job_id=derived_id("entry", entry))
     return EntrySpec(
         name=entry,
@@ -148,7 +148,7 @@ def _schedule(entry: str, options: EntryOptions) -> Schedule:
         return schedule
     if not isinstance(schedule, str):
         message = f"the entry {entry!r} has no schedule"
-        raise InvalidValue(message, hint='such as "cron: 0 3 * * *", "every 30m" or "at 09:00"')
+        raise InvalidValue(message, hint='for example "cron: 0 3 * * *", "every 30m" or "at 09:00"')
     anchor = options.get("anchor")
     return parse_schedule(
         schedule,
@@ -210,7 +210,7 @@ class Declaration:
         """
         if spec.name in self.entries:
             message = f"the timetable has two entries {spec.name!r}"
-            raise InvalidValue(message, hint="name one of them otherwise")
+            raise InvalidValue(message, hint="give one of them another name")
         self.entries[spec.name] = spec
 
     def shortest_lease_ms(self, lanes: Iterable[str]) -> int | None:

@@ -162,7 +162,7 @@ class Arguments:
         """
         for name, value in given.items():
             if type(value) not in _SCALARS and _holds_naive(value):
-                message = f"{self.kind}: argument {name!r} holds a datetime without an offset"
+                message = f"{self.kind}: argument {name!r} contains a datetime without an offset"
                 hint = (
                     "it would mean a different time on each machine; add a time zone, such as UTC"
                 )
@@ -226,7 +226,7 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
         hints = typing.get_type_hints(fn, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
         message = f"the annotations of {kind!r} cannot be read: {error}"
-        raise InvalidValue(message, hint="use names of its module") from None
+        raise InvalidValue(message, hint="use names that its module defines") from None
     parameters: list[inspect.Parameter] = []
     for one in inspect.signature(fn).parameters.values():
         if one.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
@@ -281,7 +281,7 @@ def _refuse_strange(kind: str, name: str, annotation: object) -> None:
     try:
         strange = isinstance(msgspec.inspect.type_info(annotation), msgspec.inspect.CustomType)
     except (TypeError, NameError) as error:
-        message = f"the annotation of {name!r} in {kind!r} is not understood: {error}"
+        message = f"the annotation of {name!r} in {kind!r} is not supported: {error}"
         raise InvalidValue(message) from None
     if strange:
         message = f"the argument {name!r} of {kind!r} has a type that JSON cannot represent"

@@ -302,7 +302,7 @@ class Job:
         for job in jobs:
             check_made(job)
         if len(self._then) + len(jobs) > MAX_BATCH:
-            message = f"{self.kind}: more than {MAX_BATCH} jobs follow from one"
+            message = f"{self.kind}: more than {MAX_BATCH} jobs passed to then()"
             raise InvalidValue(message, hint="let one of them create the others")
         self.follow(jobs, ())
 
@@ -322,7 +322,7 @@ class Job:
         """
         for_ms, until_at = moment("close", after=after, at=until)
         if for_ms is None and until_at is None:
-            message = f"the gate {gate!r} is closed without an end"
+            message = f"close() of the gate {gate!r} has no end time"
             raise InvalidValue(
                 message, hint="pass `after` or `until`; only an operator can close it indefinitely"
             )

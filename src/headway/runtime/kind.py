@@ -164,8 +164,8 @@ class Kind:
             InvalidValue: the kind already has one, or does not belong to an app.
         """
         if self._reconciler is None or self._reconciled_by is not None:
-            message = f"the kind {self.name!r} cannot have a reconcile handler, or has one"
-            raise InvalidValue(message, hint="declare one, for a kind of an app")
+            message = f"the kind {self.name!r} already has a reconcile handler, or has no app"
+            raise InvalidValue(message, hint="declare one reconcile handler, for a kind of an app")
         self._reconciled_by = self._reconciler(self, ask)
         self._policy = None
         return ask

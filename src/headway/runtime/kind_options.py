@@ -133,7 +133,7 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
     on_deadline = options.get("on_deadline", "dead")
     if on_deadline not in {"dead", "retry"}:
         message = f"on_deadline of {kind!r} is {on_deadline!r}"
-        raise InvalidValue(message, hint='"dead" or "retry"')
+        raise InvalidValue(message, hint='use "dead" or "retry"')
     timeout, expires = options.get("timeout"), options.get("expires")
     return KindOptions(
         name=kind,
@@ -229,7 +229,7 @@ def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
         raise InvalidValue(message, hint="name each stage's gates in `stages`")
     if not stages:
         message = f"the kind {kind!r} has no stages"
-        raise InvalidValue(message, hint="name at least one, or leave `stages` out")
+        raise InvalidValue(message, hint="name at least one, or omit `stages`")
     return tuple((check_name("stage", name), tuple(gates)) for name, gates in stages.items())
 
 
@@ -257,7 +257,7 @@ def _states(kind: str, states: Sequence[str]) -> tuple[State, ...]:
     for state in states:
         if isinstance(states, str) or state not in names:
             message = f"on_final_states of {kind!r} is {states!r:.80}"
-            raise InvalidValue(message, hint=f"some of {', '.join(sorted(names))}")
+            raise InvalidValue(message, hint=f"use some of {', '.join(sorted(names))}")
     return tuple(names[state] for state in states)
 
 

@@ -65,7 +65,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
     offer = options.get("offer", False)
     if not isinstance(cast("object", offer), bool):
         message = f"a signal's offer is {offer!r:.40}"
-        raise InvalidValue(message, hint="True or False")
+        raise InvalidValue(message, hint="pass True or False")
     return Signal(
         key=check_name("key", key),
         event=check_name("event", event),
@@ -86,7 +86,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
 def _kind(options: SignalOptions) -> SignalKind:
     said = [word for word in ("final", "progress", "note") if options.get(word)]
     if len(said) != 1:
-        message = f"a signal says {' and '.join(said) or 'nothing'}"
+        message = f"a signal has {' and '.join(said) or 'no content'}"
         raise InvalidValue(message, hint="pass one of final=, progress=True and note=")
     return SignalKind(said[0])
 

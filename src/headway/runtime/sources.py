@@ -245,7 +245,7 @@ def in_flight(
     check_made(job)
     check_key(job)
     if not known_as:
-        message = f"the work of {job.key!r} has no key to be known by"
+        message = f"in_flight for {job.key!r} has an empty known_as"
         raise InvalidValue(message, hint="pass the key by which signals will find it")
     return InFlight(
         job=job,

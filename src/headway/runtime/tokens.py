@@ -52,7 +52,7 @@ def parse(text: str) -> tuple[str, str]:
     found = _TEXT.fullmatch(text)
     if found is None:
         message = "this is not a token"
-        raise Unauthenticated(message, hint="send it whole: hw_, the id, _, the secret")
+        raise Unauthenticated(message, hint="send all of it: hw_<id>_<secret>")
     return found[1], found[2]
 
 

@@ -1,4 +1,4 @@
-"""Which spans are recorded, and where they are sent."""
+"""Sampling and export of spans."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def ratio_of(environment: Mapping[str, str]) -> float | None:
         ratio = -1.0
     if not 0 <= ratio <= 1:
         message = f"OTEL_TRACES_SAMPLER_ARG is {text!r:.40}"
-        raise InvalidValue(message, hint="a number from 0 to 1")
+        raise InvalidValue(message, hint="it must be a number from 0 to 1")
     return ratio
 
 

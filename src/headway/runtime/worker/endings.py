@@ -92,7 +92,7 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
         case "lost":
             return None
         case "cancel" if stopped and not job.handed:
-            return Died(job.id, job.run, reason="cancelled", error="stopped, as it was cancelled")
+            return Died(job.id, job.run, reason="cancelled", error="stopped: the job was cancelled")
         case "stop" if stopped and job.handing and not job.handed:
             # The hand-over may have been written. A hand-back would leave the job awaiting a signal
             # that never comes, because nothing was sent to the outside world.

@@ -348,7 +348,7 @@ class WorkerContext:
         """
         if get_ident() == self._thread:
             message = "job.sync blocks the worker's event loop"
-            raise InvalidValue(message, hint="in an async handler await job.hand_over(...) itself")
+            raise InvalidValue(message, hint="in an async handler, use `await job.hand_over(...)`")
         return asyncio.run_coroutine_threadsafe(self._settler.write(outcome), self._loop).result()
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:

@@ -127,16 +127,16 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     lease_ms = parse_duration(options.get("lease", "30s"))
     if lease_ms < SHORTEST_LEASE_MS:
         message = f"a worker's lease is {lease_ms} ms"
-        raise InvalidValue(message, hint="at least 1s")
+        raise InvalidValue(message, hint="it must be at least 1s")
     order = options.get("order", "weighted")
     if order not in {"weighted", "strict"}:
         message = f"a worker's order is {order!r:.40}"
-        raise InvalidValue(message, hint='"weighted" or "strict"')
+        raise InvalidValue(message, hint='use "weighted" or "strict"')
     timing = options.get("timing") or Timing()
     unknown = options.get("unknown", "retry")
     if unknown not in {"retry", "dead"}:
         message = f"a worker's unknown is {unknown!r:.40}"
-        raise InvalidValue(message, hint='"retry" or "dead"')
+        raise InvalidValue(message, hint='use "retry" or "dead"')
     return WorkerSettings(
         lanes=read_lanes(options.get("lanes", ("main",))),
         order=order,
