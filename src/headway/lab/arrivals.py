@@ -65,10 +65,10 @@ class Arrivals:
             yield from self._from_file(label, table, self._folder / table.file)
         elif table.backlog is not None:
             for count in range(table.backlog):
-                yield self._made(label, count, table, start_at, start_at, {})
+                yield self._arrival(label, count, table, start_at, start_at, {})
         else:
             for count, at in enumerate(_paced(self._scenario, label, table)):
-                yield self._made(label, count, table, at, at, {})
+                yield self._arrival(label, count, table, at, at, {})
 
     def _from_file(self, label: str, table: ArrivalsTable, path: Path) -> Iterator[Arrival]:
         start_at = self._scenario.start
@@ -79,17 +79,17 @@ class Arrivals:
                 place = f"{path.name}, line {number}"
                 try:
                     row = _row(line)
-                    if not _wanted(table, row):
+                    if not _is_selected(table, row):
                         continue
                     due_at = start_at if table.due is None else _due_at(table.due, row)
                     # All rows are enqueued at the start; each is due at its own time.
-                    made = self._made(label, number, table, start_at, due_at, row)
+                    made = self._arrival(label, number, table, start_at, due_at, row)
                 except InvalidValue as error:
                     self.refused.append(f"{place}: {error.message}")
                     continue
                 yield made._replace(place=place)
 
-    def _made(
+    def _arrival(
         self,
         label: str,
         count: int,
@@ -183,7 +183,7 @@ def _row(line: bytes) -> Mapping[str, object]:
     return cast("dict[str, object]", row)
 
 
-def _wanted(table: ArrivalsTable, row: Mapping[str, object]) -> bool:
+def _is_selected(table: ArrivalsTable, row: Mapping[str, object]) -> bool:
     return all(row.get(name) is not None for name in table.present) and all(
         row.get(name) is None for name in table.absent
     )

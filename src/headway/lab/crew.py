@@ -73,7 +73,7 @@ class Crew:
         finally:
             ending = [process.task for process in self._alive]
             for process in list(self._alive):
-                self._end(process)
+                self._kill(process)
             if ending:
                 await asyncio.wait(ending)
 
@@ -82,7 +82,7 @@ class Crew:
         table = next(one for one in self._scenario.workers if one.name == move.worker)
         doomed = [one for one in self._alive if one.table == move.worker][: move.count]
         for process in doomed:
-            self._end(process)
+            self._kill(process)
         if move.restart_after is not None:
             await self._timing.pause(move.restart_after / 1000)
             for _ in doomed:
@@ -121,20 +121,20 @@ class Crew:
         task = asyncio.get_running_loop().create_task(worker.run())
         process = _Process(table.name, worker, store, task)
         self._alive.append(process)
-        task.add_done_callback(lambda done: self._gone(process, done))
+        task.add_done_callback(lambda done: self._on_exit(process, done))
 
-    def _end(self, process: _Process) -> None:
+    def _kill(self, process: _Process) -> None:
         # Cut the connection first, so that nothing the cancelled worker still sends arrives.
         process.store.is_cut = True
         process.task.cancel()
         self._alive = [one for one in self._alive if one is not process]
 
-    def _gone(self, process: _Process, done: asyncio.Task[None]) -> None:
+    def _on_exit(self, process: _Process, done: asyncio.Task[None]) -> None:
         self._alive = [one for one in self._alive if one is not process]
         error = None if done.cancelled() else done.exception()
         if error is not None and self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
     async def _sleep_until(self, at: int) -> None:
-        begun = self._scenario.start + round(self._timing.monotonic() * 1000)
-        await self._timing.pause(max(0, at - begun) / 1000)
+        now = self._scenario.start + round(self._timing.monotonic() * 1000)
+        await self._timing.pause(max(0, at - now) / 1000)

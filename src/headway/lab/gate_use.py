@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from headway.lab.history import History, Taking
-from headway.lab.invariants import Rulebook, shows_open
+from headway.lab.history import Acquisition, History
+from headway.lab.invariants import Limits, open_by_clock
 from headway.lab.scenario import HoursTable, PoolTable, Scenario
 
 POINTS = 240
@@ -71,10 +71,10 @@ class Meter:
     def __init__(self, history: History, scenario: Scenario) -> None:
         self.start_at, self.end_at = history.start_at, max(history.end_at, history.start_at + 1)
         self._history = history
-        self._book = Rulebook(scenario, history.changes)
+        self._limits = Limits(scenario, history.changes)
         self._lanes = {f"lane:{name}" for name, lane in scenario.lanes.items() if lane.concurrency}
         self._lanes |= {change.gate for change in history.changes}
-        self._by_gate = self._gathered()
+        self._by_gate = self._acquisitions_by_gate()
 
     def uses(self) -> list[GateUse]:
         """Return a row per gate, in the order of the scenario; pools are followed by members."""
@@ -88,15 +88,15 @@ class Meter:
             if use.instances == 1 and use.kind != "hours" and not use.member
         ]
 
-    def _gathered(self) -> dict[str, dict[str, list[Taking]]]:
-        found: defaultdict[str, defaultdict[str, list[Taking]]] = defaultdict(
+    def _acquisitions_by_gate(self) -> dict[str, dict[str, list[Acquisition]]]:
+        found: defaultdict[str, defaultdict[str, list[Acquisition]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        for taking in self._history.takings():
-            template = taking.template or taking.gate
-            if taking.template or taking.gate in self._lanes:
-                found[template][taking.gate].append(taking)
-        order = [*self._book.tables, *sorted(self._lanes)]
+        for acquisition in self._history.acquisitions():
+            template = acquisition.template or acquisition.gate
+            if acquisition.template or acquisition.gate in self._lanes:
+                found[template][acquisition.gate].append(acquisition)
+        order = [*self._limits.tables, *sorted(self._lanes)]
         return {name: dict(sorted(found[name].items())) for name in order if name in found}
 
     def _rows(self) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
@@ -104,33 +104,33 @@ class Meter:
             if len(gates) > _EACH:
                 yield template, self._many(template, gates), []
                 continue
-            for gate, takings in gates.items():
-                steps = self._steps(template, takings)
-                yield template, self._one(gate, template, takings, steps), steps
-                if isinstance(self._book.table(template), PoolTable):
-                    yield from self._members(gate, template, takings)
+            for gate, acquisitions in gates.items():
+                steps = self._steps(template, acquisitions)
+                yield template, self._one(gate, template, acquisitions, steps), steps
+                if isinstance(self._limits.table(template), PoolTable):
+                    yield from self._members(gate, template, acquisitions)
 
     def _members(
-        self, gate: str, template: str, takings: list[Taking]
+        self, gate: str, template: str, acquisitions: list[Acquisition]
     ) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
-        table = self._book.table(template)
+        table = self._limits.table(template)
         members = table.members if isinstance(table, PoolTable) else {}
         for member in members:
-            own = [taking for taking in takings if taking.member == member]
+            own = [acquisition for acquisition in acquisitions if acquisition.member == member]
             steps = self._steps(template, own)
             yield template, self._one(gate, template, own, steps, member=member), steps
 
-    def _steps(self, template: str, takings: Sequence[Taking]) -> list[tuple[int, int]]:
+    def _steps(self, template: str, acquisitions: Sequence[Acquisition]) -> list[tuple[int, int]]:
         """Return the use as steps: pairs of a time and the use from then on, from the start."""
-        window_ms = self._book.window_ms(template)
+        window_ms = self._limits.window_ms(template)
         moves: defaultdict[int, int] = defaultdict(int)
         moves[self.start_at] = 0
         # Changes of capacity start a step too, so that capacity is constant within each step.
         moves.update((one.at, 0) for one in self._history.changes if one.at < self.end_at)
-        for taking in takings:
-            to_at = taking.to_at if window_ms is None else taking.from_at + window_ms
-            moves[taking.from_at] += taking.amount
-            moves[min(to_at, self.end_at)] -= taking.amount
+        for acquisition in acquisitions:
+            to_at = acquisition.to_at if window_ms is None else acquisition.from_at + window_ms
+            moves[acquisition.from_at] += acquisition.amount
+            moves[min(to_at, self.end_at)] -= acquisition.amount
         used, steps = 0, list[tuple[int, int]]()
         for at, change in sorted(moves.items(), key=itemgetter(0)):
             used += change
@@ -141,7 +141,7 @@ class Meter:
         self,
         gate: str,
         template: str,
-        takings: list[Taking],
+        acquisitions: list[Acquisition],
         steps: list[tuple[int, int]],
         *,
         member: str = "",
@@ -159,7 +159,7 @@ class Meter:
             kind="slots" if member else kind,
             instances=1,
             capacity=self._capacity(gate, template, self.end_at, member),
-            starts=len(takings),
+            starts=len(acquisitions),
             mean=None if kind == "hours" else area / span_ms,
             peak=max((used for _, used in steps), default=0),
             member=bool(member),
@@ -167,10 +167,10 @@ class Meter:
             shut=self._shut(name, gate, template),
         )
 
-    def _many(self, template: str, gates: dict[str, list[Taking]]) -> GateUse:
+    def _many(self, template: str, gates: dict[str, list[Acquisition]]) -> GateUse:
         rows = [
-            self._one(gate, template, takings, self._steps(template, takings))
-            for gate, takings in gates.items()
+            self._one(gate, template, acquisitions, self._steps(template, acquisitions))
+            for gate, acquisitions in gates.items()
         ]
         return GateUse(
             gate=template,
@@ -212,20 +212,20 @@ class Meter:
         return max(0, min(POINTS - 1, exact))
 
     def _kind(self, template: str) -> str:
-        table = self._book.tables.get(template)
+        table = self._limits.tables.get(template)
         return "implicit" if table is None else table.kind
 
     def _capacity(self, gate: str, template: str, at: int, member: str) -> int | None:
-        table = self._book.table(template)
+        table = self._limits.table(template)
         if not isinstance(table, PoolTable) or member:
-            return self._book.capacity(gate, template, at, member=member)
+            return self._limits.capacity(gate, template, at, member=member)
         return sum(
-            self._book.capacity(gate, template, at, member=one) or 0 for one in table.members
+            self._limits.capacity(gate, template, at, member=one) or 0 for one in table.members
         )
 
     def _shut(self, name: str, gate: str, template: str) -> float:
         """Return the share of the time in which a gate was closed, sampled once per minute."""
-        table = self._book.table(template)
+        table = self._limits.table(template)
         closings = [one for one in self._history.closings if one.gate in {name, gate}]
         zone = self._zone(gate) if isinstance(table, HoursTable) else ""
         if not closings and not zone:
@@ -233,7 +233,7 @@ class Meter:
         minutes = range(self.start_at, self.end_at, _MINUTE_MS)
         shut = sum(
             any(one.from_at <= at < one.to_at for one in closings)
-            or (isinstance(table, HoursTable) and not shows_open(table, zone or table.tz, at))
+            or (isinstance(table, HoursTable) and not open_by_clock(table, zone or table.tz, at))
             for at in minutes
         )
         return shut / len(minutes)

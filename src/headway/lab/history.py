@@ -14,12 +14,11 @@ FAR_AT = 2**62
 """End of what has not ended."""
 
 
-class Taking(NamedTuple):
+class Acquisition(NamedTuple):
     """What one run took at one gate.
 
     Attributes:
-        gate: resolved name of the gate.
-        template: name under which it is declared; "" for an implicit gate.
+        template: name under which the gate is declared; "" for an implicit gate.
         member: chosen member of a pool; otherwise "".
         amount: number of permits or starts.
         from_at: when the run was claimed, in ms UTC.
@@ -68,11 +67,8 @@ class History:
     """What happened in a period of time.
 
     Attributes:
-        start_at: start of the period, in ms UTC.
-        end_at: end of the period, in ms UTC.
         sent: ids of all jobs whose enqueue was acknowledged.
         jobs: all jobs in the store, with their runs.
-        closings: gates that operators closed.
         changes: capacities and limits that operators changed, in order.
         differences: findings of the store's own audit.
         outside: violations observed by the outside world.
@@ -95,24 +91,24 @@ class History:
             for run in job.runs:
                 yield job, run
 
-    def takings(self) -> Iterator[Taking]:
+    def acquisitions(self) -> Iterator[Acquisition]:
         """Yield what each run took at each gate, in no particular order."""
         for job, run in self.runs():
-            yield from takings_of(job, run)
+            yield from acquisitions_of(job, run)
 
 
-def takings_of(job: JobView, run: RunView) -> Iterator[Taking]:
+def acquisitions_of(job: JobView, run: RunView) -> Iterator[Acquisition]:
     """Yield what one run took at its job's gates and at the implicit gates."""
     ended_at = FAR_AT if run.ended_at is None else run.ended_at
     handed_at = ended_at if run.handed_at is None else min(run.handed_at, ended_at)
     for use in job.gates:
         until = handed_at if use.hold == "run" else ended_at
         member = run.permits.get(use.name, "")
-        yield Taking(
+        yield Acquisition(
             use.name, use.template, member, use.amount, run.claimed_at, until, job.id, run.run
         )
     for gate in implicit_gates(job):
-        yield Taking(gate, "", "", 1, run.claimed_at, handed_at, job.id, run.run)
+        yield Acquisition(gate, "", "", 1, run.claimed_at, handed_at, job.id, run.run)
 
 
 def implicit_gates(job: JobView) -> tuple[str, ...]:

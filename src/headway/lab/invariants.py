@@ -15,14 +15,14 @@ from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from headway.lab.history import FAR_AT, Changed, History, Taking, implicit_gates
+from headway.lab.history import FAR_AT, Acquisition, Changed, History, implicit_gates
 from headway.lab.scenario import HoursTable, PoolTable, RateTable, Scenario, SlotsTable
 
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-class Rulebook:
+class Limits:
     """The limits of a scenario at any time.
 
     Args:
@@ -77,7 +77,7 @@ class Rulebook:
         return table.per if isinstance(table, RateTable) else None
 
 
-def shows_open(table: HoursTable, zone: str, at: int) -> bool:
+def open_by_clock(table: HoursTable, zone: str, at: int) -> bool:
     """Return whether a gate is open by the wall clock alone.
 
     That is: within a span of today, or one of yesterday that ends after midnight.
@@ -127,77 +127,83 @@ class Violation(NamedTuple):
 
 def check(history: History, scenario: Scenario) -> list[Violation]:
     """Return all violations of a history, in the order of the rules."""
-    book = Rulebook(scenario, history.changes)
-    return [violation for rule in RULES for violation in rule(history, book)]
+    limits = Limits(scenario, history.changes)
+    return [violation for rule in RULES for violation in rule(history, limits)]
 
 
-def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[Violation]:
+def permits_stay_within_capacity(history: History, limits: Limits) -> Iterator[Violation]:
     """No permit is taken beyond a gate's capacity at that time."""
-    held: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
-    for taking in history.takings():
-        table = book.table(taking.template)
+    held: defaultdict[tuple[str, str], list[Acquisition]] = defaultdict(list)
+    for acquisition in history.acquisitions():
+        table = limits.table(acquisition.template)
         if not isinstance(table, RateTable | HoursTable):
-            held[taking.gate, taking.member].append(taking)
-    for (gate, member), takings in held.items():
-        template = takings[0].template
-        if isinstance(book.table(template), PoolTable) and not member:
-            yield Violation("permits", f"{takings[0].job}: its run has no member of {gate}")
+            held[acquisition.gate, acquisition.member].append(acquisition)
+    for (gate, member), acquisitions in held.items():
+        template = acquisitions[0].template
+        if isinstance(limits.table(template), PoolTable) and not member:
+            yield Violation("permits", f"{acquisitions[0].job}: its run has no member of {gate}")
             continue
         used = 0
-        for at, change, taking in _moves(takings):
+        for at, change, acquisition in _moves(acquisitions):
             used += change
             if change < 0:
                 continue
-            most = book.capacity(gate, template, at, member=member)
+            most = limits.capacity(gate, template, at, member=member)
             if most is not None and used > most:
                 name = f"{gate}/{member}" if member else gate
-                where = f"{name}: {used} of {most} permits in use at {at} with job {taking.job}"
+                where = (
+                    f"{name}: {used} of {most} permits in use at {at} with job {acquisition.job}"
+                )
                 yield Violation("permits", where)
 
 
-def _moves(takings: list[Taking]) -> list[tuple[int, int, Taking]]:
-    moves = [(one.from_at, one.amount, one) for one in takings if one.to_at > one.from_at]
-    moves += [(one.to_at, -one.amount, one) for one in takings if one.from_at < one.to_at < FAR_AT]
+def _moves(acquisitions: list[Acquisition]) -> list[tuple[int, int, Acquisition]]:
+    moves = [(one.from_at, one.amount, one) for one in acquisitions if one.to_at > one.from_at]
+    moves += [
+        (one.to_at, -one.amount, one) for one in acquisitions if one.from_at < one.to_at < FAR_AT
+    ]
     # At the same instant, releases come before acquisitions.
     return sorted(moves, key=lambda move: (move[0], move[1] > 0))
 
 
-def rates_hold_in_every_window(history: History, book: Rulebook) -> Iterator[Violation]:
+def rates_hold_in_every_window(history: History, limits: Limits) -> Iterator[Violation]:
     """No window, wherever it begins, contains more starts than the limit."""
-    starts: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
-    for taking in history.takings():
-        if isinstance(book.table(taking.template), RateTable):
-            starts[taking.gate, taking.template].append(taking)
-    for (gate, template), takings in starts.items():
-        window_ms = book.window_ms(template) or 0
-        takings.sort(key=lambda one: one.from_at)
+    starts: defaultdict[tuple[str, str], list[Acquisition]] = defaultdict(list)
+    for acquisition in history.acquisitions():
+        if isinstance(limits.table(acquisition.template), RateTable):
+            starts[acquisition.gate, acquisition.template].append(acquisition)
+    for (gate, template), acquisitions in starts.items():
+        window_ms = limits.window_ms(template) or 0
+        acquisitions.sort(key=lambda one: one.from_at)
         first = within = 0
-        for taking in takings:
-            within += taking.amount
-            while takings[first].from_at <= taking.from_at - window_ms:
-                within -= takings[first].amount
+        for acquisition in acquisitions:
+            within += acquisition.amount
+            while acquisitions[first].from_at <= acquisition.from_at - window_ms:
+                within -= acquisitions[first].amount
                 first += 1
-            most = book.capacity(gate, template, taking.from_at)
+            most = limits.capacity(gate, template, acquisition.from_at)
             if most is not None and within > most:
-                where = f"{gate}: {within} of {most} starts in {window_ms} ms at {taking.from_at}"
+                where = (
+                    f"{gate}: {within} of {most} starts in {window_ms} ms at {acquisition.from_at}"
+                )
                 yield Violation("rate", where)
 
 
-def hours_are_kept(history: History, book: Rulebook) -> Iterator[Violation]:
+def hours_are_kept(history: History, limits: Limits) -> Iterator[Violation]:
     """No run starts while a gate is closed by its hours."""
     for job, run in history.runs():
         for use in job.gates:
-            table = book.table(use.template)
+            table = limits.table(use.template)
             if not isinstance(table, HoursTable):
                 continue
-            if not shows_open(table, use.zone or table.tz, run.claimed_at):
+            if not open_by_clock(table, use.zone or table.tz, run.claimed_at):
                 where = (
                     f"{use.name}: job {job.id} started at {run.claimed_at}, outside {table.open}"
                 )
                 yield Violation("hours", where)
 
 
-def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Violation]:
+def closed_gates_let_nothing_pass(history: History, _: Limits) -> Iterator[Violation]:
     """No run starts while a gate that it must pass is closed by an operator."""
     closings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for closing in history.closings:
@@ -214,7 +220,7 @@ def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Vio
                     yield Violation("closed", where)
 
 
-def a_job_has_one_live_run(history: History, _: Rulebook) -> Iterator[Violation]:
+def a_job_has_one_live_run(history: History, _: Limits) -> Iterator[Violation]:
     """The runs of a job have increasing numbers, and do not overlap."""
     for job in history.jobs:
         runs = sorted(job.runs, key=lambda run: run.run)
@@ -226,7 +232,7 @@ def a_job_has_one_live_run(history: History, _: Rulebook) -> Iterator[Violation]
                 yield Violation("one run", where)
 
 
-def nothing_starts_early(history: History, _: Rulebook) -> Iterator[Violation]:
+def nothing_starts_early(history: History, _: Limits) -> Iterator[Violation]:
     """No run starts before it is due."""
     for job, run in history.runs():
         if run.claimed_at < run.due_at:
@@ -234,7 +240,7 @@ def nothing_starts_early(history: History, _: Rulebook) -> Iterator[Violation]:
             yield Violation("too early", where)
 
 
-def counts_are_conserved(history: History, _: Rulebook) -> Iterator[Violation]:
+def counts_are_conserved(history: History, _: Limits) -> Iterator[Violation]:
     """Each acknowledged job exists exactly once, and no other job does."""
     there = Counter(job.id for job in history.jobs)
     for lost in sorted(history.sent - there.keys()):
@@ -246,7 +252,7 @@ def counts_are_conserved(history: History, _: Rulebook) -> Iterator[Violation]:
             yield Violation("from nowhere", f"job {job.id} of kind {job.kind} was never sent")
 
 
-def ends_are_ends(history: History, _: Rulebook) -> Iterator[Violation]:
+def final_jobs_stay_final(history: History, _: Limits) -> Iterator[Violation]:
     """A final job has no live run; if it succeeded, only its last run did."""
     for job in history.jobs:
         if job.state not in FINAL:
@@ -260,19 +266,19 @@ def ends_are_ends(history: History, _: Rulebook) -> Iterator[Violation]:
             yield Violation("end", where)
 
 
-def the_store_adds_up(history: History, _: Rulebook) -> Iterator[Violation]:
+def store_passes_its_audit(history: History, _: Limits) -> Iterator[Violation]:
     """The store's own audit finds nothing."""
     for difference in history.differences:
         yield Violation("audit", f"{difference.where}: {difference.what}")
 
 
-def nobody_outside_complains(history: History, _: Rulebook) -> Iterator[Violation]:
+def outside_world_saw_no_violation(history: History, _: Limits) -> Iterator[Violation]:
     """The outside world observed no work started twice, and no line overbooked."""
-    for complaint in history.outside:
-        yield Violation("outside", complaint)
+    for violation in history.outside:
+        yield Violation("outside", violation)
 
 
-RULES: tuple[Callable[[History, Rulebook], Iterator[Violation]], ...] = (
+RULES: tuple[Callable[[History, Limits], Iterator[Violation]], ...] = (
     permits_stay_within_capacity,
     rates_hold_in_every_window,
     hours_are_kept,
@@ -280,7 +286,7 @@ RULES: tuple[Callable[[History, Rulebook], Iterator[Violation]], ...] = (
     a_job_has_one_live_run,
     nothing_starts_early,
     counts_are_conserved,
-    ends_are_ends,
-    the_store_adds_up,
-    nobody_outside_complains,
+    final_jobs_stay_final,
+    store_passes_its_audit,
+    outside_world_saw_no_violation,
 )

@@ -214,10 +214,7 @@ class Outside:
         )
 
     def _line(self, job: Job) -> str:
-        """Return the call's line: the member of a pool whose permit is kept until the job settles.
-
-        Empty if the kind has no such pool.
-        """
+        """Return the pool member whose permit is kept until the job settles, or ""."""
         for use in self._scenario.kinds[job.kind].gates:
             member = job.permits.get(use.gate, "")
             if member and use.hold == "settled":

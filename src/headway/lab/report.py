@@ -50,7 +50,6 @@ class Waits:
     """How long the runs of one kind waited from due to start.
 
     Attributes:
-        total: the whole wait.
         eligible: the part in which every gate was open.
         behind: the rest, spent behind gates.
     """
@@ -97,8 +96,6 @@ class Report:
         end_at: ms UTC.
         start: `start_at` as text, in the scenario's time zone.
         end: `end_at` as text, in the scenario's time zone.
-        tz: the scenario's time zone.
-        jobs: number of jobs.
         unfinished: number of jobs that are not final.
         last_final_at: when the last job became final; None if none did.
         kinds: sorted by name.
@@ -107,8 +104,6 @@ class Report:
         gates: in the order of the scenario.
         refused: unusable rows of files.
         violations: broken promises; empty unless there is a bug.
-        curves: the use of gates over time, for plots.
-        shapes: the distributions of waits, for plots.
     """
 
     name: str

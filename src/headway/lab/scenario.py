@@ -240,8 +240,7 @@ class WorkersTable(Table):
 
     Attributes:
         lanes: lanes that they serve, with weights.
-        count: number of processes.
-        concurrency: number of handlers in each process.
+        count: number of processes, each with `concurrency` handlers.
         lease: how long their runs stay valid without a heartbeat.
         starts: when they start; by default at the scenario's start.
         stops: when they stop gracefully; by default not before the end.

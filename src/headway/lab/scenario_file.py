@@ -63,8 +63,8 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        message = f"{path}: the scenario cannot be read: {said}"
+        what = error.strerror if isinstance(error, OSError) else error
+        message = f"{path}: the scenario cannot be read: {what}"
         raise InvalidValue(message) from None
 
 
@@ -74,14 +74,14 @@ def _checked(path: Path, where: str, raw: dict[str, Any]) -> Scenario:
     except ValidationError as error:
         found = faults(error.errors(include_url=False), raw, toml=True)
         _refuse(path, [(where + _key(one.path), one.said) for one in found])
-    wrong = [(where + key, said) for key, said in _references(path, scenario)]
+    wrong = [(where + key, what) for key, what in _references(path, scenario)]
     if wrong:
         _refuse(path, wrong)
     return scenario
 
 
 def _refuse(path: Path, faults: Faults) -> NoReturn:
-    listed = "; ".join(f"{key}: {said}" for key, said in faults[:_SHOWN])
+    listed = "; ".join(f"{key}: {what}" for key, what in faults[:_SHOWN])
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     message = f"{path}: {listed}{more}"
     raise InvalidValue(message, hint=_HINT) from None

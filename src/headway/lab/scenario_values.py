@@ -189,9 +189,9 @@ def read_distribution(value: object) -> Distribution:
         message = f"one shape is required, not {' and '.join(named) or 'none'}"
         raise InvalidValue(message, hint=_HINT)
     shape = named[0]
-    strange = table.keys() - {shape} - _EXTRAS.get(shape, set()) - _LIMITS
-    if strange:
-        message = f"{min(strange)!r} is not a key of the shape {shape}"
+    unknown = table.keys() - {shape} - _EXTRAS.get(shape, set()) - _LIMITS
+    if unknown:
+        message = f"{min(unknown)!r} is not a key of the shape {shape}"
         raise InvalidValue(message, hint=_HINT)
     return _read_shape(shape, table)
 
@@ -200,7 +200,7 @@ def _read_shape(shape: str, table: dict[str, object]) -> Distribution:
     given = table[shape]
     first, second = given, "0s"
     if shape == "uniform":
-        first, second = _two(given)
+        first, second = _pair(given)
     if shape == "argument":
         first, second = table.get("unit", "1s"), table.get("plus", "0s")
     made = Distribution(
@@ -218,7 +218,7 @@ def _read_shape(shape: str, table: dict[str, object]) -> Distribution:
     return made
 
 
-def _two(given: object) -> tuple[object, object]:
+def _pair(given: object) -> tuple[object, object]:
     both = cast("list[object]", given) if isinstance(given, list) else []
     if len(both) != 2:
         message = f"uniform is {given!r}"

@@ -104,18 +104,18 @@ class _Play:
                 tasks.append(group.create_task(self._send_all()))
                 if self.progress is not None:
                     tasks.append(group.create_task(self._report()))
-                await self._until_over()
-                await self._read()
+                await self._wait_until_done()
+                await self._read_history()
                 for task in tasks:
                     task.cancel()
         except* Exception as errors:  # noqa: BLE001  (it is raised again)
             # Raise the error itself, not the exception group of the tasks.
-            raise _first(errors) from None
+            raise _first_error(errors) from None
         finally:
             await self.outside.carrier.close()
         return Played(history=self.history, fates=self.outside.fates)
 
-    async def _until_over(self) -> None:
+    async def _wait_until_done(self) -> None:
         if self.scenario.duration is not None:
             await self._sleep_until(self.until_at)
         while self.loop.clock() < self.last_at:
@@ -131,7 +131,7 @@ class _Play:
     async def _sleep_until(self, at: int) -> None:
         await self.timing.pause(max(0, at - self.loop.clock()) / 1000)
 
-    async def _read(self) -> None:
+    async def _read_history(self) -> None:
         history = self.history
         await read_into(history, self.store)
         history.outside = list(self.outside.carrier.violations)
@@ -233,10 +233,10 @@ class _Play:
         )
 
     async def _report(self) -> None:
-        whole = max(1, self.last_at - self.scenario.start)
+        total_ms = max(1, self.last_at - self.scenario.start)
         while self.progress is not None:
-            self.progress(self.scenario.name, (self.loop.clock() - self.scenario.start) / whole)
-            await self.timing.pause(whole / _STEPS / 1000)
+            self.progress(self.scenario.name, (self.loop.clock() - self.scenario.start) / total_ms)
+            await self.timing.pause(total_ms / _STEPS / 1000)
 
 
 def _opened(closing: Closed, gate: str, at: int) -> Closed:
@@ -245,7 +245,7 @@ def _opened(closing: Closed, gate: str, at: int) -> Closed:
     return Closed(gate=gate, from_at=closing.from_at, to_at=at)
 
 
-def _first(errors: BaseExceptionGroup[Exception]) -> BaseException:
+def _first_error(errors: BaseExceptionGroup[Exception]) -> BaseException:
     found: BaseException = errors
     while isinstance(found, BaseExceptionGroup):
         found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]

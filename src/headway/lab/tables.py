@@ -40,11 +40,11 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     yield _lanes(report)
     if report.gates:
         yield _gates(report)
-    for line in _first(report.refused, "rows"):
+    for line in _shortened(report.refused, "rows"):
         yield plain(f"refused: {line}", style="yellow")
     if not report.violations:
         yield plain("no violation found", style="green")
-    for line in _first([f"{rule}: {where}" for rule, where in report.violations], "violations"):
+    for line in _shortened([f"{rule}: {where}" for rule, where in report.violations], "violations"):
         yield plain(f"violation: {line}", style="bold red")
 
 
@@ -55,7 +55,7 @@ def _summary(report: Report) -> str:
     return f"{report.jobs:,} jobs, {report.unfinished:,} of them unfinished; {last}"
 
 
-def _first(lines: Sequence[str], what: str) -> list[str]:
+def _shortened(lines: Sequence[str], what: str) -> list[str]:
     more = [f"… and {len(lines) - _SHOWN} more {what}"] if len(lines) > _SHOWN else []
     return [*lines[:_SHOWN], *more]
 

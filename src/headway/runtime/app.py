@@ -61,8 +61,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Opener = Callable[[str], Store]
 Result = TypeVar("Result")
 
-FIRST_LOOK = 0.02
-LONGEST_LOOK = 0.5
+FIRST_POLL = 0.02
+LONGEST_POLL = 0.5
 """Maximum seconds between two checks of a job that `App.wait` waits for."""
 
 _log = logging.getLogger("headway.worker")
@@ -89,8 +89,6 @@ class App:
         """Create an app; the store is opened when it is first needed.
 
         Args:
-            url: URL of the store.
-            opener: opens the store at a URL.
             store: open store to use instead; the app does not close it.
             name: author recorded in the trail for what the app declares.
         """
@@ -574,7 +572,7 @@ class App:
         """
         timing = self._timing
         give_up_at = timing.monotonic() + parse_duration(within) / 1000
-        seconds = FIRST_LOOK
+        seconds = FIRST_POLL
         while True:
             found = await self.find_async(job)
             if found is None:
@@ -587,7 +585,7 @@ class App:
             if left <= 0:
                 return None
             await timing.pause(min(seconds, left))
-            seconds = min(seconds * 1.5, LONGEST_LOOK)
+            seconds = min(seconds * 1.5, LONGEST_POLL)
 
     # ----------------------------------------------------------------------------------- workers
 
@@ -637,13 +635,13 @@ class App:
         These are probably misspelt, but it is not an error: a lane is created with its first job.
         """
         await self.declare()
-        strange = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
-        if not strange:
+        unknown = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
+        if not unknown:
             return
         # The token of a worker over HTTP may not be allowed to list lanes.
         with suppress(AccessError):
             known = {one.name for one in await self.store.read(LanesQuery())}
-            for name in sorted(strange - known):
+            for name in sorted(unknown - known):
                 meant = did_you_mean(name, known.union(self.lanes))
                 hint = meant and f"; {meant}"
                 _log.warning("worker serves an unknown lane: lane=%r%s", name, hint)

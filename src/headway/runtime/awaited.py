@@ -77,7 +77,7 @@ async def reconcile(
     Nothing is done if the job's run no longer awaits, or its offer has been accepted.
 
     Args:
-        job: the reconcile job.
+        job: the reconcile job, not the awaiting one.
         ask: the reconcile handler.
         kinds: kinds of the app by name, to resolve the gates of the next attempt's stage.
 

@@ -27,13 +27,13 @@ from headway.runtime.timing import PASSING, Timing
 SWEEP_SIZE = 500
 DEAD_LOGGED = 100
 """Maximum number of dead jobs per sweep that are logged one by one."""
-LONGEST = 2.0
+LONGEST_REST = 2.0
 """Maximum seconds between two sweeps of a lone sweeper: another process may have made something
 due earlier."""
 MOST_SHARING = 8
 """Number of sweepers up to which n of them each sweep about every n seconds; with more of them,
 the interval grows no further."""
-SHORTEST = 0.02
+SHORTEST_REST = 0.02
 """Minimum seconds between two sweeps, unless one of them left work."""
 MARGIN = 1.0
 """Maximum seconds by which the store's time may be ahead of its estimate."""
@@ -42,7 +42,7 @@ _log = logging.getLogger("headway.chores")
 
 
 @dataclass(slots=True)
-class _Line:
+class _Turns:
     """The sweepers of one event loop, their number, and the lock held by the one that sweeps."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -53,18 +53,18 @@ class Sweepers:
     """Lets one worker of an app sweep in each event loop, while the others stand by."""
 
     def __init__(self) -> None:
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[_Line]:
+    async def turn(self) -> AsyncGenerator[_Turns]:
         """Wait for the caller's turn to sweep, which lasts until the block ends."""
-        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
-        line.size += 1
+        turns = self._by_loop.setdefault(asyncio.get_running_loop(), _Turns())
+        turns.size += 1
         try:
-            async with line.lock:
-                yield line
+            async with turns.lock:
+                yield turns
         finally:
-            line.size -= 1
+            turns.size -= 1
 
 
 class Sweep:
@@ -91,7 +91,7 @@ class Sweep:
         self._keep_trail_ms = keep_trail_ms
         self._timing = timing
         self._sweepers = sweepers
-        self._longest = LONGEST
+        self._longest = LONGEST_REST
         self._ahead_ms: float | None = None
 
     async def run(self) -> None:
@@ -99,23 +99,23 @@ class Sweep:
         if self._sweepers is None:
             await self._sweep(None)
         else:
-            async with self._sweepers.turn() as line:
-                await self._sweep(line)
+            async with self._sweepers.turn() as turns:
+                await self._sweep(turns)
 
-    async def _sweep(self, line: _Line | None) -> None:
+    async def _sweep(self, turns: _Turns | None) -> None:
         while True:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
                 await log_dead(self._store, reply.dead)
-                if line is not None:
-                    self._longest = _longest_rest(reply.workers / line.size)
+                if turns is not None:
+                    self._longest = _longest_rest(reply.workers / turns.size)
                 if reply.again:
                     await self._timing.pause(0)
                 else:
                     await self._rest(reply.next_at)
             except PASSING as error:
                 _log.warning("sweep failed: %s", error)
-                await self._timing.pause(LONGEST)
+                await self._timing.pause(LONGEST_REST)
 
     async def _rest(self, next_at: int | None) -> None:
         """Wait until `next_at`, by the store's time, or for the longest rest if that is shorter."""
@@ -123,7 +123,7 @@ class Sweep:
         if next_at is not None and not self._is_far(next_at):
             now = (await self._store.read(StatsQuery())).now
             self._ahead_ms = now - 1000 * self._timing.monotonic()
-            seconds = min(max((next_at - now) / 1000, SHORTEST), self._longest)
+            seconds = min(max((next_at - now) / 1000, SHORTEST_REST), self._longest)
         await self._timing.pause(seconds)
 
     def _is_far(self, next_at: int) -> bool:
@@ -139,8 +139,8 @@ def _longest_rest(sweepers: float) -> float:
 
     It is random for more than two of them.
     """
-    if sweepers <= LONGEST:
-        return LONGEST
+    if sweepers <= LONGEST_REST:
+        return LONGEST_REST
     mean = min(sweepers, MOST_SHARING)
     # Random, so that sweepers which start together, or sweep at the same due time, drift apart.
     return min(expovariate(1 / mean), 2 * mean)
@@ -158,15 +158,15 @@ async def log_dead(store: Store, ids: tuple[str, ...]) -> None:
         return
     for job in jobs:
         error = job.error or job.reason
-        said = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
-        _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", said)
+        fields = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
+        _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", fields)
     if len(ids) > len(jobs):
         _log.error("%d more jobs dead, not listed", len(ids) - len(jobs))
 
 
 AHEAD_MS = 20 * 60_000
 """How far ahead fires are created: several rounds more than the 15 minutes that are promised."""
-EACH = 30.0
+ROUND_EVERY = 30.0
 """Seconds between two rounds."""
 MOST_AHEAD = 10_000
 
@@ -182,7 +182,7 @@ class TimetableChore:
         """Create fires until cancelled."""
         while True:
             await self.lay_or_warn()
-            await self._timing.pause(EACH)
+            await self._timing.pause(ROUND_EVERY)
 
     async def lay_or_warn(self, name: str | None = None) -> None:
         """Call `lay`, and only warn if the store is unavailable: the next round repeats it."""

@@ -16,7 +16,7 @@ from headway.core.errors import InvalidValue, InvariantBroken, OutcomeUnknown
 Result = TypeVar("Result")
 
 
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
@@ -53,11 +53,11 @@ def on_signals(stop: Callable[[bool], None]) -> None:
         stop(bool(received))
         received.append(number)
         if len(received) > 1:
-            for one in _ENDING:
+            for one in _STOP_SIGNALS:
                 loop.remove_signal_handler(one)
                 signal.signal(one, signal.SIG_DFL)
 
-    for number in _ENDING:
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
 
 
@@ -92,7 +92,7 @@ class Background:
             OutcomeUnknown: another thread closed this before the coroutine ended.
         """
         if inline and not _in_a_loop():
-            return _drive(work)
+            return _run_inline(work)
         try:
             return self.submit(work).result()
         except CancelledError:
@@ -103,7 +103,7 @@ class Background:
         """Start a coroutine in the loop, and return its future."""
         # Under the lock, so that a thread that closes this finds and cancels the work in the loop.
         with self._lock:
-            return asyncio.run_coroutine_threadsafe(work, self._started())
+            return asyncio.run_coroutine_threadsafe(work, self._ensure_loop())
 
     def close(self) -> None:
         """Stop the loop and its thread; the next call starts them again."""
@@ -115,7 +115,7 @@ class Background:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         self._forget_if_forked()
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -139,7 +139,7 @@ def _in_a_loop() -> bool:
     return True
 
 
-def _drive(work: Coroutine[Any, Any, Result]) -> Result:
+def _run_inline(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine in this thread: passing it to another one costs more than most calls do.
 
     Raises:

@@ -44,7 +44,6 @@ class Arguments:
     """The parameters of a handler, other than the job itself.
 
     Attributes:
-        kind: the handler's kind, for error messages.
         names: in the order of the signature.
         required: names of the parameters without a default.
         open: whether it has `**others`, and so accepts any argument.
@@ -98,7 +97,7 @@ class Arguments:
         except RecursionError:
             message = f"{self.kind}: the arguments are nested too deeply"
             raise InvalidArguments(message, hint="store them, send a reference") from None
-        if doubtful and b"null" in data and any(map(_holds_nan, doubtful.values())):
+        if doubtful and b"null" in data and any(map(_contains_nan, doubtful.values())):
             message = (
                 f"{self.kind}: an argument contains NaN or an infinity, which JSON cannot represent"
             )
@@ -161,7 +160,7 @@ class Arguments:
             InvalidArguments: a value contains a datetime without an offset.
         """
         for name, value in given.items():
-            if type(value) not in _SCALARS and _holds_naive(value):
+            if type(value) not in _SCALARS and _contains_naive(value):
                 message = f"{self.kind}: argument {name!r} contains a datetime without an offset"
                 hint = (
                     "it would mean a different time on each machine; add a time zone, such as UTC"
@@ -197,11 +196,11 @@ class Arguments:
     def _refused(self, error: Exception) -> InvalidArguments:
         match = _WHERE.match(str(error))
         what, where = (match["what"], match["where"]) if match else (str(error), None)
-        said = what.replace("`", "")
-        said = f"{said[:1].lower()}{said[1:300]}"
+        text = what.replace("`", "")
+        text = f"{text[:1].lower()}{text[1:300]}"
         if where:
-            return InvalidArguments(f"{self.kind}: argument {where!r}: {said}")
-        return InvalidArguments(f"{self.kind}: {said}", hint="arguments must be JSON values")
+            return InvalidArguments(f"{self.kind}: argument {where!r}: {text}")
+        return InvalidArguments(f"{self.kind}: {text}", hint="arguments must be JSON values")
 
 
 def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotation)
@@ -253,7 +252,7 @@ def _struct(kind: str, named: list[inspect.Parameter], *, strict: bool) -> type[
     fields: list[tuple[str, Any, Any]] = []
     for one in named:
         kind_of = _annotation(one.annotation)
-        _refuse_strange(kind, one.name, kind_of)
+        _refuse_unsupported(kind, one.name, kind_of)
         fields.append((one.name, kind_of, _default(one)))
     # Required fields first: a keyword-only parameter may follow one with a default.
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=strict)
@@ -277,7 +276,7 @@ def _annotation(annotation: object) -> object:
     return annotation
 
 
-def _refuse_strange(kind: str, name: str, annotation: object) -> None:
+def _refuse_unsupported(kind: str, name: str, annotation: object) -> None:
     try:
         strange = isinstance(msgspec.inspect.type_info(annotation), msgspec.inspect.CustomType)
     except (TypeError, NameError) as error:
@@ -293,19 +292,19 @@ _TEXT_OR_WHOLE = frozenset((str, int, bool, type(None)))
 _SCALARS = _TEXT_OR_WHOLE | {float}
 
 
-def _holds_naive(value: object) -> bool:
+def _contains_naive(value: object) -> bool:
     if isinstance(value, datetime):
         return value.tzinfo is None
-    return any(_holds_naive(one) for one in _held(value) if type(one) not in _SCALARS)
+    return any(_contains_naive(one) for one in _children(value) if type(one) not in _SCALARS)
 
 
-def _holds_nan(value: object) -> bool:
+def _contains_nan(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    return any(_holds_nan(one) for one in _held(value) if type(one) not in _TEXT_OR_WHOLE)
+    return any(_contains_nan(one) for one in _children(value) if type(one) not in _TEXT_OR_WHOLE)
 
 
-def _held(value: object) -> Iterable[object]:
+def _children(value: object) -> Iterable[object]:
     match value:
         case Mapping():
             return cast("Mapping[object, object]", value).values()

@@ -86,7 +86,6 @@ class Job:
     """A run of a job, as its handler sees it.
 
     Attributes:
-        claimed: the run, as claimed.
         stop: why the handler is asked to stop; None while it is not.
         handed: whether this run has handed over.
         touched: whether anything happened that its outcome must take into account.

@@ -160,13 +160,13 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
 
 
 def refuse_unknown(
-    given: Mapping[str, object], known: type, said: str, hint: str = "it has"
+    given: Mapping[str, object], known: type, start: str, hint: str = "it has"
 ) -> None:
     """Refuse unknown options.
 
     Args:
         known: TypedDict of the options.
-        said: start of the error message, which continues with the unknown name.
+        start: start of the error message, which continues with the unknown name.
         hint: start of the hint, which continues with the known names.
 
     Raises:
@@ -174,7 +174,7 @@ def refuse_unknown(
     """
     unknown = sorted(given.keys() - known.__annotations__.keys())
     if unknown:
-        message = f"{said} {unknown[0]!r}"
+        message = f"{start} {unknown[0]!r}"
         raise InvalidValue(message, hint=f"{hint} {', '.join(known.__annotations__)}")
 
 
@@ -197,8 +197,8 @@ def check_template(what: str, kind: str, template: object, names: Sequence[str])
     """Check that the placeholders of a template are arguments of the kind.
 
     Args:
-        what: name of the option, for the error message.
-        names: the kind's arguments.
+        what: name of the option.
+        names: arguments of the kind.
 
     Raises:
         InvalidValue: a placeholder is not an argument, or the template is not text.
@@ -268,7 +268,6 @@ class Needs:
     """The gates that jobs must pass at one stage.
 
     Attributes:
-        kind: name of the kind, for error messages.
         needs: each gate with its amount, in the order declared.
         fixed: the resolved gates, if they are the same for all jobs; otherwise None.
     """

@@ -72,20 +72,20 @@ class LogFile(RotatingFileHandler):
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  (its base's name)
         """Return whether the file is full, after reopening it if another process rotated it."""
         del record
-        if self.stream is None or self._is_another():
+        if self.stream is None or self._was_rotated():
             self._reopen()
         return os.stat(self.baseFilename).st_size >= self.maxBytes
 
     def doRollover(self) -> None:  # noqa: N802  (its base's name)
         """Rotate the file, unless another process has just done so."""
-        with self._alone():
-            if self._is_another():
+        with self._rotation_lock():
+            if self._was_rotated():
                 self._reopen()
             else:
                 self._close_stream()
                 super().doRollover()
 
-    def _is_another(self) -> bool:
+    def _was_rotated(self) -> bool:
         """Return whether the file at the path is not the one that is open here."""
         if not self.stream:
             return True
@@ -106,7 +106,7 @@ class LogFile(RotatingFileHandler):
                 stream.close()
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _rotation_lock(self) -> Generator[None]:
         """Hold a file lock, so that no other process rotates in this block."""
         lock = os.open(f"{self.baseFilename}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
         try:

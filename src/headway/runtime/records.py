@@ -102,7 +102,7 @@ def _builtins(value: object) -> object:
     return None if isinstance(value, msgspec.Raw) else msgspec.to_builtins(value)
 
 
-def text_of(said: object, *, typed: bool = True) -> str:
+def text_of(value: object, *, typed: bool = True) -> str:
     """Return any value from a handler as text that a store can keep.
 
     Args:
@@ -111,11 +111,11 @@ def text_of(said: object, *, typed: bool = True) -> str:
     Returns:
         The value's `str`, with lone surrogates replaced.
     """
-    kind = type(said).__name__
+    kind = type(value).__name__
     try:
-        text = str(said)
+        text = str(value)
     except Exception:  # noqa: BLE001  (a user's class may raise anything here)
         text = f"<the str() of this {kind} failed>"
-    if typed and isinstance(said, BaseException):
+    if typed and isinstance(value, BaseException):
         text = f"{kind}: {text}"
     return text.encode("utf-8", "replace").decode()

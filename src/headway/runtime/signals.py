@@ -84,11 +84,11 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
 
 
 def _kind(options: SignalOptions) -> SignalKind:
-    said = [word for word in ("final", "progress", "note") if options.get(word)]
-    if len(said) != 1:
-        message = f"a signal has {' and '.join(said) or 'no content'}"
+    named = [word for word in ("final", "progress", "note") if options.get(word)]
+    if len(named) != 1:
+        message = f"a signal has {' and '.join(named) or 'no content'}"
         raise InvalidValue(message, hint="pass one of final=, progress=True and note=")
-    return SignalKind(said[0])
+    return SignalKind(named[0])
 
 
 def _decided(word: str) -> Decided:
@@ -200,8 +200,8 @@ def sign(secret: str, purpose: str, *parts: str) -> str:
 
 def is_signed(keys: Sequence[str], signature: str, purpose: str, *parts: str) -> bool:
     """Return whether one of the keys signed this; the time taken does not reveal which."""
-    said = signature.encode("utf-8", "surrogatepass")
+    named = signature.encode("utf-8", "surrogatepass")
     fits = False
     for one in keys:
-        fits |= hmac.compare_digest(sign(one, purpose, *parts).encode(), said)
+        fits |= hmac.compare_digest(sign(one, purpose, *parts).encode(), named)
     return fits

@@ -37,12 +37,12 @@ from headway.core.retry import draw
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.timing import Timing, persist
 
-LEASE_MS = 60_000
+REBUILD_LEASE_MS = 60_000
 """Lease on the rebuild of a store, renewed with each page."""
-LOOK_MS = 15_000
+SCAN_LEASE_MS = 15_000
 """Lease on a scan of a source, renewed with each page. It may be short, so that another process
 takes over soon after a crash, because two scans at once insert nothing twice."""
-AGAIN = 2.0
+RETRY_AFTER = 2.0
 """Seconds until work in flight is read again after reading or restoring it failed."""
 
 _log = logging.getLogger("headway.sources")
@@ -98,7 +98,7 @@ class Sourcing:
             rest_ms = source.every_ms
             try:
                 await self.rebuild()
-                if await self._leads(role, LOOK_MS):
+                if await self._leads(role, SCAN_LEASE_MS):
                     await self.look(source)
                     # So that the next leader, even after a restart, waits until a scan is due.
                     await self._leads(role, source.every_ms)
@@ -131,7 +131,7 @@ class Sourcing:
                 spread = [_spread(job, now, from_ms, window_ms) for job in jobs]
                 replies = await self._store.enqueue(spread)
                 missing += sum(reply.created for reply in replies)
-                await self._leads(f"source:{source.name}", LOOK_MS)
+                await self._leads(f"source:{source.name}", SCAN_LEASE_MS)
         look = Look(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
         source.last = look
         if missing:
@@ -157,12 +157,12 @@ class Sourcing:
                     error,
                     exc_info=error,
                 )
-            await self._timing.pause(AGAIN)
+            await self._timing.pause(RETRY_AFTER)
 
     async def _rebuild(self, store: Repairable) -> None:
         while await store.suspicion() is not None:
             if not await self._leads("sources"):
-                await self._timing.pause(AGAIN)
+                await self._timing.pause(RETRY_AFTER)
                 continue
             _log.warning("rebuilding the store from the sources: it was lost or is an older state")
             await self._declare()
@@ -176,7 +176,7 @@ class Sourcing:
         except HeadwayError:
             return False
 
-    async def _leads(self, role: str, lease_ms: int = LEASE_MS) -> bool:
+    async def _leads(self, role: str, lease_ms: int = REBUILD_LEASE_MS) -> bool:
         return await self._store.lead(role, self._holder, lease_ms) is not None
 
     async def _restore_all(self, *, newer: bool) -> None:
@@ -292,7 +292,7 @@ class Look:
 
     Attributes:
         rows: number of jobs that the source yielded.
-        missing: number of these that the store lacked, and that were created.
+        missing: number of these that the store lacked and the scan created.
         window_ms: duration over which the missing jobs that were due were spread.
         error: why the scan failed; empty if it did not.
     """

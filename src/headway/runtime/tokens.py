@@ -67,10 +67,10 @@ def matches(spec: TokenSpec, secret: str, now: int) -> bool:
     Args:
         now: current time in ms UTC; a token or secret is accepted until just before it expires.
     """
-    said = digest(secret)
+    given = digest(secret)
     fits = False
     for known in spec.secrets:
-        same = hmac.compare_digest(known.digest, said)
+        same = hmac.compare_digest(known.digest, given)
         fits |= same and (known.until_at is None or now < known.until_at)
     return fits and (spec.expires_at is None or now < spec.expires_at)
 

@@ -54,7 +54,7 @@ from headway.runtime.tracing import CAUSES
 
 Attributes = dict[str, AttributeValue]
 
-WORDS: dict[type[Outcome], str] = {
+OUTCOME_NAMES: dict[type[Outcome], str] = {
     Succeeded: "succeeded",
     Failed: "failed",
     Died: "dead",
@@ -87,7 +87,7 @@ _TYPES = {
 }
 
 
-def of_operation(operation: Operation, job: str) -> Attributes:
+def operation_attributes(operation: Operation, job: str) -> Attributes:
     """Return the attributes of every span."""
     attributes: Attributes = {
         "messaging.system": "headway",
@@ -99,13 +99,13 @@ def of_operation(operation: Operation, job: str) -> Attributes:
     return attributes
 
 
-def of_new(job: NewJob, made: str) -> Attributes:
+def enqueue_attributes(job: NewJob, made: str) -> Attributes:
     """Return the attributes of an enqueue's span.
 
     Args:
         made: id of the job in the store; differs from the job's own if it is a duplicate.
     """
-    attributes = of_operation(Operation.ENQUEUE, made) | {
+    attributes = operation_attributes(Operation.ENQUEUE, made) | {
         "messaging.destination.name": job.lane,
         "messaging.message.body.size": len(job.args),
         "headway.kind": job.kind,
@@ -116,9 +116,9 @@ def of_new(job: NewJob, made: str) -> Attributes:
     return attributes
 
 
-def of_claimed(operation: Operation, claimed: Claimed, worker: str) -> Attributes:
+def run_attributes(operation: Operation, claimed: Claimed, worker: str) -> Attributes:
     """Return the attributes of a claim's or run's span."""
-    attributes = of_operation(operation, claimed.id) | {
+    attributes = operation_attributes(operation, claimed.id) | {
         "messaging.destination.name": claimed.lane,
         "messaging.message.body.size": len(claimed.args),
         "headway.kind": claimed.kind,
@@ -150,7 +150,7 @@ def claim_span(job: str, run: int) -> int:
     return _span_id(f"{job}:{run}")
 
 
-def place(job: str, span: int, *, sampled: bool) -> SpanContext:
+def span_context(job: str, span: int, *, sampled: bool) -> SpanContext:
     """Return the context of a span in a job's trace that another process may have recorded."""
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
     return SpanContext(trace_id(job), span, is_remote=True, trace_flags=flags)
@@ -229,32 +229,32 @@ class Recorder:
             tracer.id_generator = self._ids
             self._sampler = tracer.sampler
 
-    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Sent], began: int) -> None:
+    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Sent], started_ns: int) -> None:
         """Start the trace of each job that was created, linked with the span that caused it.
 
         Args:
-            began: start time of the enqueue, in ns since 1970.
+            started_ns: start time of the enqueue, in ns since 1970.
         """
         caller, causes = get_current_span(), CAUSES.get({})
         for job, reply in zip(jobs, replies, strict=True):
             cause = _remote(causes[job.id]) if job.id in causes else caller
-            span = self._made(job, reply, cause, began)
+            span = self._made(job, reply, cause, started_ns)
             span.end()
             if caller.is_recording() and len(jobs) <= MOST_LINKS:
                 caller.add_link(span.get_span_context())
 
-    def claimed(self, request: ClaimRequest, reply: ClaimReply, began: int) -> None:
+    def claimed(self, request: ClaimRequest, reply: ClaimReply, started_ns: int) -> None:
         """Record a claim's span for each of its runs."""
         for claimed in reply.jobs:
-            attributes = of_claimed(Operation.CLAIM, claimed, request.worker)
+            attributes = run_attributes(Operation.CLAIM, claimed, request.worker)
             attributes["headway.waited_ms"] = max(0, reply.now - claimed.due_at)
             with self._with_id(claimed.id, claim_span(claimed.id, claimed.run)):
                 span = self._tracer.start_span(
                     f"{Operation.CLAIM} {claimed.lane}",
-                    self._below(claimed.id, enqueue_span(claimed.id)),
+                    self._child_of(claimed.id, enqueue_span(claimed.id)),
                     SpanKind.CLIENT,
                     attributes,
-                    start_time=began,
+                    start_time=started_ns,
                 )
             span.end()
 
@@ -262,35 +262,35 @@ class Recorder:
         """Start the span of a handler's call; the caller must end it when the handler returns."""
         return self._tracer.start_span(
             f"{Operation.RUN} {job.lane}",
-            self._below(job.id, claim_span(job.id, job.run)),
+            self._child_of(job.id, claim_span(job.id, job.run)),
             SpanKind.CONSUMER,
-            of_claimed(Operation.RUN, job.claimed, ""),
+            run_attributes(Operation.RUN, job.claimed, ""),
         )
 
-    def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], began: int) -> None:
+    def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], started_ns: int) -> None:
         """Record the verdict on each outcome, and start the traces of its follow-up jobs."""
         for outcome, verdict in zip(request.outcomes, verdicts, strict=True):
             if verdict is Verdict.ALREADY:
                 continue  # recorded when it was written
             span = self._tracer.start_span(
                 str(Operation.SETTLE),
-                self._below(outcome.job, claim_span(outcome.job, outcome.run)),
+                self._child_of(outcome.job, claim_span(outcome.job, outcome.run)),
                 SpanKind.CLIENT,
-                _of_outcome(outcome, verdict, request.worker),
-                start_time=began,
+                _outcome_attributes(outcome, verdict, request.worker),
+                start_time=started_ns,
             )
             _record_failure(span, outcome, verdict)
             if verdict is not Verdict.LOST:
                 for job in outcome.then:
-                    follower = self._made(job, Sent(job.id, created=True), span, began)
+                    follower = self._made(job, Sent(job.id, created=True), span, started_ns)
                     follower.end()
             span.end()
 
-    def signalled(self, signal: Signal, reply: SignalReply, began: int) -> None:
+    def signalled(self, signal: Signal, reply: SignalReply, started_ns: int) -> None:
         """Record a signal, unless its job is not known yet."""
         if reply.job is None:
             return
-        attributes = of_operation(Operation.SIGNAL, reply.job) | {
+        attributes = operation_attributes(Operation.SIGNAL, reply.job) | {
             "headway.signal": signal.kind.value,
             "headway.answer": reply.answer.value,
         }
@@ -298,37 +298,37 @@ class Recorder:
             attributes["headway.state"] = reply.state
         self._tracer.start_span(
             str(Operation.SIGNAL),
-            self._below(reply.job, enqueue_span(reply.job)),
+            self._child_of(reply.job, enqueue_span(reply.job)),
             SpanKind.CONSUMER,
             attributes,
             _links(get_current_span()),
-            began,
+            started_ns,
         ).end()
 
-    def _made(self, job: NewJob, reply: Sent, cause: Span, began: int) -> Span:
-        attributes = of_new(job, reply.id)
+    def _made(self, job: NewJob, reply: Sent, cause: Span, started_ns: int) -> Span:
+        attributes = enqueue_attributes(job, reply.id)
         attributes["headway.created"] = reply.created
         with self._with_id(reply.id, enqueue_span(reply.id)) if reply.created else nullcontext():
             return self._tracer.start_span(
                 f"{Operation.ENQUEUE} {job.lane}",
-                self._begin(reply.id)
+                self._root(reply.id)
                 if reply.created
-                else self._below(reply.id, enqueue_span(reply.id)),
+                else self._child_of(reply.id, enqueue_span(reply.id)),
                 SpanKind.PRODUCER,
                 attributes,
                 _links(cause),
-                began,
+                started_ns,
             )
 
     def _with_id(self, job: str, span: int) -> AbstractContextManager[None]:
         return nullcontext() if self._ids is None else self._ids.given(job, span)
 
-    def _begin(self, job: str) -> Context:
+    def _root(self, job: str) -> Context:
         """Return the parent context of a job's first span: empty if its ids can be chosen."""
-        return self._below(job, enqueue_span(job)) if self._ids is None else Context()
+        return self._child_of(job, enqueue_span(job)) if self._ids is None else Context()
 
-    def _below(self, job: str, span: int) -> Context:
-        above = NonRecordingSpan(place(job, span, sampled=self._samples(job)))
+    def _child_of(self, job: str, span: int) -> Context:
+        above = NonRecordingSpan(span_context(job, span, sampled=self._samples(job)))
         return set_span_in_context(above, Context())
 
     def _samples(self, job: str) -> bool:
@@ -354,11 +354,11 @@ def _links(cause: Span) -> list[Link]:
     return [Link(context)] if context.is_valid else []
 
 
-def _of_outcome(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
-    return of_operation(Operation.SETTLE, outcome.job) | {
+def _outcome_attributes(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
+    return operation_attributes(Operation.SETTLE, outcome.job) | {
         "messaging.client.id": worker,
         "headway.run": outcome.run,
-        "headway.outcome": WORDS[type(outcome)],
+        "headway.outcome": OUTCOME_NAMES[type(outcome)],
         "headway.verdict": verdict.value,
     }
 

@@ -53,30 +53,30 @@ class TracedStore:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """Enqueue jobs, and trace each."""
-        began = now_ns()
+        started_ns = now_ns()
         replies = await self._inner.enqueue(jobs)
-        self._recorder.enqueued(jobs, replies, began)
+        self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """Claim jobs, and trace each run."""
-        began = now_ns()
+        started_ns = now_ns()
         reply = await self._inner.claim(request)
-        self._recorder.claimed(request, reply, began)
+        self._recorder.claimed(request, reply, started_ns)
         return reply
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """Settle outcomes, and trace each."""
-        began = now_ns()
+        started_ns = now_ns()
         verdicts = await self._inner.settle(request)
-        self._recorder.settled(request, verdicts, began)
+        self._recorder.settled(request, verdicts, started_ns)
         return verdicts
 
     async def signal(self, signal: Signal) -> SignalReply:
         """Apply a signal, and trace it."""
-        began = now_ns()
+        started_ns = now_ns()
         reply = await self._inner.signal(signal)
-        self._recorder.signalled(signal, reply, began)
+        self._recorder.signalled(signal, reply, started_ns)
         return reply
 
 
@@ -85,17 +85,17 @@ class _TracedInserting(TracedStore):
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """Enqueue jobs, and trace each, even if the caller's transaction is rolled back later."""
-        began = now_ns()
+        started_ns = now_ns()
         replies = cast("InsertsWithin", self._inner).enqueue_within(connection, jobs)
-        self._recorder.enqueued(jobs, replies, began)
+        self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 
     async def enqueue_within_async(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
         """Enqueue and trace jobs as `enqueue_within`; the connection may be asynchronous."""
-        began = now_ns()
+        started_ns = now_ns()
         inner = cast("InsertsWithin", self._inner)
         replies = await inner.enqueue_within_async(connection, jobs)
-        self._recorder.enqueued(jobs, replies, began)
+        self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 
 

@@ -27,7 +27,7 @@ WINDOW = 1.0
 LOOK_EVERY = 0.05
 """Seconds between two checks of the prefetched jobs."""
 
-LOOKS_HELD = 10
+CHECKS_KEPT = 10
 """Checks after which a prefetched job is handed back, unless it is about to start."""
 
 
@@ -85,19 +85,19 @@ class Surplus:
     """
 
     def __init__(self, ready: int, started: int) -> None:
-        self._looks = deque([(ready, started)], maxlen=LOOKS_HELD)
+        self._checks = deque([(ready, started)], maxlen=CHECKS_KEPT)
 
     def keep(self, ready: int, started: int, *, dry: bool) -> int:
         """Record a check, and return how many of the ready jobs to keep."""
-        looks = self._looks
+        checks = self._checks
         kept = ready
-        if dry or len(looks) == LOOKS_HELD:
-            was_ready, had_started = looks[-1] if dry else looks[0]
+        if dry or len(checks) == CHECKS_KEPT:
+            was_ready, had_started = checks[-1] if dry else checks[0]
             moved = started - had_started
             if moved < was_ready:
                 # As many as started in that interval are expected to start in the next.
                 kept = min(ready, moved)
-        looks.append((kept, started))
+        checks.append((kept, started))
         return kept
 
 
@@ -110,7 +110,7 @@ SEEN_GATED = 5.0
 OFFER_OFTEN = 0.02
 """Seconds between two claims that reserve some handlers for gated jobs, while any are expected."""
 
-IDLE_LOOK = 0.02
+IDLE_PAUSE = 0.02
 """Seconds between two claims of a worker that exits once it is idle."""
 
 OFFER_EACH = 0.25
@@ -193,7 +193,7 @@ class Claimer:
                     self._on_idle()
                     return
                 # The end of a run does not wake the claimer.
-                await timing.wait(queue.asked, IDLE_LOOK)
+                await timing.wait(queue.asked, IDLE_PAUSE)
             elif len(reply.jobs) < n:
                 await self._sleep(reply, limited=gated >= free)
 
@@ -314,7 +314,7 @@ class Claimer:
             raise ended
 
 
-def settled(queue: ReadyQueue) -> Callable[[], None]:
+def wake_after_settling(queue: ReadyQueue) -> Callable[[], None]:
     """Return a callback that wakes the claimer when unsettled outcomes may no longer block it.
 
     It ignores returned permits: the store wakes the workers that can use them.

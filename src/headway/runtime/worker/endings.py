@@ -69,7 +69,7 @@ class Unusable:
     error: str
 
 
-def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
+def outcome_of_return(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
     """Return the outcome of a handler that returned.
 
     Returns:
@@ -79,11 +79,11 @@ def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | N
         return None
     answer = job.forgotten() or answer
     if isinstance(answer, Retry | Dead):
-        return raised(job, answer, kinds)
-    return _said(job, answer, kinds)
+        return outcome_of_error(job, answer, kinds)
+    return _outcome_of_value(job, answer, kinds)
 
 
-def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome | None:
+def outcome_of_error(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome | None:
     """Return the outcome of a handler that raised, or None if its run must write nothing."""
     stopped = isinstance(error, CancelledError | HandlerCancelled) or (
         isinstance(error, HandlerCrashed) and error.died
@@ -128,11 +128,11 @@ def describe(error: BaseException) -> str:
     if isinstance(error, HandlerCrashed):
         return error.text[:MAX_ERROR]
     code = f"{error.code}: " if isinstance(error, HeadwayError) else ""
-    said = text_of(error)
-    first = f"{code}{said}"[: MAX_ERROR // 2]
+    raised_text = text_of(error)
+    first = f"{code}{raised_text}"[: MAX_ERROR // 2]
     # The last frames of a deep trace are kept, because the error was raised there.
     trace = "".join(traceback.format_exception(*_outside(error), limit=-20)).rstrip()
-    last = said.strip().partition("\n")[0][:_MAX_LAST]
+    last = raised_text.strip().partition("\n")[0][:_MAX_LAST]
     frames, _, end = trace.rpartition("\n")
     text = f"{first}\n{frames if f'.{end}'.endswith(f'.{last}') else trace}\n{last}"
     if len(text) > MAX_ERROR:
@@ -152,7 +152,7 @@ def _outside(
     return type(error), error, trace or error.__traceback__
 
 
-def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
+def _outcome_of_value(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
     match answer:
         case Snooze():
             _, close = job.take_follow()
@@ -172,7 +172,7 @@ def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
 def _failed(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome:
     match error:
         case Retry():
-            return _tried_again(job, error, kinds)
+            return _retried(job, error, kinds)
         case Dead():
             return Died(job.id, job.run, *job.take_follow(), reason=text_of(error.reason))
         case _ if job.handed:
@@ -182,7 +182,7 @@ def _failed(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcom
             return Failed(job.id, job.run, close=close, error=describe(error))
 
 
-def _tried_again(job: Job, error: Retry, kinds: Mapping[str, Kind]) -> Outcome:
+def _retried(job: Job, error: Retry, kinds: Mapping[str, Kind]) -> Outcome:
     gates: tuple[GateUse, ...] = ()
     if error.stage:
         try:
@@ -335,7 +335,7 @@ class Failures:
 
 def _log_failure(failure: Failure) -> None:
     job, error = failure.job, failure.error
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kind": job.kind,
         "id": job.id,
         "attempt": job.attempt,
@@ -343,8 +343,8 @@ def _log_failure(failure: Failure) -> None:
     }
     facts = "kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r"
     if failure.retry_in_ms is not None:
-        said["retry_in"] = format_duration(failure.retry_in_ms)
-        _log.warning(f"job failed {facts} retry_in=%(retry_in)s", said)
+        fields["retry_in"] = format_duration(failure.retry_in_ms)
+        _log.warning(f"job failed {facts} retry_in=%(retry_in)s", fields)
         return
     # There may be no further attempt to show the error, so its traceback is logged too. Dead is
     # raised on purpose, and needs none.
@@ -353,10 +353,10 @@ def _log_failure(failure: Failure) -> None:
         trace = _outside(error)
     if isinstance(error, HandlerCrashed):
         # It was raised in another process, and its text contains the traceback from there.
-        trace, said["exception"] = None, error.text
+        trace, fields["exception"] = None, error.text
         facts = f"{facts}\n%(exception)s"
     if failure.becomes == "dead":
-        _log.error(f"job dead {facts}", said, exc_info=trace)
+        _log.error(f"job dead {facts}", fields, exc_info=trace)
     else:
-        said["becomes"] = failure.becomes
-        _log.warning(f"job failed becomes=%(becomes)s {facts}", said, exc_info=trace)
+        fields["becomes"] = failure.becomes
+        _log.warning(f"job failed becomes=%(becomes)s {facts}", fields, exc_info=trace)

@@ -15,7 +15,7 @@ from headway.runtime.handler import Place
 from headway.runtime.job import HandlerContext, Job, Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.runtime.worker.endings import Failures, answered, raised
+from headway.runtime.worker.endings import Failures, outcome_of_error, outcome_of_return
 from headway.runtime.worker.lease import Held, Run
 from headway.runtime.worker.plans import Plan, Plans
 from headway.runtime.worker.settler import Settler
@@ -25,7 +25,6 @@ class ReadyQueue:
     """The claimed jobs that wait for a handler, and the number of free handlers.
 
     Attributes:
-        size: number of handler slots.
         busy: number of handlers running a job.
         reserved: number of handlers that must not take a plain job, because a claim counts on them.
         gated: jobs with gates, each with its latest start, in seconds on the worker's clock.
@@ -268,7 +267,7 @@ class HandlerSlot:
                 if plan is None or claimed.policy.timeout_ms is not None:
                     answer = await plans.run(plan, job)
                 else:
-                    answer = await plan.begin(job)
+                    answer = await plan.call(job)
             except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
                 outcome = self._failed(job, error)
             else:
@@ -296,7 +295,7 @@ class HandlerSlot:
 
     def _answered(self, job: Job, answer: object) -> Outcome | None:
         """Return the outcome of a handler that returned; report it if it is a failure."""
-        outcome = answered(job, answer, self._kinds)
+        outcome = outcome_of_return(job, answer, self._kinds)
         if isinstance(outcome, Failed | Died):
             error = answer if isinstance(answer, BaseException) else None
             self._failures.report(job, outcome, error)
@@ -308,7 +307,7 @@ class HandlerSlot:
             raise error
         if isinstance(error, asyncio.CancelledError):
             self._clear_cancellation()
-        outcome = raised(job, error, self._kinds)
+        outcome = outcome_of_error(job, error, self._kinds)
         self._failures.report(job, outcome, error)
         return outcome
 

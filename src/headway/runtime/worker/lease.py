@@ -145,9 +145,9 @@ class Held:
                 self._progress.setdefault((job, run), data)
 
 
-SOONEST = 0.25
+SHORTEST_GAP = 0.25
 """Minimum seconds between two beats if the later one is sent early, because of progress."""
-STILL = 1.0
+MUST_ADVANCE_AFTER = 1.0
 """Seconds between two beats after which the store's time must have advanced."""
 
 _log = logging.getLogger("headway.worker")
@@ -211,7 +211,7 @@ class Heartbeat:
                     self._on_lapse()
                 seconds = min(self._lease.interval / 8, 1.0)
             if await self._timing.wait(self._poked, seconds) and alive:
-                rest = self._beaten_at + SOONEST - self._timing.monotonic()
+                rest = self._beaten_at + SHORTEST_GAP - self._timing.monotonic()
                 await self._timing.pause(max(rest, 0))
             self._poked.clear()
 
@@ -248,7 +248,7 @@ class Heartbeat:
         """Log once if the store's time has stopped, because its clock was set back."""
         if now != self._store_now:
             self._store_now, self._still = now, False
-        elif not self._still and sent - self._beaten_at >= STILL:
+        elif not self._still and sent - self._beaten_at >= MUST_ADVANCE_AFTER:
             self._still = True
             _log.error(
                 "the store's time stands still at %s: its clock was set back, and nothing falls due"

@@ -24,7 +24,7 @@ from headway.runtime.timing import Timing
 from headway.runtime.worker.endings import HandlerCrashed, Unusable
 from headway.runtime.worker.processes import Processes
 
-Begin = Callable[[Job], Awaitable[object]]
+Call = Callable[[Job], Awaitable[object]]
 CallNext = Callable[[], Awaitable[object]]
 Middleware = Callable[[Job, CallNext], Awaitable[object]]
 Unknown = Literal["retry", "dead"]
@@ -38,10 +38,10 @@ class Plan:
         place: where the handler runs, and so how it can be stopped.
     """
 
-    __slots__ = ("begin", "place")
+    __slots__ = ("call", "place")
 
-    def __init__(self, begin: Begin, place: Place) -> None:
-        self.begin = begin
+    def __init__(self, call: Call, place: Place) -> None:
+        self.call = call
         self.place = place
 
 
@@ -108,11 +108,11 @@ class Plans:
             raise UnknownKind(message, hint="deploy the app that has it, or serve other lanes")
         seconds = (job.claimed.policy.timeout_ms or 0) / 1000
         if plan.place is not Place.LOOP:
-            return await self._watched(plan, job, seconds)
+            return await self._run_until_timeout(plan, job, seconds)
         scope = self._timing.limit(seconds)
         try:
             async with scope:
-                return await plan.begin(job)
+                return await plan.call(job)
         except TimeoutError:
             if scope.expired():
                 job.request_stop("timeout")
@@ -123,15 +123,15 @@ class Plans:
         self._threads.close()
         self.processes.close()
 
-    async def _watched(self, plan: Plan, job: Job, seconds: float) -> object:
+    async def _run_until_timeout(self, plan: Plan, job: Job, seconds: float) -> object:
         """Run a handler in a thread or a process; at its timeout, request its stop or kill it."""
-        watch = asyncio.ensure_future(self._time_up(plan, job, seconds))
+        watch = asyncio.ensure_future(self._stop_at_timeout(plan, job, seconds))
         try:
-            return await plan.begin(job)
+            return await plan.call(job)
         finally:
             watch.cancel()
 
-    async def _time_up(self, plan: Plan, job: Job, seconds: float) -> None:
+    async def _stop_at_timeout(self, plan: Plan, job: Job, seconds: float) -> None:
         await self._timing.pause(seconds)
         if job.stop is None:
             job.request_stop("timeout")
@@ -139,12 +139,12 @@ class Plans:
                 self.processes.kill(job.claimed)
 
     def _plan(self, kind: Kind, handler: Handler) -> Plan:
-        begin = self._begin(kind, handler)
+        call = self._call_of(kind, handler)
         for one in reversed(self._middleware):
-            begin = _around(one, begin)
-        return Plan(begin, Place.LOOP if kind.asks else handler.place)
+            call = _around(one, call)
+        return Plan(call, Place.LOOP if kind.asks else handler.place)
 
-    def _begin(self, kind: Kind, handler: Handler) -> Begin:
+    def _call_of(self, kind: Kind, handler: Handler) -> Call:
         if kind.asks is not None:
             ask = kind.asks
             return lambda job: reconcile(job, self._store, ask, self._kinds)
@@ -171,22 +171,22 @@ class Plans:
         return done.answer if done.result is None else msgspec.Raw(done.result)
 
 
-def _in_loop(kind: Kind, handler: Handler) -> Begin:
+def _in_loop(kind: Kind, handler: Handler) -> Call:
     fn = cast("Callable[..., Awaitable[object]]", handler.fn)
     if kind.name == NOOP:
         return fn
     if not handler.arguments.names and not handler.arguments.open and handler.wants_job:
-        # Without arguments there is nothing to decode; `_long` refuses unexpected ones.
-        return lambda job: fn(job) if job.claimed.args == b"{}" else _long(handler, job)
-    return lambda job: _long(handler, job)
+        # Without arguments there is nothing to decode; `_decode_and_call` refuses unexpected ones.
+        return lambda job: fn(job) if job.claimed.args == b"{}" else _decode_and_call(handler, job)
+    return lambda job: _decode_and_call(handler, job)
 
 
-def _long(handler: Handler, job: Job) -> Awaitable[object]:
+def _decode_and_call(handler: Handler, job: Job) -> Awaitable[object]:
     return cast("Awaitable[object]", handler.call(job, job.claimed.args))
 
 
-def _around(one: Middleware, begin: Begin) -> Begin:
-    return lambda job: one(job, partial(begin, job))
+def _around(one: Middleware, call: Call) -> Call:
+    return lambda job: one(job, partial(call, job))
 
 
 Value = TypeVar("Value")

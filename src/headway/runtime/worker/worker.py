@@ -21,7 +21,7 @@ from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing, persist
-from headway.runtime.worker.claimer import Claimer, Prefetch, settled
+from headway.runtime.worker.claimer import Claimer, Prefetch, wake_after_settling
 from headway.runtime.worker.endings import Failures
 from headway.runtime.worker.handler_slot import HandlerSlot, ReadyQueue
 from headway.runtime.worker.lease import Heartbeat, HeartbeatThread, Held, Lease, Run
@@ -57,7 +57,7 @@ class WorkerRun:
         self._lease = Lease(settings.lease_ms)
         self.settler = Settler(store, worker, self._held, timing)
         self.queue = ReadyQueue(settings.concurrency, self.settler, self._held, timing)
-        self.settler.on_batch(settled(self.queue))
+        self.settler.on_batch(wake_after_settling(self.queue))
         self._context = WorkerContext(self.settler, self._held, settings.signal_url)
         self._plans = Plans(
             kinds,
@@ -367,18 +367,18 @@ async def log_progress(queue: ReadyQueue, failures: Failures, timing: Timing) ->
     while True:
         await timing.pause(PROGRESS_EVERY)
         newly_failed = failures.count - failed
-        said = {
+        counts = {
             "done": max(0, queue.done - ended - newly_failed),
             "failed": newly_failed,
             "running": queue.busy,
             "waiting": len(queue.plain) + len(queue.gated),
         }
         ended, failed = queue.done, failures.count
-        if any(said.values()):
+        if any(counts.values()):
             _log.info(
                 "worker progress done=%(done)d failed=%(failed)d running=%(running)d "
                 "waiting=%(waiting)d",
-                said,
+                counts,
             )
 
 
