@@ -234,7 +234,8 @@ class KafkaIn:
             return []
         more = self._settings.in_.batch - 1
         found = [*first, *consumer.consume(more, GATHER)] if more else first
-        return [incoming(one) for one in found if _is_message(one)]
+        read_at = self._timing.wall_at()
+        return [incoming(one, read_at) for one in found if _is_message(one)]
 
     def _commit(self, consumer: Consumer) -> None:
         """Commit what is stored; if it fails, the next commit has it."""
@@ -315,7 +316,7 @@ _NOT_OURS = frozenset(
 """Errors of a commit after which the partitions are no longer this consumer's."""
 
 
-def incoming(message: Message) -> Incoming:
+def incoming(message: Message, read_at: int) -> Incoming:
     """Return a message of the client as a plain record."""
     headers = cast("Sequence[tuple[str, bytes | None]] | None", message.headers())
     kind, at = message.timestamp()
@@ -328,7 +329,7 @@ def incoming(message: Message) -> Incoming:
         headers=_NONE
         if not headers
         else {name: value for name, value in headers if value is not None},
-        produced_at=at if kind else 0,
+        produced_at=at if kind else read_at,
     )
 
 
