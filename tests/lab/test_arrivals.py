@@ -194,7 +194,7 @@ def test_a_length_that_no_job_of_a_table_can_have_is_refused(tmp_path: Path) -> 
     kinds = {"call": {"service": {"argument": "m", "unit": "1m"}}}
     for args in ({}, {"m": -1}, {"m": {"choice": ["1", "2"]}}):
         told = scenario(arrivals=[{"kind": "call", "backlog": 1, "args": args}], kinds=kinds)
-        with pytest.raises(InvalidValue, match=r"the argument 'm' is .*, which is no length"):
+        with pytest.raises(InvalidValue, match=r"the argument 'm' is .*, which is not a duration"):
             list(Arrivals(told, tmp_path))
 
 
@@ -209,5 +209,5 @@ def test_rows_that_are_no_text_or_too_deep_are_refused_with_their_lines(tmp_path
 
 
 def test_a_pattern_that_cannot_write_a_number_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="how to write a number"):
+    with pytest.raises(InvalidValue, match="is not a format for a number"):
         read_argument({"numbered": 5, "as": "{name}"})

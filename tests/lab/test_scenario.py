@@ -162,7 +162,7 @@ set.moves.lunch.at = "13:00"
         ("set.workers.nobody.count = 3", r"what_if\[0\].set: workers.nobody: none of the list"),
         ("set.gates.numbers.membrs = 3", r"what_if\[0\]: gates.numbers.membrs: there is no such"),
         ("set.duratoin = '1h'", r"what_if\[0\]: duratoin: there is no such key"),
-        ("sets.duration = '1h'", r"what_if\[0\]: it has a name and a table `set`"),
+        ("sets.duration = '1h'", r"what_if\[0\]: it should have a name and a table `set`"),
     ],
 )
 def test_a_what_if_that_names_nothing_is_refused(tmp_path: Path, change: str, said: str) -> None:

@@ -197,8 +197,8 @@ def test_kind_is_still_a_function() -> None:
 def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
     with hw.App("memory://") as app:
         for options, text in [
-            ({}, "says nothing"),
-            ({"final": "succeeded", "note": "x"}, "says final and note"),
+            ({}, "a signal has no content"),
+            ({"final": "succeeded", "note": "x"}, "has final and note"),
             ({"final": "exploded"}, "a signal's final is 'exploded'"),
             ({"final": "dead", "body": object()}, "the body is not JSON-serialisable"),
             ({"final": "dead", "body": {"sec": math.nan}}, "body is not JSON-serialisable: Out of"),
@@ -285,8 +285,8 @@ async def test_a_worker_of_a_lane_that_nothing_knows_says_so(
         await app.worker(lanes="calls,letters").settings.before()
         await app.worker().settings.before()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "the worker serves an unknown lane: lane='cals'; did you mean calls?",
-        "the worker serves an unknown lane: lane='nosuch'",
+        "worker serves an unknown lane: lane='cals'; did you mean calls?",
+        "worker serves an unknown lane: lane='nosuch'",
     ]
 
 

@@ -233,7 +233,7 @@ def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
     async def count(job: hw.Job, values: Any) -> None: ...
 
     looks: list[object] = []
-    for name in ("_holds_naive", "_holds_nan"):
+    for name in ("_contains_naive", "_contains_nan"):
         look = getattr(handler, name)
 
         def noted(value: object, look: Any = look) -> bool:

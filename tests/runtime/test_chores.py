@@ -18,7 +18,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.job import MAX_BATCH, NewJob
-from headway.runtime.chores import LONGEST, MOST_SHARING, Sweep, Sweepers, TimetableChore
+from headway.runtime.chores import LONGEST_REST, MOST_SHARING, Sweep, Sweepers, TimetableChore
 from headway.runtime.timing import Timing, pause
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
@@ -271,7 +271,7 @@ async def test_sweep_logs_the_jobs_that_it_makes_dead(
     assert lines == [
         f"job dead kind=greet id={first} attempt=0 error='expired'",
         f"job dead kind=greet id={second} attempt=0 error='expired'",
-        "dead without a line of their own: 1 more jobs",
+        "1 more jobs dead, not listed",
     ]
 
 
@@ -284,17 +284,17 @@ async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: S
         await Sweep(asked, timing).run()
     # The store's time stands still, so that it is taken for 8 s later than it is in the end.
     assert asked.names == ["sweep", "read", *(3 * ["sweep"]), "sweep", "read", "sweep"]
-    assert timing.rests == [LONGEST] * 6
+    assert timing.rests == [LONGEST_REST] * 6
 
 
 @pytest.mark.parametrize(
     ("workers", "shares", "least", "most"),
     [
-        (1, True, LONGEST, LONGEST),
-        (2, True, LONGEST, LONGEST),
+        (1, True, LONGEST_REST, LONGEST_REST),
+        (2, True, LONGEST_REST, LONGEST_REST),
         (3, True, 2.0, 3.0),
         (20, True, 5.5, 8.0),
-        (20, False, LONGEST, LONGEST),
+        (20, False, LONGEST_REST, LONGEST_REST),
     ],
 )
 async def test_each_of_several_workers_sweeps_less_often(
@@ -309,7 +309,7 @@ async def test_each_of_several_workers_sweeps_less_often(
     with pytest.raises(asyncio.CancelledError):
         await Sweep(still, timing, sweepers=Sweepers() if shares else None).run()
     assert least <= mean(timing.rests) <= most
-    assert max(timing.rests) <= max(LONGEST, 2 * min(workers, MOST_SHARING))
+    assert max(timing.rests) <= max(LONGEST_REST, 2 * min(workers, MOST_SHARING))
     # They do not go on together when they have begun together.
     assert (len(set(timing.rests)) > 200) == (least < most)
 

@@ -395,7 +395,7 @@ async def test_slot_that_an_earlier_handlers_timer_cancels_starts_again(
             assert (await store.ends(sent.id)).state == "succeeded"
             slots[-1].cancel()
     assert len(set(slots)) == 3
-    assert "a free handler slot was cancelled from outside" in caplog.text
+    assert "handler slot restarted: its task was cancelled from outside" in caplog.text
 
 
 def test_hook_that_would_never_be_awaited_is_refused(app: hw.App) -> None:

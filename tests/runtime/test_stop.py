@@ -198,8 +198,9 @@ async def test_second_stop_leaves_a_handler_behind_that_swallows_its_cancellatio
     await ended(task)
     go_on.set()
     assert (await store.job(sent.id)).state == "running"
-    (line,) = [one.getMessage() for one in caplog.records if "do not end" in one.getMessage()]
-    assert f"the worker goes without them: work {sent.id}" in line
+    logged = [record.getMessage() for record in caplog.records]
+    (line,) = [one for one in logged if "still running after stop" in one]
+    assert f"the worker exits without them: work {sent.id}" in line
 
 
 async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: WatchedStore) -> None:

@@ -13,7 +13,7 @@ from headway.contract.claims import Claimed
 from headway.core.job import DEFAULT_POLICY
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
-from headway.runtime.worker.claimer import LOOKS_HELD, Prefetch, Surplus
+from headway.runtime.worker.claimer import CHECKS_KEPT, Prefetch, Surplus
 from headway.runtime.worker.handler_slot import ReadyQueue
 from headway.runtime.worker.lease import Held, Lease, StoreTime
 from headway.runtime.worker.settler import Settler
@@ -151,8 +151,8 @@ def test_measuring_before_the_first_claim_sets_nothing() -> None:
 
 def test_jobs_that_no_handler_starts_are_kept_half_a_second_while_there_is_a_backlog() -> None:
     surplus = Surplus(2_000, 0)
-    kept = [surplus.keep(2_000 - n, n, dry=False) for n in range(1, LOOKS_HELD)]
-    assert kept == [2_000 - n for n in range(1, LOOKS_HELD)]
+    kept = [surplus.keep(2_000 - n, n, dry=False) for n in range(1, CHECKS_KEPT)]
+    assert kept == [2_000 - n for n in range(1, CHECKS_KEPT)]
     # Ten started in that time, so that ten are about to start.
     assert surplus.keep(1_990, 10, dry=False) == 10
     # What is left is held again.

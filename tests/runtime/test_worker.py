@@ -331,7 +331,7 @@ async def test_outcome_stands_though_the_gate_that_it_closes_is_unknown(
         retried = await store.becomes(busy.id, "scheduled")
     assert (done.state, done.result) == ("succeeded", b'"sent"')
     assert (retried.reason, retried.due_at) == ("429", (retried.runs[0].ended_at or 0) + 3_600_000)
-    assert caplog.text.count("stay open: the gate 'rate:typo' is not declared") == 2
+    assert caplog.text.count("gates not closed: the gate 'rate:typo' is not declared") == 2
 
 
 async def test_context_variables_of_one_job_are_not_seen_by_the_next(

@@ -1,7 +1,7 @@
-"""The lab: the real engine on virtual time, and the simulated outside world of the demo.
+"""The lab: the real engine in virtual time, with a simulated outside world.
 
-`headway.lab.simulate` plays a scenario file, `headway.lab.tables.show` prints what came of it, and
-`headway.lab.plots.draw` draws it.
+`headway.lab.simulate` simulates a scenario file, `headway.lab.tables.show` prints the reports, and
+`headway.lab.plots.draw` plots them.
 """
 
 from __future__ import annotations

@@ -17,15 +17,15 @@ from headway.lab.scenario import ArrivalsTable, Scenario
 
 
 class Arrival(NamedTuple):
-    """One job that is going to be enqueued.
+    """A job to be enqueued.
 
     Attributes:
-        at: when it is enqueued, ms UTC.
-        due_at: when it is due, ms UTC.
-        id: the same for the same seed.
+        at: when it is enqueued, in ms UTC.
+        due_at: when it is due, in ms UTC.
+        id: derived from the seed.
         priority: None for the kind's.
-        cancel: it is cancelled as soon as it is enqueued.
-        place: the file and line that it comes from; empty if it comes from none.
+        cancel: whether it is cancelled as soon as it is enqueued.
+        place: file and line that it comes from; empty if it comes from no file.
     """
 
     at: int
@@ -42,7 +42,7 @@ class Arrivals:
     """All jobs of a scenario, in the order in which they arrive.
 
     Attributes:
-        refused: the rows of its files that are no jobs, each with its line and why.
+        refused: unusable rows of its files, each as its file and line and what is wrong.
     """
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Arrivals:
         self._draws = Draws(scenario.seed)
 
     def __iter__(self) -> Iterator[Arrival]:
-        """One after another; each is made only when it is asked for."""
+        """Yield the arrivals lazily, in the order of their times."""
         sources = [
             self._from_source(table.name or str(number), table)
             for number, table in enumerate(self._scenario.arrivals)
@@ -65,10 +65,10 @@ class Arrivals:
             yield from self._from_file(label, table, self._folder / table.file)
         elif table.backlog is not None:
             for count in range(table.backlog):
-                yield self._made(label, count, table, start_at, start_at, {})
+                yield self._arrival(label, count, table, start_at, start_at, {})
         else:
             for count, at in enumerate(_paced(self._scenario, label, table)):
-                yield self._made(label, count, table, at, at, {})
+                yield self._arrival(label, count, table, at, at, {})
 
     def _from_file(self, label: str, table: ArrivalsTable, path: Path) -> Iterator[Arrival]:
         start_at = self._scenario.start
@@ -79,17 +79,17 @@ class Arrivals:
                 place = f"{path.name}, line {number}"
                 try:
                     row = _row(line)
-                    if not _wanted(table, row):
+                    if not _is_selected(table, row):
                         continue
                     due_at = start_at if table.due is None else _due_at(table.due, row)
-                    # All rows are known when the day begins; each is due at its own moment.
-                    made = self._made(label, number, table, start_at, due_at, row)
+                    # All rows are enqueued at the start; each is due at its own time.
+                    made = self._arrival(label, number, table, start_at, due_at, row)
                 except InvalidValue as error:
                     self.refused.append(f"{place}: {error.message}")
                     continue
                 yield made._replace(place=place)
 
-    def _made(
+    def _arrival(
         self,
         label: str,
         count: int,
@@ -114,10 +114,10 @@ class Arrivals:
         )
 
     def _check_lengths(self, table: ArrivalsTable, args: Mapping[str, Any]) -> None:
-        """Refuse an argument that should be a length and is not: the handler would fail on it.
+        """Check the arguments from which durations are computed; the handler would fail on them.
 
         Raises:
-            InvalidValue: with the field of the row, if it comes from one.
+            InvalidValue: one is not a number from 0; the message names the row's field, if any.
         """
         if table.cancel:
             return  # it never runs
@@ -133,7 +133,10 @@ class Arrivals:
 
 
 def _paced(scenario: Scenario, label: str, table: ArrivalsTable) -> Iterator[int]:
-    """Arrivals at rates that change: where the sum of the rates passes the next mark."""
+    """Yield arrival times, in ms UTC, at rates that change over time.
+
+    A job arrives whenever the integral of the rate reaches the next mark.
+    """
     draws = Draws(scenario.seed)
     marks = _marks(draws, label, even=table.pattern == "even")
     mark, passed = next(marks), 0.0
@@ -172,15 +175,15 @@ def _row(line: bytes) -> Mapping[str, object]:
     try:
         row = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        message = f"it is not JSON: {error}"
+        message = f"not valid JSON: {error}"
         raise InvalidValue(message) from None
     if not isinstance(row, dict):
-        message = "it is not a JSON object"
+        message = "not a JSON object"
         raise InvalidValue(message)
     return cast("dict[str, object]", row)
 
 
-def _wanted(table: ArrivalsTable, row: Mapping[str, object]) -> bool:
+def _is_selected(table: ArrivalsTable, row: Mapping[str, object]) -> bool:
     return all(row.get(name) is not None for name in table.present) and all(
         row.get(name) is None for name in table.absent
     )

@@ -1,4 +1,4 @@
-"""The workers of a scenario: they start, stop gracefully, or die with all they hold."""
+"""The workers of a scenario: started, stopped gracefully, or killed with all they hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Severed(StoreProxy):
     """A process's connection to a store; once it is cut, every call is cancelled."""
 
     is_cut = False
-    """Whether the process is dead: nothing that it still does has an effect."""
+    """Whether the process is dead, so that nothing it still does may have an effect."""
 
     async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
         if self.is_cut:
@@ -31,12 +31,12 @@ class Severed(StoreProxy):
         return await super()._call(name, operation)
 
     async def close(self) -> None:
-        """Leave the store open: others use it."""
+        """Leave the store open, because the other processes use it."""
 
 
 @dataclass(slots=True)
 class _Process:
-    """One worker process, alive."""
+    """A live worker process."""
 
     table: str
     worker: Worker
@@ -45,7 +45,7 @@ class _Process:
 
 
 class Crew:
-    """Keeps the workers of a scenario."""
+    """Starts and stops the workers of a scenario."""
 
     def __init__(
         self, scenario: Scenario, outside: Outside, store: Store, timing: VirtualTiming
@@ -59,7 +59,11 @@ class Crew:
         self._failed: asyncio.Future[None] | None = None
 
     async def work(self) -> None:
-        """Let workers come and go as the tables say, until it is cancelled."""
+        """Start and stop workers as the scenario's tables specify, until cancelled.
+
+        Raises:
+            Exception: the error with which a worker failed.
+        """
         self._failed = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as group:
@@ -69,23 +73,23 @@ class Crew:
         finally:
             ending = [process.task for process in self._alive]
             for process in list(self._alive):
-                self._end(process)
+                self._kill(process)
             if ending:
                 await asyncio.wait(ending)
 
     async def kill(self, move: KillMove) -> None:
-        """Kill some workers at once, and start as many in their place after a while."""
+        """Kill some workers at once, and start as many again after `restart_after`."""
         table = next(one for one in self._scenario.workers if one.name == move.worker)
         doomed = [one for one in self._alive if one.table == move.worker][: move.count]
         for process in doomed:
-            self._end(process)
+            self._kill(process)
         if move.restart_after is not None:
             await self._timing.pause(move.restart_after / 1000)
             for _ in doomed:
                 self._start(table)
 
     async def _watch(self) -> None:
-        assert self._failed is not None  # noqa: S101  (work() made it)
+        assert self._failed is not None  # noqa: S101  (work() has set it)
         await self._failed
 
     async def _run_workers(self, table: WorkersTable) -> None:
@@ -117,20 +121,20 @@ class Crew:
         task = asyncio.get_running_loop().create_task(worker.run())
         process = _Process(table.name, worker, store, task)
         self._alive.append(process)
-        task.add_done_callback(lambda done: self._gone(process, done))
+        task.add_done_callback(lambda done: self._on_exit(process, done))
 
-    def _end(self, process: _Process) -> None:
-        # First the connection: what the cancelled worker still sends must not arrive.
+    def _kill(self, process: _Process) -> None:
+        # Cut the connection first, so that nothing the cancelled worker still sends arrives.
         process.store.is_cut = True
         process.task.cancel()
         self._alive = [one for one in self._alive if one is not process]
 
-    def _gone(self, process: _Process, done: asyncio.Task[None]) -> None:
+    def _on_exit(self, process: _Process, done: asyncio.Task[None]) -> None:
         self._alive = [one for one in self._alive if one is not process]
         error = None if done.cancelled() else done.exception()
         if error is not None and self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
     async def _sleep_until(self, at: int) -> None:
-        begun = self._scenario.start + round(self._timing.monotonic() * 1000)
-        await self._timing.pause(max(0, at - begun) / 1000)
+        now = self._scenario.start + round(self._timing.monotonic() * 1000)
+        await self._timing.pause(max(0, at - now) / 1000)

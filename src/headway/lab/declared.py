@@ -1,4 +1,4 @@
-"""The app that a scenario declares: its gates, lanes and kinds, as a program would."""
+"""The app of a scenario, with its gates, lanes and kinds declared as in a user's program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ from headway.runtime.timing import Timing
 
 
 def gate_spec(name: str, table: GateTable) -> GateSpec:
-    """Return the gate that a table declares; InvalidValue if a value is unusable."""
+    """Return the gate that a table declares.
+
+    Raises:
+        InvalidValue: a value is not valid.
+    """
     match table:
         case SlotsTable():
             return Slots(name, table.capacity, shared=table.shared)
@@ -51,7 +55,11 @@ def gate_spec(name: str, table: GateTable) -> GateSpec:
 
 
 def backoff(table: RetryTable) -> RetryPolicy:
-    """Return the policy that a table asks for; InvalidValue if a value is out of its range."""
+    """Return the retry policy that a table declares.
+
+    Raises:
+        InvalidValue: a value is out of range.
+    """
     return Backoff(
         attempts=table.attempts,
         base=timedelta(milliseconds=table.base),
@@ -62,7 +70,7 @@ def backoff(table: RetryTable) -> RetryPolicy:
 
 
 _KEPT = timedelta(days=3650)
-"""Longer than any scenario: the history is read at the end."""
+"""Retention of jobs; longer than any scenario, because the history is read at its end."""
 
 
 def declared_app(
@@ -73,10 +81,13 @@ def declared_app(
     *,
     dead: Callable[[], bool] = lambda: False,
 ) -> App:
-    """Declare everything of a scenario in an app like a user's.
+    """Return an app that declares the lanes, gates and kinds of a scenario.
 
     Args:
-        dead: whether the process that runs the handlers has died.
+        dead: returns whether the process that runs the handlers has died.
+
+    Raises:
+        InvalidValue: an option of the scenario is not valid.
     """
     app = App(opener=_never, store=store, name="scenario", timing=timing)
     for name, lane in scenario.lanes.items():
@@ -101,7 +112,7 @@ def _lane_options(lane: LaneTable) -> LaneOptions:
 
 
 def _never(url: str) -> Store:
-    message = f"a scenario opens no store, such as {url!r}"
+    message = f"a scenario's app must not open a store, but opened {url!r}"
     raise InvariantBroken(message)
 
 

@@ -1,7 +1,7 @@
-"""Random draws that depend on what they are for, and on nothing that was drawn before.
+"""Random draws that depend only on the seed and their purpose, not on earlier draws.
 
-A scenario and its what-if thus give the same call the same length and the same outcome, so that
-what differs between them is what was changed.
+So a call has the same length and the same outcome in a scenario and its what-ifs, and any
+difference between their reports comes from what was changed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ Choice = TypeVar("Choice")
 
 
 class Draws:
-    """Numbers that look random and are the same for the same seed and purpose."""
+    """A pseudorandom generator whose values are a hash of the seed and the purpose of a draw."""
 
     def __init__(self, seed: int) -> None:
         self._seed = blake2b(str(seed).encode(), digest_size=32).digest()
 
     def unit(self, *purpose: object) -> float:
-        """Return a number between 0 and 1, both excluded; the same for the same purpose."""
+        """Return a number between 0 and 1, both exclusive; always the same for a purpose."""
         text = "\x1f".join(map(str, purpose))
         digest = blake2b(text.encode(), digest_size=8, key=self._seed).digest()
-        # 52 bits: that and a half still fits a float, and so never rounds to 1.
+        # 52 bits plus the half fit a float exactly, so the result is never rounded to 1.
         return ((int.from_bytes(digest) >> 12) + 0.5) / 2**52
 
     def chance(self, share: float, *purpose: object) -> bool:
-        """Return whether something happens that does so in this share of all cases."""
+        """Return True with this probability."""
         return self.unit(*purpose) < share
 
     def choose(self, weights: Mapping[Choice, float], *purpose: object) -> Choice:
-        """Return one of several, each as often as its weight; at least one is above 0."""
+        """Return one of several choices, by weight; at least one weight must be above 0."""
         left = self.unit(*purpose) * sum(weights.values())
         chosen = next(iter(weights))
         for choice, weight in weights.items():
@@ -56,13 +56,14 @@ _HINT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Argument:
-    """How an argument's value comes about.
+    """How the value of a job's argument is chosen.
 
     Attributes:
-        value: the plain value, where nothing else is said.
-        numbered: how many different values there are, each as likely.
-        pattern: how a number is written.
-        column: the field of the row.
+        value: constant value, if none of the others is set.
+        choice: possible values and their weights.
+        numbered: number of different values, all equally likely.
+        pattern: format string for the number of a value.
+        column: field of the file's row that contains the value.
     """
 
     value: object = None
@@ -72,13 +73,13 @@ class Argument:
     column: str = ""
 
     def draw(self, draws: Draws, row: Mapping[str, object], *purpose: object) -> object:
-        """Return one value.
+        """Return a value.
 
         Args:
-            row: of the file; empty if there is none.
+            row: row of the file; empty if there is no file.
 
         Raises:
-            InvalidValue: the row lacks the field.
+            InvalidValue: the row does not have the field.
         """
         if self.choice:
             return draws.choose(self.choice, *purpose)
@@ -96,7 +97,7 @@ def read_argument(value: object) -> Argument:
     """Read an argument of a scenario file.
 
     Raises:
-        InvalidValue: it is a table that names no way to choose a value.
+        InvalidValue: it is a table, but not one of the known forms.
     """
     if isinstance(value, Argument):
         return value
@@ -111,7 +112,7 @@ def read_argument(value: object) -> Argument:
         case {"field": str() as column} if len(table) == 1 and column:
             return Argument(column=column)
         case _:
-            message = f"no value can be chosen by {table!r}"
+            message = f"no value can be chosen from {table!r}"
             raise InvalidValue(message, hint=_HINT)
 
 
@@ -126,7 +127,7 @@ def _weights(choices: object) -> dict[str, float]:
     for name, weight in table.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             message = f"the weight of {name!r} is {weight!r}"
-            raise InvalidValue(message, hint="numbers from 0")
+            raise InvalidValue(message, hint="weights are numbers from 0")
         weights[name] = float(weight)
     if not sum(weights.values()):
         message = "no choice has a weight above 0"
@@ -138,10 +139,10 @@ def _pattern(text: object) -> str:
     try:
         cast("str", text).format(0)
     except (AttributeError, LookupError, ValueError):
-        message = f"{text!r} does not say how to write a number"
-        raise InvalidValue(message, hint='as in "+1555{:07}"') from None
+        message = f"{text!r} is not a format for a number"
+        raise InvalidValue(message, hint='write it as in "+1555{:07}"') from None
     return cast("str", text)
 
 
 Drawn = Annotated[Argument, BeforeValidator(read_argument)]
-"""A field of a scenario that is the value of an argument."""
+"""A field of a scenario file that sets an argument."""

@@ -1,4 +1,4 @@
-"""How full the gates were: on average, at most, for how long, and over time."""
+"""The use of gates: average, peak, time full, time closed, and use over time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from headway.lab.history import History, Taking
-from headway.lab.invariants import Rulebook, shows_open
+from headway.lab.history import Acquisition, History
+from headway.lab.invariants import Limits, open_by_clock
 from headway.lab.scenario import HoursTable, PoolTable, Scenario
 
 POINTS = 240
-"""Into so many equal parts a plot divides the time."""
+"""Number of equal parts into which a plot divides the time."""
 _EACH = 12
-"""A template with more instances than these is shown in one row."""
+"""Maximum number of instances of a template that get a row each; more are summed up in one row."""
 _MINUTE_MS = 60_000
 
 
@@ -23,15 +23,18 @@ class GateUse:
     """The use of one gate, or of all instances of a keyed one.
 
     Attributes:
-        gate: its name; of a pool's member `pool/member`; of many instances their template.
+        gate: its name; `pool/member` for a pool's member; the template for many instances.
         kind: slots, rate, hours, pool, or implicit.
-        instances: how many gates the row stands for.
-        capacity: permits, or starts in a window; the largest in the time; None for no limit.
-        mean: permits out, or starts in the window, on average over the time and the instances.
-        peak: the most at once, of any instance.
-        member: it is a member of the pool in the row above.
-        full: the share of the time in which nothing more would have fitted.
-        shut: the share of the time in which it was closed, by its hours or by an operator.
+        instances: number of gates in this row.
+        capacity: maximum number of permits, or of starts in a window, at the end of the time; None
+            for no limit.
+        starts: number of runs that passed the gate.
+        mean: permits in use, or starts in the window, averaged over the time and the instances;
+            None for hours.
+        peak: highest use of any instance at any time.
+        member: whether it is a member of the pool in the row above.
+        full: share of the time in which there was no room for another permit; None for hours.
+        shut: share of the time in which it was closed, by its hours or by an operator.
     """
 
     gate: str
@@ -48,12 +51,12 @@ class GateUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """The use of one gate over time, in `POINTS` equal parts of it.
+    """The use of one gate over time, divided into `POINTS` equal parts.
 
     Attributes:
-        mean: of each part.
-        peak: of each part.
-        capacity: at the end of each part; None for no limit.
+        mean: average use in each part.
+        peak: highest use in each part.
+        capacity: capacity at the end of each part; None for no limit.
     """
 
     gate: str
@@ -63,37 +66,37 @@ class Curve:
 
 
 class Meter:
-    """Measures the gates of one history."""
+    """Measures the use of the gates in a history."""
 
     def __init__(self, history: History, scenario: Scenario) -> None:
         self.start_at, self.end_at = history.start_at, max(history.end_at, history.start_at + 1)
         self._history = history
-        self._book = Rulebook(scenario, history.changes)
+        self._limits = Limits(scenario, history.changes)
         self._lanes = {f"lane:{name}" for name, lane in scenario.lanes.items() if lane.concurrency}
         self._lanes |= {change.gate for change in history.changes}
-        self._by_gate = self._gathered()
+        self._by_gate = self._acquisitions_by_gate()
 
     def uses(self) -> list[GateUse]:
-        """One row a gate, in the order of the scenario; a pool is followed by its members."""
+        """Return a row per gate, in the order of the scenario; pools are followed by members."""
         return [use for _, use, _ in self._rows()]
 
     def curves(self) -> list[Curve]:
-        """Over time: each gate that has a row of its own and a limit, but no pool's members."""
+        """Return a curve for each gate with its own row, except hours and members of pools."""
         return [
             self._curve(use.gate, template, steps)
             for template, use, steps in self._rows()
             if use.instances == 1 and use.kind != "hours" and not use.member
         ]
 
-    def _gathered(self) -> dict[str, dict[str, list[Taking]]]:
-        found: defaultdict[str, defaultdict[str, list[Taking]]] = defaultdict(
+    def _acquisitions_by_gate(self) -> dict[str, dict[str, list[Acquisition]]]:
+        found: defaultdict[str, defaultdict[str, list[Acquisition]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        for taking in self._history.takings():
-            template = taking.template or taking.gate
-            if taking.template or taking.gate in self._lanes:
-                found[template][taking.gate].append(taking)
-        order = [*self._book.tables, *sorted(self._lanes)]
+        for acquisition in self._history.acquisitions():
+            template = acquisition.template or acquisition.gate
+            if acquisition.template or acquisition.gate in self._lanes:
+                found[template][acquisition.gate].append(acquisition)
+        order = [*self._limits.tables, *sorted(self._lanes)]
         return {name: dict(sorted(found[name].items())) for name in order if name in found}
 
     def _rows(self) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
@@ -101,33 +104,33 @@ class Meter:
             if len(gates) > _EACH:
                 yield template, self._many(template, gates), []
                 continue
-            for gate, takings in gates.items():
-                steps = self._steps(template, takings)
-                yield template, self._one(gate, template, takings, steps), steps
-                if isinstance(self._book.table(template), PoolTable):
-                    yield from self._members(gate, template, takings)
+            for gate, acquisitions in gates.items():
+                steps = self._steps(template, acquisitions)
+                yield template, self._one(gate, template, acquisitions, steps), steps
+                if isinstance(self._limits.table(template), PoolTable):
+                    yield from self._members(gate, template, acquisitions)
 
     def _members(
-        self, gate: str, template: str, takings: list[Taking]
+        self, gate: str, template: str, acquisitions: list[Acquisition]
     ) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
-        table = self._book.table(template)
+        table = self._limits.table(template)
         members = table.members if isinstance(table, PoolTable) else {}
         for member in members:
-            own = [taking for taking in takings if taking.member == member]
+            own = [acquisition for acquisition in acquisitions if acquisition.member == member]
             steps = self._steps(template, own)
             yield template, self._one(gate, template, own, steps, member=member), steps
 
-    def _steps(self, template: str, takings: Sequence[Taking]) -> list[tuple[int, int]]:
-        """Moments and how much is out from then on, the first at the start."""
-        window_ms = self._book.window_ms(template)
+    def _steps(self, template: str, acquisitions: Sequence[Acquisition]) -> list[tuple[int, int]]:
+        """Return the use as steps: pairs of a time and the use from then on, from the start."""
+        window_ms = self._limits.window_ms(template)
         moves: defaultdict[int, int] = defaultdict(int)
         moves[self.start_at] = 0
-        # Within a step neither what is out changes nor what may be.
+        # Changes of capacity start a step too, so that capacity is constant within each step.
         moves.update((one.at, 0) for one in self._history.changes if one.at < self.end_at)
-        for taking in takings:
-            to_at = taking.to_at if window_ms is None else taking.from_at + window_ms
-            moves[taking.from_at] += taking.amount
-            moves[min(to_at, self.end_at)] -= taking.amount
+        for acquisition in acquisitions:
+            to_at = acquisition.to_at if window_ms is None else acquisition.from_at + window_ms
+            moves[acquisition.from_at] += acquisition.amount
+            moves[min(to_at, self.end_at)] -= acquisition.amount
         used, steps = 0, list[tuple[int, int]]()
         for at, change in sorted(moves.items(), key=itemgetter(0)):
             used += change
@@ -138,7 +141,7 @@ class Meter:
         self,
         gate: str,
         template: str,
-        takings: list[Taking],
+        acquisitions: list[Acquisition],
         steps: list[tuple[int, int]],
         *,
         member: str = "",
@@ -156,7 +159,7 @@ class Meter:
             kind="slots" if member else kind,
             instances=1,
             capacity=self._capacity(gate, template, self.end_at, member),
-            starts=len(takings),
+            starts=len(acquisitions),
             mean=None if kind == "hours" else area / span_ms,
             peak=max((used for _, used in steps), default=0),
             member=bool(member),
@@ -164,10 +167,10 @@ class Meter:
             shut=self._shut(name, gate, template),
         )
 
-    def _many(self, template: str, gates: dict[str, list[Taking]]) -> GateUse:
+    def _many(self, template: str, gates: dict[str, list[Acquisition]]) -> GateUse:
         rows = [
-            self._one(gate, template, takings, self._steps(template, takings))
-            for gate, takings in gates.items()
+            self._one(gate, template, acquisitions, self._steps(template, acquisitions))
+            for gate, acquisitions in gates.items()
         ]
         return GateUse(
             gate=template,
@@ -204,25 +207,25 @@ class Meter:
         )
 
     def _part(self, at: int) -> int:
-        # One before the exact part: the edges are rounded down.
+        # May be one too low, because the edges are rounded down; the width there is then zero.
         exact = (at - self.start_at) * POINTS // (self.end_at - self.start_at)
         return max(0, min(POINTS - 1, exact))
 
     def _kind(self, template: str) -> str:
-        table = self._book.tables.get(template)
+        table = self._limits.tables.get(template)
         return "implicit" if table is None else table.kind
 
     def _capacity(self, gate: str, template: str, at: int, member: str) -> int | None:
-        table = self._book.table(template)
+        table = self._limits.table(template)
         if not isinstance(table, PoolTable) or member:
-            return self._book.capacity(gate, template, at, member=member)
+            return self._limits.capacity(gate, template, at, member=member)
         return sum(
-            self._book.capacity(gate, template, at, member=one) or 0 for one in table.members
+            self._limits.capacity(gate, template, at, member=one) or 0 for one in table.members
         )
 
     def _shut(self, name: str, gate: str, template: str) -> float:
-        """Return the share of the minutes in which it was closed."""
-        table = self._book.table(template)
+        """Return the share of the time in which a gate was closed, sampled once per minute."""
+        table = self._limits.table(template)
         closings = [one for one in self._history.closings if one.gate in {name, gate}]
         zone = self._zone(gate) if isinstance(table, HoursTable) else ""
         if not closings and not zone:
@@ -230,7 +233,7 @@ class Meter:
         minutes = range(self.start_at, self.end_at, _MINUTE_MS)
         shut = sum(
             any(one.from_at <= at < one.to_at for one in closings)
-            or (isinstance(table, HoursTable) and not shows_open(table, zone or table.tz, at))
+            or (isinstance(table, HoursTable) and not open_by_clock(table, zone or table.tz, at))
             for at in minutes
         )
         return shut / len(minutes)

@@ -1,4 +1,4 @@
-"""What happened: the record that is read from a store when all is over, or at any time before."""
+"""Histories: what happened in a store, read from it for reports and checks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from headway.contract.views import Difference, JobView, RunView
 from headway.testing.dump import differences, every_job
 
 FAR_AT = 2**62
-"""Where a run ends that has not ended."""
+"""End of what has not ended."""
 
 
-class Taking(NamedTuple):
-    """A gate passed by one run: what it took there, and until when it kept it.
+class Acquisition(NamedTuple):
+    """What one run took at one gate.
 
     Attributes:
-        template: under which it is declared; "" for an implicit one.
-        member: chosen in a pool; else "".
-        to_at: when it was given back; FAR_AT while it is kept. A start of a rate is not kept.
+        template: name under which the gate is declared; "" for an implicit gate.
+        member: chosen member of a pool; otherwise "".
+        amount: number of permits or starts.
+        from_at: when the run was claimed, in ms UTC.
+        to_at: when the permits were returned; FAR_AT while they are kept. Does not apply to starts
+            of a rate.
     """
 
     gate: str
@@ -38,7 +41,7 @@ class Closed:
     """A gate that an operator closed.
 
     Attributes:
-        to_at: until when; FAR_AT for good.
+        to_at: until when; FAR_AT if indefinitely.
     """
 
     gate: str
@@ -48,10 +51,10 @@ class Closed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changed:
-    """A capacity or limit that was changed.
+    """A capacity or limit that an operator changed.
 
     Attributes:
-        gate: its name; of a pool's member `pool/member`.
+        gate: name of the gate; `pool/member` for a pool's member.
     """
 
     gate: str
@@ -61,15 +64,15 @@ class Changed:
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """A stretch of time as it went.
+    """What happened in a period of time.
 
     Attributes:
-        sent: the ids of all jobs that were acknowledged.
-        jobs: as in the store, with their runs.
-        changes: what operators changed, in order.
-        differences: what the store's own audit found.
-        outside: what the outside world has to complain of.
-        refused: rows of files that are no jobs.
+        sent: ids of all jobs whose enqueue was acknowledged.
+        jobs: all jobs in the store, with their runs.
+        changes: capacities and limits that operators changed, in order.
+        differences: findings of the store's own audit.
+        outside: violations observed by the outside world.
+        refused: unusable rows of files.
     """
 
     start_at: int
@@ -83,37 +86,37 @@ class History:
     refused: list[str] = field(default_factory=list[str])
 
     def runs(self) -> Iterator[tuple[JobView, RunView]]:
-        """Every run with its job."""
+        """Yield every run with its job."""
         for job in self.jobs:
             for run in job.runs:
                 yield job, run
 
-    def takings(self) -> Iterator[Taking]:
-        """Yield everything that was taken, in no order."""
+    def acquisitions(self) -> Iterator[Acquisition]:
+        """Yield what each run took at each gate, in no particular order."""
         for job, run in self.runs():
-            yield from takings_of(job, run)
+            yield from acquisitions_of(job, run)
 
 
-def takings_of(job: JobView, run: RunView) -> Iterator[Taking]:
-    """Yield what one run took: of its gates, and of the implicit ones of every handler."""
+def acquisitions_of(job: JobView, run: RunView) -> Iterator[Acquisition]:
+    """Yield what one run took at its job's gates and at the implicit gates."""
     ended_at = FAR_AT if run.ended_at is None else run.ended_at
     handed_at = ended_at if run.handed_at is None else min(run.handed_at, ended_at)
     for use in job.gates:
         until = handed_at if use.hold == "run" else ended_at
         member = run.permits.get(use.name, "")
-        yield Taking(
+        yield Acquisition(
             use.name, use.template, member, use.amount, run.claimed_at, until, job.id, run.run
         )
     for gate in implicit_gates(job):
-        yield Taking(gate, "", "", 1, run.claimed_at, handed_at, job.id, run.run)
+        yield Acquisition(gate, "", "", 1, run.claimed_at, handed_at, job.id, run.run)
 
 
 def implicit_gates(job: JobView) -> tuple[str, ...]:
-    """Return the gates that apply to a job unasked."""
+    """Return the implicit gates, which apply to every job."""
     return ("all", f"lane:{job.lane}", f"tenant:{job.tenant}", f"kind:{job.kind}")
 
 
 async def read_into(history: History, store: Store) -> None:
-    """Replace a history's `jobs` and `differences` by the store's jobs and its audit's findings."""
+    """Replace a history's `jobs` and `differences` with the store's jobs and audit findings."""
     history.jobs = [job async for job in every_job(store, runs=True)]
     history.differences = tuple(await differences(store))

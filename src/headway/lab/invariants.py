@@ -1,8 +1,8 @@
-"""Shows from a history alone whether the engine kept its promises.
+"""Checks from a history alone whether the engine kept its promises.
 
-It knows the limits from the scenario and its moves, and what happened from the record. It decides
-nothing by the engine's own rules: permits are counted again, windows are slid again, wall clocks
-are read again. So a limit that the engine forgot is seen as a limit that was broken.
+The limits are taken from the scenario and its moves, and what happened from the history. None of
+the engine's code decides: permits are counted again, windows recomputed, and opening hours compared
+with the wall clock. So a limit that the engine ignored shows up as a limit that was broken.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from headway.lab.history import FAR_AT, Changed, History, Taking, implicit_gates
+from headway.lab.history import FAR_AT, Acquisition, Changed, History, implicit_gates
 from headway.lab.scenario import HoursTable, PoolTable, RateTable, Scenario, SlotsTable
 
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-class Rulebook:
-    """The limits of a scenario.
+class Limits:
+    """The limits of a scenario at any time.
 
     Args:
-        changes: what operators changed, in order.
+        changes: capacities and limits that operators changed, in order.
     """
 
     def __init__(self, scenario: Scenario, changes: list[Changed]) -> None:
@@ -37,15 +37,15 @@ class Rulebook:
             self._changed[change.gate].append((change.at, change.to))
 
     def table(self, template: str) -> object:
-        """Return what the scenario says of a gate; None for an implicit one."""
+        """Return the scenario's table for a gate; None for an implicit one."""
         return self.tables.get(template)
 
     def capacity(self, gate: str, template: str, at: int, *, member: str = "") -> int | None:
-        """Return how many permits may be out, or starts in a window; None for no limit.
+        """Return the maximum number of permits, or of starts in a window; None for no limit.
 
         Args:
-            template: under which it is declared.
-            at: when. At the very moment of a change the larger value counts.
+            template: name under which the gate is declared.
+            at: time in ms UTC; at the time of a change, the larger value counts.
         """
         name = f"{gate}/{member}" if member else gate
         values: list[int | None] = [self.declared(gate, template, member=member)]
@@ -61,7 +61,7 @@ class Rulebook:
         return None if None in values else max(value for value in values if value is not None)
 
     def declared(self, gate: str, template: str, *, member: str = "") -> int | None:
-        """Return the limit that the scenario's tables give, without its moves."""
+        """Return the limit that the scenario's tables declare, ignoring changes."""
         table = self.tables.get(template)
         if isinstance(table, SlotsTable):
             return table.capacity
@@ -72,15 +72,15 @@ class Rulebook:
         return self._lanes.get(gate)
 
     def window_ms(self, template: str) -> int | None:
-        """Return the window of a rate; None for other gates."""
+        """Return the window of a rate in ms; None for other gates."""
         table = self.tables.get(template)
         return table.per if isinstance(table, RateTable) else None
 
 
-def shows_open(table: HoursTable, zone: str, at: int) -> bool:
-    """Return whether the wall clock shows an open time.
+def open_by_clock(table: HoursTable, zone: str, at: int) -> bool:
+    """Return whether a gate is open by the wall clock alone.
 
-    From the wall clock alone: a span of today, or one of yesterday that has not ended.
+    That is: within a span of today, or one of yesterday that ends after midnight.
     """
     wall = (_EPOCH + timedelta(milliseconds=at)).astimezone(ZoneInfo(zone))
     minute = wall.hour * 60 + wall.minute
@@ -119,7 +119,7 @@ FINAL = frozenset({"succeeded", "dead", "cancelled"})
 
 
 class Violation(NamedTuple):
-    """One thing that must not be: which rule it breaks, and where."""
+    """A broken promise: the name of the rule, and where it is broken."""
 
     rule: str
     where: str
@@ -127,78 +127,84 @@ class Violation(NamedTuple):
 
 def check(history: History, scenario: Scenario) -> list[Violation]:
     """Return all violations of a history, in the order of the rules."""
-    book = Rulebook(scenario, history.changes)
-    return [violation for rule in RULES for violation in rule(history, book)]
+    limits = Limits(scenario, history.changes)
+    return [violation for rule in RULES for violation in rule(history, limits)]
 
 
-def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[Violation]:
-    """Nothing is taken where the capacity of that moment has no room."""
-    held: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
-    for taking in history.takings():
-        table = book.table(taking.template)
+def permits_stay_within_capacity(history: History, limits: Limits) -> Iterator[Violation]:
+    """No permit is taken beyond a gate's capacity at that time."""
+    held: defaultdict[tuple[str, str], list[Acquisition]] = defaultdict(list)
+    for acquisition in history.acquisitions():
+        table = limits.table(acquisition.template)
         if not isinstance(table, RateTable | HoursTable):
-            held[taking.gate, taking.member].append(taking)
-    for (gate, member), takings in held.items():
-        template = takings[0].template
-        if isinstance(book.table(template), PoolTable) and not member:
-            yield Violation("permits", f"{takings[0].job}: no member of {gate} is on its run")
+            held[acquisition.gate, acquisition.member].append(acquisition)
+    for (gate, member), acquisitions in held.items():
+        template = acquisitions[0].template
+        if isinstance(limits.table(template), PoolTable) and not member:
+            yield Violation("permits", f"{acquisitions[0].job}: its run has no member of {gate}")
             continue
         used = 0
-        for at, change, taking in _moves(takings):
+        for at, change, acquisition in _moves(acquisitions):
             used += change
             if change < 0:
                 continue
-            most = book.capacity(gate, template, at, member=member)
+            most = limits.capacity(gate, template, at, member=member)
             if most is not None and used > most:
                 name = f"{gate}/{member}" if member else gate
-                where = f"{name}: {used} of {most} are out at {at} with job {taking.job}"
+                where = (
+                    f"{name}: {used} of {most} permits in use at {at} with job {acquisition.job}"
+                )
                 yield Violation("permits", where)
 
 
-def _moves(takings: list[Taking]) -> list[tuple[int, int, Taking]]:
-    moves = [(one.from_at, one.amount, one) for one in takings if one.to_at > one.from_at]
-    moves += [(one.to_at, -one.amount, one) for one in takings if one.from_at < one.to_at < FAR_AT]
+def _moves(acquisitions: list[Acquisition]) -> list[tuple[int, int, Acquisition]]:
+    moves = [(one.from_at, one.amount, one) for one in acquisitions if one.to_at > one.from_at]
+    moves += [
+        (one.to_at, -one.amount, one) for one in acquisitions if one.from_at < one.to_at < FAR_AT
+    ]
     # At the same instant, releases come before acquisitions.
     return sorted(moves, key=lambda move: (move[0], move[1] > 0))
 
 
-def rates_hold_in_every_window(history: History, book: Rulebook) -> Iterator[Violation]:
-    """In no window, wherever it begins, are there more starts than the limit."""
-    starts: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
-    for taking in history.takings():
-        if isinstance(book.table(taking.template), RateTable):
-            starts[taking.gate, taking.template].append(taking)
-    for (gate, template), takings in starts.items():
-        window_ms = book.window_ms(template) or 0
-        takings.sort(key=lambda one: one.from_at)
+def rates_hold_in_every_window(history: History, limits: Limits) -> Iterator[Violation]:
+    """No window, wherever it begins, contains more starts than the limit."""
+    starts: defaultdict[tuple[str, str], list[Acquisition]] = defaultdict(list)
+    for acquisition in history.acquisitions():
+        if isinstance(limits.table(acquisition.template), RateTable):
+            starts[acquisition.gate, acquisition.template].append(acquisition)
+    for (gate, template), acquisitions in starts.items():
+        window_ms = limits.window_ms(template) or 0
+        acquisitions.sort(key=lambda one: one.from_at)
         first = within = 0
-        for taking in takings:
-            within += taking.amount
-            while takings[first].from_at <= taking.from_at - window_ms:
-                within -= takings[first].amount
+        for acquisition in acquisitions:
+            within += acquisition.amount
+            while acquisitions[first].from_at <= acquisition.from_at - window_ms:
+                within -= acquisitions[first].amount
                 first += 1
-            most = book.capacity(gate, template, taking.from_at)
+            most = limits.capacity(gate, template, acquisition.from_at)
             if most is not None and within > most:
-                where = f"{gate}: {within} starts in {window_ms} ms, of {most}, at {taking.from_at}"
+                where = (
+                    f"{gate}: {within} of {most} starts in {window_ms} ms at {acquisition.from_at}"
+                )
                 yield Violation("rate", where)
 
 
-def hours_are_kept(history: History, book: Rulebook) -> Iterator[Violation]:
-    """Nothing starts while the clock on the wall shows a closed time."""
+def hours_are_kept(history: History, limits: Limits) -> Iterator[Violation]:
+    """No run starts while a gate is closed by its hours."""
     for job, run in history.runs():
         for use in job.gates:
-            table = book.table(use.template)
+            table = limits.table(use.template)
             if not isinstance(table, HoursTable):
                 continue
-            if not shows_open(table, use.zone or table.tz, run.claimed_at):
+            if not open_by_clock(table, use.zone or table.tz, run.claimed_at):
                 where = (
                     f"{use.name}: job {job.id} started at {run.claimed_at}, outside {table.open}"
                 )
                 yield Violation("hours", where)
 
 
-def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Nothing starts behind a closed gate, between closing and opening."""
+def closed_gates_let_nothing_pass(history: History, _: Limits) -> Iterator[Violation]:
+    """No run starts while a gate that it must pass is closed by an operator."""
     closings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for closing in history.closings:
         closings[closing.gate].append((closing.from_at, closing.to_at))
@@ -214,65 +220,65 @@ def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Vio
                     yield Violation("closed", where)
 
 
-def a_job_has_one_live_run(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Run of one job follow each other, numbered upwards, and none overlaps the next."""
+def a_job_has_one_live_run(history: History, _: Limits) -> Iterator[Violation]:
+    """The runs of a job have increasing numbers, and do not overlap."""
     for job in history.jobs:
         runs = sorted(job.runs, key=lambda run: run.run)
         for before, after in pairwise(runs):
             if before.run == after.run:
                 yield Violation("one run", f"job {job.id} has run {before.run} twice")
             elif before.ended_at is None or before.ended_at > after.claimed_at:
-                where = f"job {job.id}: run {after.run} began before run {before.run} had ended"
+                where = f"job {job.id}: run {after.run} started before run {before.run} ended"
                 yield Violation("one run", where)
 
 
-def nothing_starts_early(history: History, _: Rulebook) -> Iterator[Violation]:
-    """No run begins before the moment at which it was due."""
+def nothing_starts_early(history: History, _: Limits) -> Iterator[Violation]:
+    """No run starts before it is due."""
     for job, run in history.runs():
         if run.claimed_at < run.due_at:
             where = f"job {job.id} started {run.due_at - run.claimed_at} ms before it was due"
             yield Violation("too early", where)
 
 
-def counts_are_conserved(history: History, _: Rulebook) -> Iterator[Violation]:
-    """Each job that was acknowledged is there once, and none that was not."""
+def counts_are_conserved(history: History, _: Limits) -> Iterator[Violation]:
+    """Each acknowledged job exists exactly once, and no other job does."""
     there = Counter(job.id for job in history.jobs)
     for lost in sorted(history.sent - there.keys()):
-        yield Violation("lost", f"job {lost} was acknowledged and is not there")
+        yield Violation("lost", f"job {lost} was acknowledged, but does not exist")
     for job in history.jobs:
         if there[job.id] > 1:
-            yield Violation("doubled", f"job {job.id} is there {there[job.id]} times")
+            yield Violation("doubled", f"job {job.id} exists {there[job.id]} times")
         if job.id not in history.sent and not job.kind.endswith(".reconcile"):
             yield Violation("from nowhere", f"job {job.id} of kind {job.kind} was never sent")
 
 
-def ends_are_ends(history: History, _: Rulebook) -> Iterator[Violation]:
-    """A final job has no live run, and one that succeeded has exactly one success, its last run."""
+def final_jobs_stay_final(history: History, _: Limits) -> Iterator[Violation]:
+    """A final job has no live run; if it succeeded, only its last run did."""
     for job in history.jobs:
         if job.state not in FINAL:
             continue
         live = [run.run for run in job.runs if run.ended_at is None]
         if live:
-            yield Violation("end", f"job {job.id} is {job.state} and run {live[0]} still lives")
+            yield Violation("end", f"job {job.id} is {job.state}, but run {live[0]} is live")
         won = [run.run for run in job.runs if run.outcome == "succeeded"]
         if job.state == "succeeded" and won != [job.run]:
             where = f"job {job.id} succeeded in runs {won} of {[run.run for run in job.runs]}"
             yield Violation("end", where)
 
 
-def the_store_adds_up(history: History, _: Rulebook) -> Iterator[Violation]:
+def store_passes_its_audit(history: History, _: Limits) -> Iterator[Violation]:
     """The store's own audit finds nothing."""
     for difference in history.differences:
         yield Violation("audit", f"{difference.where}: {difference.what}")
 
 
-def nobody_outside_complains(history: History, _: Rulebook) -> Iterator[Violation]:
-    """The outside world saw no work begun twice and no line overbooked."""
-    for complaint in history.outside:
-        yield Violation("outside", complaint)
+def outside_world_saw_no_violation(history: History, _: Limits) -> Iterator[Violation]:
+    """The outside world observed no work started twice, and no line overbooked."""
+    for violation in history.outside:
+        yield Violation("outside", violation)
 
 
-RULES: tuple[Callable[[History, Rulebook], Iterator[Violation]], ...] = (
+RULES: tuple[Callable[[History, Limits], Iterator[Violation]], ...] = (
     permits_stay_within_capacity,
     rates_hold_in_every_window,
     hours_are_kept,
@@ -280,7 +286,7 @@ RULES: tuple[Callable[[History, Rulebook], Iterator[Violation]], ...] = (
     a_job_has_one_live_run,
     nothing_starts_early,
     counts_are_conserved,
-    ends_are_ends,
-    the_store_adds_up,
-    nobody_outside_complains,
+    final_jobs_stay_final,
+    store_passes_its_audit,
+    outside_world_saw_no_violation,
 )

@@ -1,4 +1,4 @@
-"""The environment of a scenario: what handlers do, its telephone carrier, and the signals."""
+"""The outside world of a scenario: what handlers do, a phone carrier, and its signals."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Fate:
 
     Attributes:
         talk_ms: how long it lasts.
-        lost: the webhook never comes.
-        late_ms: how long after the end of the call the webhook comes.
-        twice: it comes a second time.
+        lost: whether the webhook never arrives.
+        late_ms: delay of the webhook after the end of the call.
+        twice: whether the webhook arrives twice.
     """
 
     talk_ms: int = 0
@@ -40,15 +40,15 @@ class Fate:
 
 
 class Carrier:
-    """Carries calls on the running event loop, in its time.
+    """A simulated phone carrier, on the running event loop and its clock.
 
     Args:
-        channels: how many calls each line carries at once; lines not named carry any number.
-        deliver: called at each webhook, with the reference of the call that has ended.
+        channels: maximum number of concurrent calls of each line; other lines have no limit.
+        deliver: delivers a webhook; called with the reference of the call that has ended.
 
     Attributes:
-        live: calls that last, by line.
-        violations: what a real carrier's bill would show: a call dialled twice, a line overbooked.
+        live: number of current calls by line.
+        violations: what a real carrier's bill would show: calls dialled twice, lines overbooked.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Carrier:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def dial(self, ref: str, *, line: str, fate: Fate) -> None:
-        """Begin a call from a line."""
+        """Start a call from a line."""
         if ref in self._status:
             self.violations.append(f"{ref} was dialled twice")
         self._status[ref] = "running"
@@ -74,11 +74,11 @@ class Carrier:
         self._later(fate.talk_ms, lambda: self._end(ref, line, fate))
 
     def status(self, ref: str) -> Status:
-        """Return the status of a call, as the carrier's API would."""
+        """Return the status of a call, as a carrier's API would."""
         return self._status.get(ref, "unknown")
 
     async def close(self) -> None:
-        """Drop what is still to come; webhooks under way are let through."""
+        """Drop all pending events, and wait for the webhooks that are being delivered."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -115,15 +115,16 @@ Handler = Callable[..., Coroutine[Any, Any, object]]
 
 
 class Outside:
-    """Plays the outside world of a scenario.
+    """Simulates the outside world of a scenario.
 
     Args:
-        store: receives the signals, as from a provider's webhook, not through a worker.
-        timing: how handlers pass their time.
+        store: receives the signals directly, as from a provider's webhook.
+        timing: clock of the handlers.
 
     Attributes:
-        carrier: carries what was handed over.
-        fates: attempts by (kind, outcome), and signals lost, late, repeated and ignored.
+        carrier: carries the calls that were handed over.
+        fates: number of attempts by (kind, outcome), and of signals lost, late, sent twice or
+            ignored.
     """
 
     def __init__(self, scenario: Scenario, store: Store, timing: Timing) -> None:
@@ -139,7 +140,7 @@ class Outside:
         """Return the handler of a kind: an async function of the job and these arguments by name.
 
         Args:
-            dead: whether its process has died; what it does then has no effect.
+            dead: returns whether the handler's process has died; it then stops without effect.
         """
         table = self._scenario.kinds[kind]
 
@@ -170,7 +171,7 @@ class Outside:
         return handle
 
     async def ask(self, awaited: Awaited) -> Running | Ended | Unknown:
-        """Return what the carrier answers when it is asked about a job that awaits too long."""
+        """Reconcile a job that awaits too long with the carrier."""
         match self.carrier.status(awaited.ref):
             case "unknown":
                 return Unknown()
@@ -213,7 +214,7 @@ class Outside:
         )
 
     def _line(self, job: Job) -> str:
-        """Return the pool's member under the call: only what is held until the end carries it."""
+        """Return the pool member whose permit is kept until the job settles, or ""."""
         for use in self._scenario.kinds[job.kind].gates:
             member = job.permits.get(use.gate, "")
             if member and use.hold == "settled":

@@ -1,4 +1,4 @@
-"""A report as pictures: gate use over time, and how the waits are spread. Needs matplotlib."""
+"""Plots of a report: gate use over time, and the distribution of waits. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = ("#2c6fbb", "#d98324", "#3c8d5a", "#8e5ea2", "#7f7f7f")
 
 
 def check_plotting() -> None:
-    """Check that pictures can be drawn.
+    """Check that plots can be drawn.
 
     Raises:
         InvalidValue: matplotlib is not installed.
@@ -40,25 +40,23 @@ def check_plotting() -> None:
     try:
         importlib.import_module("matplotlib")
     except ImportError:
-        message = "no plots can be drawn: matplotlib is not installed"
-        raise InvalidValue(
-            message, hint="pip install 'headway[plot]', or leave --out away"
-        ) from None
+        message = "cannot draw plots: matplotlib is not installed"
+        raise InvalidValue(message, hint="pip install 'headway[plot]', or omit --out") from None
 
 
 def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[Path]:
-    """Draw the gates and the waits of each report, the base first, and return the files.
+    """Plot the gates and the waits of each report, and return the files written.
 
     Args:
-        folder: is made if it is not there.
+        folder: created if it does not exist.
         kind: "png" or "svg".
 
     Raises:
-        InvalidValue: matplotlib is not installed, or the kind is another.
+        InvalidValue: matplotlib is not installed, or the kind is not supported.
     """
     check_plotting()
     if kind not in FORMATS:
-        message = f"a plot cannot be a {kind!r}"
+        message = f"{kind!r} is not a supported plot format"
         raise InvalidValue(message, hint=" or ".join(FORMATS))
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
@@ -66,14 +64,14 @@ def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[
         stem = "".join(one if one.isalnum() else "-" for one in report.name)[:80]
         for what, figure in (("gates", _gates(report)), ("waits", _waits(report))):
             path = folder / f"{stem}.{what}.{kind}"
-            # Without a date in it, the same numbers give the same file.
+            # Without a date or version, so that the same numbers give the same file.
             figure.savefig(path, metadata={"Date": None} if kind == "svg" else {"Software": None})
             files.append(path)
     return files
 
 
 def _figure(height: int, rows: int, title: str) -> tuple[Any, list[Any]]:
-    # A figure of its own, without pyplot: no global state and no window.
+    # Not by pyplot, which has global state and may open a window.
     made: Any = importlib.import_module("matplotlib.figure")
     importlib.import_module("matplotlib").rcParams["svg.hashsalt"] = "headway"
     figure = made.Figure(figsize=(11, 1.0 + 2.1 * height), dpi=110, layout="constrained")
@@ -159,7 +157,7 @@ def _waits(report: Report) -> Any:  # noqa: ANN401
 
 
 def _time_axis(axis: Any, most: float) -> None:  # noqa: ANN401
-    """From nothing to days on one axis: even up to a second, by powers after it."""
+    """Scale the axis from zero to days: linear up to a second, logarithmic above."""
     axis.set_xscale("symlog", linthresh=1.0)
     ticks = [tick for tick in _TICKS if tick[1] <= max(most, 1.0)]
     axis.set_xticks([seconds for _, seconds in ticks], [name for name, _ in ticks])

@@ -1,4 +1,4 @@
-"""What a simulated stretch of time comes to, in numbers."""
+"""Reports: the numbers of a simulated scenario."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindCounts:
-    """The jobs of one kind.
+    """The number of jobs of one kind, by their ends.
 
     Attributes:
-        outcomes: of the attempts, as named in the scenario.
+        outcomes: number of attempts by outcome, as named in the scenario.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class KindCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Percentiles:
-    """A spread of waits, in ms: of so many, half, nine in ten, 99 in 100 and all took no longer."""
+    """The number of waits, and their percentiles and maximum in ms."""
 
     count: int
     p50: int
@@ -51,6 +51,7 @@ class Waits:
 
     Attributes:
         eligible: the part in which every gate was open.
+        behind: the rest, spent behind gates.
     """
 
     kind: str
@@ -61,11 +62,12 @@ class Waits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitShape:
-    """How the waits of one kind are spread, for a plot.
+    """The distribution of the waits of one kind, for a plot.
 
     Attributes:
-        total: in ms; the n-th is what n half percents of the starts did not exceed, from 0 to 200.
-        behind: the part behind gates, likewise.
+        total: percentiles of the wait in ms, from 0 to 100 in steps of a half; empty without
+            starts.
+        behind: the same for the part spent behind gates.
     """
 
     kind: str
@@ -75,7 +77,7 @@ class WaitShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneStarts:
-    """The starts of one lane, in all and by the hour."""
+    """The number of starts in one lane: total, average per hour, and in the busiest hour."""
 
     lane: str
     starts: int
@@ -85,21 +87,23 @@ class LaneStarts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """One scenario, simulated.
+    """The numbers of one simulated scenario.
 
     Attributes:
-        name: of the scenario or the what-if.
-        seed: of all that was random.
+        name: name of the scenario or what-if.
+        seed: seed of all random values.
         start_at: ms UTC.
         end_at: ms UTC.
-        start: the same as text, by the clock of the scenario.
-        unfinished: how many of them are not final.
-        last_final_at: when the last one ended; None if none did.
-        kinds: by name.
-        waits: by kind.
-        lanes: by name.
-        refused: rows of files that are no jobs.
-        violations: promises that were broken: none, unless there is a bug.
+        start: `start_at` as text, in the scenario's time zone.
+        end: `end_at` as text, in the scenario's time zone.
+        unfinished: number of jobs that are not final.
+        last_final_at: when the last job became final; None if none did.
+        kinds: sorted by name.
+        waits: sorted by kind.
+        lanes: sorted by name.
+        gates: in the order of the scenario.
+        refused: unusable rows of files.
+        violations: broken promises; empty unless there is a bug.
     """
 
     name: str
@@ -128,10 +132,10 @@ def report(
     fates: Mapping[tuple[str, str], int],
     violations: Sequence[Violation],
 ) -> Report:
-    """Put a history into numbers.
+    """Build the report of a history.
 
     Args:
-        fates: how many attempts of a kind had an outcome, by (kind, outcome).
+        fates: number of attempts by (kind, outcome).
     """
     meter = Meter(history, scenario)
     ends = [job.finished_at for job in history.jobs if job.finished_at is not None]
@@ -162,7 +166,7 @@ def report(
 
 
 def percentiles(values: list[int]) -> Percentiles:
-    """Return the nearest-rank percentiles of some spans; all 0 of none."""
+    """Return the nearest-rank percentiles of some durations; all 0 if there are none."""
     ranks = _ranks(values) or (0,) * 201
     p50, p90, p99, most = (ranks[2 * share] for share in (50, 90, 99, 100))
     return Percentiles(count=len(values), p50=p50, p90=p90, p99=p99, most=most)
@@ -202,7 +206,7 @@ def _shape(kind: str, jobs: list[JobView]) -> WaitShape:
 
 
 def _ranks(values: list[int]) -> tuple[int, ...]:
-    """For each half percent from 0 to 100, what that share of the values does not exceed."""
+    """Return the nearest-rank percentiles from 0 to 100 in steps of a half."""
     ranked = sorted(values)
     if not ranked:
         return ()

@@ -1,6 +1,6 @@
 """The tables of a scenario file.
 
-The file is read by `headway.lab.scenario_file`; what its names refer to is checked there.
+`headway.lab.scenario_file` reads the file, and checks references between its tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headway.lab.scenario_values import (
 
 
 class SlotsTable(Table):
-    """A counting semaphore."""
+    """A `Slots` gate."""
 
     kind: Literal["slots"]
     capacity: int
@@ -33,7 +33,7 @@ class SlotsTable(Table):
 
 
 class RateTable(Table):
-    """At most `limit` starts in any window."""
+    """A `Rate` gate: at most `limit` starts in any window of `per` ms."""
 
     kind: Literal["rate"]
     limit: int
@@ -42,7 +42,7 @@ class RateTable(Table):
 
 
 class HoursTable(Table):
-    """Open at these local times; an exception is a date with spans of its own, or "closed"."""
+    """An `Hours` gate; `exceptions` maps dates to other opening hours, or to "closed"."""
 
     kind: Literal["hours"]
     open: str
@@ -52,7 +52,7 @@ class HoursTable(Table):
 
 
 class PoolTable(Table):
-    """One of several Slots."""
+    """A `Pool` gate; `members` maps names to capacities."""
 
     kind: Literal["pool"]
     members: dict[str, int]
@@ -64,7 +64,7 @@ GateTable = Annotated[SlotsTable | RateTable | HoursTable | PoolTable, Field(dis
 
 
 class UseTable(Table):
-    """A gate that a kind needs, where its name alone does not say enough."""
+    """A gate that a kind needs, with its options; may be written as the gate's name alone."""
 
     gate: str
     take: PositiveInt = 1
@@ -79,7 +79,7 @@ Use = Annotated[UseTable, BeforeValidator(_as_use)]
 
 
 class RetryTable(Table):
-    """How often a failed job is tried again, and when."""
+    """The retry policy of a kind, as in `Backoff`; durations in ms."""
 
     attempts: PositiveInt = 5
     base: Span = 10_000
@@ -92,10 +92,10 @@ class OutcomeTable(Table):
     """A possible outcome of an attempt.
 
     Attributes:
-        share: how often, relative to the other outcomes.
-        then: what the job does about it.
-        after: for a retry, instead of the policy's delay; for a snooze, how long.
-        length: of the work outside, where it differs from the kind's.
+        share: probability relative to the other outcomes.
+        then: how the attempt ends.
+        after: delay of a retry, in place of the policy's; duration of a snooze.
+        length: duration of the work outside, in place of the kind's.
     """
 
     share: Annotated[float, Field(ge=0)]
@@ -105,15 +105,17 @@ class OutcomeTable(Table):
 
 
 class HandOverTable(Table):
-    """The work goes on outside, and a signal reports its end.
+    """The hand-over of a kind whose work continues outside until a signal reports its end.
 
     Attributes:
+        length: duration of the work outside.
         timeout: how long the signal is awaited.
-        lost: the share of signals that never come.
-        late: the share that comes later than the work ends.
-        duplicate: the share that comes twice.
-        on_deadline: what happens to a job whose signal did not come in time.
-        ask: whether the provider is asked first.
+        lost: share of signals that never arrive.
+        late: share of signals that arrive late.
+        late_by: delay of late signals after the end of the work.
+        duplicate: share of signals that arrive twice.
+        on_deadline: outcome of a job whose signal has not arrived in time.
+        ask: whether the provider is queried first.
     """
 
     length: Spread
@@ -130,8 +132,8 @@ class KindTable(Table):
     """A kind of job.
 
     Attributes:
-        service: how long its handler takes, before it hands over or ends.
-        outcomes: of an attempt; without any it succeeds.
+        service: time in the handler, until it hands over or ends.
+        outcomes: possible outcomes of an attempt; without any, it succeeds.
     """
 
     lane: str = "main"
@@ -149,7 +151,7 @@ class KindTable(Table):
 
     @property
     def lengths(self) -> list[Distribution]:
-        """All spans that are drawn while a job of this kind runs."""
+        """All durations that are drawn while a job of this kind runs."""
         found = [self.service]
         if self.hand_over is not None:
             found += [self.hand_over.length, self.hand_over.late_by]
@@ -157,7 +159,7 @@ class KindTable(Table):
 
 
 class LaneTable(Table):
-    """What a lane carries."""
+    """The options of a lane."""
 
     concurrency: PositiveInt | None = None
     target: Span | None = None
@@ -167,26 +169,26 @@ class LaneTable(Table):
 
 
 class PaceTable(Table):
-    """From a moment on, so many arrivals in a time."""
+    """The rate of arrivals from some time on."""
 
     at: When
     rate: Pace
 
 
 class ArrivalsTable(Table):
-    """Where jobs come from: a backlog at the start, a rate, rates that change, or a file.
+    """A source of jobs: a backlog at the start, a rate, rates that change, or a file.
 
     Attributes:
-        name: for what-ifs; the kind's where it is empty.
-        backlog: so many at the start.
-        pattern: at random moments, or evenly spaced.
-        file: one job for each row of a file of JSON Lines, beside the scenario.
-        due: the field with a row's due time, an instant.
+        name: name by which what-ifs address it.
+        backlog: number of jobs at the start.
+        pattern: whether jobs arrive at random times or evenly spaced.
+        file: JSON Lines file beside the scenario, with a job in each row.
+        due: field of a row with the due time, an instant.
         fields: fields of a row that are arguments under their own name.
-        present: only rows in which these fields are given and not null.
-        absent: only rows in which these fields are missing or null.
-        due_after: how long after its arrival a job is due.
-        cancel: each is cancelled as soon as it is enqueued.
+        present: fields that must be present and not null; other rows are skipped.
+        absent: fields that must be missing or null; other rows are skipped.
+        due_after: time from the arrival (or the row's due time) until the job is due.
+        cancel: whether each job is cancelled as soon as it is enqueued.
     """
 
     kind: str
@@ -215,10 +217,13 @@ class ArrivalsTable(Table):
         }
         named = [name for name, value in sources.items() if value is not None]
         if len(named) != 1:
-            message = f"one of backlog, rate, rates and file is wanted, not {named or 'none'}"
+            message = (
+                "one of backlog, rate, rates and file is required, "
+                f"not {' and '.join(named) or 'none'}"
+            )
             raise ValueError(message)
         if self.file is None and (self.due or self.fields or self.present or self.absent):
-            message = "due, fields, present and absent are about the rows of a file"
+            message = "due, fields, present and absent apply only to the rows of a file"
             raise ValueError(message)
         return self
 
@@ -231,13 +236,14 @@ Served = Annotated[dict[str, PositiveInt], BeforeValidator(_as_served), Field(mi
 
 
 class WorkersTable(Table):
-    """Workers that are alike.
+    """A group of identical workers.
 
     Attributes:
-        lanes: that they serve, and the weight of each.
-        lease: how long its runs live without a beat.
-        starts: when they come; at the start where nothing is said.
-        stops: when they go, in good order.
+        lanes: lanes that they serve, with weights.
+        count: number of processes, each with `concurrency` handlers.
+        lease: how long their runs stay valid without a heartbeat.
+        starts: when they start; by default at the scenario's start.
+        stops: when they stop gracefully; by default not before the end.
     """
 
     name: str
@@ -250,7 +256,7 @@ class WorkersTable(Table):
 
 
 class MoveTable(Table):
-    """Something that happens at a moment."""
+    """An event at a given time."""
 
     at: When
     name: str = ""
@@ -262,18 +268,18 @@ class PauseMove(MoveTable):
     do: Literal["pause"]
     gate: str
     until: When | None = None
-    reason: str = "as the scenario says"
+    reason: str = "part of the scenario"
 
 
 class ResumeMove(MoveTable):
-    """An operator ends a closing."""
+    """An operator opens a closed gate."""
 
     do: Literal["resume"]
     gate: str
 
 
 class CapacityMove(MoveTable):
-    """An operator gives a Slots, a pool's member or an implicit gate another capacity."""
+    """An operator changes the capacity of a Slots, a pool's member or an implicit gate."""
 
     do: Literal["capacity"]
     gate: str
@@ -281,7 +287,7 @@ class CapacityMove(MoveTable):
 
 
 class LimitMove(MoveTable):
-    """An operator gives a Rate another limit."""
+    """An operator changes the limit of a Rate."""
 
     do: Literal["limit"]
     gate: str
@@ -289,7 +295,7 @@ class LimitMove(MoveTable):
 
 
 class KillMove(MoveTable):
-    """Workers die at once, with all they hold; others take their place after a while."""
+    """Workers are killed with all they hold; as many start again after `restart_after`."""
 
     do: Literal["kill"]
     worker: str
@@ -306,11 +312,11 @@ class Scenario(Table):
     """A whole scenario.
 
     Attributes:
-        seed: of all that is random.
-        start: the instant at which it begins.
-        tz: the zone of its clock, for moments such as "14:30".
-        duration: how long jobs arrive; until the last one is settled where nothing is said.
-        drain: how long the work goes on after that, at most.
+        seed: seed of all random values.
+        start: when it starts.
+        tz: time zone of times such as "14:30".
+        duration: how long jobs arrive; by default until the last one is final, at most a week.
+        drain: maximum time after that to finish the work.
     """
 
     name: str = "base"

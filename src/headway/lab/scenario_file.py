@@ -1,4 +1,4 @@
-"""Reads a scenario file and its what-ifs; an error names the file and the key."""
+"""Reading of a scenario file and its what-ifs; errors name the file and the key."""
 
 from __future__ import annotations
 
@@ -18,17 +18,23 @@ from headway.lab.scenario import Scenario
 from headway.runtime.faults import faults
 
 _SHOWN = 5
-"""More faults than these are only counted."""
+"""Maximum number of faults listed in an error; more are only counted."""
 _HINT = "docs/how-to/simulate.md has every key"
 
 Faults = list[tuple[str, str]]
 
 
 def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
-    """Read and check a scenario file: the base first, then each what-if under its own name.
+    """Read and validate a scenario file.
+
+    Args:
+        seed: seed in place of the file's.
+
+    Returns:
+        The base first, then each what-if under its own name.
 
     Raises:
-        InvalidValue: the file cannot be read, or a key of it cannot be what it is meant to be.
+        InvalidValue: the file cannot be read, or a key or value in it is not valid.
     """
     raw = _parsed(path)
     if seed is not None:
@@ -36,11 +42,11 @@ def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
     changes = raw.pop("what_if", [])
     scenarios = [_checked(path, "", raw)]
     if not isinstance(changes, list):
-        _refuse(path, [("what_if", "it is a list of tables: [[what_if]]")])
+        _refuse(path, [("what_if", "it should be a list of tables: [[what_if]]")])
     for number, change in enumerate(cast("list[dict[str, Any]]", changes)):
         where = f"what_if[{number}]"
         if change.keys() != {"name", "set"} or not isinstance(change["name"], str):
-            _refuse(path, [(where, "it has a name and a table `set`, and nothing else")])
+            _refuse(path, [(where, "it should have a name and a table `set`, and nothing else")])
         try:
             varied = merged(raw, cast("dict[str, object]", change["set"]))
         except InvalidValue as error:
@@ -49,7 +55,7 @@ def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
         scenarios.append(_checked(path, f"{where}: ", varied))
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
-        _refuse(path, [("what_if", "two of them have the same name, or the base's")])
+        _refuse(path, [("what_if", "each needs its own name, different from the base's")])
     return scenarios
 
 
@@ -57,8 +63,8 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        message = f"{path}: the scenario cannot be read: {said}"
+        what = error.strerror if isinstance(error, OSError) else error
+        message = f"{path}: the scenario cannot be read: {what}"
         raise InvalidValue(message) from None
 
 
@@ -68,14 +74,14 @@ def _checked(path: Path, where: str, raw: dict[str, Any]) -> Scenario:
     except ValidationError as error:
         found = faults(error.errors(include_url=False), raw, toml=True)
         _refuse(path, [(where + _key(one.path), one.said) for one in found])
-    wrong = [(where + key, said) for key, said in _references(path, scenario)]
+    wrong = [(where + key, what) for key, what in _references(path, scenario)]
     if wrong:
         _refuse(path, wrong)
     return scenario
 
 
 def _refuse(path: Path, faults: Faults) -> NoReturn:
-    listed = "; ".join(f"{key}: {said}" for key, said in faults[:_SHOWN])
+    listed = "; ".join(f"{key}: {what}" for key, what in faults[:_SHOWN])
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     message = f"{path}: {listed}{more}"
     raise InvalidValue(message, hint=_HINT) from None
@@ -93,7 +99,7 @@ def _key(loc: tuple[str | int, ...]) -> str:
 
 
 def _references(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a scenario whose tables each have the right shape."""
+    """Yield the key and message of each fault that the tables' own validation does not find."""
     yield from _bad_values(scenario)
     yield from _bad_kinds(scenario)
     yield from _bad_arrivals(path, scenario)
@@ -102,7 +108,7 @@ def _references(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:
         if move.do == "kill" and move.worker not in names:
             yield f"moves[{number}].worker", _unknown("worker", move.worker, names)
     if len(set(names)) < len(names):
-        yield "workers", "two of them have the same name"
+        yield "workers", "each needs a different name"
 
 
 def _bad_kinds(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -115,7 +121,7 @@ def _bad_kinds(scenario: Scenario) -> Iterator[tuple[str, str]]:
         for word, outcome in kind.outcomes.items():
             if kind.hand_over is not None and outcome.then == "snooze":
                 where = f"kinds.{name}.outcomes.{word}.then"
-                yield where, "a signal cannot snooze what was handed over: retry it"
+                yield where, "a signal cannot snooze a job that was handed over; use retry"
 
 
 def _bad_arrivals(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -126,7 +132,7 @@ def _bad_arrivals(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:
         if arrivals.file is not None and not (path.parent / arrivals.file).is_file():
             yield f"{where}.file", f"there is no file {path.parent / arrivals.file}"
         if scenario.duration is None and (arrivals.rate or arrivals.rates):
-            yield f"{where}.rate", "arrivals at a rate never end: give the scenario a duration"
+            yield f"{where}.rate", "arrivals at a rate never end: set the scenario's duration"
 
 
 def _bad_values(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -155,14 +161,17 @@ def _unknown(what: str, name: str, known: object) -> str:
 _WHOLE = frozenset(
     {"constant", "uniform", "exponential", "lognormal", "argument", "choice", "numbered", "field"}
 )
-"""A table with one of these says one value, and is replaced, not mixed with the old one."""
+"""Keys of tables that represent one value, and so are replaced as a whole, not merged."""
 
 
 def merged(base: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]:
-    """Return new tables: those of a scenario, with some values changed.
+    """Return a copy of a scenario's tables with some values changed.
 
     Tables are merged; anything else is replaced. An entry of a list of tables is addressed by its
-    `name`; InvalidValue if there is no such entry.
+    `name`.
+
+    Raises:
+        InvalidValue: a list has no entry, or several, of the name.
     """
     made = deepcopy(base)
     _merge(made, changes, "")
@@ -197,5 +206,5 @@ def _merge_named(old: list[object], changes: dict[str, object], where: str) -> N
         ]
         if len(found) != 1 or not isinstance(change, dict):
             message = f"{where}.{name}: {len(found) or 'none'} of the list has the name {name!r}"
-            raise InvalidValue(message, hint="name the entries of the list, each differently")
+            raise InvalidValue(message, hint="give each entry of the list a different name")
         _merge(found[0], cast("dict[str, object]", change), f"{where}.{name}.")

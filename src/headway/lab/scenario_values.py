@@ -1,4 +1,4 @@
-"""The values that a scenario file may give: spans, rates, moments, and times drawn at random."""
+"""The values of a scenario file: durations, rates, times, and random durations."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def read_pace(value: object) -> float:
-    """Read "120/h" as arrivals in a millisecond.
+    """Read a rate such as "120/h", as arrivals per millisecond.
 
     Raises:
-        InvalidValue: it is no such text.
+        InvalidValue: it is not a rate.
     """
     number, _, unit = str(value).partition("/")
     try:
@@ -31,8 +31,8 @@ def read_pace(value: object) -> float:
     except ValueError:
         count = -1.0
     if unit.strip() not in _UNITS_MS or not 0 <= count < 1e12:
-        message = f"the rate {value!r} is not understood"
-        raise InvalidValue(message, hint='a number of arrivals in a time, as "120/h" (s, m, h, d)')
+        message = f"the rate {value!r} is not valid"
+        raise InvalidValue(message, hint='write arrivals per s, m, h or d, such as "120/h"')
     return count / _UNITS_MS[unit.strip()]
 
 
@@ -43,18 +43,19 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Table(BaseModel):
-    """A table of the file: nothing in it is unknown, and nothing is guessed."""
+    """A table of the file, which refuses unknown keys and converts no types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """One of three ways to say when.
+    """A time in a scenario; exactly one attribute is set.
 
     Attributes:
-        after_ms: a span after the scenario's start.
-        minute: of the day, by the clock of the scenario's zone; the first after its start.
+        after_ms: duration after the scenario's start.
+        minute: minute of the day in the scenario's time zone; its first occurrence from the start.
+        at: instant, in ms UTC.
     """
 
     after_ms: int | None = None
@@ -62,10 +63,11 @@ class Moment:
     at: int | None = None
 
     def resolve(self, start_at: int, zone: str) -> int:
-        """Return the instant in ms UTC, not before the start unless an earlier instant is named.
+        """Return the instant in ms UTC; only an explicit instant can be before the start.
 
         Args:
-            zone: the IANA zone of its clock.
+            start_at: start of the scenario, in ms UTC.
+            zone: IANA time zone of the scenario.
         """
         if self.at is not None:
             return self.at
@@ -82,7 +84,7 @@ class Moment:
 
 
 def read_moment(value: object) -> Moment:
-    """Read "2h" (after the start), "14:30" (by the clock) or an instant with an offset.
+    """Read "2h" (after the start), "14:30" (local time) or an instant with an offset.
 
     Raises:
         InvalidValue: it is none of these.
@@ -92,8 +94,8 @@ def read_moment(value: object) -> Moment:
     if isinstance(value, datetime):
         return Moment(at=parse_instant(value))
     if not isinstance(value, str):
-        message = f"a moment cannot be read from {value!r}"
-        raise InvalidValue(message, hint='write "2h" after the start, "14:30", or an instant')
+        message = f"{value!r} is not a valid time"
+        raise InvalidValue(message, hint='write "2h" (after the start), "14:30" or an instant')
     if "T" in value or value.count("-") > 1:
         return Moment(at=parse_instant(value))
     if ":" in value:
@@ -102,7 +104,7 @@ def read_moment(value: object) -> Moment:
 
 
 When = Annotated[Moment, BeforeValidator(read_moment)]
-"""A field of a scenario that is a moment."""
+"""A field of a scenario file that is a time."""
 
 
 _NORMAL = NormalDist()
@@ -117,16 +119,17 @@ _HINT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distribution:
-    """A span of time, drawn for each use.
+    """A distribution of durations, from which one is drawn for each use.
 
     Attributes:
         shape: constant, uniform, exponential, lognormal or argument.
-        first_ms: the span; the least; the mean; the median; what one unit of the argument is.
-        second_ms: the most of a uniform one; what is added to the argument's.
-        sigma: of the logarithm, of a lognormal one.
-        argument: the name of the job's argument that gives it.
-        at_least_ms: what is shorter becomes this.
-        at_most_ms: what is longer becomes this.
+        first_ms: by shape, in this order: the duration, the minimum, the mean, the median, or the
+            duration of one unit of the argument.
+        second_ms: maximum of a uniform distribution; constant added for an argument.
+        sigma: standard deviation of the logarithm, for lognormal.
+        argument: name of the job's argument that contains the number of units.
+        at_least_ms: lower bound; shorter durations are raised to it.
+        at_most_ms: upper bound; longer durations are cut to it.
     """
 
     shape: str = "constant"
@@ -138,10 +141,11 @@ class Distribution:
     at_most_ms: int = MAX_DURATION_MS
 
     def draw(self, unit: float, args: Mapping[str, object]) -> int:
-        """Return one span, in ms.
+        """Return a duration in ms.
 
         Args:
-            unit: between 0 and 1, both excluded.
+            unit: random number between 0 and 1, both exclusive.
+            args: arguments of the job.
 
         Raises:
             InvalidValue: the argument is missing, or not a number from 0.
@@ -164,13 +168,13 @@ class Distribution:
     def _length(self, args: Mapping[str, object]) -> float:
         value = args.get(self.argument)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            message = f"the argument {self.argument!r} is {value!r}, which is no length"
-            raise InvalidValue(message, hint="give the number of units, from 0")
+            message = f"the argument {self.argument!r} is {value!r}, which is not a duration"
+            raise InvalidValue(message, hint="pass the number of units, from 0")
         return value
 
 
 def read_distribution(value: object) -> Distribution:
-    """Read a duration, or a table that names one shape.
+    """Read a duration, or a table with one shape.
 
     Raises:
         InvalidValue: it is neither.
@@ -182,12 +186,12 @@ def read_distribution(value: object) -> Distribution:
     table = cast("dict[str, object]", value)
     named = [shape for shape in _SHAPES if shape in table]
     if len(named) != 1:
-        message = f"one shape is wanted, and {' and '.join(named) or 'none'} is named"
+        message = f"one shape is required, not {' and '.join(named) or 'none'}"
         raise InvalidValue(message, hint=_HINT)
     shape = named[0]
-    strange = table.keys() - {shape} - _EXTRAS.get(shape, set()) - _LIMITS
-    if strange:
-        message = f"{min(strange)!r} says nothing of a {shape} time"
+    unknown = table.keys() - {shape} - _EXTRAS.get(shape, set()) - _LIMITS
+    if unknown:
+        message = f"{min(unknown)!r} is not a key of the shape {shape}"
         raise InvalidValue(message, hint=_HINT)
     return _read_shape(shape, table)
 
@@ -196,7 +200,7 @@ def _read_shape(shape: str, table: dict[str, object]) -> Distribution:
     given = table[shape]
     first, second = given, "0s"
     if shape == "uniform":
-        first, second = _two(given)
+        first, second = _pair(given)
     if shape == "argument":
         first, second = table.get("unit", "1s"), table.get("plus", "0s")
     made = Distribution(
@@ -210,24 +214,24 @@ def _read_shape(shape: str, table: dict[str, object]) -> Distribution:
     )
     if shape == "uniform" and made.second_ms < made.first_ms:
         message = f"uniform is {given!r}"
-        raise InvalidValue(message, hint="the least comes first")
+        raise InvalidValue(message, hint="write the minimum first")
     return made
 
 
-def _two(given: object) -> tuple[object, object]:
+def _pair(given: object) -> tuple[object, object]:
     both = cast("list[object]", given) if isinstance(given, list) else []
     if len(both) != 2:
         message = f"uniform is {given!r}"
-        raise InvalidValue(message, hint='give the least and the most: ["1s", "3s"]')
+        raise InvalidValue(message, hint='write the minimum and the maximum: ["1s", "3s"]')
     return both[0], both[1]
 
 
 def _sigma(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10:
         message = f"sigma is {value!r}"
-        raise InvalidValue(message, hint="a number from 0 to 10, such as 0.5")
+        raise InvalidValue(message, hint="write a number from 0 to 10, such as 0.5")
     return float(value)
 
 
 Spread = Annotated[Distribution, BeforeValidator(read_distribution)]
-"""A field of a scenario that is a distribution."""
+"""A field of a scenario file that is a distribution."""

@@ -1,4 +1,4 @@
-"""Plays scenarios on virtual time: the real engine, the memory store, the world outside."""
+"""Simulates scenarios in virtual time: the real engine, the memory store and the outside world."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headway.runtime.chores import Sweep
 from headway.stores.memory import MemoryStore
 
 LONGEST_MS = 7 * 86_400_000
-"""A scenario that does not say how long it lasts is stopped after this."""
+"""Maximum length of a scenario without a duration."""
 _LOOK_MS = 5_000
 _STEPS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,10 +48,10 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Played:
-    """What came of a scenario.
+    """The result of playing a scenario.
 
     Attributes:
-        fates: attempts by (kind, outcome).
+        fates: number of attempts by (kind, outcome).
     """
 
     history: History
@@ -59,13 +59,14 @@ class Played:
 
 
 def play(scenario: Scenario, folder: Path, *, progress: Progress | None = None) -> Played:
-    """Play a scenario to its end; the same scenario always gives the same.
+    """Play a scenario to its end; the same scenario always gives the same result.
 
     Args:
+        folder: folder of the files that the scenario names.
         progress: called with the scenario's name and the share of its time that has passed.
 
     Raises:
-        InvalidValue: the engine refuses a gate's name, an argument or a move of the scenario.
+        InvalidValue: the engine refused a gate's name, an argument or a move of the scenario.
     """
     return run_virtually(lambda loop: _Play(scenario, folder, loop, progress).run(), scenario.start)
 
@@ -94,7 +95,7 @@ class _Play:
             await self.app.declare()
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self.crew.work())]
-                # What each worker does beside its work is done once for all of them.
+                # One sweeper for all workers, which run without chores.
                 tasks.append(group.create_task(Sweep(self.store, self.timing).run()))
                 tasks += [
                     group.create_task(self._move(n, one))
@@ -103,18 +104,18 @@ class _Play:
                 tasks.append(group.create_task(self._send_all()))
                 if self.progress is not None:
                     tasks.append(group.create_task(self._report()))
-                await self._until_over()
-                await self._read()
+                await self._wait_until_done()
+                await self._read_history()
                 for task in tasks:
                     task.cancel()
         except* Exception as errors:  # noqa: BLE001  (it is raised again)
-            # What went wrong, and not that it did so in a group of tasks.
-            raise _first(errors) from None
+            # Raise the error itself, not the exception group of the tasks.
+            raise _first_error(errors) from None
         finally:
             await self.outside.carrier.close()
         return Played(history=self.history, fates=self.outside.fates)
 
-    async def _until_over(self) -> None:
+    async def _wait_until_done(self) -> None:
         if self.scenario.duration is not None:
             await self._sleep_until(self.until_at)
         while self.loop.clock() < self.last_at:
@@ -130,7 +131,7 @@ class _Play:
     async def _sleep_until(self, at: int) -> None:
         await self.timing.pause(max(0, at - self.loop.clock()) / 1000)
 
-    async def _read(self) -> None:
+    async def _read_history(self) -> None:
         history = self.history
         await read_into(history, self.store)
         history.outside = list(self.outside.carrier.violations)
@@ -138,7 +139,7 @@ class _Play:
         history.end_at = self.loop.clock()
         ends = [job.finished_at or 0 for job in history.jobs]
         if not await self._unfinished() and self.loop.clock() > self.scenario.start:
-            # Nothing was left to do since then: the time after it says nothing.
+            # All jobs are final: end the history with the last of them, or when arrivals end.
             least = self.until_at if self.scenario.duration is not None else 0
             history.end_at = max(least, max(ends, default=0), self.scenario.start + 1)
 
@@ -178,7 +179,7 @@ class _Play:
                     ids=tuple(cancelled),
                     verb=Verb.CANCEL,
                     author="scenario",
-                    reason="as the scenario says",
+                    reason="part of the scenario",
                 )
             )
 
@@ -220,7 +221,7 @@ class _Play:
                 history.changes.append(Changed(gate=move.gate, at=now, to=move.to))
                 channels = self.outside.carrier.channels
                 if move.gate in channels:
-                    # One that is taken away carries on until its calls end.
+                    # A channel that is removed stays in use until its call ends.
                     channels[move.gate] = max(channels[move.gate], move.to)
             case LimitMove():
                 item = SetGate(name=move.gate, limit=move.to)
@@ -228,14 +229,14 @@ class _Play:
             case _:
                 assert_never(move)
         await self.store.define(
-            DefineRequest(items=(item,), author="scenario", reason="as the scenario says")
+            DefineRequest(items=(item,), author="scenario", reason="part of the scenario")
         )
 
     async def _report(self) -> None:
-        whole = max(1, self.last_at - self.scenario.start)
+        total_ms = max(1, self.last_at - self.scenario.start)
         while self.progress is not None:
-            self.progress(self.scenario.name, (self.loop.clock() - self.scenario.start) / whole)
-            await self.timing.pause(whole / _STEPS / 1000)
+            self.progress(self.scenario.name, (self.loop.clock() - self.scenario.start) / total_ms)
+            await self.timing.pause(total_ms / _STEPS / 1000)
 
 
 def _opened(closing: Closed, gate: str, at: int) -> Closed:
@@ -244,7 +245,7 @@ def _opened(closing: Closed, gate: str, at: int) -> Closed:
     return Closed(gate=gate, from_at=closing.from_at, to_at=at)
 
 
-def _first(errors: BaseExceptionGroup[Exception]) -> BaseException:
+def _first_error(errors: BaseExceptionGroup[Exception]) -> BaseException:
     found: BaseException = errors
     while isinstance(found, BaseExceptionGroup):
         found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
@@ -253,7 +254,7 @@ def _first(errors: BaseExceptionGroup[Exception]) -> BaseException:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation:
-    """What came of a scenario file.
+    """The result of simulating a scenario file.
 
     Attributes:
         reports: the base first, then each what-if.
@@ -263,23 +264,24 @@ class Simulation:
 
     @property
     def violated(self) -> bool:
-        """Whether any promise was broken in any of them."""
+        """Whether any report has a violation."""
         return any(report.violations for report in self.reports)
 
 
 def simulate(
     path: Path, *, seed: int | None = None, progress: Progress | None = None
 ) -> Simulation:
-    """Play a scenario file on virtual time, and check what happened.
+    """Simulate a scenario file in virtual time, and check what happened.
 
-    The same file and seed always give the same.
+    The same file and seed always give the same result.
 
     Args:
-        path: a TOML file; the files that it names are beside it.
+        path: TOML file; files that it names are relative to its folder.
+        seed: seed in place of the file's.
         progress: called with the name of the current scenario and the share of it that is done.
 
     Raises:
-        InvalidValue: the file cannot be read, or the engine refuses what it asks for.
+        InvalidValue: the file is not valid, or the engine refused a value in it.
     """
     reports: list[Report] = []
     for scenario in read_scenarios(path, seed=seed):
@@ -291,5 +293,5 @@ def simulate(
 
 
 def as_json(simulation: Simulation) -> bytes:
-    """Return all numbers of a simulation as one JSON document, those of the plots included."""
+    """Return all numbers of a simulation, including those of plots, as one JSON document."""
     return msgspec.json.encode(simulation)

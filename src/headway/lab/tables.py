@@ -1,4 +1,4 @@
-"""A report as tables of text."""
+"""Printing of reports as text tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headway.core.instant import format_instant
 from headway.lab.report import Percentiles, Report
 
 _SHOWN = 20
-"""More violations than these are only counted."""
+"""Maximum number of violations or refused rows printed; more are only counted."""
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Return text without terminal control sequences."""
+    """Return text with unprintable characters escaped, such as terminal control sequences."""
     printable = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     return Text(printable, style=style)
 
@@ -40,22 +40,22 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     yield _lanes(report)
     if report.gates:
         yield _gates(report)
-    for line in _first(report.refused, "rows"):
+    for line in _shortened(report.refused, "rows"):
         yield plain(f"refused: {line}", style="yellow")
     if not report.violations:
         yield plain("no violation found", style="green")
-    for line in _first([f"{rule}: {where}" for rule, where in report.violations], "violations"):
+    for line in _shortened([f"{rule}: {where}" for rule, where in report.violations], "violations"):
         yield plain(f"violation: {line}", style="bold red")
 
 
 def _summary(report: Report) -> str:
     last = "none of them ended"
     if report.last_final_at is not None:
-        last = f"the last end was at {format_instant(report.last_final_at, report.tz)}"
+        last = f"the last one ended at {format_instant(report.last_final_at, report.tz)}"
     return f"{report.jobs:,} jobs, {report.unfinished:,} of them unfinished; {last}"
 
 
-def _first(lines: Sequence[str], what: str) -> list[str]:
+def _shortened(lines: Sequence[str], what: str) -> list[str]:
     more = [f"… and {len(lines) - _SHOWN} more {what}"] if len(lines) > _SHOWN else []
     return [*lines[:_SHOWN], *more]
 
@@ -80,7 +80,7 @@ def _kinds(report: Report) -> Table:
 
 
 def _waits(report: Report) -> Table:
-    table = _table("Waits, from due to start", "kind", "", "starts", "p50", "p90", "p99", "most")
+    table = _table("Waits, from due to start", "kind", "", "starts", "p50", "p90", "p99", "max")
     for row in report.waits:
         if not row.total.count:
             continue
@@ -99,7 +99,7 @@ def _spans(spread: Percentiles) -> list[str]:
 
 
 def _lanes(report: Report) -> Table:
-    table = _table("Starts", "lane", "starts", "an hour", "most in an hour")
+    table = _table("Starts", "lane", "starts", "per hour", "max per hour")
     for row in report.lanes:
         table.add_row(
             plain(row.lane),
@@ -146,7 +146,7 @@ def _compared(reports: Sequence[Report]) -> Iterator[tuple[str, list[str]]]:
         found = [{row.kind: row.total for row in one.waits}.get(kind) for one in reports]
         if kind.endswith(".reconcile") or not any(spread and spread.count for spread in found):
             continue
-        for label, read in (("p50", 0), ("p90", 1), ("p99", 2), ("most", 3)):
+        for label, read in (("p50", 0), ("p90", 1), ("p99", 2), ("max", 3)):
             yield f"{kind}: wait {label}", ["" if s is None else _spans(s)[read] for s in found]
     for gate in dict.fromkeys(row.gate for one in reports for row in one.gates):
         uses = [{row.gate: row for row in one.gates}.get(gate) for one in reports]

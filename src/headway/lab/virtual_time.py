@@ -1,7 +1,7 @@
-"""Virtual time: an event loop whose clock jumps to the next timer as soon as nothing runs.
+"""Virtual time: an event loop whose clock jumps to the next timer whenever all tasks wait.
 
-A pause of an hour takes no time, and the order of events depends on nothing outside. Nothing on
-such a loop may wait for the real world: there are no threads, sockets or processes on it.
+A pause of an hour takes no real time, and the order of events is deterministic. Tasks must not wait
+for the real world: the loop has no threads, sockets or processes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from headway.runtime.timing import Timing
 
 Result = TypeVar("Result")
 
-# Floats of seconds miss whole milliseconds by far less than this.
+# The rounding error of seconds as floats is far smaller than this.
 _NOISE_MS = 1e-3
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on which time passes only while everything waits.
+    """An event loop on which time passes only while all tasks wait.
 
     Args:
-        start_at: the instant at which it begins, ms UTC.
+        start_at: the time at its start, in ms UTC.
+
+    Attributes:
+        passed_ms: virtual milliseconds since the start.
     """
 
     def __init__(self, start_at: int) -> None:
@@ -35,26 +38,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = _NOISE_MS / 1000
 
     def time(self) -> float:
-        """Seconds that have passed, in whole milliseconds."""
+        """Return the seconds since the start, in whole milliseconds."""
         return self.passed_ms / 1000
 
     def clock(self) -> int:
-        """Return the instant now, in ms UTC: the clock that a store is given."""
+        """Return the virtual time in ms UTC; passed to stores as their clock."""
         return self.start_at + self.passed_ms
 
     def run_in_executor(self, executor: object, func: object, *args: object) -> NoReturn:
-        """Refuse: a thread's work takes real time, which is none here.
+        """Refuse, because a thread would take real time.
 
         Raises:
             InvariantBroken: always.
         """
         del executor, args
-        message = f"{func!r} was given to a thread, where virtual time does not pass"
+        message = f"{func!r} was passed to a thread, where virtual time does not pass"
         raise InvariantBroken(message, hint="only async code can be simulated")
 
 
 class _Leap(selectors.DefaultSelector):
-    """Where a loop would sleep, it moves the loop's time on instead."""
+    """A selector that advances the loop's time instead of sleeping."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
@@ -62,10 +65,10 @@ class _Leap(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            message = "everything waits for something that can no longer happen"
+            message = "all tasks wait for something that can no longer happen"
             raise InvariantBroken(message, hint="some event is never set")
         if timeout > 0:
-            # Up to a whole millisecond: a timer never fires before its time.
+            # Rounded up to a whole millisecond, so that no timer fires early.
             self._loop.passed_ms += math.ceil(timeout * 1000 - _NOISE_MS)
         return []
 
@@ -73,13 +76,14 @@ class _Leap(selectors.DefaultSelector):
 def run_virtually(
     main: Callable[[VirtualLoop], Coroutine[Any, Any, Result]], start_at: int
 ) -> Result:
-    """Run a coroutine, made with the loop that it runs on, to its end in virtual time.
+    """Run a coroutine to completion in virtual time.
 
     Args:
-        start_at: the instant at which it begins, ms UTC.
+        main: called with the loop; returns the coroutine.
+        start_at: the time at its start, in ms UTC.
 
     Raises:
-        InvariantBroken: everything waited for something that could no longer happen.
+        InvariantBroken: all tasks waited for something that could no longer happen.
     """
     loop = VirtualLoop(start_at)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -87,19 +91,15 @@ def run_virtually(
 
 
 class VirtualTiming(Timing):
-    """Reads the loop's clock; pauses and limits are the loop's timers already.
-
-    Args:
-        loop: the loop on which the worker runs.
-    """
+    """Timing on a virtual loop's clock; pauses and limits use the loop's timers in any case."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def monotonic(self) -> float:
-        """Seconds since the loop began."""
+        """Return the seconds since the loop's start."""
         return self._loop.time()
 
     def wall_at(self) -> int:
-        """Return the virtual instant, in ms UTC."""
+        """Return the virtual time in ms UTC."""
         return self._loop.clock()

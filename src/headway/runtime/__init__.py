@@ -1,1 +1,1 @@
-"""What users write with and what runs it: the App, the Worker, and the chores."""
+"""What applications use, and what runs their jobs: the App, the Worker, and the chores."""

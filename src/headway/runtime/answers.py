@@ -1,4 +1,4 @@
-"""What a handler can say beside "done": each is written in one settlement.
+"""What a handler can return or raise for another end than success or failure.
 
 A handler that returns anything else has succeeded, and one that raises anything else has failed.
 """
@@ -161,10 +161,10 @@ class Ended:
     known_as: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be done.
+        """Validate the combination of fields.
 
         Raises:
-            InvalidValue: as the class says.
+            InvalidValue: see the class.
         """
         _of_stage("Ended", self.stage, self.gates)
         if self.final != "retry" and (self.after is not None or self.stage):
@@ -184,10 +184,10 @@ class Unknown:
 
 
 def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
-    """Accept gates that have a stage.
+    """Return the gates.
 
     Raises:
-        InvalidValue: they have none.
+        InvalidValue: there are gates, but no stage.
     """
     if gates is not None and not stage:
         message = f"{what} has gates, but no stage"
@@ -196,13 +196,16 @@ def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
 
 
 def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | None]:
-    """Read a delay or a moment.
+    """Read a delay or an instant.
+
+    Args:
+        what: class or method for the error message.
 
     Returns:
-        Milliseconds from now and ms UTC; at most one of them is not None.
+        The delay in ms and the instant in ms UTC; at most one of them is not None.
 
     Raises:
-        InvalidValue: both are given, or one is not understood.
+        InvalidValue: both are passed, or one is not valid.
     """
     if after is not None and at is not None:
         message = f"{what} has both a delay and a time"

@@ -1,4 +1,4 @@
-"""The app: what a program declares, and the store in which its jobs live."""
+"""The app: what a program declares, and the store that holds its jobs."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Opener = Callable[[str], Store]
 Result = TypeVar("Result")
 
-FIRST_LOOK = 0.02
-LONGEST_LOOK = 0.5
-"""Seconds between two looks at a job that is waited for."""
+FIRST_POLL = 0.02
+LONGEST_POLL = 0.5
+"""Maximum seconds between two checks of a job that `App.wait` waits for."""
 
 _log = logging.getLogger("headway.worker")
 
@@ -89,8 +89,8 @@ class App:
         """Create an app; the store is opened when it is first needed.
 
         Args:
-            store: an open one instead; the app does not close it.
-            name: the author on the trail of what the app declares.
+            store: open store to use instead; the app does not close it.
+            name: author recorded in the trail for what the app declares.
         """
         self.importers: dict[str, Importer] = {}
         self.sources: dict[str, Source] = {}
@@ -135,7 +135,7 @@ class App:
         def declare(fn: Callable[..., Any]) -> Kind:
             if not inspect.isroutine(fn):
                 message = f"{fn!r:.80} is not a function"
-                raise InvalidValue(message, hint="write `@app.job` over a def or an async def")
+                raise InvalidValue(message, hint="put `@app.job` above a def or an async def")
             kind = Kind(
                 read_options(fn.__name__, options),
                 fn,
@@ -214,7 +214,7 @@ class App:
         """
         if name in self.importers:
             message = f"there are two importers {name!r}"
-            raise InvalidValue(message, hint="name one of them otherwise")
+            raise InvalidValue(message, hint="give one of them another name")
 
         def add(fn: Function) -> Function:
             self.importers[name] = fn
@@ -240,7 +240,7 @@ class App:
             source = Source(fn, options)
             if source.name in self.sources:
                 message = f"there are two sources {source.name!r}"
-                raise InvalidValue(message, hint="name one of them otherwise")
+                raise InvalidValue(message, hint="give one of them another name")
             self.sources[source.name] = source
             return source
 
@@ -494,7 +494,7 @@ class App:
         """Asynchronous version of `signal`."""
         return await self.store.signal(read_signal(key, event, options))
 
-    # ------------------------------------------------------------------------------------- looks
+    # ------------------------------------------------------------------------------------- reads
 
     def find(self, job: str) -> JobView | None:
         """Return a job with its state, result, runs and trail, or None if there is no such job.
@@ -572,7 +572,7 @@ class App:
         """
         timing = self._timing
         give_up_at = timing.monotonic() + parse_duration(within) / 1000
-        seconds = FIRST_LOOK
+        seconds = FIRST_POLL
         while True:
             found = await self.find_async(job)
             if found is None:
@@ -585,7 +585,7 @@ class App:
             if left <= 0:
                 return None
             await timing.pause(min(seconds, left))
-            seconds = min(seconds * 1.5, LONGEST_LOOK)
+            seconds = min(seconds * 1.5, LONGEST_POLL)
 
     # ----------------------------------------------------------------------------------- workers
 
@@ -630,21 +630,21 @@ class App:
             await sourcing.look(source)
 
     async def _begin(self, lanes: Lanes) -> None:
-        """Declare, and warn of lanes that neither the app nor its store knows: likely misspelt.
+        """Declare, and warn of lanes that neither the app nor its store knows.
 
-        It is not an error: a lane is created with its first job.
+        These are probably misspelt, but it is not an error: a lane is created with its first job.
         """
         await self.declare()
-        strange = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
-        if not strange:
+        unknown = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
+        if not unknown:
             return
         # The token of a worker over HTTP may not be allowed to list lanes.
         with suppress(AccessError):
             known = {one.name for one in await self.store.read(LanesQuery())}
-            for name in sorted(strange - known):
+            for name in sorted(unknown - known):
                 meant = did_you_mean(name, known.union(self.lanes))
                 hint = meant and f"; {meant}"
-                _log.warning("the worker serves an unknown lane: lane=%r%s", name, hint)
+                _log.warning("worker serves an unknown lane: lane=%r%s", name, hint)
 
     def _sourcing(self) -> Sourcing:
         return Sourcing(
@@ -656,7 +656,7 @@ class App:
         )
 
     def _sourced(self) -> WorkerOptions:
-        """Return the options of a worker whose app has sources."""
+        """Return the worker options that synchronise the sources."""
         sourcing = self._sourcing()
 
         async def before() -> None:
@@ -691,7 +691,7 @@ class App:
     def _add(self, kind: Kind) -> None:
         if kind.name in self.kinds:
             message = f"there are two kinds {kind.name!r}"
-            raise InvalidValue(message, hint="name one of them otherwise: @app.job(name=...)")
+            raise InvalidValue(message, hint="give one of them another name: @app.job(name=...)")
         self.kinds[kind.name] = kind
 
     def _lane_of(self, kind: str) -> str | None:
@@ -709,7 +709,7 @@ class App:
         try:
             inline = self.store.runs_inline
         except BaseException:
-            work.close()  # the store could not be opened, so the work is never awaited
+            work.close()  # never awaited, because the store could not be opened
             raise
         return self._background.run(work, inline=inline)
 
@@ -766,7 +766,7 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
 
     Raises:
         UnknownJob: no job has this id.
-        InvalidState: the move does not apply to its state.
+        InvalidState: the action does not apply to its state.
     """
     match reply.answer:
         case Acted.DONE | Acted.ASKED:
@@ -777,6 +777,6 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
             raise InvalidState(message, hint=hint or f"`headway why {reply.id}` says why")
         case Acted.UNKNOWN:
             message = f"there is no job {reply.id}"
-            raise UnknownJob(message, hint="final jobs are removed after a time")
+            raise UnknownJob(message, hint="final jobs are removed after `keep`")
         case _:
             assert_never(reply.answer)

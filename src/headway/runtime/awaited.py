@@ -1,4 +1,4 @@
-"""A job that awaits too long, as its reconcile handler sees it; and how its answer is applied."""
+"""Reconciliation: querying a provider about a job that awaits too long, and applying the answer."""
 
 from __future__ import annotations
 
@@ -72,28 +72,30 @@ _args = msgspec.json.Decoder(dict[str, Any])
 async def reconcile(
     job: Job, store: Store, ask: Callable[[Awaited], Any], kinds: Mapping[str, Kind]
 ) -> None:
-    """Ask the provider about a job, and signal what it says.
+    """Call the reconcile handler for an awaiting job, and signal its answer to the store.
+
+    Nothing is done if the job's run no longer awaits, or its offer has been accepted.
 
     Args:
-        kinds: of the app, by name; for the gates of a stage at which the next attempt is made.
+        job: the reconcile job, not the awaiting one.
+        ask: the reconcile handler.
+        kinds: kinds of the app by name, to resolve the gates of the next attempt's stage.
 
     Raises:
-        InvalidValue: the handler returned none of the answers it may give, or a stage that the
-            kind has not.
+        InvalidValue: the handler returned none of the possible answers, or an unknown stage.
     """
     facts = _facts.decode(job.claimed.args)
     view = await store.read(JobQuery(id=facts.job))
     if view is None or view.state is not State.AWAITING or view.run != facts.run:
         return
     if view.cascade is not None and view.cascade.accepted:
-        # The offer was answered meanwhile; there is nothing to ask.
         return
     awaited = _awaited(view)
     if inspect.iscoroutinefunction(ask):
         answer = await ask(awaited)
     else:
         answer = await asyncio.to_thread(ask, awaited)
-    # One event for each asking: a repeated run of this job applies its answer once.
+    # The event id is the reconcile job's, so that a repeated run of it applies its answer once.
     event = f"reconcile:{job.id}"
     match answer:
         case Running(extend_ms=extend_ms, known_as=known_as):
@@ -131,7 +133,7 @@ def _ended(answer: Ended, view: JobView, event: str, kinds: Mapping[str, Kind]) 
         stage=answer.stage,
         gates=gates,
         known_as=answer.known_as,
-        # A candidate who accepts while the provider is asked is not overruled.
+        # So that it does not overrule a candidate who accepts while the provider is queried.
         offer=view.cascade is not None,
     )
 

@@ -1,4 +1,4 @@
-"""Chores: sweeps bring about what time alone decides, and fires of the timetable are laid ahead."""
+"""Chores: sweeps, which apply what is due by time alone, and the timetable's fires."""
 
 from __future__ import annotations
 
@@ -26,47 +26,49 @@ from headway.runtime.timing import PASSING, Timing
 
 SWEEP_SIZE = 500
 DEAD_LOGGED = 100
-"""Jobs that one sweep made dead and that get a line each."""
-LONGEST = 2.0
-"""Seconds after which to look again: what others do may have made something due earlier."""
+"""Maximum number of dead jobs per sweep that are logged one by one."""
+LONGEST_REST = 2.0
+"""Maximum seconds between two sweeps of a lone sweeper: another process may have made something
+due earlier."""
 MOST_SHARING = 8
-"""Of up to so many sweepers, each looks about once in as many seconds; of more, no less often."""
-SHORTEST = 0.02
+"""Number of sweepers up to which n of them each sweep about every n seconds; with more of them,
+the interval grows no further."""
+SHORTEST_REST = 0.02
+"""Minimum seconds between two sweeps, unless one of them left work."""
 MARGIN = 1.0
-"""By how many seconds the store's time may be ahead of what it was taken for."""
+"""Maximum seconds by which the store's time may be ahead of its estimate."""
 
 _log = logging.getLogger("headway.chores")
 
 
 @dataclass(slots=True)
-class _Line:
-    """The sweepers of one event loop, and the lock that the one holds that sweeps."""
+class _Turns:
+    """The sweepers of one event loop, their number, and the lock held by the one that sweeps."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     size: int = 0
 
 
 class Sweepers:
-    """The workers of one app, of which one sweeps in each event loop; the others stand by."""
+    """Lets one worker of an app sweep in each event loop, while the others stand by."""
 
     def __init__(self) -> None:
-        """Begin without any."""
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[_Line]:
-        """Stand by until it is the caller's turn to sweep, which lasts until it ends."""
-        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
-        line.size += 1
+    async def turn(self) -> AsyncGenerator[_Turns]:
+        """Wait for the caller's turn to sweep, which lasts until the block ends."""
+        turns = self._by_loop.setdefault(asyncio.get_running_loop(), _Turns())
+        turns.size += 1
         try:
-            async with line.lock:
-                yield line
+            async with turns.lock:
+                yield turns
         finally:
-            line.size -= 1
+            turns.size -= 1
 
 
 class Sweep:
-    """Sweeps whenever something is due, in bounded steps."""
+    """Sweeps the store whenever something is due, in bounded steps."""
 
     def __init__(
         self,
@@ -76,55 +78,56 @@ class Sweep:
         keep_trail_ms: int = TRAIL_KEPT_MS,
         sweepers: Sweepers | None = None,
     ) -> None:
-        """Sweep nothing yet.
+        """Create a sweeper.
 
         Args:
-            keep_trail_ms: lines of the trail that are older are removed.
-            sweepers: the workers that it shares the sweeps with, if all workers of the store
-                sweep: then each process rests longer, so that idle workers cost little. A server
-                does not count on it: workers behind it do not sweep.
+            keep_trail_ms: age above which lines of the trail are removed.
+            sweepers: workers of the same app to take turns with. If passed, the sweeps are also
+                shared with the store's other workers: each process sweeps less often, so that idle
+                workers cost little. A server passes none, because the workers behind it do not
+                sweep.
         """
         self._store = store
         self._keep_trail_ms = keep_trail_ms
         self._timing = timing
         self._sweepers = sweepers
-        self._longest = LONGEST
+        self._longest = LONGEST_REST
         self._ahead_ms: float | None = None
 
     async def run(self) -> None:
-        """Sweep until it is cancelled."""
+        """Sweep until cancelled."""
         if self._sweepers is None:
             await self._sweep(None)
         else:
-            async with self._sweepers.turn() as line:
-                await self._sweep(line)
+            async with self._sweepers.turn() as turns:
+                await self._sweep(turns)
 
-    async def _sweep(self, line: _Line | None) -> None:
+    async def _sweep(self, turns: _Turns | None) -> None:
         while True:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
                 await log_dead(self._store, reply.dead)
-                if line is not None:
-                    self._longest = _longest_rest(reply.workers / line.size)
+                if turns is not None:
+                    self._longest = _longest_rest(reply.workers / turns.size)
                 if reply.again:
                     await self._timing.pause(0)
                 else:
                     await self._rest(reply.next_at)
             except PASSING as error:
-                _log.warning("sweep: %s", error)
-                await self._timing.pause(LONGEST)
+                _log.warning("sweep failed: %s", error)
+                await self._timing.pause(LONGEST_REST)
 
     async def _rest(self, next_at: int | None) -> None:
-        """Wait for the moment, by the store's time, but not for longer than the longest rest."""
+        """Wait until `next_at`, by the store's time, or for the longest rest if that is shorter."""
         seconds = self._longest
         if next_at is not None and not self._is_far(next_at):
             now = (await self._store.read(StatsQuery())).now
             self._ahead_ms = now - 1000 * self._timing.monotonic()
-            seconds = min(max((next_at - now) / 1000, SHORTEST), self._longest)
+            seconds = min(max((next_at - now) / 1000, SHORTEST_REST), self._longest)
         await self._timing.pause(seconds)
 
     def _is_far(self, next_at: int) -> bool:
-        """Return whether the moment is certainly later than the longest rest."""
+        """Return whether the longest rest certainly ends before `next_at`."""
         if self._ahead_ms is None:
             return False
         about = 1000 * self._timing.monotonic() + self._ahead_ms
@@ -132,64 +135,67 @@ class Sweep:
 
 
 def _longest_rest(sweepers: float) -> float:
-    """Draw the seconds after which one of about so many sweepers looks again."""
-    if sweepers <= LONGEST:
-        return LONGEST
+    """Return the maximum seconds until the next sweep of one of this many sweepers.
+
+    It is random for more than two of them.
+    """
+    if sweepers <= LONGEST_REST:
+        return LONGEST_REST
     mean = min(sweepers, MOST_SHARING)
-    # Those that begin together, or meet at a moment that all know, must not go on together.
+    # Random, so that sweepers which start together, or sweep at the same due time, drift apart.
     return min(expovariate(1 / mean), 2 * mean)
 
 
 async def log_dead(store: Store, ids: tuple[str, ...]) -> None:
-    """Log a line for each, if any: no handler does it, for these jobs ended without one."""
+    """Log each job that became dead without a handler, which would have logged it."""
     if not ids:
         return
     try:
         jobs = (await store.read(JobsQuery(ids=ids[:DEAD_LOGGED]))).rows
     except StoreError as error:
         some = ", ".join(ids[:DEAD_LOGGED])
-        _log.error("%d jobs dead ids=%s; the store does not say why: %s", len(ids), some, error)
+        _log.error("%d jobs dead ids=%s; reading them failed: %s", len(ids), some, error)
         return
     for job in jobs:
         error = job.error or job.reason
-        said = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
-        _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", said)
+        fields = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
+        _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", fields)
     if len(ids) > len(jobs):
-        _log.error("dead without a line of their own: %d more jobs", len(ids) - len(jobs))
+        _log.error("%d more jobs dead, not listed", len(ids) - len(jobs))
 
 
 AHEAD_MS = 20 * 60_000
-"""How far ahead fires are laid: more than the 15 minutes that are promised, by several rounds."""
-EACH = 30.0
+"""How far ahead fires are created: several rounds more than the 15 minutes that are promised."""
+ROUND_EVERY = 30.0
 """Seconds between two rounds."""
 MOST_AHEAD = 10_000
 
 
 class TimetableChore:
-    """Lays the fires of each entry ahead. Any number of them may do it at once."""
+    """Creates the fires of each entry ahead of time. Any number of them may run at once."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
 
     async def run(self) -> None:
-        """Lay fires until it is cancelled."""
+        """Create fires until cancelled."""
         while True:
             await self.lay_or_warn()
-            await self._timing.pause(EACH)
+            await self._timing.pause(ROUND_EVERY)
 
     async def lay_or_warn(self, name: str | None = None) -> None:
-        """As `lay`; if the store cannot do it now, the next round does."""
+        """Call `lay`, and only warn if the store is unavailable: the next round repeats it."""
         try:
             await self.lay(name)
         except PASSING as error:
-            _log.warning("timetable: %s", error)
+            _log.warning("timetable fires not created: %s", error)
 
     async def lay(self, name: str | None = None) -> int:
-        """Lay what is missing now, of all entries or of one.
+        """Create the missing fires of all enabled entries, or of one, and return their number.
 
-        A request that declares an entry or switches it on lays its fires: it would have none until
-        the next round of a worker or a server.
+        A request that declares or enables an entry calls this, because the entry would have no
+        fires until the next round of a worker or server.
         """
         entries = [
             entry
@@ -222,11 +228,11 @@ class TimetableChore:
 
 
 def due_fires(entry: EntryView, now: int) -> tuple[tuple[int, ...], int]:
-    """The fires of an entry that are not in the store and should be.
+    """Return the fires of an entry that the store should have, but has not.
 
     Returns:
-        The moments in order: those missed that its policy makes up for, all of the next minutes,
-        and one beyond; and up to where all are known then.
+        Their times in order (missed ones that its policy makes up for, all within the next 20
+        minutes, and the next one after these), and the time until which all fires are then known.
     """
     spec = entry.spec
     known = entry.ahead_until if entry.ahead_until is not None else entry.first_seen_at

@@ -50,10 +50,10 @@ class LaneOptions(TypedDict, total=False):
 
 
 def read_lane(name: str, options: LaneOptions) -> LaneSpec:
-    """Read the declaration of a lane.
+    """Validate the options of a lane.
 
     Raises:
-        InvalidValue: an option is unknown or unusable.
+        InvalidValue: an option is unknown or not valid.
     """
     lane = check_name("lane", name)
     refuse_unknown(options, LaneOptions, f"the lane {lane!r} has an unknown option", "options are")
@@ -116,10 +116,10 @@ class EntryOptions(TypedDict, total=False):
 
 
 def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
-    """Read the declaration of an entry.
+    """Validate the options of a timetable entry.
 
     Raises:
-        InvalidValue: an option is unknown or unusable.
+        InvalidValue: an option is unknown or not valid.
     """
     entry = check_name("entry", name)
     refuse_unknown(
@@ -129,7 +129,7 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     for refused in ("due", "job_id", "key"):
         if refused in given:
             message = f"the entry {entry!r} gives its jobs {refused!r}"
-            raise InvalidValue(message, hint="each fire has its own")
+            raise InvalidValue(message, hint="omit it: each fire sets its own")
     job = kind.make(**given, job_id=derived_id("entry", entry))
     return EntrySpec(
         name=entry,
@@ -148,7 +148,7 @@ def _schedule(entry: str, options: EntryOptions) -> Schedule:
         return schedule
     if not isinstance(schedule, str):
         message = f"the entry {entry!r} has no schedule"
-        raise InvalidValue(message, hint='such as "cron: 0 3 * * *", "every 30m" or "at 09:00"')
+        raise InvalidValue(message, hint='for example "cron: 0 3 * * *", "every 30m" or "at 09:00"')
     anchor = options.get("anchor")
     return parse_schedule(
         schedule,
@@ -179,8 +179,9 @@ class Declaration:
     Attributes:
         lanes: by name.
         entries: by name.
-        gates: that the app chooses at run time, by name; said again, they take the place of
-            those that its kinds name.
+        gates: gates declared at run time, by name. They replace gates of the same name that the
+            app's kinds declare.
+        author: name of the app, recorded in the trail.
     """
 
     def __init__(self, author: str) -> None:
@@ -191,10 +192,10 @@ class Declaration:
         self._declared: tuple[Store, int] | None = None
 
     def add_lane(self, spec: LaneSpec) -> None:
-        """Declare a lane.
+        """Add a lane.
 
         Raises:
-            InvalidValue: it is declared already.
+            InvalidValue: it has been declared before.
         """
         if spec.name in self.lanes:
             message = f"the lane {spec.name!r} is declared twice"
@@ -202,34 +203,34 @@ class Declaration:
         self.lanes[spec.name] = spec
 
     def add_entry(self, spec: EntrySpec) -> None:
-        """Declare an entry.
+        """Add a timetable entry.
 
         Raises:
-            InvalidValue: it is declared already.
+            InvalidValue: it has been declared before.
         """
         if spec.name in self.entries:
             message = f"the timetable has two entries {spec.name!r}"
-            raise InvalidValue(message, hint="name one of them otherwise")
+            raise InvalidValue(message, hint="give one of them another name")
         self.entries[spec.name] = spec
 
     def shortest_lease_ms(self, lanes: Iterable[str]) -> int | None:
-        """The shortest lease of these lanes, where one has any."""
+        """Return the shortest lease of these lanes, or None if none of them sets one."""
         leases = [self.lanes[name].lease_ms for name in lanes if name in self.lanes]
         return min((ms for ms in leases if ms is not None), default=None)
 
     def forget(self) -> bool:
-        """Make the next `declare` repeat all; return whether anything was declared."""
+        """Make the next `declare` repeat everything; return whether it had been called."""
         declared, self._declared = self._declared, None
         return declared is not None
 
     async def declare_gates(self, store: Store, specs: Iterable[GateSpec]) -> None:
-        """Declare gates now, and remember them to repeat when the store was lost.
+        """Declare gates now, and keep them to be declared again if the store is lost.
 
         Args:
-            specs: a later one of the same name replaces the former.
+            specs: if two have the same name, the later one counts.
 
         Raises:
-            InvalidValue: the store knows one as another kind; nothing was written or remembered.
+            InvalidValue: the store has one as another kind of gate; nothing was written or kept.
         """
         gates = {spec.name: spec for spec in specs}
         if gates:
@@ -241,7 +242,8 @@ class Declaration:
         """Declare everything to the store, unless that was done and nothing was added since.
 
         Raises:
-            InvalidValue: two gates of one name differ, or a kind is not complete.
+            InvalidValue: two gates of one name differ, a stage has no handler, or a follow-up kind
+                cannot take the arguments it gets.
         """
         size = len(kinds) + len(self.lanes) + len(self.entries)
         if self._declared == (store, size):

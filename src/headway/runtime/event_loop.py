@@ -1,4 +1,4 @@
-"""The event loop of a program that works: uvloop where it is installed; signals stop it."""
+"""Event loops: of a worker program, with signal handlers, and in the background of a caller."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headway.core.errors import InvalidValue, InvariantBroken, OutcomeUnknown
 Result = TypeVar("Result")
 
 
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something to its end on the fastest loop there is.
+    """Run a coroutine to completion in a new event loop, of uvloop if it is installed.
 
     Raises:
-        InvalidValue: a loop runs in this thread already.
+        InvalidValue: an event loop is already running in this thread.
     """
     if _in_a_loop():
         work.close()
@@ -34,14 +34,14 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def on_signals(stop: Callable[[bool], None]) -> None:
-    """Call when the program is asked to end, by SIGTERM or Ctrl-C, in the running loop.
+    """Call `stop` in the running loop when the process gets SIGTERM or SIGINT (Ctrl-C).
 
     Args:
-        stop: called with False the first time, and with True the second. A third signal ends the
-            process at once: a thread or a task that does not end keeps it from ending by itself.
+        stop: called with False at the first signal, and with True at the second. A third signal
+            kills the process, in case a thread or task keeps it from exiting.
 
     Raises:
-        InvalidValue: this is not the main thread, and Python gives signals to no other.
+        InvalidValue: this is not the main thread, the only one that can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         message = "`run` handles the program's signals, which only the main thread can do"
@@ -53,26 +53,26 @@ def on_signals(stop: Callable[[bool], None]) -> None:
         stop(bool(received))
         received.append(number)
         if len(received) > 1:
-            for one in _ENDING:
+            for one in _STOP_SIGNALS:
                 loop.remove_signal_handler(one)
                 signal.signal(one, signal.SIG_DFL)
 
-    for number in _ENDING:
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     if find_spec("uvloop") is None:
         return None
-    import uvloop  # noqa: PLC0415  (an extra: it may not be there)
+    import uvloop  # noqa: PLC0415  (an extra, which may not be installed)
 
     return uvloop.new_event_loop
 
 
 class Background:
-    """One event loop in a thread of its own; started when it is first needed.
+    """An event loop in a separate thread, started on first use.
 
-    A process that was forked has no thread of its parent's: it starts its own.
+    A forked process does not inherit its parent's thread, so it starts another one.
     """
 
     def __init__(self) -> None:
@@ -82,16 +82,17 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, Result], *, inline: bool = False) -> Result:
-        """Run something to its end, and wait for it.
+        """Run a coroutine to completion, and return its result.
 
         Args:
-            inline: it ends without suspending, if no event loop runs in the caller's thread.
+            inline: whether the coroutine never suspends; then it runs in the caller's thread,
+                unless an event loop is running there.
 
         Raises:
-            OutcomeUnknown: another thread has closed this before the work ended.
+            OutcomeUnknown: another thread closed this before the coroutine ended.
         """
         if inline and not _in_a_loop():
-            return _drive(work)
+            return _run_inline(work)
         try:
             return self.submit(work).result()
         except CancelledError:
@@ -99,13 +100,13 @@ class Background:
             raise OutcomeUnknown(message, hint="repeat the call") from None
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Run something in the loop, and do not wait for it."""
-        # Under the lock, so that a thread that closes this finds the work in the loop to cancel it.
+        """Start a coroutine in the loop, and return its future."""
+        # Under the lock, so that a thread that closes this finds and cancels the work in the loop.
         with self._lock:
-            return asyncio.run_coroutine_threadsafe(work, self._started())
+            return asyncio.run_coroutine_threadsafe(work, self._ensure_loop())
 
     def close(self) -> None:
-        """End the loop and its thread; it starts again when it is needed again."""
+        """Stop the loop and its thread; the next call starts them again."""
         with self._lock:
             self._forget_if_forked()
             loop, thread = self._loop, self._thread
@@ -114,7 +115,7 @@ class Background:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         self._forget_if_forked()
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -138,11 +139,11 @@ def _in_a_loop() -> bool:
     return True
 
 
-def _drive(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something to its end here and now: the way to another thread costs more than most work.
+def _run_inline(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine in this thread: passing it to another one costs more than most calls do.
 
     Raises:
-        InvariantBroken: it suspended, though its store says that it never does.
+        InvariantBroken: it suspended, although its store's `runs_inline` is set.
     """
     try:
         work.send(None)

@@ -1,7 +1,7 @@
-"""Faults: what a validator refuses, in words of our own.
+"""Faults: a validator's errors, reworded for the user.
 
-A validator reports the path through its own parts: tags of unions, names of models and functions.
-Here each fault gets the path in what was given, what is allowed there, and the value.
+Pydantic's paths contain parts of its own: tags of unions, names of models and functions. A fault
+has the path within the input, what is allowed there, and the value that was passed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headway.core.duration import format_duration
 from headway.core.errors import HeadwayError
 
 MOST_FAULTS = 100
-"""Faults of one request that are reported."""
+"""Maximum number of faults reported for one request."""
 MOST_SHOWN = 60
-"""Characters of a value that are shown."""
+"""Maximum number of characters shown of a value."""
 MOST_TEXT = 400
-"""Characters of what is said of one fault."""
+"""Maximum number of characters in the description of a fault."""
 
 Part = str | int
 Path = tuple[Part, ...]
@@ -46,7 +46,7 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "an object",
     "dataclass_type": "an object",
 }
-"""What should be where there is a value of another type."""
+"""By error type: the expected type."""
 _BOUNDS: Mapping[str, str] = {
     "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}",
@@ -58,7 +58,7 @@ _BOUNDS: Mapping[str, str] = {
     "string_pattern_mismatch": "text that matches {pattern}",
     "int_parsing_size": "a smaller number",
 }
-"""What a value should be."""
+"""By error type: the expected range or form of the value."""
 _PLAIN: Mapping[str, str] = {
     "missing": "it is missing",
     "extra_forbidden": "there is no such field",
@@ -72,19 +72,19 @@ _PLAIN: Mapping[str, str] = {
     "json_invalid": "it is not JSON: {error}",
     "invalid_key": "a key of it should be text",
 }
-"""What is wrong, of faults that are not about the type or the range of a value."""
+"""By error type: what is wrong, if it is neither the type nor the range of a value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """A place in what was given, and what is wrong there.
+    """A path in the input, and what is wrong there.
 
     Attributes:
         path: keys and indexes, from the outermost one.
         what: what is wrong, and what is allowed.
         hint: how to fix it; may be empty.
-        kind: as the validator names it, such as "missing".
-        value: the value that was given.
+        kind: the validator's name for the error, such as "missing".
+        value: the value that was passed.
     """
 
     path: Path
@@ -111,18 +111,18 @@ def faults(
     shows: Callable[[Path], bool] = lambda _: True,
     toml: bool = False,
 ) -> list[Fault]:
-    """Read a validator's errors.
+    """Convert a validator's errors to faults.
 
     Args:
-        errors: of one validation, as pydantic lists them.
-        root: what was validated. If a place begins with the name of a part of a request, it is
-            the value of the body.
-        shows: whether an error may show the value at a place; it never shows one of a name that
-            suggests a secret.
-        toml: whether it stands in TOML, which has keys and tables in place of fields and objects.
+        errors: errors of one validation, as pydantic lists them.
+        root: the input; for a request, its body.
+        shows: returns whether the value at a path may be shown. Values whose names suggest a
+            secret are never shown.
+        toml: whether the input is TOML, with keys and tables instead of fields and objects.
 
     Returns:
-        The faults in their order, each place with its alternatives once; up to 100.
+        At most 100 faults, in the order of the errors; the alternative types of a union are joined
+        into one fault.
     """
     placed = [(_path(one, root), one) for one in errors[: 10 * MOST_FAULTS]]
     found: dict[Path, list[Mapping[str, Any]]] = {}
@@ -133,7 +133,7 @@ def faults(
     for path, there in found.items():
         others = [one for one in there if one["type"] not in _TYPES]
         if not others and path in deeper:
-            continue  # a type that another alternative of the union wants
+            continue  # the value has the type of another alternative of the union
         given = _given(path, there[0], toml=toml) if shows(path) else ""
         if others:
             whats = [_what(one, given, toml=toml) for one in others]
@@ -154,7 +154,7 @@ def sentence(found: Sequence[Fault]) -> str:
 
 
 def _path(error: Mapping[str, Any], root: object) -> Path:
-    """Return the place of a fault in the JSON, without the parts of the validator on the way."""
+    """Return the path of an error within the input, without the validator's own parts."""
     loc = cast("Path", tuple(error.get("loc", ())))
     head = loc[:1] if loc and loc[0] in {"body", "query", "path", "header"} else ()
     rest = loc[len(head) :]
@@ -167,7 +167,7 @@ def _path(error: Mapping[str, Any], root: object) -> Path:
             paths = _paths(root, steps, lambda one: isinstance(one, dict) and rest[-1] in one)
         else:
             paths = _paths(root, steps, lambda one: one is target)
-        # If two are equally long, the one with the later last step.
+        # Of equally long paths, the one along the later steps.
         best = max(reversed([*paths]), key=len, default=None)
         if best is not None:
             return (*head, *best, *last)
@@ -175,7 +175,7 @@ def _path(error: Mapping[str, Any], root: object) -> Path:
 
 
 def _paths(value: object, steps: Sequence[Part], fits: Callable[[Any], bool]) -> Iterator[Path]:
-    """Yield the ways from a value along some of the steps, in their order, to one that fits."""
+    """Yield all paths from a value, along some of the steps in their order, to a fitting value."""
     if fits(value):
         yield ()
     for place, step in enumerate(steps[:24]):
@@ -204,7 +204,7 @@ def _what(error: Mapping[str, Any], given: str, *, toml: bool) -> tuple[str, str
     said = f"it is not valid{given}"
     if kind in _BOUNDS:
         if isinstance(error.get("input"), str) and str(error["input"])[-1:].isalpha():
-            # Of a text that was read as a number: a span, with a unit, which is ms by now.
+            # A duration written with a unit, which was read as milliseconds.
             context = {
                 name: format_duration(bound, parts=6) if isinstance(bound, int) else bound
                 for name, bound in context.items()
@@ -216,7 +216,7 @@ def _what(error: Mapping[str, Any], given: str, *, toml: bool) -> tuple[str, str
 
 
 def _given(path: Path, error: Mapping[str, Any], *, toml: bool) -> str:
-    """Return the value that was given, if it may be shown; of one that is long, its beginning."""
+    """Return the part of the message that shows the value, cut to `MOST_SHOWN` characters."""
     if "input" not in error:
         return ""
     value = cast("object", error["input"])

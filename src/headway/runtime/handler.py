@@ -1,4 +1,4 @@
-"""A handler: the function that does the work of a kind or a stage, and its arguments."""
+"""Handlers: the functions that do the work of a kind or a stage, and their arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESERVED = frozenset(
         "tenant",
     }
 )
-"""Names that say something to `send` and so cannot name an argument."""
+"""Names of `send`'s own options, which no argument can have."""
 
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?$", re.DOTALL)
@@ -41,13 +41,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Arguments:
-    """What a handler takes beside the job itself.
+    """The parameters of a handler, other than the job itself.
 
     Attributes:
-        kind: the handler's kind, for messages.
         names: in the order of the signature.
-        required: those without a default.
-        open: it has `**others` and takes whatever it is given.
+        required: names of the parameters without a default.
+        open: whether it has `**others`, and so accepts any argument.
     """
 
     def __init__(self, kind: str, parameters: list[inspect.Parameter], *, strict: bool) -> None:
@@ -66,14 +65,15 @@ class Arguments:
         self._raw = msgspec.json.Decoder(dict[str, Any])
 
     def check(self, given: dict[str, object]) -> tuple[bytes, Mapping[str, object]]:
-        """Check arguments and encode them; the same arguments always give the same bytes.
+        """Validate arguments and encode them; equal arguments always give the same bytes.
 
         Returns:
-            A JSON object, and the values of all arguments, defaults among them.
+            The arguments as a JSON object without defaults, and the values of all arguments,
+            including defaults.
 
         Raises:
-            InvalidArguments: one is missing, unknown, of another type, or not JSON.
-            PayloadTooLarge: together they are above the limit.
+            InvalidArguments: an argument is missing, unknown, of the wrong type, or not JSON.
+            PayloadTooLarge: together they exceed the size limit.
         """
         if not given and not self.required:
             return b"{}", self._default_values
@@ -82,11 +82,11 @@ class Arguments:
             if self.open:
                 values |= {name: given[name] for name in sorted(given.keys() - self._known)}
             data = _encode(self._without_defaults(values) if self._default_values else values)
-            # Texts and whole numbers stay what they are.
+            # Text and integers cannot change in JSON.
             doubtful = {name: one for name, one in given.items() if type(one) not in _TEXT_OR_WHOLE}
             if doubtful:
                 self._refuse_naive(doubtful)
-                # What JSON cannot carry whole (a NaN becomes null) shows when it is read again.
+                # JSON cannot represent some values: a NaN becomes null, which most types refuse.
                 self._decoder.decode(data)
         except InvalidArguments:
             raise
@@ -97,7 +97,7 @@ class Arguments:
         except RecursionError:
             message = f"{self.kind}: the arguments are nested too deeply"
             raise InvalidArguments(message, hint="store them, send a reference") from None
-        if doubtful and b"null" in data and any(map(_holds_nan, doubtful.values())):
+        if doubtful and b"null" in data and any(map(_contains_nan, doubtful.values())):
             message = (
                 f"{self.kind}: an argument contains NaN or an infinity, which JSON cannot represent"
             )
@@ -108,7 +108,11 @@ class Arguments:
         return data, values
 
     def values(self, args: bytes) -> Mapping[str, object]:
-        """The arguments of a stored job by name, defaults among them."""
+        """Return the arguments of a stored job by name, including defaults.
+
+        Raises:
+            InvalidArguments: the handler's annotations refuse them.
+        """
         try:
             others = self._raw.decode(args) if self.open else {}
             return {**others, **msgspec.structs.asdict(self._decoder.decode(args))}
@@ -119,7 +123,7 @@ class Arguments:
         """Call a handler with the arguments of a stored job.
 
         Raises:
-            InvalidArguments: its annotations refuse the arguments; it was not called.
+            InvalidArguments: the handler's annotations refuse the arguments; it was not called.
         """
         if self._positional and not self.open:
             try:
@@ -132,14 +136,14 @@ class Arguments:
     def from_texts(
         self, texts: Mapping[str, str], values: Mapping[str, object]
     ) -> dict[str, object]:
-        """Choose what arguments mean that were written as text, such as on a command line.
+        """Interpret arguments that were passed as text, such as on a command line.
 
         Args:
-            values: the same, read as JSON if they are JSON.
+            values: the same arguments, parsed as JSON if they are JSON.
 
         Returns:
-            The values; of an argument whose annotation takes only the text, such as `str` for
-            `1`, the text.
+            For each argument its parsed value, or the text if the annotation accepts only that,
+            such as `str` for `1`.
         """
         types = {one.name: one.type for one in msgspec.structs.fields(self._struct)}
         return {
@@ -150,24 +154,24 @@ class Arguments:
         }
 
     def _refuse_naive(self, given: Mapping[str, object]) -> None:
-        """What the annotations let through, under a union, a list or Any, is looked at here.
+        """Check for naive datetimes in places that annotations do not cover: unions, lists, Any.
 
         Raises:
-            InvalidArguments: a value holds a datetime without an offset.
+            InvalidArguments: a value contains a datetime without an offset.
         """
         for name, value in given.items():
-            if type(value) not in _SCALARS and _holds_naive(value):
-                message = f"{self.kind}: argument {name!r} holds a datetime without an offset"
+            if type(value) not in _SCALARS and _contains_naive(value):
+                message = f"{self.kind}: argument {name!r} contains a datetime without an offset"
                 hint = (
                     "it would mean a different time on each machine; add a time zone, such as UTC"
                 )
                 raise InvalidArguments(message, hint=hint)
 
     def _without_defaults(self, values: Mapping[str, object]) -> Mapping[str, object]:
-        """What was passed beyond the defaults.
+        """Return the arguments that differ from their defaults.
 
-        They are not stored: two callers of which one names a default make the same job, and a
-        worker that does not know a new optional parameter yet can still run it.
+        Defaults are not stored, so that passing one explicitly makes no difference, and a worker
+        that does not know a new optional parameter yet can still run the job.
         """
         kept = dict(values)
         for name, default in self._default_values.items():
@@ -182,7 +186,7 @@ class Arguments:
             missing = min(self.required - given.keys())
             message = f"{self.kind}: the argument {missing!r} is missing"
             return InvalidArguments(message, hint=f"it takes {', '.join(self.names)}")
-        # First what is unknown: one that is missing may be misspelt there.
+        # Unknown arguments first, because a missing one may be misspelt there.
         unknown = min(strange)
         takes = f"it takes {', '.join(self.names)}" if self.names else "it takes none"
         takes = f"{takes}; the options of a send are {', '.join(sorted(RESERVED - {'kind'}))}"
@@ -192,11 +196,11 @@ class Arguments:
     def _refused(self, error: Exception) -> InvalidArguments:
         match = _WHERE.match(str(error))
         what, where = (match["what"], match["where"]) if match else (str(error), None)
-        said = what.replace("`", "")
-        said = f"{said[:1].lower()}{said[1:300]}"
+        text = what.replace("`", "")
+        text = f"{text[:1].lower()}{text[1:300]}"
         if where:
-            return InvalidArguments(f"{self.kind}: argument {where!r}: {said}")
-        return InvalidArguments(f"{self.kind}: {said}", hint="arguments must be JSON values")
+            return InvalidArguments(f"{self.kind}: argument {where!r}: {text}")
+        return InvalidArguments(f"{self.kind}: {text}", hint="arguments must be JSON values")
 
 
 def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotation)
@@ -208,10 +212,11 @@ def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotati
 
 
 def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parameter]:
-    """A handler's parameters, with their annotations as types.
+    """Return a handler's parameters, with their annotations resolved to types.
 
     Raises:
-        InvalidValue: an annotation cannot be read, or a parameter cannot be passed by name.
+        InvalidValue: the handler is a generator, an annotation cannot be resolved, or a parameter
+            cannot be passed by name.
     """
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         message = f"the handler of {kind!r} is a generator, whose body a call does not run"
@@ -220,7 +225,7 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
         hints = typing.get_type_hints(fn, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
         message = f"the annotations of {kind!r} cannot be read: {error}"
-        raise InvalidValue(message, hint="use names of its module") from None
+        raise InvalidValue(message, hint="use names that its module defines") from None
     parameters: list[inspect.Parameter] = []
     for one in inspect.signature(fn).parameters.values():
         if one.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
@@ -231,10 +236,10 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
 
 
 def refuse_reserved(kind: str, names: tuple[str, ...]) -> None:
-    """Accept names that `send` does not need for itself.
+    """Refuse parameters with the names of `send`'s options.
 
     Raises:
-        InvalidValue: one is reserved.
+        InvalidValue: a name is reserved.
     """
     taken = RESERVED.intersection(names)
     if taken:
@@ -247,7 +252,7 @@ def _struct(kind: str, named: list[inspect.Parameter], *, strict: bool) -> type[
     fields: list[tuple[str, Any, Any]] = []
     for one in named:
         kind_of = _annotation(one.annotation)
-        _refuse_strange(kind, one.name, kind_of)
+        _refuse_unsupported(kind, one.name, kind_of)
         fields.append((one.name, kind_of, _default(one)))
     # Required fields first: a keyword-only parameter may follow one with a default.
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=strict)
@@ -266,40 +271,40 @@ def _annotation(annotation: object) -> object:
     if annotation is inspect.Parameter.empty or annotation is object:
         return Any
     if annotation is datetime:
-        # A moment without an offset means another one on each machine.
+        # Without an offset, it would mean a different time on each machine.
         return Annotated[datetime, msgspec.Meta(tz=True)]
     return annotation
 
 
-def _refuse_strange(kind: str, name: str, annotation: object) -> None:
+def _refuse_unsupported(kind: str, name: str, annotation: object) -> None:
     try:
         strange = isinstance(msgspec.inspect.type_info(annotation), msgspec.inspect.CustomType)
     except (TypeError, NameError) as error:
-        message = f"the annotation of {name!r} in {kind!r} is not understood: {error}"
+        message = f"the annotation of {name!r} in {kind!r} is not supported: {error}"
         raise InvalidValue(message) from None
     if strange:
         message = f"the argument {name!r} of {kind!r} has a type that JSON cannot represent"
         raise InvalidValue(message, hint="use plain types, dataclasses, or msgspec.Struct")
 
 
-# Most values are of these types, and a pattern costs ten times as much as a look into a set.
+# Most values are of these types, and a pattern match costs ten times as much as a set lookup.
 _TEXT_OR_WHOLE = frozenset((str, int, bool, type(None)))
 _SCALARS = _TEXT_OR_WHOLE | {float}
 
 
-def _holds_naive(value: object) -> bool:
+def _contains_naive(value: object) -> bool:
     if isinstance(value, datetime):
         return value.tzinfo is None
-    return any(_holds_naive(one) for one in _held(value) if type(one) not in _SCALARS)
+    return any(_contains_naive(one) for one in _children(value) if type(one) not in _SCALARS)
 
 
-def _holds_nan(value: object) -> bool:
+def _contains_nan(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    return any(_holds_nan(one) for one in _held(value) if type(one) not in _TEXT_OR_WHOLE)
+    return any(_contains_nan(one) for one in _children(value) if type(one) not in _TEXT_OR_WHOLE)
 
 
-def _held(value: object) -> Iterable[object]:
+def _children(value: object) -> Iterable[object]:
     match value:
         case Mapping():
             return cast("Mapping[object, object]", value).values()
@@ -308,7 +313,7 @@ def _held(value: object) -> Iterable[object]:
         case msgspec.Raw():
             return ()
         case _:
-            # Of a record, such as a dataclass, the fields; a moment stays one.
+            # For a record, such as a dataclass, its fields; datetimes are left as they are.
             plain = msgspec.to_builtins(value, builtin_types=(datetime,))
             return cast("dict[str, object]", plain).values() if isinstance(plain, dict) else ()
 
@@ -317,15 +322,15 @@ class Place(StrEnum):
     """Where a handler runs."""
 
     LOOP = "loop"
-    """An async one: in the worker's event loop."""
+    """In the worker's event loop: async handlers."""
     THREAD = "thread"
-    """A plain one: in a thread of its own."""
+    """In a thread: plain functions."""
     PROCESS = "process"
-    """Either: in a process of its own, whose crash fails only this attempt."""
+    """In a separate process, whose crash fails only this attempt: either, with `processes=True`."""
 
 
 class Handler:
-    """A function, where it runs, and what it takes."""
+    """A handler function, its arguments, and where it runs."""
 
     __slots__ = ("arguments", "fn", "place", "wants_job")
 
@@ -340,7 +345,7 @@ class Handler:
         self.place = _place(kind, fn, processes=processes)
 
     def call(self, job: Job, args: bytes) -> object:
-        """Call the function; the result of an async one is to be awaited.
+        """Call the function; if it is async, the caller must await the result.
 
         Raises:
             InvalidArguments: its annotations refuse the arguments; it was not called.

@@ -1,4 +1,4 @@
-"""How many jobs are sent in steps."""
+"""Sending many jobs in steps."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Item = TypeVar("Item")
 
 
 def inserts_within(store: Store) -> InsertsWithin:
-    """The store, if it can insert within a caller's transaction.
+    """Return the store, typed as one that can insert within a caller's transaction.
 
     Raises:
-        InvalidValue: it cannot.
+        InvalidValue: the store cannot do that.
     """
     if isinstance(store, InsertsWithin):
         return store
@@ -34,14 +34,14 @@ def inserts_within(store: Store) -> InsertsWithin:
 
 
 PART = 100
-"""How many jobs are made in one turn of an event loop."""
+"""Number of jobs created before the event loop gets a turn."""
 
 
 def checked(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
-    """Pass jobs on.
+    """Yield the jobs unchanged, checking each.
 
     Raises:
-        InvalidValue: one of them is not a job; those before it were given.
+        InvalidValue: one of them is not a job; those before it were yielded.
     """
     if not isinstance(cast("object", jobs), Iterable):
         message = f"{jobs!r:.80} is not a list of jobs"
@@ -52,7 +52,7 @@ def checked(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
 
 
 def batches(items: Iterable[Item], most: int = MAX_BATCH) -> Iterator[list[Item]]:
-    """Split items into lists of so many at most."""
+    """Split items into lists of at most this length."""
     left = iter(items)
     while batch := list(islice(left, most)):
         yield batch
@@ -61,16 +61,17 @@ def batches(items: Iterable[Item], most: int = MAX_BATCH) -> Iterator[list[Item]
 async def send_in_steps(
     jobs: Iterable[Item], store: Callable[[list[Item]], Coroutine[Any, Any, list[Sent]]]
 ) -> list[Sent]:
-    """Send jobs in steps of 1000, one after another; each is made while the one before is stored.
+    """Send jobs in steps of 1000, creating each step while the previous one is stored.
 
     Args:
-        jobs: iterated as they are sent.
+        jobs: iterated while they are sent.
+        store: stores one step.
 
     Returns:
-        What `store` returned for each step, in one list.
+        The replies of all steps, in order.
 
     Raises:
-        Exception: what `store` or the iteration raised; the steps before it are stored.
+        Exception: whatever `store` or the iteration raised; the steps before it are stored.
     """
     sent: list[Sent] = []
     step: list[Item] = []
@@ -83,18 +84,19 @@ async def send_in_steps(
                     sent += await storing
                 storing = asyncio.create_task(store(step))
                 step = []
-            # The store and all others of this loop go on meanwhile.
+            # Let the store and other tasks of this loop run.
             await pause(0)
         if storing is not None:
             sent += await storing
         return sent + await store(step) if step else sent
     except Exception:
-        # A job could not be made: the step before has been sent, and is stored or fails by itself.
+        # A job could not be created. The step before it is already on its way to the store: wait
+        # until it is stored, or raise its error instead.
         if storing is not None:
             await storing
         raise
     except BaseException:
-        # It was cancelled, so the caller no longer waits for the store.
+        # Cancelled: the caller no longer waits for the store.
         if storing is not None:
             storing.cancel()
         raise
@@ -102,11 +104,11 @@ async def send_in_steps(
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """A job that was cancelled before it began: it is created, then cancelled at once."""
+    """A job to create and cancel at once, because it was cancelled before it started."""
 
     job: NewJob
     reason: str
 
 
 Importer = Callable[[Any], Iterable[NewJob | CalledOff]]
-"""Makes jobs of one row of a file; raises anything to refuse the row."""
+"""Creates jobs from one row of a file; raises any exception to refuse the row."""

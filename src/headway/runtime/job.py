@@ -32,8 +32,8 @@ from headway.runtime.answers import Dead, moment
 from headway.runtime.records import encode, text_of
 
 Stop = Literal["cancel", "lost", "stop", "timeout"]
-"""Why a handler is asked to stop: its job is cancelled, its lease lost, its worker stops, its time
-is up."""
+"""Why a handler is asked to stop: its job is cancelled, its run is no longer live, its worker
+stops, or its timeout has passed."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,7 +47,10 @@ _log = logging.getLogger("headway.worker")
 def _awaited(
     verb: Callable[Concatenate[Job, Asked], Written],
 ) -> Callable[Concatenate[Job, Asked], Written]:
-    """Refuse a call in a thread, where it would do nothing, and note one that is to be awaited."""
+    """Decorate a method whose result must be awaited, to detect calls that are not.
+
+    A call outside an event loop, where it would do nothing, is refused.
+    """
     name = verb.__name__
 
     @wraps(verb)
@@ -55,7 +58,7 @@ def _awaited(
         _check_async(job, name)
         written = verb(job, *args, **kwargs)
         job.touched = True
-        # Of calls that are awaited together the first stands for all.
+        # Of several calls that are awaited together, the first represents all.
         if not _is_forgotten(job.called.get(name)):
             job.called = {**job.called, name: written}
         return written
@@ -76,21 +79,21 @@ def _is_forgotten(written: Written | None) -> bool:
 
 
 async def _noted() -> None:
-    """Leave nothing to wait for: what was called did it already."""
+    """Do nothing: the call that returned this coroutine has already done the work."""
 
 
 class Job:
-    """A run of a job, in its handler.
+    """A run of a job, as its handler sees it.
 
     Attributes:
         stop: why the handler is asked to stop; None while it is not.
         handed: whether this run has handed over.
-        touched: whether its end is more than a plain one.
-        called: by the names of verbs, what is to be awaited.
+        touched: whether anything happened that its outcome must take into account.
+        called: coroutines returned by its awaitable methods, by method name.
     """
 
-    # Plain class attributes with a dictionary behind them: most jobs never change one, and making
-    # a job costs a tenth of a microsecond less for each field that is not set.
+    # Class attributes instead of slots: most jobs never change one, and each field that is not set
+    # makes creating a job a tenth of a microsecond faster.
     stop: Stop | None = None
     handed: bool = False
     touched: bool = False
@@ -211,10 +214,10 @@ class Job:
         self.settled_by(outcome, await self._context.write(outcome))
 
     def forgotten(self) -> Dead | None:
-        """Return what a handler that did not await a verb ends with; None for any other.
+        """Return Dead if the handler forgot to await one of the job's methods; otherwise None.
 
-        Another attempt would do the work again, and forget the verb again. After a hand-over it is
-        only logged: the outside world has the job, and its signal is still to come.
+        It is not retried, because another attempt would do the work again and forget the same
+        `await`. After a hand-over it is only logged, because the signal is still to come.
         """
         forgotten = [name for name, written in self.called.items() if _is_forgotten(written)]
         for name in forgotten:
@@ -271,7 +274,7 @@ class Job:
     def progress(self, value: object) -> Written:
         """Report progress; the latest value is sent with the next heartbeat of a live run.
 
-        It is noted by the call, though the result is to be awaited.
+        The call itself records the value, but its result must still be awaited.
 
         Args:
             value: any JSON value.
@@ -298,7 +301,7 @@ class Job:
         for job in jobs:
             check_made(job)
         if len(self._then) + len(jobs) > MAX_BATCH:
-            message = f"{self.kind}: more than {MAX_BATCH} jobs follow from one"
+            message = f"{self.kind}: more than {MAX_BATCH} jobs passed to then()"
             raise InvalidValue(message, hint="let one of them create the others")
         self.follow(jobs, ())
 
@@ -318,7 +321,7 @@ class Job:
         """
         for_ms, until_at = moment("close", after=after, at=until)
         if for_ms is None and until_at is None:
-            message = f"the gate {gate!r} is closed without an end"
+            message = f"close() of the gate {gate!r} has no end time"
             raise InvalidValue(
                 message, hint="pass `after` or `until`; only an operator can close it indefinitely"
             )
@@ -331,28 +334,28 @@ class Job:
         self.follow((), (closing,))
 
     def follow(self, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> None:
-        """Add to what must follow the next settlement."""
+        """Add jobs to create and gates to close in the step of the next settlement."""
         self._then += then
         self._close += close
         self.touched = True
 
     def request_stop(self, why: Stop) -> None:
-        """Take note that the handler is to stop; what is lost stays lost."""
+        """Record why the handler must stop; "lost" is never replaced."""
         if self.stop != "lost":
             self.stop = why
         self.touched = True
 
     def take_follow(self) -> tuple[tuple[NewJob, ...], tuple[Closing, ...]]:
-        """What must follow the next settlement; taken once."""
+        """Return and clear the jobs to create and the gates to close with the next settlement."""
         follow = self._then, self._close
         self._then, self._close = (), ()
         return follow
 
     def handing_over(self, key: str | None, timeout: object) -> HandedOver:
-        """The hand-over, with all that must follow it.
+        """Build the hand-over, with the jobs to create and the gates to close in its step.
 
         Raises:
-            InvalidValue: this run has handed over before.
+            InvalidValue: this run has already handed over, or a value is not valid.
         """
         if self.handed:
             message = f"run {self.ref} of kind {self.kind!r} has already handed over"
@@ -363,11 +366,11 @@ class Job:
         return HandedOver(self.id, self.run, then, close, key=name, timeout_ms=timeout_ms)
 
     def settled_by(self, outcome: Outcome, verdict: Verdict) -> None:
-        """Take note of what the store answered while the handler still runs.
+        """Apply the verdict on an outcome that was written while the handler runs.
 
         Raises:
-            LeaseLost: the run is no longer live; nothing was written.
-            HandlerCancelled: the job is not handed over, because it was cancelled.
+            LeaseLost: the run is no longer live.
+            HandlerCancelled: the job was not handed over, because it was cancelled.
         """
         if verdict is Verdict.LOST:
             self.request_stop("lost")
@@ -383,22 +386,22 @@ class Job:
 
 
 class HandlerContext(Protocol):
-    """Writes for the runs of one worker."""
+    """What the jobs of one worker write through."""
 
     def signal_url(self, ref: str) -> str | None:
-        """Where the outside world signals a run; None while no server is configured."""
+        """Return the URL that receives signals for a run; None if no server is configured."""
         ...
 
     async def write(self, outcome: Outcome) -> Verdict:
-        """Write an outcome of a live run, and say what the store answered."""
+        """Write an outcome of a live run, and return the store's verdict."""
         ...
 
     def write_from_thread(self, outcome: Outcome) -> Verdict:
-        """The same, for a handler that is not in the event loop."""
+        """Write an outcome for a handler that runs in another thread or process."""
         ...
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:
-        """Keep the newest progress of a run for the next beat."""
+        """Keep the latest progress of a run for the next beat."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A kind: what an app declares of one sort of work, and the maker of its jobs."""
+"""Kinds: the declaration of one sort of work, which creates its jobs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Kind:
 
     Attributes:
         name: unique in its app.
-        options: what it says of all its jobs.
-        handlers: of each stage; the stage is "" in a kind that has none.
-        asks: the reconcile handler, in a kind that stands for one.
+        options: options that apply to all its jobs.
+        handlers: the handler of each stage; the only stage is "" in a kind without stages.
+        asks: the reconcile handler, if the kind is that of reconcile jobs.
     """
 
     def __init__(
@@ -53,13 +53,17 @@ class Kind:
         lanes: Callable[[str], str | None] = lambda _: None,
         timing: Timing | None = None,
     ) -> None:
-        """Declare it.
+        """Create a kind.
 
         Args:
-            asks: the reconcile handler, in a kind that stands for one.
-            reconciler: declares the kind that asks about this one's jobs.
-            lanes: returns the lane of another kind, if that is known.
-            timing: the caller's clock, for what expires.
+            fn: handler of the first stage.
+            asks: the reconcile handler, if the kind is that of reconcile jobs.
+            reconciler: declares the kind of the reconcile jobs for this one, and returns its name.
+            lanes: returns the lane of a kind by name, or None if the kind is unknown.
+            timing: clock for due times and expiry.
+
+        Raises:
+            InvalidValue: a handler, a gate or a template is not valid.
         """
         self.name = options.name
         self.options = options
@@ -81,7 +85,7 @@ class Kind:
         for what in ("tenant", "subject", "key"):
             check_template(what, self.name, getattr(options, what), names)
         named = (options.tenant or "", options.subject, options.key)
-        # What all jobs have that are sent without other names; None if it depends on arguments.
+        # Tenant, subject and key of jobs sent without their own; None if they depend on arguments.
         self._fixed = None if any(map(placeholders, filter(None, named))) else named
         self._policy: JobPolicy | None = None
 
@@ -90,22 +94,22 @@ class Kind:
         return self._fn(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """The kind by its name."""
+        """Return the kind's class and name."""
         return f"<Kind {self.name!r}>"
 
     @property
     def lane(self) -> str:
-        """The lane of its jobs unless they are sent to another one."""
+        """Lane of its jobs, unless they are sent to another one."""
         return self.options.lane
 
     @property
     def gates(self) -> tuple[GateSpec, ...]:
-        """All gates it uses; one that is used several times appears that often."""
+        """All gates it uses, in the order of its stages; may contain duplicates."""
         return tuple(spec for needs in self._needs.values() for spec in needs.specs)
 
     @property
     def policy(self) -> JobPolicy:
-        """What stores keep of its options."""
+        """The part of its options that is stored with each job."""
         if self._policy is None:
             self._policy = self._read_policy()
         return self._policy
@@ -114,11 +118,12 @@ class Kind:
         """Declare the handler of a further stage.
 
         Returns:
-            A decorator that leaves the function as it is. It takes all of the first handler's
-            arguments or some of them.
+            A decorator that leaves the function unchanged. The function takes some or all of the
+            first handler's arguments.
 
         Raises:
-            InvalidValue: there is no such stage, it has a handler, or the function needs more.
+            InvalidValue: there is no such stage, it has a handler already, or the function requires
+                an argument that the first handler does not take.
         """
         if name not in self._needs:
             message = f"the kind {self.name!r} has no stage {name!r}"
@@ -139,10 +144,10 @@ class Kind:
         return add
 
     def check_stages(self) -> None:
-        """Accept the kind if each of its stages has a handler.
+        """Check that each stage has a handler.
 
         Raises:
-            InvalidValue: one has none.
+            InvalidValue: a stage has none.
         """
         for name in self._needs:
             if name not in self.handlers:
@@ -156,11 +161,11 @@ class Kind:
             ask: takes an `Awaited`; returns `Running`, `Ended` or `Unknown`.
 
         Raises:
-            InvalidValue: the kind has one already, or belongs to no app.
+            InvalidValue: the kind already has one, or does not belong to an app.
         """
         if self._reconciler is None or self._reconciled_by is not None:
-            message = f"the kind {self.name!r} cannot have a reconcile handler, or has one"
-            raise InvalidValue(message, hint="declare one, for a kind of an app")
+            message = f"the kind {self.name!r} already has a reconcile handler, or has no app"
+            raise InvalidValue(message, hint="declare one reconcile handler, for a kind of an app")
         self._reconciled_by = self._reconciler(self, ask)
         self._policy = None
         return ask
@@ -234,11 +239,11 @@ class Kind:
         )
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
-        """Check arguments as `make` does.
+        """Validate arguments as `make` does.
 
         Raises:
-            InvalidArguments: the handler's annotations refuse them.
-            PayloadTooLarge: they are above the limit.
+            InvalidArguments: the arguments do not match the handler's annotations.
+            PayloadTooLarge: the arguments exceed the size limit.
         """
         self._arguments.check(dict(arguments))
 
@@ -254,16 +259,18 @@ class Kind:
         args: bytes,
         gates: Gates | None = None,
     ) -> tuple[GateUse, ...]:
-        """What a stored job asks for at one of the kind's stages.
+        """Return the gates that a stored job must pass at one of the kind's stages.
 
         Args:
-            gates: instead of those that are declared of the stage; None for these.
+            gates: gates in place of those declared for the stage; None for the declared ones.
 
         Returns:
             The gates with their names resolved, in the order declared.
 
         Raises:
-            InvalidValue: there is no such stage, a gate is none, or a name cannot be resolved.
+            InvalidArguments: the handler's annotations refuse the stored arguments.
+            InvalidValue: there is no such stage, a gate is not valid, or its name cannot be
+                resolved.
         """
         if stage not in self._needs:
             message = f"the kind {self.name!r} has no stage {stage!r}"
@@ -279,7 +286,7 @@ class Kind:
         return needs.uses(known.all())
 
     def takes(self, names: Sequence[str]) -> bool:
-        """Return whether its handler can be called with these arguments and no others."""
+        """Return whether its first handler can be called with exactly these arguments."""
         arguments = self._arguments
         return arguments.open or (
             arguments.required.issubset(names) and set(names).issubset(arguments.names)
@@ -327,7 +334,7 @@ class Kind:
             cascade=options.cascade,
             on_accepted=self._follow_up(options.on_accepted, ()),
         )
-        # The very same object, so that stores see at once that nothing is special.
+        # The same object, so that stores can recognise the default policy by identity.
         return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
 
     def _follow_up(self, kind: str | None, states: tuple[State, ...]) -> FollowUp | None:

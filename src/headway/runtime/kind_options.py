@@ -1,4 +1,4 @@
-"""What a kind says of all its jobs: its options, and what it needs of gates."""
+"""The options of a kind, and the gates that its jobs need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Gates = Sequence[GateSpec | GateNeed]
 
 
 class Named(Protocol):
-    """A kind, where its name is enough."""
+    """A kind, of which only the name is needed."""
 
     @property
     def name(self) -> str:
@@ -91,7 +91,10 @@ class JobOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindOptions:
-    """The same, read: durations in milliseconds, templates checked for what stands in them."""
+    """`JobOptions`, validated and with defaults; durations in milliseconds.
+
+    Templates are checked by `Kind`, which knows the handler's arguments.
+    """
 
     name: str
     lane: str = "main"
@@ -116,10 +119,13 @@ class KindOptions:
 
 
 def read_options(name: str, options: JobOptions) -> KindOptions:
-    """Read the options of `@app.job`.
+    """Validate the options of `@app.job`.
+
+    Args:
+        name: name of the function, the default for the kind's.
 
     Raises:
-        InvalidValue: one is unknown or unusable.
+        InvalidValue: an option is unknown or not valid.
     """
     kind = check_name("kind", options.get("name", name))
     refuse_unknown(options, JobOptions, f"the kind {kind!r} has an unknown option", "options are")
@@ -127,7 +133,7 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
     on_deadline = options.get("on_deadline", "dead")
     if on_deadline not in {"dead", "retry"}:
         message = f"on_deadline of {kind!r} is {on_deadline!r}"
-        raise InvalidValue(message, hint='"dead" or "retry"')
+        raise InvalidValue(message, hint='use "dead" or "retry"')
     timeout, expires = options.get("timeout"), options.get("expires")
     return KindOptions(
         name=kind,
@@ -154,25 +160,26 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
 
 
 def refuse_unknown(
-    given: Mapping[str, object], known: type, said: str, hint: str = "it has"
+    given: Mapping[str, object], known: type, start: str, hint: str = "it has"
 ) -> None:
-    """Refuse a name that the options do not have.
+    """Refuse unknown options.
 
     Args:
-        said: the message, up to the name.
-        hint: up to the names of the options.
+        known: TypedDict of the options.
+        start: start of the error message, which continues with the unknown name.
+        hint: start of the hint, which continues with the known names.
 
     Raises:
-        InvalidValue: there is such a name.
+        InvalidValue: an option is unknown.
     """
     unknown = sorted(given.keys() - known.__annotations__.keys())
     if unknown:
-        message = f"{said} {unknown[0]!r}"
+        message = f"{start} {unknown[0]!r}"
         raise InvalidValue(message, hint=f"{hint} {', '.join(known.__annotations__)}")
 
 
 def check_priority(priority: object) -> int:
-    """Accept a valid priority.
+    """Validate a priority, and return it.
 
     Raises:
         InvalidValue: it is not a whole number from 0 to 4294967295.
@@ -187,10 +194,14 @@ def check_priority(priority: object) -> int:
 
 
 def check_template(what: str, kind: str, template: object, names: Sequence[str]) -> None:
-    """Accept a template whose placeholders are arguments of the kind.
+    """Check that the placeholders of a template are arguments of the kind.
+
+    Args:
+        what: name of the option.
+        names: arguments of the kind.
 
     Raises:
-        InvalidValue: one is not.
+        InvalidValue: a placeholder is not an argument, or the template is not text.
     """
     if template is None:
         return
@@ -218,7 +229,7 @@ def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
         raise InvalidValue(message, hint="name each stage's gates in `stages`")
     if not stages:
         message = f"the kind {kind!r} has no stages"
-        raise InvalidValue(message, hint="name at least one, or leave `stages` out")
+        raise InvalidValue(message, hint="name at least one, or omit `stages`")
     return tuple((check_name("stage", name), tuple(gates)) for name, gates in stages.items())
 
 
@@ -246,7 +257,7 @@ def _states(kind: str, states: Sequence[str]) -> tuple[State, ...]:
     for state in states:
         if isinstance(states, str) or state not in names:
             message = f"on_final_states of {kind!r} is {states!r:.80}"
-            raise InvalidValue(message, hint=f"some of {', '.join(sorted(names))}")
+            raise InvalidValue(message, hint=f"use some of {', '.join(sorted(names))}")
     return tuple(names[state] for state in states)
 
 
@@ -254,11 +265,11 @@ CANDIDATE = frozenset({"candidate"})
 
 
 class Needs:
-    """The gates of one stage, in the order declared.
+    """The gates that jobs must pass at one stage.
 
     Attributes:
-        needs: each gate with its amount.
-        fixed: what every job asks for, if nothing in a name depends on the job; else None.
+        needs: each gate with its amount, in the order declared.
+        fixed: the resolved gates, if they are the same for all jobs; otherwise None.
     """
 
     def __init__(
@@ -282,17 +293,18 @@ class Needs:
 
     @property
     def specs(self) -> tuple[GateSpec, ...]:
-        """The gates themselves."""
+        """The declarations of the gates."""
         return tuple(need.spec for need in self.needs)
 
     def uses(self, values: Mapping[str, object]) -> tuple[GateUse, ...]:
-        """What a job with these values asks for.
+        """Return the gates that a job with these values must pass.
 
         Returns:
             The gates with their names resolved, in the order declared.
 
         Raises:
-            InvalidValue: a name cannot be resolved, a zone is unknown, or two are the same gate.
+            InvalidValue: a name cannot be resolved, a time zone is unknown, or two gates resolve to
+                the same name.
         """
         uses = tuple(self._use(need, values) for need in self.needs)
         if len({use.name for use in uses}) != len(uses):
@@ -350,7 +362,7 @@ def _refuse_unknown_argument(kind: str, spec: GateSpec, known: frozenset[str]) -
 
 
 class KnownValues:
-    """The values that a job's names may be made of."""
+    """The values that templates may use: a job's arguments, kind, lane and tenant."""
 
     __slots__ = ("kind", "lane", "tenant", "values")
 
@@ -361,16 +373,19 @@ class KnownValues:
         self.values = values
 
     def all(self) -> Mapping[str, object]:
-        """The arguments, with `tenant`, `lane` and `kind` among them."""
+        """Return all values by name: the arguments, `tenant`, `lane` and `kind`."""
         return {**self.values, "tenant": self.tenant, "lane": self.lane, "kind": self.kind}
 
     def take(
         self, what: str, template: str | None, given: str | None, *, empty: bool = False
     ) -> str | None:
-        """The name that was given, else the template filled.
+        """Return the name that was passed, or else the template filled in.
 
         Args:
-            what: what the name names; a tenant is known from then on.
+            what: what is named; a "tenant" becomes a value for later templates.
+
+        Raises:
+            InvalidValue: the name is not valid, or the template cannot be filled in.
         """
         if given is not None:
             name = check_name(what, given, empty=empty)

@@ -1,4 +1,4 @@
-"""Latency: how long the jobs of each lane wait from due to start, beside the lane's target."""
+"""Latency: how long each lane's jobs wait from due to start, compared with the lane's target."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from headway.contract.views import (
 from headway.core.state import FINAL, HELD, State
 
 NEWEST = 100
-"""Starts of a lane that are looked at."""
+"""Maximum number of started jobs examined per lane."""
 MOST_STARTS = 500
-"""Starts of all lanes that are read together."""
+"""Maximum number of started jobs read at once for all lanes."""
 RECENT_MS = 3_600_000
-"""A start that is longer ago says nothing about now."""
+"""Age in ms above which a start is ignored."""
 FLOWS = 16
-"""Flows of a lane whose first job is read, as for the due time of its oldest one."""
+"""Number of a lane's flows whose first jobs are read, the same as stores read for the due time of
+the lane's oldest job."""
 MOST_LANES = 200
-"""Lanes that are looked at when none are named."""
+"""Maximum number of lanes examined if none are named."""
 
 _STARTED = (*sorted(HELD), *sorted(FINAL))
 
@@ -63,16 +64,16 @@ class LaneLatency:
 async def lane_latencies(
     store: Store, names: Sequence[str] | None = None
 ) -> tuple[LaneLatency, ...]:
-    """Compare what each lane reaches with its target; at most a few bounded reads a lane.
+    """Compare each lane's latency with its target; takes at most a few bounded reads per lane.
 
-    A wait runs from the moment at which the job was due (or came, if it was due before that) to
-    its first start, and so includes the time behind gates.
+    A wait lasts from the job's due time (or its creation, if that is later) to its first start, and
+    so includes the time spent waiting at gates.
 
     Args:
-        names: these; None for the first 200, those that have a target before the others.
+        names: lanes; None for the first 200, with those that have a target first.
 
     Returns:
-        One for each lane, by name, or in the order of `names`.
+        One per lane, sorted by name, or in the order of `names`.
     """
     lanes = await store.read(LanesQuery(names=None if names is None else tuple(names)))
     if names is None and len(lanes) > MOST_LANES:
@@ -84,10 +85,10 @@ async def lane_latencies(
 
 
 async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, Sequence[JobView]]:
-    """The newest jobs of each lane that have started, with their runs.
+    """Return the newest started jobs of each lane, with their runs.
 
-    A listing examines as many jobs for one lane as for all. So all are listed together, and those
-    lanes for themselves to which the others left too little of the page.
+    A listing of one lane examines as many jobs as a listing of all. So all lanes are listed
+    together, and only those that got too few rows of that page are listed separately.
     """
     counted = [one.name for one in lanes if any(one.counts.get(state) for state in _STARTED)]
     query = JobsQuery(states=_STARTED, runs=True, newest=True, limit=MOST_STARTS)
@@ -108,7 +109,7 @@ async def _latency(store: Store, lane: LaneView, jobs: Iterable[JobView], now: i
     missing = False
     if target is not None and head is not None and head > target:
         job = await _head(store, lane)
-        # One that was due before it came has waited only since then.
+        # A job that was due before it was created has waited only since its creation.
         head = now - max(job.due_at, job.created_at) if job else None
         if job and head is not None and head > target:
             missing = await _only_handlers_missing(store, lane, job)
@@ -126,7 +127,7 @@ async def _latency(store: Store, lane: LaneView, jobs: Iterable[JobView], now: i
 
 
 def _first_wait(job: JobView, since: int) -> int | None:
-    """How long a job waited for its first start; None if that was too long ago, or is unknown."""
+    """Return a job's wait for its first start in ms; None if that is too old or unknown."""
     first = next((run for run in job.runs if run.run == 1), None)
     if first is None or first.claimed_at < since:
         return None
@@ -138,17 +139,17 @@ def _head_ms(lane: LaneView, now: int) -> int | None:
 
 
 def percentile(waits: Sequence[int], percent: int) -> int | None:
-    """The nearest rank: the smallest that so many of a hundred do not exceed; None of nothing.
+    """Return a percentile by the nearest-rank method; None if there are no waits.
 
     Args:
-        waits: in growing order.
+        waits: in ascending order.
         percent: 1 to 100.
     """
     return waits[-(-len(waits) * percent // 100) - 1] if waits else None
 
 
 async def _head(store: Store, lane: LaneView) -> JobView | None:
-    """The earliest due of the jobs that start next in the lane's first flows."""
+    """Return the job with the earliest due time among the heads of the lane's first flows."""
     flows = await store.read(FlowsQuery(lane=lane.name, limit=FLOWS))
     ids = tuple(id for flow in flows.rows for id in flow.first)
     jobs = (await store.read(JobsQuery(ids=ids))).rows if ids else ()
@@ -157,7 +158,7 @@ async def _head(store: Store, lane: LaneView) -> JobView | None:
 
 
 async def _only_handlers_missing(store: Store, lane: LaneView, job: JobView) -> bool:
-    """Return whether a job that waits could start if a worker claimed it."""
+    """Return whether a waiting job could start if a worker claimed it."""
     why = await store.read(WhyQuery(id=job.id))
     return why is not None and all(
         gate.name == f"lane:{lane.name}" and gate.closed_until is None for gate in why.closed

@@ -17,25 +17,27 @@ from headway.core.errors import InvalidValue
 _log = logging.getLogger("headway.log_file")
 
 MODE = 0o600
-"""Only the owner may read a log."""
+"""Readable by the owner only."""
 
 
 class LogFile(RotatingFileHandler):
-    """Appends to a file, and begins a new one when it is full.
+    """Appends to a file, and rotates it when it is full.
 
-    A worker with several processes, and a server beside it, write to the same file: each line is
-    one write at its end, and only one of them rotates while the others find that it was done.
+    Any number of processes, such as a server and several workers, may write to the same file: each
+    line is appended in one write, and only one process rotates the file, while the others notice
+    the rotation.
     """
 
     def __init__(self, path: Path, *, size: int, keep: int) -> None:
-        """Open the file, and make it if it does not exist.
+        """Open the file, or create it.
 
         Args:
-            path: of the newest file; older ones are `path.1`, `path.2`, ...
-            keep: how many older ones are kept.
+            path: path of the newest file; older ones are `path.1`, `path.2`, ...
+            size: size in bytes from which the file is rotated.
+            keep: number of older files to keep.
 
         Raises:
-            InvalidValue: it cannot be written to.
+            InvalidValue: the file cannot be written.
         """
         self._failures = 0
         try:
@@ -46,19 +48,19 @@ class LogFile(RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         stream = open(self.baseFilename, "a", encoding=self.encoding, opener=_private)  # noqa: SIM115  (the handler closes it)
-        # One that was made by something else may be open to all.
+        # A file that something else created may be readable by all.
         os.fchmod(stream.fileno(), MODE)
         return stream
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; if the device refuses it, it is lost, and the others still have it."""
+        """Write a line; if that fails, only this handler loses it."""
         before = self._failures
         super().emit(record)
         if self._failures == before:
             self._failures = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (its base's name)
-        """Report the first of the lines that cannot be written, to the other handlers."""
+        """Log the first of several failed writes, for the other handlers to report."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             super().handleError(record)
@@ -68,23 +70,23 @@ class LogFile(RotatingFileHandler):
             _log.warning("the log file %s cannot be written: %s", self.baseFilename, error.strerror)
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  (its base's name)
-        """Return whether the file is full; goes on in the one that another process began."""
+        """Return whether the file is full, after reopening it if another process rotated it."""
         del record
-        if self.stream is None or self._is_another():
+        if self.stream is None or self._was_rotated():
             self._reopen()
         return os.stat(self.baseFilename).st_size >= self.maxBytes
 
     def doRollover(self) -> None:  # noqa: N802  (its base's name)
-        """Begin a new file, unless another process has just done so."""
-        with self._alone():
-            if self._is_another():
+        """Rotate the file, unless another process has just done so."""
+        with self._rotation_lock():
+            if self._was_rotated():
                 self._reopen()
             else:
                 self._close_stream()
                 super().doRollover()
 
-    def _is_another(self) -> bool:
-        """Return whether the file of that name is not the one that is open here."""
+    def _was_rotated(self) -> bool:
+        """Return whether the file at the path is not the one that is open here."""
         if not self.stream:
             return True
         try:
@@ -97,15 +99,15 @@ class LogFile(RotatingFileHandler):
         self.stream = self._open()
 
     def _close_stream(self) -> None:
-        # On a full device the close fails as well, for what was not written before.
+        # On a full device, closing fails too, because it flushes what could not be written.
         stream, self.stream = self.stream, None
         if stream:
             with suppress(OSError):
                 stream.close()
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
-        """A block in which no other process rotates."""
+    def _rotation_lock(self) -> Generator[None]:
+        """Hold a file lock, so that no other process rotates in this block."""
         lock = os.open(f"{self.baseFilename}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The JSON form of what a store answers: the fields of the contract's views, by their own names."""
+"""JSON records of a store's views, and encoding of values from handlers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class View(Protocol):
 
 
 def record(view: View) -> Record:
-    """The record of any view.
+    """Return the JSON record of any view.
 
     Returns:
-        Its fields. Instants are milliseconds since 1970 UTC, spans carry their unit in their
-        name, and fields of JSON (arguments, result, progress) stand as that JSON.
+        Its fields by name. Instants are in ms UTC, durations have their unit in their name, and
+        JSON fields (arguments, result, progress) are embedded as JSON.
     """
     fields = cast("Record", _embedded(msgspec.to_builtins(view, builtin_types=(bytes,))))
     if isinstance(view, LaneView):
@@ -37,7 +37,7 @@ def record(view: View) -> Record:
 
 
 def job_record(job: JobView) -> Record:
-    """The record of a job, as `record`, quick enough for millions."""
+    """Return the record of a job, as `record` does, but fast enough for millions of jobs."""
     fields = cast("Record", msgspec.to_builtins(job, builtin_types=(bytes,)))
     for name in ("args", "result", "progress"):
         value = fields[name]
@@ -47,13 +47,10 @@ def job_record(job: JobView) -> Record:
 
 
 def embedded_json(data: bytes) -> object:
-    """JSON bytes as a part of a larger document.
-
-    Args:
-        data: what a job carries; meant to be JSON.
+    """Return JSON bytes in a form that embeds them in a larger document.
 
     Returns:
-        The same JSON on one line; where it is none, its text.
+        The same JSON on one line, or the data as text if it is not valid JSON.
     """
     try:
         _check(data)
@@ -61,7 +58,7 @@ def embedded_json(data: bytes) -> object:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return data.decode(errors="replace")
     if b"\n" in data or b"\r" in data:
-        # A raw line break can only stand between the tokens of a JSON document.
+        # A raw line break can only occur between the tokens of a JSON document.
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")
     return msgspec.Raw(data)
 
@@ -78,18 +75,21 @@ def _embedded(value: object) -> object:
 
 
 def encode(what: str, value: object) -> bytes:
-    """A value as JSON.
+    """Encode a value as JSON.
+
+    Args:
+        what: what the value is, for the error message.
 
     Raises:
-        InvalidValue: JSON cannot carry it, or a number in it: NaN or an infinity.
-        PayloadTooLarge: it is above the limit.
+        InvalidValue: JSON cannot represent it, or a number in it is NaN or an infinity.
+        PayloadTooLarge: it exceeds the size limit.
     """
     try:
         data = msgspec.json.encode(value)
         if b"null" in data:
             # NaN and the infinities have become null; `json` raises ValueError for them.
             json.dumps(value, allow_nan=False, skipkeys=True, default=_builtins)
-    except Exception as error:  # noqa: BLE001  (a value of a class of the user's may raise anything)
+    except Exception as error:  # noqa: BLE001  (a user's class may raise anything here)
         message = f"the {what} is not JSON-serialisable: {text_of(error, typed=False)}"
         raise InvalidValue(message[:400]) from None
     if len(data) > MAX_RESULT:
@@ -102,20 +102,20 @@ def _builtins(value: object) -> object:
     return None if isinstance(value, msgspec.Raw) else msgspec.to_builtins(value)
 
 
-def text_of(said: object, *, typed: bool = True) -> str:
-    """Free text as a store can keep it, whatever a handler gave for it.
+def text_of(value: object, *, typed: bool = True) -> str:
+    """Return any value from a handler as text that a store can keep.
 
     Args:
-        typed: whether an exception is shown with its type.
+        typed: whether an exception's text starts with its type.
 
     Returns:
-        Text as it is, and anything else as `str` shows it; lone surrogates are replaced.
+        The value's `str`, with lone surrogates replaced.
     """
-    kind = type(said).__name__
+    kind = type(value).__name__
     try:
-        text = str(said)
-    except Exception:  # noqa: BLE001  (a class of the user's may raise anything here)
+        text = str(value)
+    except Exception:  # noqa: BLE001  (a user's class may raise anything here)
         text = f"<the str() of this {kind} failed>"
-    if typed and isinstance(said, BaseException):
+    if typed and isinstance(value, BaseException):
         text = f"{kind}: {text}"
     return text.encode("utf-8", "replace").decode()

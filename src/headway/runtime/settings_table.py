@@ -1,4 +1,4 @@
-"""Tables of the settings, read into models."""
+"""Reading of tables in the settings file into models."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def _base_url(text: str) -> str:
 
 
 Span = Annotated[int, BeforeValidator(_span)]
-"""A span such as "10s", in ms."""
+"""A duration such as "10s", in ms."""
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
-"""Where a provider's API is; without a slash at its end."""
+"""Base URL of a provider's API; a slash at its end is removed."""
 
 
 class Table(BaseModel):
-    """A table that refuses unknown keys, and whose values never stand in an error."""
+    """A table that refuses unknown keys, and never shows a value in an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class OpenTable(Table):
-    """A table without secrets: an error shows the value."""
+    """A table without secrets, which shows values in errors."""
 
     model_config = ConfigDict(hide_input_in_errors=False)
 
@@ -55,11 +55,11 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
     """Read a table of the settings.
 
     Args:
-        where: its place in the settings, such as "telephony.twilio".
+        where: path of the table in the settings, such as "telephony.twilio".
 
     Raises:
-        InvalidValue: a key is unknown, or a value is not valid; the message names its place, and
-            the value unless the model or its field (`repr=False`) hides it.
+        InvalidValue: a key is unknown or missing, or a value is not valid; the message contains its
+            path, and the value unless the model or its field (`repr=False`) hides it.
     """
     try:
         return model.model_validate(dict(written))
@@ -83,14 +83,14 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
 
 
 def _is_shown(model: type[BaseModel], places: Sequence[str]) -> bool:
-    """Return whether an error may show the value at a place."""
+    """Return whether an error may show the value at a path."""
     named = {one.alias or name: one for name, one in model.model_fields.items()}
     field = named.get(places[0]) if places else None
     return field is not None and field.repr and not model.model_config.get("hide_input_in_errors")
 
 
 def _within(model: type[BaseModel], tables: Sequence[str]) -> Mapping[str, FieldInfo]:
-    """Return the settings of a table within a table, as far as these are models of their own."""
+    """Return the fields of a nested table, or of the innermost one that is a model."""
     fields = model.model_fields
     for part in tables:
         field = next((one for name, one in fields.items() if (one.alias or name) == part), None)

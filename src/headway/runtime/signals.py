@@ -1,4 +1,4 @@
-"""Signals as users say them, and the signed URLs under which they come."""
+"""Signals from users' options, and the signed URLs that receive signals."""
 
 from __future__ import annotations
 
@@ -52,10 +52,12 @@ class SignalOptions(TypedDict, total=False):
 
 
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
-    """Read a signal.
+    """Build a signal from its options.
 
     Raises:
-        InvalidValue: it says nothing or too much, or a value is not understood.
+        InvalidValue: it has none or several of `final`, `progress` and `note`, or a value is not
+            valid.
+        PayloadTooLarge: the body exceeds the size limit.
     """
     refuse_unknown(options, SignalOptions, "a signal has no option")
     kind = _kind(options)
@@ -63,7 +65,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
     offer = options.get("offer", False)
     if not isinstance(cast("object", offer), bool):
         message = f"a signal's offer is {offer!r:.40}"
-        raise InvalidValue(message, hint="True or False")
+        raise InvalidValue(message, hint="pass True or False")
     return Signal(
         key=check_name("key", key),
         event=check_name("event", event),
@@ -73,7 +75,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
         label=check_name("note", options["note"]) if "note" in options else "",
         extend_ms=None if extend is None else parse_duration(extend),
         after_ms=None if after is None else parse_duration(after),
-        # A signal that comes early is kept, and what is wrong with it would fail its job's worker.
+        # An early signal is kept until its hand-over, where unusable text would fail the worker.
         reason=text_of(options.get("reason", "")),
         candidate=check_name("candidate", options.get("candidate", ""), empty=True),
         offer=offer,
@@ -82,11 +84,11 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
 
 
 def _kind(options: SignalOptions) -> SignalKind:
-    said = [word for word in ("final", "progress", "note") if options.get(word)]
-    if len(said) != 1:
-        message = f"a signal says {' and '.join(said) or 'nothing'}"
+    named = [word for word in ("final", "progress", "note") if options.get(word)]
+    if len(named) != 1:
+        message = f"a signal has {' and '.join(named) or 'no content'}"
         raise InvalidValue(message, hint="pass one of final=, progress=True and note=")
-    return SignalKind(said[0])
+    return SignalKind(named[0])
 
 
 def _decided(word: str) -> Decided:
@@ -98,11 +100,11 @@ def _decided(word: str) -> Decided:
 
 
 LIVES_MS = 30 * 86_400_000
-"""How long a URL is good. It opens one run alone, and that run's end closes it for all but notes:
-so it may well outlive the longest hand-over, and must not end before it."""
+"""How long a URL is valid. It must outlive the longest hand-over, and may outlive it by far: it
+gives access to one run only, and to nothing but notes once that run has ended."""
 
 SHORTEST_KEY = 32
-"""The shortest signing key, in bytes: as many as the digest has."""
+"""Minimum length of a signing key in bytes: the length of the digest."""
 
 PURPOSE = "headway signal"
 _STEP_MS = 86_400_000
@@ -112,24 +114,26 @@ _EXPIRES = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalUrls:
-    """Makes and checks the URLs under which the outside world signals.
+    """Builds the URLs that receive signals from the outside world.
 
     Attributes:
-        base: the address under which the server is reached, with or without a slash at its end.
-        keys: the newest first: it signs, and all verify; without one, URLs are not signed, and are
-            accepted only by a server that is open.
+        base: base URL of the server, with or without a slash at its end.
+        keys: signing keys, newest first; the first one signs. Without keys, URLs are not signed,
+            and only a server without authentication accepts them.
     """
 
     base: str
     keys: tuple[str, ...] = field(default=(), repr=False)
 
     def url(self, key: str, now: int) -> str:
-        """The URL of a key.
+        """Return the URL that receives signals for a key.
+
+        It is valid for at least 30 days, and expires at midnight UTC, so that repeated calls return
+        the same URL.
 
         Args:
-            key: a job's reference, or a key that it is known as.
-            now: the moment, ms UTC. The URL is good for 30 days and ends at midnight UTC, so that
-                it stays the same when it is asked for again.
+            key: a run's reference, or another key it is known by.
+            now: current time in ms UTC.
         """
         plain = f"{self.base.rstrip('/')}/v1/signals/{_quoted(key)}"
         if not self.keys:
@@ -140,35 +144,35 @@ class SignalUrls:
 
 
 def _quoted(key: str) -> str:
-    # Nearly all are references, and a claim's reply has one for each of its jobs.
+    # Nearly all keys are references; a fast path, because a claim's reply has one for each job.
     return key.replace(":", "%3A") if _REFERENCE.fullmatch(key) else quote(key, safe="")
 
 
 def find_fault(
     keys: Sequence[str], key: str, *, expires: str, signature: str, now: int
 ) -> str | None:
-    """What is wrong with a signed URL, in a time that does not depend on which key fits.
+    """Return what is wrong with a signed URL; the time taken does not reveal which key fits.
 
     Args:
-        now: the moment, ms UTC; a URL is good until just before its end.
+        now: current time in ms UTC; a URL is valid until just before it expires.
 
     Returns:
-        The fault, in a few words that hold no secret; None if there is none.
+        The fault, in a few words without secrets; None if the URL is valid.
     """
     fits = is_signed(keys, signature, PURPOSE, expires, key)
     if not fits or _EXPIRES.fullmatch(expires) is None:
-        return "its signature is not ours"
-    return None if now < int(expires) else f"it ended at {format_instant(int(expires))}"
+        return "its signature is not this server's"
+    return None if now < int(expires) else f"it expired at {format_instant(int(expires))}"
 
 
 def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Read the keys of a setting.
+    """Read the signing keys from a setting.
 
     Args:
-        written: one key, or several, the newest first; in text they are divided by commas.
+        written: keys, newest first; in text, separated by commas.
 
     Raises:
-        InvalidValue: one is too short to be secure; the message does not contain it.
+        InvalidValue: a key is too short to be secure; the message does not contain it.
     """
     if written is None:
         return ()
@@ -185,8 +189,9 @@ def sign(secret: str, purpose: str, *parts: str) -> str:
     """Return the signature of a link, for its URL.
 
     Args:
-        purpose: is signed first, so that no other use of the same key can be passed off as this.
-        parts: of the link; none but the last may hold a line break.
+        purpose: name of this use of the key, so that a signature made for another use is not valid
+            here.
+        parts: parts of the link; only the last one may contain a line break.
     """
     text = "\n".join((purpose, *parts)).encode("utf-8", "surrogatepass")
     digest = hmac.digest(secret.encode(), text, sha256)
@@ -194,9 +199,9 @@ def sign(secret: str, purpose: str, *parts: str) -> str:
 
 
 def is_signed(keys: Sequence[str], signature: str, purpose: str, *parts: str) -> bool:
-    """Return whether one of the keys signed this, in a time that does not depend on which."""
-    said = signature.encode("utf-8", "surrogatepass")
+    """Return whether one of the keys signed this; the time taken does not reveal which."""
+    named = signature.encode("utf-8", "surrogatepass")
     fits = False
     for one in keys:
-        fits |= hmac.compare_digest(sign(one, purpose, *parts).encode(), said)
+        fits |= hmac.compare_digest(sign(one, purpose, *parts).encode(), named)
     return fits

@@ -1,8 +1,8 @@
-"""Sourcing: the store is brought in line with the sources, before the first claim and ever after.
+"""Sources: keep the store in sync with an application's tables.
 
-Work in flight is restored before anything is claimed, so that a line that is taken is known to be
-taken, and no one who is on the phone is called. What is pending follows, spread over a window that
-grows with what is missing, so that a store that was lost does not come back as one great burst.
+Work in flight is restored before anything is claimed, so that no job takes a phone line that is in
+use, or calls someone who is on the phone. Pending work follows: missing jobs are spread over a
+window that grows with their number, so that a lost store does not come back as one large burst.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from headway.core.retry import draw
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.timing import Timing, persist
 
-LEASE_MS = 60_000
-"""How long the process that rebuilds a store keeps the others from it, from its last page on."""
-LOOK_MS = 15_000
-"""How long a process that reads a source locks it, from its last page on: two that read at once
-insert nothing twice, and another takes over soon after one has died."""
-AGAIN = 2.0
-"""Seconds after which work in flight that could not be read or restored is read again."""
+REBUILD_LEASE_MS = 60_000
+"""Lease on the rebuild of a store, renewed with each page."""
+SCAN_LEASE_MS = 15_000
+"""Lease on a scan of a source, renewed with each page. It may be short, so that another process
+takes over soon after a crash, because two scans at once insert nothing twice."""
+RETRY_AFTER = 2.0
+"""Seconds until work in flight is read again after reading or restoring it failed."""
 
 _log = logging.getLogger("headway.sources")
 
 
 class Sourcing:
-    """The sources of an app, and its store."""
+    """Keeps a store in sync with an app's sources."""
 
     def __init__(
         self,
@@ -69,13 +69,14 @@ class Sourcing:
         self._rebuild_lock = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Restore what is in flight. Ends when all of it is; nothing may be claimed before."""
+        """Restore all work in flight, retrying until done; nothing may be claimed before."""
         await self._until_done(lambda: self._restore_all(newer=False))
 
     async def rebuild(self) -> None:
-        """Make a store that was lost, or is an older state of itself, fit to be claimed from.
+        """Make a store usable that was lost, or is an older state of itself.
 
-        What is in flight is restored, and then a new epoch begun, by one of all who found it so.
+        One of the processes that notice it restores the work in flight and then starts a new epoch;
+        the others wait. Does nothing if the store is not suspect.
 
         Raises:
             StoreError: the store cannot be repaired.
@@ -87,24 +88,25 @@ class Sourcing:
             await self._until_done(lambda: self._rebuild(cast("Repairable", store)))
 
     async def run(self, source: Source) -> None:
-        """Look at a source again and again, until it is cancelled; one of all workers does.
+        """Scan a source periodically, until cancelled; only one worker at a time does.
 
-        A store that was lost is found here too: a worker whose lines are all taken claims rarely.
+        A lost store is also noticed here, because a worker whose handlers are all busy rarely
+        claims.
         """
         role = f"source:{source.name}"
         while True:
             rest_ms = source.every_ms
             try:
                 await self.rebuild()
-                if await self._leads(role, LOOK_MS):
+                if await self._leads(role, SCAN_LEASE_MS):
                     await self.look(source)
-                    # The next leader, even after a restart, looks when it is due again.
+                    # So that the next leader, even after a restart, waits until a scan is due.
                     await self._leads(role, source.every_ms)
                 else:
                     rest_ms //= 4
             except Exception as error:  # noqa: BLE001  (a user's source may raise anything)
                 if isinstance(error, HeadwayError) and await self._is_lost():
-                    # It was lost between the rebuild and the look: rebuild it, then look again.
+                    # The store was lost between the rebuild and the scan: repeat both.
                     continue
                 source.last = replace(source.last or Look(), error=str(error))
                 _log.error(
@@ -113,11 +115,11 @@ class Sourcing:
             await self._timing.pause(rest_ms / 1000)
 
     async def look(self, source: Source) -> Look:
-        """Make the jobs that a source names and the store has not.
+        """Scan a source, and create the jobs that the store lacks.
 
         Raises:
-            InvalidValue: the source gave something that is not a job with a key.
-            CallerError: a job was refused; those of the pages before it are made.
+            InvalidValue: the source yielded something that is not a job with a key.
+            CallerError: a job was refused; the pages before it are created.
         """
         rows = missing = window_ms = 0
         async with aclosing(source.pending()) as pages:
@@ -129,12 +131,12 @@ class Sourcing:
                 spread = [_spread(job, now, from_ms, window_ms) for job in jobs]
                 replies = await self._store.enqueue(spread)
                 missing += sum(reply.created for reply in replies)
-                await self._leads(f"source:{source.name}", LOOK_MS)
+                await self._leads(f"source:{source.name}", SCAN_LEASE_MS)
         look = Look(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
         source.last = look
         if missing:
             _log.warning(
-                "source %s: %d of %d jobs were missing and are made, spread over %g s",
+                "source %s: created %d missing of %d jobs, spread over %g s",
                 source.name,
                 missing,
                 rows,
@@ -150,19 +152,19 @@ class Sourcing:
                 raise
             except Exception as error:  # noqa: BLE001  (a user's source may raise anything)
                 _log.error(
-                    "nothing is claimed until the jobs in flight are known: %s: %s",
+                    "jobs in flight not restored, nothing is claimed until they are: %s: %s",
                     type(error).__name__,
                     error,
                     exc_info=error,
                 )
-            await self._timing.pause(AGAIN)
+            await self._timing.pause(RETRY_AFTER)
 
     async def _rebuild(self, store: Repairable) -> None:
         while await store.suspicion() is not None:
             if not await self._leads("sources"):
-                await self._timing.pause(AGAIN)
+                await self._timing.pause(RETRY_AFTER)
                 continue
-            _log.warning("the store was lost, or is an older one: it is rebuilt from the sources")
+            _log.warning("rebuilding the store from the sources: it was lost or is an older state")
             await self._declare()
             await self._restore_all(newer=True)
             await store.new_epoch(self._name, "rebuilt from the sources")
@@ -174,7 +176,7 @@ class Sourcing:
         except HeadwayError:
             return False
 
-    async def _leads(self, role: str, lease_ms: int = LEASE_MS) -> bool:
+    async def _leads(self, role: str, lease_ms: int = REBUILD_LEASE_MS) -> bool:
         return await self._store.lead(role, self._holder, lease_ms) is not None
 
     async def _restore_all(self, *, newer: bool) -> None:
@@ -186,31 +188,34 @@ class Sourcing:
                         await self._leads("sources")
 
     async def _restore(self, page: list[InFlight], *, newer: bool) -> None:
-        # An older state of the store may still want to dispatch what is in flight by now.
+        # `newer`, because an older state of the store may still have them queued.
         replies = await self._store.restore([replace(one, newer=newer) for one in page])
         made = sum(reply.created for reply in replies)
         if made:
-            _log.warning("%d jobs in flight are restored, with their permits", made)
+            _log.warning("restored %d jobs in flight, with their permits", made)
 
 
-def _checked(job: Any) -> NewJob:  # noqa: ANN401  (whatever the source gave)
+def _checked(job: Any) -> NewJob:  # noqa: ANN401  (whatever the source yields)
     if not isinstance(job, NewJob):
-        message = f"a source gave {job!r:.80}"
-        raise InvalidValue(message, hint="it yields what kind.make(...) returns")
+        message = f"a source yielded {job!r:.80}"
+        raise InvalidValue(message, hint="yield what kind.make(...) returns")
     check_key(job)
     return job
 
 
-def _checked_in_flight(one: Any) -> InFlight:  # noqa: ANN401  (whatever the source gave)
+def _checked_in_flight(one: Any) -> InFlight:  # noqa: ANN401  (whatever the source yields)
     if not isinstance(one, InFlight):
-        message = f"a source of work in flight gave {one!r:.80}"
-        raise InvalidValue(message, hint="it yields what hw.in_flight(...) returns")
+        message = f"a source of work in flight yielded {one!r:.80}"
+        raise InvalidValue(message, hint="yield what hw.in_flight(...) returns")
     check_key(one.job)
     return one
 
 
 def _spread(job: NewJob, now: int, from_ms: int, to_ms: int) -> NewJob:
-    """A job that is due is given a place in the window; one that is not is left as it is."""
+    """Give a job that is due another due time, within a window from now; leave others unchanged.
+
+    The place in the window is a hash of the job's key.
+    """
     if job.due_at is not None and job.due_at > now:
         return job
     due_at = now + from_ms + int(draw(job.key or job.id) * (to_ms - from_ms))
@@ -225,23 +230,23 @@ def in_flight(
     timeout: object,
     members: Mapping[str, str] | None = None,
 ) -> InFlight:
-    """Says that a job's work is under way: it awaits a signal, and holds its permits.
+    """Describe a job whose work is already under way: it awaits a signal, and holds its permits.
 
     Args:
-        job: from a kind's `make`, with a key.
-        known_as: the key under which its end will be signalled.
-        since: when the work began; an aware datetime, or ISO 8601 with an offset.
-        timeout: from now; at its end the provider is asked, or the deadline decides.
-        members: of each pool that it holds a member of: the pool's name and the member's.
+        job: created by a kind's `make`, with a key.
+        known_as: key by which signals find the job.
+        since: when the work started: an aware datetime or ISO 8601 with an offset.
+        timeout: time from now until the deadline, as "30m" or a timedelta.
+        members: the member that it holds in each pool, by the name of the pool.
 
     Raises:
-        InvalidValue: the job has no key, or a value is not understood.
+        InvalidValue: the job has no key, or a value is not valid.
     """
     check_made(job)
     check_key(job)
     if not known_as:
-        message = f"the work of {job.key!r} has no key to be known by"
-        raise InvalidValue(message, hint="pass the key under which its end will be signalled")
+        message = f"in_flight for {job.key!r} has an empty known_as"
+        raise InvalidValue(message, hint="pass the key by which signals will find it")
     return InFlight(
         job=job,
         signal_key=known_as,
@@ -252,13 +257,13 @@ def in_flight(
 
 
 def check_key(job: NewJob) -> None:
-    """Accept a job with a key.
+    """Check that a job of a source has a key.
 
     Raises:
-        InvalidValue: it has none, so it cannot be found again.
+        InvalidValue: it has none, so every scan would create it again.
     """
     if job.key is None:
-        message = f"a source gave a job of kind {job.kind!r} without a key"
+        message = f"a source yielded a job of kind {job.kind!r} without a key"
         raise InvalidValue(message, hint="pass make(key=...), so that it is not created twice")
 
 
@@ -283,12 +288,13 @@ class SourceOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What the last look at a source came to.
+    """The result of a scan of a source.
 
     Attributes:
-        missing: those that the store did not have, and has now.
-        window_ms: over how long the missing ones that were due were spread.
-        error: why it ended early; empty if it did not.
+        rows: number of jobs that the source yielded.
+        missing: number of these that the store lacked and the scan created.
+        window_ms: duration over which the missing jobs that were due were spread.
+        error: why the scan failed; empty if it did not.
     """
 
     rows: int = 0
@@ -298,50 +304,50 @@ class Look:
 
 
 class Source:
-    """What `@app.source` makes of a function.
+    """A source, as declared by `@app.source`.
 
     Attributes:
         name: unique in the app.
-        every_ms: between two looks.
-        rate: missing jobs that are let go in a second.
-        last: what the last look came to; None before the first.
+        every_ms: pause between two scans.
+        rate: maximum number of missing jobs made due per second.
+        last: result of the last scan; None before the first.
     """
 
     def __init__(self, pending: Rows, options: SourceOptions) -> None:
         """Create a source; it is not read yet.
 
         Raises:
-            InvalidValue: an option is unusable.
+            InvalidValue: an option is not valid.
         """
         refuse_unknown(options, SourceOptions, "a source has no option")
         self.name = check_name("source", options.get("name") or pending.__name__)
         self.every_ms = parse_duration(options.get("every", "1m"))
         if self.every_ms < 1_000:
-            message = f"the source {self.name!r} is looked at every {self.every_ms} ms"
-            raise InvalidValue(message, hint="at least 1s")
+            message = f"the source {self.name!r} is scanned every {self.every_ms} ms"
+            raise InvalidValue(message, hint="it must be at least 1s")
         self.rate = check_count("rate", options.get("rate", 100), least=1)
         self.last: Look | None = None
         self._pending = pending
         self._under_way: Rows | None = None
 
     def in_flight(self, fn: Function) -> Function:
-        """Declare what is under way: a function that yields what `hw.in_flight` returns.
+        """Declare a function that yields the work in flight, as returned by `hw.in_flight`.
 
         Raises:
-            InvalidValue: the source has one already.
+            InvalidValue: the source already has one.
         """
         if self._under_way is not None:
-            message = f"the source {self.name!r} reports what is in flight in two ways"
+            message = f"the source {self.name!r} has two functions for work in flight"
             raise InvalidValue(message, hint="yield all of it from one function")
         self._under_way = fn
         return fn
 
     def pending(self) -> AsyncGenerator[list[Any]]:
-        """What should be pending, in pages of at most 1000."""
+        """Yield the jobs that should be pending, in pages of at most 1000."""
         return _pages(self._pending)
 
     def under_way(self) -> AsyncGenerator[list[Any]]:
-        """What is in flight, in pages of at most 1000."""
+        """Yield the work in flight, in pages of at most 1000."""
         return _pages(self._under_way or tuple)
 
 
@@ -351,7 +357,7 @@ async def _pages(rows: Rows) -> AsyncGenerator[list[Any]]:
         page: list[Any] = []
         async with AsyncExitStack() as stack:
             if isinstance(found, AsyncGenerator):
-                # What it has open is closed with the look, and not whenever it is collected.
+                # Release what the generator has open now, and not when it is garbage-collected.
                 stack.push_async_callback(found.aclose)
             async for row in found:
                 page.append(row)
@@ -362,9 +368,9 @@ async def _pages(rows: Rows) -> AsyncGenerator[list[Any]]:
                 yield page
         return
     if not isinstance(cast("object", found), Iterable):
-        message = f"a source gave {found!r:.80}"
-        raise InvalidValue(message, hint="yield from it, or return a list")
-    # A table that is read with a blocking driver must not block the loop.
+        message = f"a source returned {found!r:.80}"
+        raise InvalidValue(message, hint="yield jobs from it, or return a list of them")
+    # In a thread, because a source may read its table with a blocking driver.
     rest = iter(found)
     while page := await asyncio.to_thread(lambda: list(islice(rest, MAX_BATCH))):
         yield page

@@ -1,4 +1,4 @@
-"""The runtime's clocks and pauses, and calls repeated while a store is away."""
+"""The runtime's clocks and pauses, and calls retried while a store is unavailable."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from headway.core.errors import OutcomeUnknown, StoreFull, StoreUnavailable
 
 
 class Timing:
-    """Real time. The simulator passes one of its own, and runs the same worker on virtual time."""
+    """Real time. The simulator passes a subclass that runs the same worker in virtual time."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Return seconds on a clock that never goes back; only differences are meaningful."""
         return time.monotonic()
 
     def wall_at(self) -> int:
-        """The caller's own time, in ms UTC; the store's time decides wherever it can."""
+        """Return this machine's time, in ms UTC; where possible, use the store's time instead."""
         return time.time_ns() // 1_000_000
 
     def wall_ns(self) -> int:
-        """The same in ns, for what is compared with other programs' records."""
+        """Return this machine's time in ns since 1970, for comparison with other programs."""
         return time.time_ns()
 
     async def pause(self, seconds: float) -> None:
-        """Let others run for so long; 0 lets each of them run once."""
+        """Sleep; 0 lets the other tasks run once."""
         await asyncio.sleep(seconds)
 
     def limit(self, seconds: float | None) -> asyncio.Timeout:
-        """A block that ends with TimeoutError after so many seconds; None for no limit."""
+        """Return a context manager that raises TimeoutError after this time; None for no limit."""
         return asyncio.timeout(seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """Wait for an event."""
+        """Wait for an event for at most this long, and return whether it is set."""
         try:
             async with self.limit(seconds):
                 await event.wait()
@@ -48,14 +48,14 @@ REAL = Timing()
 
 
 async def pause(seconds: float) -> None:
-    """Let others run for so long, in real time."""
+    """Sleep in real time; 0 lets the other tasks run once."""
     await REAL.pause(seconds)
 
 
 Reply = TypeVar("Reply")
 
 PASSING = (StoreUnavailable, OutcomeUnknown, StoreFull)
-"""Errors of a store that may heal by themselves."""
+"""Errors of a store that may be temporary, so that the call is worth retrying."""
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
@@ -70,14 +70,15 @@ async def persist(
     *,
     until: Callable[[], bool] = lambda: False,
 ) -> Reply:
-    """Call until the store answers.
+    """Repeat a call, with backoff, until the store answers.
 
     Args:
+        what: name of the call, for the log.
         call: makes the same call each time.
-        until: whether to give up after the failure at hand.
+        until: checked after each failure; returns whether to give up.
 
     Raises:
-        StoreError: it does not heal, or `until` said to give up; what was written is unknown.
+        StoreError: the error is permanent, or `until` returned True; what was written is unknown.
     """
     seconds = FIRST_PAUSE
     while True:

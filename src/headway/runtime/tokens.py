@@ -1,4 +1,4 @@
-"""The text of a token, and what a store may know of it: `hw_<id>_<secret>`."""
+"""Tokens: their text, `hw_<id>_<secret>`, and the digests that a store keeps instead of it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TEXT = re.compile(r"hw_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewToken:
-    """A token's text, which is shown once, and what is stored of it.
+    """A token's text, which is shown once, and what is stored instead of it.
 
     Attributes:
-        text: what its holder sends; not in the repr.
-        id: 16 hexadecimal digits, the part of the text that may be shown.
-        secret: for the first place of `TokenSpec.secrets`.
+        text: what the caller sends; not in the repr.
+        id: 16 hexadecimal digits; the part of the text that may be shown.
+        secret: first item for `TokenSpec.secrets`.
     """
 
     text: str = field(repr=False)
@@ -31,10 +31,10 @@ class NewToken:
 
 
 def new_token(id: str | None = None) -> NewToken:
-    """Draw a secret of 32 random bytes.
+    """Create a token with a secret of 32 random bytes.
 
     Args:
-        id: of the token that gets another secret; None draws a new id.
+        id: id of an existing token that gets another secret; None for a new token.
     """
     chosen = secrets.token_hex(8) if id is None else id
     secret = secrets.token_urlsafe(32)
@@ -44,33 +44,33 @@ def new_token(id: str | None = None) -> NewToken:
 
 
 def parse(text: str) -> tuple[str, str]:
-    """The id and the secret of a token's text.
+    """Split a token's text into its id and its secret.
 
     Raises:
-        Unauthenticated: it is not a token; the message holds nothing of the text.
+        Unauthenticated: the text is not a token; the message contains nothing of it.
     """
     found = _TEXT.fullmatch(text)
     if found is None:
         message = "this is not a token"
-        raise Unauthenticated(message, hint="send it whole: hw_, the id, _, the secret")
+        raise Unauthenticated(message, hint="send all of it: hw_<id>_<secret>")
     return found[1], found[2]
 
 
 def digest(secret: str) -> str:
-    """What is stored of a secret: its SHA-256, in hex; 256 random bits need no slower hash."""
+    """Return the SHA-256 of a secret in hex; 256 random bits need no slower hash."""
     return sha256(secret.encode()).hexdigest()
 
 
 def matches(spec: TokenSpec, secret: str, now: int) -> bool:
-    """Return whether a secret opens a token now, in a time that does not depend on which one does.
+    """Return whether a secret is valid for a token now; the time taken does not reveal which fits.
 
     Args:
-        now: the moment, ms UTC; a token or secret is accepted until just before its end.
+        now: current time in ms UTC; a token or secret is accepted until just before it expires.
     """
-    said = digest(secret)
+    given = digest(secret)
     fits = False
     for known in spec.secrets:
-        same = hmac.compare_digest(known.digest, said)
+        same = hmac.compare_digest(known.digest, given)
         fits |= same and (known.until_at is None or now < known.until_at)
     return fits and (spec.expires_at is None or now < spec.expires_at)
 
@@ -107,7 +107,7 @@ class ShownToken:
 
 
 def shown_token(view: TokenView, now: int) -> ShownToken:
-    """The public fields of a token."""
+    """Return the public fields of a token."""
     spec = view.spec
     old = [one.until_at for one in spec.secrets if one.until_at is not None and one.until_at > now]
     return ShownToken(
@@ -126,17 +126,17 @@ def shown_token(view: TokenView, now: int) -> ShownToken:
 
 
 def rotate(spec: TokenSpec, now: int, grace_ms: int) -> tuple[TokenSpec, NewToken]:
-    """Draw another secret for a token.
+    """Replace a token's secret by a new one.
 
     Args:
-        grace_ms: for how long what is accepted now still is; 0 ends it at once.
+        now: current time in ms UTC.
+        grace_ms: how long the present secrets stay valid; 0 invalidates them at once.
 
     Returns:
-        The token as it is to be set, the new secret first and those that have ended left out; and
-        its new text.
+        The spec to store, with the new secret first and without expired ones, and the new text.
 
     Raises:
-        InvalidState: the token itself has ended.
+        InvalidState: the token itself has expired.
     """
     if spec.expires_at is not None and spec.expires_at <= now:
         message = f"the token {spec.name!r} has expired"

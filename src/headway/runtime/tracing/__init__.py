@@ -1,6 +1,6 @@
 """Traces: each job is one trace, from its enqueue through its claims to its end.
 
-This module loads no tracing library: who enqueues need not know whether jobs are traced.
+This module loads no tracing library, so that code that enqueues can import it in any case.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 CAUSES: ContextVar[Mapping[str, str]] = ContextVar("causes")
-"""What made the jobs of an enqueue if not the caller's span: a W3C traceparent by job."""
+"""By job id: W3C traceparent of the span that caused a job, if it is not the caller's."""
 
 
 @contextmanager
 def caused_by(causes: Mapping[str, str]) -> Generator[None]:
-    """Link the jobs that are made in this block with spans of other processes.
+    """Link jobs that are created in this block with spans of other processes.
 
     Args:
-        causes: the traceparent that came with a job, by the job's id.
+        causes: W3C traceparent that each job came with, by job id.
     """
     token = CAUSES.set(causes)
     try:

@@ -1,4 +1,4 @@
-"""The recorder: makes the spans of jobs' traces."""
+"""The recorder: creates the spans of jobs' traces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from headway.runtime.tracing import CAUSES
 
 Attributes = dict[str, AttributeValue]
 
-WORDS: dict[type[Outcome], str] = {
+OUTCOME_NAMES: dict[type[Outcome], str] = {
     Succeeded: "succeeded",
     Failed: "failed",
     Died: "dead",
@@ -70,7 +70,7 @@ WORDS: dict[type[Outcome], str] = {
 
 
 class Operation(StrEnum):
-    """What a span is of."""
+    """The operation that a span records."""
 
     ENQUEUE = "enqueue"
     CLAIM = "claim"
@@ -87,8 +87,8 @@ _TYPES = {
 }
 
 
-def of_operation(operation: Operation, job: str) -> Attributes:
-    """What every span says."""
+def operation_attributes(operation: Operation, job: str) -> Attributes:
+    """Return the attributes of every span."""
     attributes: Attributes = {
         "messaging.system": "headway",
         "messaging.operation.name": operation.value,
@@ -99,9 +99,13 @@ def of_operation(operation: Operation, job: str) -> Attributes:
     return attributes
 
 
-def of_new(job: NewJob, made: str) -> Attributes:
-    """What is said of a job that is enqueued."""
-    attributes = of_operation(Operation.ENQUEUE, made) | {
+def enqueue_attributes(job: NewJob, made: str) -> Attributes:
+    """Return the attributes of an enqueue's span.
+
+    Args:
+        made: id of the job in the store; differs from the job's own if it is a duplicate.
+    """
+    attributes = operation_attributes(Operation.ENQUEUE, made) | {
         "messaging.destination.name": job.lane,
         "messaging.message.body.size": len(job.args),
         "headway.kind": job.kind,
@@ -112,9 +116,9 @@ def of_new(job: NewJob, made: str) -> Attributes:
     return attributes
 
 
-def of_claimed(operation: Operation, claimed: Claimed, worker: str) -> Attributes:
-    """What is said of a run."""
-    attributes = of_operation(operation, claimed.id) | {
+def run_attributes(operation: Operation, claimed: Claimed, worker: str) -> Attributes:
+    """Return the attributes of a claim's or run's span."""
+    attributes = operation_attributes(operation, claimed.id) | {
         "messaging.destination.name": claimed.lane,
         "messaging.message.body.size": len(claimed.args),
         "headway.kind": claimed.kind,
@@ -132,33 +136,33 @@ def of_claimed(operation: Operation, claimed: Claimed, worker: str) -> Attribute
 
 
 def trace_id(job: str) -> int:
-    """The trace of a job: the 128 bits of its id."""
+    """Return the trace id of a job: the 128 bits of the job's id."""
     return UUID(job).int
 
 
 def enqueue_span(job: str) -> int:
-    """The id of the span with which a job's trace begins."""
+    """Return the id of the enqueue's span, the root of a job's trace."""
     return _span_id(job)
 
 
 def claim_span(job: str, run: int) -> int:
-    """The id of the span with which a run begins."""
+    """Return the id of the claim's span, the parent of a run's spans."""
     return _span_id(f"{job}:{run}")
 
 
-def place(job: str, span: int, *, sampled: bool) -> SpanContext:
-    """A span of a job's trace, as another process left it."""
+def span_context(job: str, span: int, *, sampled: bool) -> SpanContext:
+    """Return the context of a span in a job's trace that another process may have recorded."""
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
     return SpanContext(trace_id(job), span, is_remote=True, trace_flags=flags)
 
 
 def _span_id(text: str) -> int:
-    # An id of zeros is none.
+    # Zero is not a valid id.
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) or 1
 
 
 class GivenIds(IdGenerator):
-    """Gives the next span the ids that it must have, and any others as they were given before."""
+    """Assigns chosen ids to spans within `given`, and leaves all others to another generator."""
 
     def __init__(self, others: IdGenerator) -> None:
         self._others = others
@@ -166,7 +170,12 @@ class GivenIds(IdGenerator):
 
     @contextmanager
     def given(self, job: str, span: int) -> Generator[None]:
-        """Spans that are started in this block by this thread have this id."""
+        """Assign these ids to spans that this thread starts in the block.
+
+        Args:
+            job: id of the job, from which the trace id is derived.
+            span: id of the span.
+        """
         self._given.ids = (trace_id(job), span)
         try:
             yield
@@ -174,17 +183,17 @@ class GivenIds(IdGenerator):
             self._given.ids = None
 
     def generate_trace_id(self) -> int:
-        """The id of a trace."""
+        """Return the next trace id."""
         ids = self._given.ids
         return self._others.generate_trace_id() if ids is None else ids[0]
 
     def generate_span_id(self) -> int:
-        """The id of a span."""
+        """Return the next span id."""
         ids = self._given.ids
         return self._others.generate_span_id() if ids is None else ids[1]
 
     def is_trace_id_random(self) -> bool:
-        """Return whether the bits that samplers read are random; a caller may give an id."""
+        """Return whether trace ids are random in the bits that samplers read; given ids are not."""
         return self._given.ids is None and self._others.is_trace_id_random()
 
 
@@ -193,23 +202,23 @@ class _Given(threading.local):
 
 
 MOST_LINKS = 100
-"""The most links from one span of the caller to the jobs it created."""
+"""Maximum number of links from the caller's span to the jobs that one enqueue created."""
 
 
 class Recorder:
-    """Makes the spans of jobs' traces.
+    """Creates the spans of jobs' traces.
 
-    A job's trace has the job's id, and begins with its enqueue. Below that span stands one for
-    each claim, and below each claim its run and what it wrote. The ids of the first two follow
-    from the job and its run, so that processes need not exchange them.
+    The root of a job's trace is its enqueue. Its children are the claims, and each claim's children
+    are its run and the outcomes it settled. The trace id and the ids of enqueue and claim spans are
+    derived from the job and its run, so that processes need not exchange them.
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        """Record to a tracer.
+        """Create a recorder.
 
         Args:
-            tracer: of the SDK; any other lets spans have no ids of their own choice: they are
-                in the right trace, but not below each other.
+            tracer: tracer of the SDK. With any other, span ids cannot be chosen: spans are in the
+                right trace, but their parents are not recorded spans.
         """
         self._tracer = tracer
         self._ids: GivenIds | None = None
@@ -220,68 +229,68 @@ class Recorder:
             tracer.id_generator = self._ids
             self._sampler = tracer.sampler
 
-    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Sent], began: int) -> None:
-        """Begin the trace of each job that was made, linked with what made it.
+    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Sent], started_ns: int) -> None:
+        """Start the trace of each job that was created, linked with the span that caused it.
 
         Args:
-            began: when they were asked for, in ns.
+            started_ns: start time of the enqueue, in ns since 1970.
         """
         caller, causes = get_current_span(), CAUSES.get({})
         for job, reply in zip(jobs, replies, strict=True):
             cause = _remote(causes[job.id]) if job.id in causes else caller
-            span = self._made(job, reply, cause, began)
+            span = self._made(job, reply, cause, started_ns)
             span.end()
             if caller.is_recording() and len(jobs) <= MOST_LINKS:
                 caller.add_link(span.get_span_context())
 
-    def claimed(self, request: ClaimRequest, reply: ClaimReply, began: int) -> None:
-        """Begin each run."""
+    def claimed(self, request: ClaimRequest, reply: ClaimReply, started_ns: int) -> None:
+        """Record a claim's span for each of its runs."""
         for claimed in reply.jobs:
-            attributes = of_claimed(Operation.CLAIM, claimed, request.worker)
+            attributes = run_attributes(Operation.CLAIM, claimed, request.worker)
             attributes["headway.waited_ms"] = max(0, reply.now - claimed.due_at)
             with self._with_id(claimed.id, claim_span(claimed.id, claimed.run)):
                 span = self._tracer.start_span(
                     f"{Operation.CLAIM} {claimed.lane}",
-                    self._below(claimed.id, enqueue_span(claimed.id)),
+                    self._child_of(claimed.id, enqueue_span(claimed.id)),
                     SpanKind.CLIENT,
                     attributes,
-                    start_time=began,
+                    start_time=started_ns,
                 )
             span.end()
 
     def running(self, job: Job) -> Span:
-        """The span of a handler's call; to be ended when it returns."""
+        """Start the span of a handler's call; the caller must end it when the handler returns."""
         return self._tracer.start_span(
             f"{Operation.RUN} {job.lane}",
-            self._below(job.id, claim_span(job.id, job.run)),
+            self._child_of(job.id, claim_span(job.id, job.run)),
             SpanKind.CONSUMER,
-            of_claimed(Operation.RUN, job.claimed, ""),
+            run_attributes(Operation.RUN, job.claimed, ""),
         )
 
-    def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], began: int) -> None:
-        """Record the verdict on each run, and begin the traces of its follow-up jobs."""
+    def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], started_ns: int) -> None:
+        """Record the verdict on each outcome, and start the traces of its follow-up jobs."""
         for outcome, verdict in zip(request.outcomes, verdicts, strict=True):
             if verdict is Verdict.ALREADY:
-                continue  # reported when it was written
+                continue  # recorded when it was written
             span = self._tracer.start_span(
                 str(Operation.SETTLE),
-                self._below(outcome.job, claim_span(outcome.job, outcome.run)),
+                self._child_of(outcome.job, claim_span(outcome.job, outcome.run)),
                 SpanKind.CLIENT,
-                _of_outcome(outcome, verdict, request.worker),
-                start_time=began,
+                _outcome_attributes(outcome, verdict, request.worker),
+                start_time=started_ns,
             )
             _record_failure(span, outcome, verdict)
             if verdict is not Verdict.LOST:
                 for job in outcome.then:
-                    follower = self._made(job, Sent(job.id, created=True), span, began)
+                    follower = self._made(job, Sent(job.id, created=True), span, started_ns)
                     follower.end()
             span.end()
 
-    def signalled(self, signal: Signal, reply: SignalReply, began: int) -> None:
-        """Record a signal; nothing if its job is not known yet."""
+    def signalled(self, signal: Signal, reply: SignalReply, started_ns: int) -> None:
+        """Record a signal, unless its job is not known yet."""
         if reply.job is None:
             return
-        attributes = of_operation(Operation.SIGNAL, reply.job) | {
+        attributes = operation_attributes(Operation.SIGNAL, reply.job) | {
             "headway.signal": signal.kind.value,
             "headway.answer": reply.answer.value,
         }
@@ -289,53 +298,53 @@ class Recorder:
             attributes["headway.state"] = reply.state
         self._tracer.start_span(
             str(Operation.SIGNAL),
-            self._below(reply.job, enqueue_span(reply.job)),
+            self._child_of(reply.job, enqueue_span(reply.job)),
             SpanKind.CONSUMER,
             attributes,
             _links(get_current_span()),
-            began,
+            started_ns,
         ).end()
 
-    def _made(self, job: NewJob, reply: Sent, cause: Span, began: int) -> Span:
-        attributes = of_new(job, reply.id)
+    def _made(self, job: NewJob, reply: Sent, cause: Span, started_ns: int) -> Span:
+        attributes = enqueue_attributes(job, reply.id)
         attributes["headway.created"] = reply.created
         with self._with_id(reply.id, enqueue_span(reply.id)) if reply.created else nullcontext():
             return self._tracer.start_span(
                 f"{Operation.ENQUEUE} {job.lane}",
-                self._begin(reply.id)
+                self._root(reply.id)
                 if reply.created
-                else self._below(reply.id, enqueue_span(reply.id)),
+                else self._child_of(reply.id, enqueue_span(reply.id)),
                 SpanKind.PRODUCER,
                 attributes,
                 _links(cause),
-                began,
+                started_ns,
             )
 
     def _with_id(self, job: str, span: int) -> AbstractContextManager[None]:
         return nullcontext() if self._ids is None else self._ids.given(job, span)
 
-    def _begin(self, job: str) -> Context:
-        """Where a job's trace begins: below nothing, if the tracer takes the ids it is given."""
-        return self._below(job, enqueue_span(job)) if self._ids is None else Context()
+    def _root(self, job: str) -> Context:
+        """Return the parent context of a job's first span: empty if its ids can be chosen."""
+        return self._child_of(job, enqueue_span(job)) if self._ids is None else Context()
 
-    def _below(self, job: str, span: int) -> Context:
-        above = NonRecordingSpan(place(job, span, sampled=self._samples(job)))
+    def _child_of(self, job: str, span: int) -> Context:
+        above = NonRecordingSpan(span_context(job, span, sampled=self._samples(job)))
         return set_span_in_context(above, Context())
 
     def _samples(self, job: str) -> bool:
-        """What was decided where the trace began: the same sampler decides the same again."""
+        """Return whether the trace is recorded, as the same sampler decided at its root."""
         if self._sampler is None:
             return True
         return self._sampler.should_sample(Context(), trace_id(job), "").decision.is_sampled()
 
 
 def now_ns() -> int:
-    """The time of spans, in ns since 1970: they are compared with those of other programs."""
+    """Return the current time for spans, in ns since 1970."""
     return REAL.wall_ns()
 
 
 def _remote(traceparent: str) -> Span:
-    """Return the span of another process; one that is not valid leads nowhere."""
+    """Return a span of another process; an invalid span if the traceparent is not valid."""
     carrier = {"traceparent": traceparent}
     return get_current_span(TraceContextTextMapPropagator().extract(carrier, Context()))
 
@@ -345,11 +354,11 @@ def _links(cause: Span) -> list[Link]:
     return [Link(context)] if context.is_valid else []
 
 
-def _of_outcome(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
-    return of_operation(Operation.SETTLE, outcome.job) | {
+def _outcome_attributes(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
+    return operation_attributes(Operation.SETTLE, outcome.job) | {
         "messaging.client.id": worker,
         "headway.run": outcome.run,
-        "headway.outcome": WORDS[type(outcome)],
+        "headway.outcome": OUTCOME_NAMES[type(outcome)],
         "headway.verdict": verdict.value,
     }
 

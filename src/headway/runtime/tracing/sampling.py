@@ -1,4 +1,4 @@
-"""Which spans are recorded, and where they are sent."""
+"""Sampling and export of spans."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _PARENT_BASED = "parentbased_traceidratio"
 
 
 class JobRatio(Sampler):
-    """Records this part of all jobs; every process decides the same of a job.
+    """Records a fraction of all jobs; every process decides the same for a job.
 
-    The ratio of the SDK compares the 64 low bits of the trace's id. In a UUID the highest two of
-    these are fixed, so that it would record no job at all below one half and every one above
-    three quarters; and the ids that are made within one millisecond differ in the lowest alone.
-    So a hash of the id is compared.
+    The SDK's ratio sampler compares the 64 low bits of the trace id. In a UUID the highest two of
+    these are fixed, so it would record no job for ratios below one half, and every job above three
+    quarters. Moreover, ids that are created within one millisecond differ in the lowest bits only.
+    So this sampler compares a hash of the id.
 
     Source: RFC 9562, sections 4.1 and 6.2.
     """
 
     def __init__(self, ratio: float) -> None:
-        """Make one.
+        """Create a sampler.
 
         Args:
             ratio: 0 to 1.
 
         Raises:
-            InvalidValue: it is not.
+            InvalidValue: the ratio is out of range.
         """
         if not 0 <= ratio <= 1:
-            message = f"a ratio of traces is {ratio}"
-            raise InvalidValue(message, hint="0 for none of them, 1 for all")
+            message = f"{ratio} is not a valid sampling ratio of traces (0 to 1)"
+            raise InvalidValue(message, hint="pass 0 for none of them, 1 for all")
         self._ratio = ratio
         self._bound = round(ratio * (1 << _BITS))
 
@@ -71,10 +71,10 @@ class JobRatio(Sampler):
 
 
 def ratio_of(environment: Mapping[str, str]) -> float | None:
-    """The ratio that the standard variables ask for.
+    """Return the sampling ratio that OpenTelemetry's standard variables set.
 
     Returns:
-        The ratio; None where they name another sampler, which needs no care.
+        The ratio; None if they name no ratio sampler, so that the SDK's own can be used.
 
     Raises:
         InvalidValue: the ratio is not a number from 0 to 1.
@@ -89,21 +89,22 @@ def ratio_of(environment: Mapping[str, str]) -> float | None:
         ratio = -1.0
     if not 0 <= ratio <= 1:
         message = f"OTEL_TRACES_SAMPLER_ARG is {text!r:.40}"
-        raise InvalidValue(message, hint="a number from 0 to 1")
+        raise InvalidValue(message, hint="it must be a number from 0 to 1")
     return ratio
 
 
 def otlp_provider(service: str) -> TracerProvider:
-    """Send what is recorded in batches, on a thread of its own; the rest when it is shut down.
+    """Return a tracer provider that exports spans by OTLP, in batches from a background thread.
+
+    It is configured by OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS,
+    OTEL_TRACES_SAMPLER, OTEL_BSP_* and the other standard variables. Its shutdown exports the rest.
 
     Args:
-        service: the name of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
-            has one.
+        service: default name of this program, overridden by OTEL_SERVICE_NAME or
+            OTEL_RESOURCE_ATTRIBUTES.
 
-    Returns:
-        A provider of tracers, configured by OTEL_EXPORTER_OTLP_ENDPOINT,
-        OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_BSP_* and the other standard
-        variables.
+    Raises:
+        InvalidValue: OTEL_TRACES_SAMPLER_ARG is not a number from 0 to 1.
     """
     ratio = ratio_of(os.environ)
     sampler: Sampler | None = None if ratio is None else ParentBased(JobRatio(ratio))

@@ -29,8 +29,8 @@ from headway.runtime.worker.plans import CallNext, Middleware
 
 
 def traced_store(store: Store, recorder: Recorder) -> Store:
-    """Return a store that does the same, and is traced."""
-    # What else a store can do is asked of its attributes: the one around it must have no more.
+    """Wrap a store to record its calls."""
+    # Callers check a store's optional protocols by its attributes: the wrapper must not add any.
     kind = _TracedInserting if isinstance(store, InsertsWithin) else TracedStore
     return cast("Store", kind(store, recorder))
 
@@ -41,7 +41,7 @@ _OPERATIONS = frozenset(
 
 
 class TracedStore:
-    """A store whose enqueues, claims, settlements and signals are traced."""
+    """Wraps a store, and traces its enqueues, claims, settlements and signals."""
 
     def __init__(self, inner: Store, recorder: Recorder) -> None:
         self._inner = inner
@@ -52,55 +52,55 @@ class TracedStore:
                 setattr(self, name, getattr(inner, name))
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        """As the store, traced."""
-        began = now_ns()
+        """Enqueue jobs, and trace each."""
+        started_ns = now_ns()
         replies = await self._inner.enqueue(jobs)
-        self._recorder.enqueued(jobs, replies, began)
+        self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """As the store, traced."""
-        began = now_ns()
+        """Claim jobs, and trace each run."""
+        started_ns = now_ns()
         reply = await self._inner.claim(request)
-        self._recorder.claimed(request, reply, began)
+        self._recorder.claimed(request, reply, started_ns)
         return reply
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """As the store, traced."""
-        began = now_ns()
+        """Settle outcomes, and trace each."""
+        started_ns = now_ns()
         verdicts = await self._inner.settle(request)
-        self._recorder.settled(request, verdicts, began)
+        self._recorder.settled(request, verdicts, started_ns)
         return verdicts
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """As the store, traced."""
-        began = now_ns()
+        """Apply a signal, and trace it."""
+        started_ns = now_ns()
         reply = await self._inner.signal(signal)
-        self._recorder.signalled(signal, reply, began)
+        self._recorder.signalled(signal, reply, started_ns)
         return reply
 
 
 class _TracedInserting(TracedStore):
-    """The same, with jobs that are inserted within the caller's transaction."""
+    """A traced store that can insert jobs within the caller's transaction."""
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
-        """As the store, traced; also where the transaction is rolled back later."""
-        began = now_ns()
+        """Enqueue jobs, and trace each, even if the caller's transaction is rolled back later."""
+        started_ns = now_ns()
         replies = cast("InsertsWithin", self._inner).enqueue_within(connection, jobs)
-        self._recorder.enqueued(jobs, replies, began)
+        self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 
     async def enqueue_within_async(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
-        """As `enqueue_within`, also for connections that are awaited."""
-        began = now_ns()
+        """Enqueue and trace jobs as `enqueue_within`; the connection may be asynchronous."""
+        started_ns = now_ns()
         inner = cast("InsertsWithin", self._inner)
         replies = await inner.enqueue_within_async(connection, jobs)
-        self._recorder.enqueued(jobs, replies, began)
+        self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 
 
 def traced_handlers(recorder: Recorder) -> Middleware:
-    """Middleware that makes a span of each call; it is the current one within the handler."""
+    """Return middleware that records a span for each call; it is current within the handler."""
 
     async def traced(job: Job, call_next: CallNext) -> object:
         span = recorder.running(job)
@@ -134,15 +134,15 @@ SCOPE = "headway"
 
 
 def trace(app: App, tracer_provider: TracerProvider | None = None) -> None:
-    """Trace an app's jobs: those it sends, those its workers run, and what it is signalled.
+    """Trace the jobs that an app sends, its workers run, or signals are about.
 
-    Called once, before the app's store is used. An app that is not traced pays nothing.
+    Call it once, before the app's store is used. An app that is not traced has no overhead.
 
     Args:
-        tracer_provider: where spans go; OpenTelemetry's global one if not given.
+        tracer_provider: receives the spans; defaults to OpenTelemetry's global provider.
 
     Raises:
-        InvalidValue: the app's store is open already.
+        InvalidValue: the app has already opened its store.
     """
     provider = tracer_provider or get_tracer_provider()
     recorder = Recorder(provider.get_tracer(SCOPE, metadata.version("headway")))

@@ -1,4 +1,4 @@
-"""The claimer: asks for work when there is room for it, and sleeps when there is no work."""
+"""The claimer: claims jobs when handlers have room for them, and sleeps when there are none."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ from headway.runtime.worker.handler_slot import ReadyQueue
 from headway.runtime.worker.lease import Held, Lease, StoreTime
 
 AHEAD = 0.25
-"""Seconds of work that are held ready; more only if claims take long."""
+"""Seconds of work to prefetch; slow claims raise this."""
 
 MOST_AHEAD = 0.5
-"""Never more than so many seconds of work are held ready."""
+"""Maximum seconds of work to prefetch."""
 
 WINDOW = 1.0
-"""Seconds of work by which the speed of the handlers is measured."""
+"""Seconds over which the handlers' throughput is measured."""
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks at what is held ready."""
+"""Seconds between two checks of the prefetched jobs."""
 
-LOOKS_HELD = 10
-"""A job that was held ready for so many looks is given back, unless it is about to start."""
+CHECKS_KEPT = 10
+"""Checks after which a prefetched job is handed back, unless it is about to start."""
 
 
 class Prefetch:
-    """Follows the speed of the handlers.
+    """Sets the number of jobs to prefetch, from the handlers' throughput.
 
-    Handlers that began together end together: fifty of 200 ms end within a millisecond or two,
-    which is not fifty thousand a second. So the speed is the lower of two: since the last claim,
-    which follows a change at once, and over a window of at least a second. Only a window that
-    began while no handler ran may be shorter: all that ended in it began in it.
+    Handlers that started together end together: fifty of 200 ms end within a millisecond or two,
+    which is not a throughput of fifty thousand a second. So the lower of two rates counts: the one
+    since the last claim, which follows a change at once, and the one over a window of at least a
+    second. Only a window that starts while no handler runs may be shorter, because every run that
+    ends in it also started in it.
     """
 
     def __init__(self, most: int) -> None:
-        """Begin with nothing held ready."""
         self.target = 0
         self._most = most
         self._ahead = AHEAD
         self._marks: deque[tuple[float, int]] = deque()
 
     def mark(self, at: float, done: int, *, took: float = 0.0, idle: bool = False) -> None:
-        """Note a claim.
+        """Record a claim.
 
         Args:
+            at: time of its reply, in seconds on the worker's clock.
+            done: number of runs ended so far.
             took: seconds from its request to its reply.
-            idle: no handler ran before it.
+            idle: whether no handler was running before it.
         """
         marks = self._marks
         # The handlers must not run out of jobs while the next claim is under way.
@@ -64,7 +66,7 @@ class Prefetch:
             marks.popleft()
 
     def measure(self, at: float, done: int) -> None:
-        """Set the target by the speed of the handlers; it rises at once and falls by halves."""
+        """Update the target: it rises to the new value at once, and falls halfway to it."""
         if not self._marks:
             return
         (first_at, first), (last_at, last) = self._marks[0], self._marks[-1]
@@ -76,52 +78,51 @@ class Prefetch:
 
 
 class Surplus:
-    """Decides which jobs that are held ready go back to the store, where others may start them.
+    """Decides which prefetched jobs go back to the store, so that other workers can start them.
 
-    While there is a backlog, a job is held for half a second at most; when there is none, and
-    other workers may be idle, for one look.
+    While there is a backlog, a job is kept for half a second at most. If there is none, other
+    workers may be idle, and a job is kept for one check only.
     """
 
     def __init__(self, ready: int, started: int) -> None:
-        """Begin with the first look."""
-        self._looks = deque([(ready, started)], maxlen=LOOKS_HELD)
+        self._checks = deque([(ready, started)], maxlen=CHECKS_KEPT)
 
     def keep(self, ready: int, started: int, *, dry: bool) -> int:
-        """Take the next look, and return how many of the ready jobs to keep."""
-        looks = self._looks
+        """Record a check, and return how many of the ready jobs to keep."""
+        checks = self._checks
         kept = ready
-        if dry or len(looks) == LOOKS_HELD:
-            was_ready, had_started = looks[-1] if dry else looks[0]
+        if dry or len(checks) == CHECKS_KEPT:
+            was_ready, had_started = checks[-1] if dry else checks[0]
             moved = started - had_started
             if moved < was_ready:
-                # As many as started in that time are about to start.
+                # As many as started in that interval are expected to start in the next.
                 kept = min(ready, moved)
-        looks.append((kept, started))
+        checks.append((kept, started))
         return kept
 
 
 MOST_UNSETTLED = 4 * MAX_BATCH
-"""While so many outcomes wait for the store, no more work is asked for."""
+"""Number of unsettled outcomes above which nothing more is claimed."""
 
 SEEN_GATED = 5.0
-"""Seconds for which a job with gates is remembered."""
+"""Seconds after a job with gates was claimed during which more of them are expected."""
 
 OFFER_OFTEN = 0.02
-"""Seconds between offers of some handlers to jobs with gates, while such are remembered."""
+"""Seconds between two claims that reserve some handlers for gated jobs, while any are expected."""
 
-IDLE_LOOK = 0.02
-"""Seconds between two claims of a worker that ends once it is idle."""
+IDLE_PAUSE = 0.02
+"""Seconds between two claims of a worker that exits once it is idle."""
 
 OFFER_EACH = 0.25
-"""Seconds between offers of one handler to jobs with gates, if none was seen of late."""
+"""Seconds between two claims that reserve one handler for gated jobs, while none are expected."""
 
 
 class Claimer:
-    """Keeps the queue supplied.
+    """Keeps the ready queue filled.
 
-    Jobs with gates are claimed only for handlers that are free at that moment. While other jobs
-    are ready, handlers are seldom free: so now and then some are held back for a claim, or jobs
-    with gates would never get one.
+    Jobs with gates are claimed only for handlers that are free at the time. While other jobs are
+    ready, handlers are rarely free, so some are reserved for a claim from time to time; otherwise
+    jobs with gates would starve.
     """
 
     def __init__(  # noqa: PLR0913  (the parts that it joins)
@@ -138,7 +139,7 @@ class Claimer:
         timing: Timing,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """Make it; `on_idle` is called when nothing runs here and nothing can start now."""
+        """Create a claimer; `on_idle` is called once nothing runs here and nothing can start."""
         self._on_idle = on_idle
         self._store = store
         self._worker = worker
@@ -161,7 +162,7 @@ class Claimer:
         self._stopping = False
 
     def stop(self) -> None:
-        """Let `run` end after the claim that is under way."""
+        """Make `run` return after the current claim."""
         self._stopping = True
         self._queue.asked.set()
 
@@ -179,10 +180,11 @@ class Claimer:
             try:
                 reply, gated = await self._claim(n, free)
             except PASSING:
-                return  # asked to stop while the store was away
+                return  # stopped while the store was unreachable
             finally:
                 queue.reserved = 0
-            # Not before: the handlers that it has woken would find themselves reserved, and rest.
+            # Only after the reservation is lifted: the handlers that the claim woke run during this
+            # await, and would find themselves reserved.
             await log_dead(self._store, reply.dead)
             if reply.again:
                 await timing.pause(0)
@@ -190,13 +192,13 @@ class Claimer:
                 if self._idle and not reply.jobs:
                     self._on_idle()
                     return
-                # The end of a run wakes no claimer.
-                await timing.wait(queue.asked, IDLE_LOOK)
+                # The end of a run does not wake the claimer.
+                await timing.wait(queue.asked, IDLE_PAUSE)
             elif len(reply.jobs) < n:
                 await self._sleep(reply, limited=gated >= free)
 
     async def give_back(self) -> None:
-        """Hand back jobs that are held ready and not started soon, until it is cancelled."""
+        """Hand back prefetched jobs that do not start soon, until cancelled."""
         queue, timing = self._queue, self._timing
         while True:
             await queue.filled.wait()
@@ -211,7 +213,7 @@ class Claimer:
                     queue.keep_ready(keep, "not started in time")
 
     def _room(self) -> tuple[int, int]:
-        """How many jobs to ask for, and how many of them may have gates."""
+        """Return how many jobs to claim, and how many of them may have gates."""
         queue, prefetch = self._queue, self._prefetch
         now = self._timing.monotonic()
         prefetch.measure(now, queue.done)
@@ -228,7 +230,8 @@ class Claimer:
             return min(idle + target, MAX_BATCH), min(idle, MAX_BATCH)
         keep = self._keep_free(now)
         offer = min(idle, keep)
-        # A handler that finishes from now on rests, and so brings the claimer back with an offer.
+        # A handler that finishes from now on takes no plain job; as it rests, it wakes the claimer,
+        # which then claims a job with gates for it.
         queue.reserved = keep if not offer else 0
         room = idle + target - ready
         if ready <= queue.low_mark and room > 0:
@@ -254,9 +257,9 @@ class Claimer:
             lease_ms=self._lease.ms,
             after=self._after.after if self._after else {},
         )
-        # Before the claim: what ends during it may be what lets another job start.
+        # Read before the claim: a run that ends during it may let another job start.
         self._idle = self._queue.quiet and not self._queue.settler.pending
-        # If the reply was lost, the first sending counts: the claim may have been done then.
+        # The time before the first attempt: if its reply was lost, the claim was made then.
         sent = timing.monotonic()
         reply = await persist(
             timing, "claim", lambda: self._store.claim(request), until=lambda: self._stopping
@@ -284,12 +287,13 @@ class Claimer:
         """Sleep until there may be something to claim.
 
         Args:
-            limited: jobs with gates may have been left for want of a handler.
+            limited: whether jobs with gates may have been left because no handler was free.
         """
         queue = self._queue
         queue.low_mark = -1
         queue.hungry = limited
-        # While others are ready, handlers are not idle for long: the first that is brings it back.
+        # While plain jobs are ready, no handler is free for long; the next one that is free wakes
+        # the claimer.
         if queue.asked.is_set() or (limited and queue.free > 0 and not queue.plain):
             return
         waiting = asyncio.ensure_future(self._store.wait(self._names, reply.next_at, reply.seen))
@@ -303,18 +307,17 @@ class Claimer:
         await self._after_wait(ended[0])
 
     async def _after_wait(self, ended: object) -> None:
-        """Handle the end of a wait: a store that cannot wait now must not be asked at once."""
+        """Pause if the wait failed because the store is unreachable; raise other errors."""
         if isinstance(ended, StoreError) and isinstance(ended, PASSING):
             await self._timing.wait(self._queue.asked, 1.0)
         elif isinstance(ended, Exception):
             raise ended
 
 
-def settled(queue: ReadyQueue) -> Callable[[], None]:
-    """What to do after each settlement: there may be room for outcomes again.
+def wake_after_settling(queue: ReadyQueue) -> Callable[[], None]:
+    """Return a callback that wakes the claimer when unsettled outcomes may no longer block it.
 
-    Whether permits that it gave back can start something is known to the store, which wakes those
-    who wait for them.
+    It ignores returned permits: the store wakes the workers that can use them.
     """
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""From the end of a handler to its outcome, and the report of a failed attempt."""
+"""Turns the end of a handler into an outcome, and reports failed attempts."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from headway.runtime.timing import Timing
 
 
 class HandlerCrashed(HandlerError):
-    """A handler failed in its own process, or took the process with it.
+    """A handler failed in a separate process, or the process died.
 
     Attributes:
-        text: the error for the record.
-        died: whether the process ended.
+        text: the error to record.
+        died: whether the process died.
     """
 
     code = "handler_crashed"
@@ -60,31 +60,31 @@ class HandlerCrashed(HandlerError):
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """What a handler in a process returned, if JSON cannot carry it.
+    """Stands for a result that a handler in a process returned, but JSON cannot represent.
 
     Attributes:
-        error: what is wrong with it.
+        error: why it cannot.
     """
 
     error: str
 
 
-def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
-    """What a handler's return means.
+def outcome_of_return(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | None:
+    """Return the outcome of a handler that returned.
 
     Returns:
-        The outcome; None if the run is no longer live and must write nothing.
+        The outcome, or None if the run is no longer live and must write nothing.
     """
     if job.stop == "lost":
         return None
     answer = job.forgotten() or answer
     if isinstance(answer, Retry | Dead):
-        return raised(job, answer, kinds)
-    return _said(job, answer, kinds)
+        return outcome_of_error(job, answer, kinds)
+    return _outcome_of_value(job, answer, kinds)
 
 
-def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome | None:
-    """What a handler's exception means."""
+def outcome_of_error(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome | None:
+    """Return the outcome of a handler that raised, or None if its run must write nothing."""
     stopped = isinstance(error, CancelledError | HandlerCancelled) or (
         isinstance(error, HandlerCrashed) and error.died
     )
@@ -92,10 +92,10 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
         case "lost":
             return None
         case "cancel" if stopped and not job.handed:
-            return Died(job.id, job.run, reason="cancelled", error="stopped, as it was cancelled")
+            return Died(job.id, job.run, reason="cancelled", error="stopped: the job was cancelled")
         case "stop" if stopped and job.handing and not job.handed:
-            # It may be awaiting by now, and then a hand-back would leave it so, though the outside
-            # world was never touched.
+            # The hand-over may have been written. A hand-back would leave the job awaiting a signal
+            # that never comes, because nothing was sent to the outside world.
             return Snoozed(job.id, job.run, after_ms=0, reason=_STOPPING)
         case "stop" if stopped and not job.handed:
             return Released(job.id, job.run, reason=_STOPPING)
@@ -106,7 +106,7 @@ def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome
 
 
 def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
-    """The error of a handler that ran longer than its kind allows."""
+    """Return the error of a handler that exceeded its kind's timeout."""
     message = f"the handler of {job.kind!r} exceeded its timeout"
     error = HandlerTimeout(message, hint=f"{job.claimed.policy.timeout_ms} ms")
     error.__cause__ = cause
@@ -119,24 +119,24 @@ _RUNTIME = "headway.runtime."
 
 
 def describe(error: BaseException) -> str:
-    """An error for the record: what was raised, then where it came from.
+    """Return an error's text to record: what was raised, then the traceback.
 
-    The last line says again what was raised, because it becomes the job's reason; that of a
-    traceback names the class with its module, or is the end of a longer message, a note, or a line
-    under a group of errors.
+    The last line repeats what was raised, because it becomes the job's reason. The last line of a
+    traceback will not do: it qualifies the class with its module, and may be the end of a longer
+    message, a note, or a line of an exception group.
     """
     if isinstance(error, HandlerCrashed):
         return error.text[:MAX_ERROR]
     code = f"{error.code}: " if isinstance(error, HeadwayError) else ""
-    said = text_of(error)
-    first = f"{code}{said}"[: MAX_ERROR // 2]
-    # Of a deep trace the last frames are kept: the error was raised there.
+    raised_text = text_of(error)
+    first = f"{code}{raised_text}"[: MAX_ERROR // 2]
+    # The last frames of a deep trace are kept, because the error was raised there.
     trace = "".join(traceback.format_exception(*_outside(error), limit=-20)).rstrip()
-    last = said.strip().partition("\n")[0][:_MAX_LAST]
+    last = raised_text.strip().partition("\n")[0][:_MAX_LAST]
     frames, _, end = trace.rpartition("\n")
     text = f"{first}\n{frames if f'.{end}'.endswith(f'.{last}') else trace}\n{last}"
     if len(text) > MAX_ERROR:
-        # Both ends of a long trace matter: the cause stands first, the raise last.
+        # Both ends of a long trace matter: the cause comes first, the raise last.
         half = MAX_ERROR // 2
         text = f"{text[: half - 3]}\n…\n{text[-half:]}"
     return text.encode("utf-8", "replace").decode()
@@ -145,14 +145,14 @@ def describe(error: BaseException) -> str:
 def _outside(
     error: BaseException,
 ) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """An error with its traceback, without the frames in which the runtime calls the handler."""
+    """Return an error's exc_info, without the frames in which the runtime calls the handler."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_RUNTIME):
         trace = trace.tb_next
     return type(error), error, trace or error.__traceback__
 
 
-def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
+def _outcome_of_value(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
     match answer:
         case Snooze():
             _, close = job.take_follow()
@@ -172,7 +172,7 @@ def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
 def _failed(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome:
     match error:
         case Retry():
-            return _tried_again(job, error, kinds)
+            return _retried(job, error, kinds)
         case Dead():
             return Died(job.id, job.run, *job.take_follow(), reason=text_of(error.reason))
         case _ if job.handed:
@@ -182,7 +182,7 @@ def _failed(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcom
             return Failed(job.id, job.run, close=close, error=describe(error))
 
 
-def _tried_again(job: Job, error: Retry, kinds: Mapping[str, Kind]) -> Outcome:
+def _retried(job: Job, error: Retry, kinds: Mapping[str, Kind]) -> Outcome:
     gates: tuple[GateUse, ...] = ()
     if error.stage:
         try:
@@ -216,7 +216,7 @@ def _succeeded(job: Job, answer: object) -> Outcome:
         except (InvalidValue, PayloadTooLarge) as error:
             answer = Unusable(str(error))
     if isinstance(answer, Unusable):
-        # The work is done: to try again would do it twice.
+        # The work is done; another attempt would do it twice.
         follow = job.take_follow()
         return Died(job.id, job.run, *follow, reason="unusable result", error=answer.error)
     return Succeeded(job.id, job.run, *job.take_follow(), result=result)
@@ -286,7 +286,7 @@ class Failures:
         """Report a run whose handler has ended, if it failed.
 
         Args:
-            outcome: what the store is going to be sent; None if the run is no longer live.
+            outcome: the outcome to be written; None if the run is no longer live.
         """
         failure = self._failure(job, outcome, error)
         if failure is None:
@@ -321,7 +321,7 @@ class Failures:
         return Failure(job=job, error=error, text=text, becomes=becomes, retry_in_ms=retry_in_ms)
 
     def _next_try(self, job: Job, outcome: Failed) -> tuple[Becomes, int | None]:
-        """Work out what the store will make of a failed run: it applies the same policy."""
+        """Predict the next state of a failed job, and its delay in ms, as the store decides it."""
         retry = job.claimed.policy.retry
         if job.stop == "cancel":
             return "cancelled", None
@@ -336,7 +336,7 @@ class Failures:
 
 def _log_failure(failure: Failure) -> None:
     job, error = failure.job, failure.error
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kind": job.kind,
         "id": job.id,
         "attempt": job.attempt,
@@ -344,20 +344,20 @@ def _log_failure(failure: Failure) -> None:
     }
     facts = "kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r"
     if failure.retry_in_ms is not None:
-        said["retry_in"] = format_duration(failure.retry_in_ms)
-        _log.warning(f"job failed {facts} retry_in=%(retry_in)s", said)
+        fields["retry_in"] = format_duration(failure.retry_in_ms)
+        _log.warning(f"job failed {facts} retry_in=%(retry_in)s", fields)
         return
-    # There may be no further attempt that shows the error, so where it was raised is logged too.
-    # A deliberate one says all that its handler has to say.
+    # There may be no further attempt to show the error, so its traceback is logged too. Dead is
+    # raised on purpose, and needs none.
     trace = None
     if error is not None and error.__traceback__ is not None and not isinstance(error, Dead):
         trace = _outside(error)
     if isinstance(error, HandlerCrashed):
-        # It was raised in another process, and its text has the traceback of there.
-        trace, said["exception"] = None, error.text
+        # It was raised in another process, and its text contains the traceback from there.
+        trace, fields["exception"] = None, error.text
         facts = f"{facts}\n%(exception)s"
     if failure.becomes == "dead":
-        _log.error(f"job dead {facts}", said, exc_info=trace)
+        _log.error(f"job dead {facts}", fields, exc_info=trace)
     else:
-        said["becomes"] = failure.becomes
-        _log.warning(f"job failed becomes=%(becomes)s {facts}", said, exc_info=trace)
+        fields["becomes"] = failure.becomes
+        _log.warning(f"job failed becomes=%(becomes)s {facts}", fields, exc_info=trace)

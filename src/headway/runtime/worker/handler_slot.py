@@ -1,4 +1,4 @@
-"""The ready queue and the handler slots: jobs that are ready, and what runs them."""
+"""The queue of claimed jobs, and the handler slots that run them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from headway.runtime.handler import Place
 from headway.runtime.job import HandlerContext, Job, Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.runtime.worker.endings import Failures, answered, raised
+from headway.runtime.worker.endings import Failures, outcome_of_error, outcome_of_return
 from headway.runtime.worker.lease import Held, Run
 from headway.runtime.worker.plans import Plan, Plans
 from headway.runtime.worker.settler import Settler
 
 
 class ReadyQueue:
-    """The jobs that are ready, and how many handlers are free.
+    """The claimed jobs that wait for a handler, and the number of free handlers.
 
     Attributes:
-        busy: handlers that run a job.
-        reserved: handlers that must not take a job without gates, because a claim counts on them.
-        gated: jobs with gates, each with the latest moment at which it may still start.
-        plain: jobs without.
-        low_mark: ask for more when so many plain jobs are left; -1 for never.
-        hungry: ask for more when a handler finds no job.
-        done: handlers that have ended so far.
-        put: jobs without gates that were put here so far, but for those taken out again.
-        filled: set when such jobs are put here; the waiter clears it.
-        asked: the claimer must look again.
-        idle: a handler has found nothing to do; the waiter clears it.
+        busy: number of handlers running a job.
+        reserved: number of handlers that must not take a plain job, because a claim counts on them.
+        gated: jobs with gates, each with its latest start, in seconds on the worker's clock.
+        plain: jobs without gates.
+        low_mark: wake the claimer when this many plain jobs are left; -1 for never.
+        hungry: whether to wake the claimer when a handler finds no job.
+        done: number of runs ended so far.
+        put: number of plain jobs added so far, not counting those removed unstarted.
+        filled: set when plain jobs are added; the waiter clears it.
+        asked: wakes the claimer.
+        idle: set when a handler has found no job; the waiter clears it.
     """
 
     def __init__(self, size: int, settler: Settler, held: Held, timing: Timing) -> None:
@@ -59,17 +59,17 @@ class ReadyQueue:
 
     @property
     def free(self) -> int:
-        """Handlers that could start a job with gates at once."""
+        """Number of handlers that could start a gated job at once."""
         return self.size - self.busy - len(self.gated)
 
     def take(self, jobs: Iterable[Claimed], claimed_at: float) -> int:
         """Add the jobs of a claim.
 
         Args:
-            claimed_at: the earliest that the claim can have been, in seconds.
+            claimed_at: earliest possible time of the claim, in seconds on the worker's clock.
 
         Returns:
-            How many of them have gates.
+            The number of jobs with gates among them.
         """
         gated, ready = 0, len(self.plain)
         for claimed in jobs:
@@ -87,16 +87,19 @@ class ReadyQueue:
 
     @property
     def quiet(self) -> bool:
-        """No handler runs, and no job is ready."""
+        """Whether no handler runs and no job is ready."""
         return not self.busy and not self.plain and not self.gated
 
     @property
     def started(self) -> int:
-        """Jobs without gates that a handler has taken so far."""
+        """Number of plain jobs that handlers have taken so far."""
         return self.put - len(self.plain)
 
     def next(self) -> Claimed | None:
-        """The job that a free handler must start now; None if it has to rest."""
+        """Take the job that a free handler must start now; None if it has to wait.
+
+        Gated jobs past their latest start are handed back.
+        """
         gated = self.gated
         while gated:
             claimed, start_by = gated.popleft()
@@ -122,7 +125,7 @@ class ReadyQueue:
         """Wait until there may be a job for one more handler.
 
         Raises:
-            CancelledError: the handler's slot was cancelled meanwhile.
+            CancelledError: the handler's slot was cancelled.
         """
         if self.hungry:
             self.asked.set()
@@ -133,7 +136,7 @@ class ReadyQueue:
             await future
         except asyncio.CancelledError:
             if future in self._waiting:
-                # Or it would be woken in the place of a handler that still waits.
+                # Otherwise it would be woken instead of a handler that still waits.
                 self._waiting.remove(future)
             raise
 
@@ -145,7 +148,7 @@ class ReadyQueue:
         self.keep_ready(0, reason)
 
     def keep_ready(self, n: int, reason: str) -> None:
-        """Hand back the jobs without gates that would start last, but for the first `n`."""
+        """Keep the first `n` plain jobs, and hand back the others."""
         plain = self.plain
         surplus = [plain.pop() for _ in range(len(plain) - n)]
         self.put -= len(surplus)
@@ -153,11 +156,11 @@ class ReadyQueue:
             self.settler.put(Released(claimed.id, claimed.run, reason=reason))
 
     def withdraw(self, runs: frozenset[Run]) -> list[Claimed]:
-        """Take these out of what is ready."""
+        """Remove these runs from the queue, and return those that were in it."""
         found = [one for one, _ in self.gated if (one.id, one.run) in runs]
         found += [one for one in self.plain if (one.id, one.run) in runs]
         if found:
-            # In place: the slots hold on to these very queues.
+            # In place, because the slots keep references to these deques.
             gated = [pair for pair in self.gated if (pair[0].id, pair[0].run) not in runs]
             plain = [one for one in self.plain if (one.id, one.run) not in runs]
             self.gated.clear()
@@ -171,11 +174,11 @@ class ReadyQueue:
 _log = logging.getLogger("headway.worker")
 
 TURN = 64
-"""Jobs that never wait for anything are run in a row at most so many times."""
+"""Maximum number of jobs a slot runs without yielding to the event loop."""
 
 
 class HandlerSlot:
-    """One handler at a time."""
+    """Takes jobs from the queue and runs their handlers, one at a time."""
 
     def __init__(
         self,
@@ -199,9 +202,10 @@ class HandlerSlot:
         self._on_crash: Callable[[BaseException], None] = lambda _: None
 
     def start(self, context: Context, on_crash: Callable[[BaseException], None]) -> None:
-        """Start to take jobs, from the task of the worker's run.
+        """Start taking jobs; called by the task of the worker's run.
 
         Args:
+            context: context variables that each handler starts with.
             on_crash: called if the slot itself fails.
         """
         self._run = asyncio.current_task()
@@ -210,31 +214,33 @@ class HandlerSlot:
         self._restart()
 
     def interrupt(self, why: Stop) -> None:
-        """Ask the running handler to stop, if its place allows it."""
+        """Stop the running handler, if there is one: cancel its task or kill its process.
+
+        A handler in a thread cannot be stopped, but sees the request in `job.cancelled`.
+        """
         job, plan = self.job, self._plan
         if job is None:
             return
         job.request_stop(why)
         match plan.place if plan else Place.LOOP:
             case Place.LOOP:
-                # The task waits somewhere inside the handler, and there it will be raised.
                 self.task.cancel()
             case Place.PROCESS:
                 self._plans.processes.kill(job.claimed)
             case Place.THREAD:
-                pass  # it looks at job.cancelled, or runs to its end
+                pass
 
     def abort(self) -> None:
-        """Take no more jobs, and give up what runs."""
+        """Stop taking jobs, and abandon the running one."""
         self._aborted = True
         self.task.cancel()
 
     @property
     def task(self) -> asyncio.Task[None]:
-        """The task at hand; a slot that was started has one.
+        """The slot's current task.
 
         Raises:
-            InvariantBroken: it was not started.
+            InvariantBroken: the slot was never started.
         """
         if self._task is None:
             message = "a handler slot was never started"
@@ -243,7 +249,7 @@ class HandlerSlot:
 
     @property
     def in_thread(self) -> bool:
-        """Whether what runs now cannot be stopped from outside."""
+        """Whether it runs a handler in a thread, which cannot be stopped from outside."""
         return self.job is not None and self._plan is not None and self._plan.place is Place.THREAD
 
     async def _work(self) -> None:  # noqa: C901, PLR0912  (the hot path: each call costs jobs a second)
@@ -264,7 +270,7 @@ class HandlerSlot:
                 if plan is None or claimed.policy.timeout_ms is not None:
                     answer = await plans.run(plan, job)
                 else:
-                    answer = await plan.begin(job)
+                    answer = await plan.call(job)
             except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
                 outcome = self._failed(job, error)
             else:
@@ -291,15 +297,15 @@ class HandlerSlot:
                 await queue.timing.pause(0)
 
     def _answered(self, job: Job, answer: object) -> Outcome | None:
-        """What a handler's answer means; one that returns Retry or Dead has failed as well."""
-        outcome = answered(job, answer, self._kinds)
+        """Return the outcome of a handler that returned; report it if it is a failure."""
+        outcome = outcome_of_return(job, answer, self._kinds)
         if isinstance(outcome, Failed | Died):
             error = answer if isinstance(answer, BaseException) else None
             self._failures.report(job, outcome, error)
         return outcome
 
     def _failed(self, job: Job, error: BaseException) -> Outcome | None:
-        """What an exception means, unless it is meant for the slot itself."""
+        """Return the outcome of a handler that raised; re-raise what is meant for the slot."""
         if isinstance(error, GeneratorExit | KeyboardInterrupt) or self._aborted:
             raise error
         if isinstance(error, asyncio.CancelledError):
@@ -308,7 +314,7 @@ class HandlerSlot:
                     raise error  # the handler itself still runs, so its run is kept
                 job.request_stop("stop")
             self._clear_cancellation()
-        outcome = raised(job, error, self._kinds)
+        outcome = outcome_of_error(job, error, self._kinds)
         self._failures.report(job, outcome, error)
         return outcome
 
@@ -318,13 +324,13 @@ class HandlerSlot:
         return self._run is not None and self._run.cancelling() > 0
 
     def _clear_cancellation(self) -> None:
-        """Forget a cancellation that was meant for the handler."""
+        """Undo a cancellation that was meant for the handler."""
         task = self._task
         while task is not None and task.cancelling():
             task.uncancel()
 
     def _restart(self) -> None:
-        """Go on in a new task, whose context is as the worker's was."""
+        """Continue in a new task with a fresh copy of the worker's context."""
         task = asyncio.get_running_loop().create_task(
             self._work(), context=self._base_context.copy()
         )
@@ -334,8 +340,8 @@ class HandlerSlot:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             if not (self._aborted or self._all_cancelled or task.get_loop().is_closed()):
-                # A handler that has ended may have left a timer behind that cancels its task.
-                _log.warning("a free handler slot was cancelled from outside, and starts again")
+                # A handler may have left a timer behind that cancels the task it ran in.
+                _log.warning("handler slot restarted: its task was cancelled from outside")
                 self._restart()
             return
         error = task.exception()

@@ -1,4 +1,4 @@
-"""The leases of a worker's runs on its own clock, and the heartbeat that keeps them."""
+"""A worker's lease on its runs, by the worker's clock, and the heartbeat that extends it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NEVER = float("-inf")
 
 
 class Lease:
-    """How long the runs live without a beat.
+    """How long a worker's runs stay valid without a heartbeat.
 
     Attributes:
-        ms: what is asked for with each claim and beat.
-        ends: until when they certainly live, in seconds on the worker's clock.
+        ms: duration requested with each claim and beat.
+        ends: time until which the runs are certainly valid, in seconds on the worker's clock.
     """
 
     def __init__(self, ms: int) -> None:
@@ -38,7 +38,7 @@ class Lease:
 
     @property
     def stop_by(self) -> float:
-        """When handlers must be asked to stop, so that they end before the lease does."""
+        """Time at which handlers must be asked to stop, so that they end before the lease does."""
         return self.ends - self.ms / 6000
 
     def lapsing(self, now: float) -> bool:
@@ -46,11 +46,11 @@ class Lease:
         return now >= self.stop_by and self.ends != _NEVER
 
     def extend(self, sent: float, left_ms: int) -> None:
-        """Take note of an answer of the store.
+        """Extend the lease after a reply of the store.
 
         Args:
-            sent: when the store was asked, in seconds on the worker's clock.
-            left_ms: how long the lease lives from the store's time in its answer.
+            sent: when the request was sent, in seconds on the worker's clock.
+            left_ms: remaining lease at the store's time in the reply.
         """
         self.ends = max(self.ends, sent + left_ms / 1000)
 
@@ -59,11 +59,11 @@ _WINDOW = 30.0
 
 
 class StoreTime:
-    """Bounds the store's moments from below on a clock that never goes back.
+    """Converts the store's times to lower bounds on the worker's monotonic clock.
 
-    An exchange that was sent at `sent` and answered with the store's time `now` shows that `now`
-    was not before `sent`. The tightest such bound of the last half to whole minute is kept, so
-    that one slow exchange does not make a job look older than it is.
+    If a request sent at `sent` is answered with the store's time `now`, then `now` was not before
+    `sent`. The tightest such bound of the last 30 to 60 seconds is kept, so that one slow request
+    does not make a job look older than it is.
     """
 
     def __init__(self) -> None:
@@ -72,22 +72,22 @@ class StoreTime:
         self._older = float("-inf")
 
     def observe(self, sent: float, now: int) -> None:
-        """Take note of an exchange.
+        """Record a request and its reply.
 
         Args:
-            sent: when it was sent, in seconds on the worker's clock.
-            now: the store's time in its answer, in ms.
+            sent: when the request was sent, in seconds on the worker's clock.
+            now: the store's time in the reply, in ms.
         """
         if sent - self._since > _WINDOW:
             self._since, self._older, self._newer = sent, self._newer, float("-inf")
         self._newer = max(self._newer, sent - now / 1000)
 
     def earliest(self, at: int, received: float) -> float:
-        """The earliest that a moment of the store can have been.
+        """Return the earliest that a store's time can have been, in seconds on the worker's clock.
 
         Args:
-            at: the moment, in ms by the store's time.
-            received: when it was certainly past, in seconds on the worker's clock.
+            at: the store's time, in ms.
+            received: when it had certainly passed, in seconds on the worker's clock.
         """
         return min(at / 1000 + max(self._newer, self._older), received)
 
@@ -97,11 +97,11 @@ Run = tuple[str, int]
 
 
 class Held:
-    """The runs of one worker, and their newest progress.
+    """The runs that a worker holds, and their latest progress.
 
     Attributes:
-        runs: each with what its claim said.
-        request: the last claim whose reply is here.
+        runs: the runs, as claimed.
+        request: number of the last claim whose reply was received.
     """
 
     def __init__(self) -> None:
@@ -111,47 +111,50 @@ class Held:
         self._lock = Lock()
 
     def take(self, request: int, jobs: Iterable[Claimed]) -> None:
-        """List what a claim handed out."""
+        """Add the runs of a claim."""
         runs = self.runs
         for claimed in jobs:
             runs[claimed.id, claimed.run] = claimed
-        # Last, so that a beat in between still names the claim before.
+        # Last, because a beat in between must name the previous claim.
         self.request = request
 
     def listed(self) -> tuple[int, tuple[Run, ...]]:
-        """The last claim and the runs; these are at least all that it and earlier ones gave."""
+        """Return the number of the last claim, and the runs held.
+
+        The runs include all that this claim and earlier ones returned; callable from any thread.
+        """
         request = self.request
-        # A copy is made in one go, though another thread may be writing.
+        # The copy is atomic, though another thread may be writing.
         return request, tuple(self.runs.copy())
 
     def note_progress(self, run: Run, data: bytes) -> None:
-        """Keep the newest progress of a run for the next beat."""
+        """Keep the latest progress of a run for the next beat."""
         with self._lock:
             self._progress[run] = data
 
     def take_progress(self) -> tuple[tuple[str, int, bytes], ...]:
-        """The progress that no beat has carried yet."""
+        """Return and clear the progress that no beat has sent yet, as job, run and JSON."""
         with self._lock:
             taken, self._progress = self._progress, {}
         return tuple((job, run, data) for (job, run), data in taken.items())
 
     def put_back(self, progress: Iterable[tuple[str, int, bytes]]) -> None:
-        """Keep progress whose beat failed, unless there is newer."""
+        """Restore progress whose beat failed, except where there is newer."""
         with self._lock:
             for job, run, data in progress:
                 self._progress.setdefault((job, run), data)
 
 
-SOONEST = 0.25
-"""Seconds between two beats that carry progress."""
-STILL = 1.0
-"""Seconds between two beats after which the store's time must have moved."""
+SHORTEST_GAP = 0.25
+"""Minimum seconds between two beats if the later one is sent early, because of progress."""
+MUST_ADVANCE_AFTER = 1.0
+"""Seconds between two beats after which the store's time must have advanced."""
 
 _log = logging.getLogger("headway.worker")
 
 
 class Heartbeat:
-    """Beats three times a lease, and passes on the store's replies."""
+    """Sends three beats per lease, and passes on the store's replies."""
 
     def __init__(  # noqa: PLR0913  (the parts that it joins)
         self,
@@ -166,11 +169,11 @@ class Heartbeat:
         on_reply: Callable[[BeatReply], None],
         on_lapse: Callable[[], None],
     ) -> None:
-        """Make one.
+        """Create a heartbeat; it calls back in the event loop in which it runs.
 
         Args:
-            on_reply: called with each reply; called in the heartbeat's loop.
-            on_lapse: called when the lease is about to end; called in the heartbeat's loop.
+            on_reply: called with each reply.
+            on_lapse: called once when the lease is about to end.
         """
         self._store = store
         self._request = BeatRequest(worker=worker, lease_ms=lease.ms, lanes=lanes, name=name)
@@ -185,14 +188,14 @@ class Heartbeat:
         self._still = False
 
     def poke(self) -> None:
-        """Beat soon, because there is progress to carry."""
+        """Beat early, because there is progress to send."""
         self._poked.set()
 
     async def run(self) -> None:
-        """Beat until it is cancelled.
+        """Beat until cancelled.
 
         Raises:
-            StoreError: one that does not heal by itself.
+            StoreError: the error is permanent.
         """
         lapsed = False
         while True:
@@ -204,27 +207,27 @@ class Heartbeat:
                 late = self._lease.lapsing(self._timing.monotonic())
                 if late and not lapsed:
                     lapsed = True
-                    _log.error("no beat reached the store: handlers are asked to stop")
+                    _log.error("lease lapsing: no beat reached the store; stopping handlers")
                     self._on_lapse()
                 seconds = min(self._lease.interval / 8, 1.0)
             if await self._timing.wait(self._poked, seconds) and alive:
-                rest = self._beaten_at + SOONEST - self._timing.monotonic()
+                rest = self._beaten_at + SHORTEST_GAP - self._timing.monotonic()
                 await self._timing.pause(max(rest, 0))
             self._poked.clear()
 
     async def leave(self) -> None:
-        """Report to the store that the worker has stopped and holds nothing."""
+        """Send the last beat, which reports that the worker has stopped and holds no runs."""
         request, _ = self._held.listed()
         progress = self._held.take_progress()
         last = replace(self._request, request=request, progress=progress, leaving=True)
         await self._store.beat(last)
 
     async def _beat(self) -> bool:
-        """Beat once."""
+        """Send one beat, and return whether the store answered it."""
         request, running = self._held.listed()
         progress = self._held.take_progress()
         sent = self._timing.monotonic()
-        # A beat that hangs must not keep the heartbeat from seeing that the lease ends.
+        # A beat that hangs must not delay the check that the lease is about to end.
         limit = max(self._lease.stop_by - sent, self._lease.interval / 4)
         try:
             async with self._timing.limit(min(limit, self._lease.interval * 2)):
@@ -242,20 +245,20 @@ class Heartbeat:
         return True
 
     def _watch_time(self, sent: float, now: int) -> None:
-        """Log once that the store's time stands still, because its clock was set back."""
+        """Log once if the store's time has stopped, because its clock was set back."""
         if now != self._store_now:
             self._store_now, self._still = now, False
-        elif not self._still and sent - self._beaten_at >= STILL:
+        elif not self._still and sent - self._beaten_at >= MUST_ADVANCE_AFTER:
             self._still = True
             _log.error(
                 "the store's time stands still at %s: its clock was set back, and nothing falls due"
-                " until it is there again; `headway doctor` shows by how much",
+                " until it has caught up; `headway doctor` shows by how much",
                 format_instant(now),
             )
 
 
 class HeartbeatThread:
-    """Runs a heartbeat on a thread that no handler can block.
+    """Runs a heartbeat in a separate thread, which no handler can block.
 
     Attributes:
         ended: set in the worker's loop when the thread has ended.
@@ -266,10 +269,10 @@ class HeartbeatThread:
         beat: Callable[[], Coroutine[Any, Any, None]],
         on_crash: Callable[[BaseException], None],
     ) -> None:
-        """Make one; it belongs to the running loop.
+        """Create the thread; the running loop is taken as the worker's.
 
         Args:
-            beat: makes the heartbeat's coroutine, in the thread.
+            beat: returns the heartbeat's coroutine; called in the thread.
             on_crash: called in the worker's loop with the error that ended the heartbeat.
         """
         self.ended = asyncio.Event()
@@ -279,18 +282,18 @@ class HeartbeatThread:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        # A heartbeat that hangs in a store must not keep a program from ending.
+        # A daemon, so that a heartbeat that hangs in a store cannot keep the program from exiting.
         self._thread = threading.Thread(target=self._main, name="headway-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; it beats when this has returned."""
+        """Start the thread, and wait until its heartbeat runs."""
         self._thread.start()
         self._ready.wait()
 
     def call(self, what: Callable[[], object]) -> None:
-        """Call something in the thread's loop, if it still runs."""
+        """Call a function in the thread's loop, if the loop still runs."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the thread may end at any moment, and its loop with it
+            with suppress(RuntimeError):  # the thread may have ended, and its loop with it
                 self._loop.call_soon_threadsafe(what)
 
     def stop(self) -> None:
@@ -315,5 +318,5 @@ class HeartbeatThread:
             await self._task
 
     def _in_worker_loop(self, what: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the worker's loop may have ended before
+        with suppress(RuntimeError):  # the worker's loop may have ended already
             self._worker_loop.call_soon_threadsafe(what)

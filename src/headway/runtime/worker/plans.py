@@ -1,4 +1,4 @@
-"""Plans: how each kind's handler is called, worked out once when the worker starts."""
+"""Plans: how each kind's handlers are called, decided once when the worker is created."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.runtime.timing import Timing
 from headway.runtime.worker.endings import HandlerCrashed, Unusable
 from headway.runtime.worker.processes import Processes
 
-Begin = Callable[[Job], Awaitable[object]]
+Call = Callable[[Job], Awaitable[object]]
 CallNext = Callable[[], Awaitable[object]]
 Middleware = Callable[[Job, CallNext], Awaitable[object]]
 Unknown = Literal["retry", "dead"]
@@ -38,15 +38,15 @@ class Plan:
         place: where the handler runs, and so how it can be stopped.
     """
 
-    __slots__ = ("begin", "place")
+    __slots__ = ("call", "place")
 
-    def __init__(self, begin: Begin, place: Place) -> None:
-        self.begin = begin
+    def __init__(self, call: Call, place: Place) -> None:
+        self.call = call
         self.place = place
 
 
 class Plans:
-    """The plans of a worker."""
+    """The plans of a worker, and the threads and processes that its handlers run in."""
 
     def __init__(  # noqa: PLR0913  (what a worker knows, all by name)
         self,
@@ -59,10 +59,11 @@ class Plans:
         timing: Timing,
         unknown: Unknown = "retry",
     ) -> None:
-        """Make a plan for each stage of each kind.
+        """Create a plan for each stage of each kind.
 
         Args:
             middleware: the first one is the outermost.
+            size: maximum number of threads.
         """
         self._unknown: Unknown = unknown
         self._kinds = kinds
@@ -77,7 +78,7 @@ class Plans:
             for name, kind in kinds.items()
             for stage, handler in kind.handlers.items()
         }
-        # A job without a stage, of a kind that has stages, begins with the first one.
+        # A job without a stage, of a kind that has stages, starts with the first one.
         self._first = {
             name: self._staged[name, stage]
             for name, kind in kinds.items()
@@ -85,16 +86,16 @@ class Plans:
         }
 
     def find(self, claimed: Claimed) -> Plan | None:
-        """The plan for a job; None if its kind or stage is unknown here."""
+        """Return the plan for a job, or None if this worker does not know its kind or stage."""
         if claimed.stage:
             return self._staged.get((claimed.kind, claimed.stage))
         return self._first.get(claimed.kind)
 
     async def run(self, plan: Plan | None, job: Job) -> object:
-        """Call the handler of a job under its timeout, where the short way will not do.
+        """Call the handler of a job that has a timeout, or refuse a job without a plan.
 
         Raises:
-            UnknownKind: there is no plan, and the job may be tried elsewhere.
+            UnknownKind: there is no plan, and another worker may try the job.
             Dead: there is no plan, and the job must not be tried again.
             TimeoutError: the handler exceeded its timeout, or raised this itself.
         """
@@ -107,30 +108,30 @@ class Plans:
             raise UnknownKind(message, hint="deploy the app that has it, or serve other lanes")
         seconds = (job.claimed.policy.timeout_ms or 0) / 1000
         if plan.place is not Place.LOOP:
-            return await self._watched(plan, job, seconds)
+            return await self._run_until_timeout(plan, job, seconds)
         scope = self._timing.limit(seconds)
         try:
             async with scope:
-                return await plan.begin(job)
+                return await plan.call(job)
         except TimeoutError:
             if scope.expired():
                 job.request_stop("timeout")
             raise
 
     def close(self) -> None:
-        """Let threads and process go."""
+        """Release the threads and end the processes."""
         self._threads.close()
         self.processes.close()
 
-    async def _watched(self, plan: Plan, job: Job, seconds: float) -> object:
-        """Run a handler in a thread or a process; at its timeout it is asked to stop, or killed."""
-        watch = asyncio.ensure_future(self._time_up(plan, job, seconds))
+    async def _run_until_timeout(self, plan: Plan, job: Job, seconds: float) -> object:
+        """Run a handler in a thread or a process; at its timeout, request its stop or kill it."""
+        watch = asyncio.ensure_future(self._stop_at_timeout(plan, job, seconds))
         try:
-            return await plan.begin(job)
+            return await plan.call(job)
         finally:
             watch.cancel()
 
-    async def _time_up(self, plan: Plan, job: Job, seconds: float) -> None:
+    async def _stop_at_timeout(self, plan: Plan, job: Job, seconds: float) -> None:
         await self._timing.pause(seconds)
         if job.stop is None:
             job.request_stop("timeout")
@@ -138,12 +139,12 @@ class Plans:
                 self.processes.kill(job.claimed)
 
     def _plan(self, kind: Kind, handler: Handler) -> Plan:
-        begin = self._begin(kind, handler)
+        call = self._call_of(kind, handler)
         for one in reversed(self._middleware):
-            begin = _around(one, begin)
-        return Plan(begin, Place.LOOP if kind.asks else handler.place)
+            call = _around(one, call)
+        return Plan(call, Place.LOOP if kind.asks else handler.place)
 
-    def _begin(self, kind: Kind, handler: Handler) -> Begin:
+    def _call_of(self, kind: Kind, handler: Handler) -> Call:
         if kind.asks is not None:
             ask = kind.asks
             return lambda job: reconcile(job, self._store, ask, self._kinds)
@@ -170,46 +171,46 @@ class Plans:
         return done.answer if done.result is None else msgspec.Raw(done.result)
 
 
-def _in_loop(kind: Kind, handler: Handler) -> Begin:
+def _in_loop(kind: Kind, handler: Handler) -> Call:
     fn = cast("Callable[..., Awaitable[object]]", handler.fn)
     if kind.name == NOOP:
         return fn
     if not handler.arguments.names and not handler.arguments.open and handler.wants_job:
-        # Nothing to decode; what should not be there is refused by the long way.
-        return lambda job: fn(job) if job.claimed.args == b"{}" else _long(handler, job)
-    return lambda job: _long(handler, job)
+        # Without arguments there is nothing to decode; `_decode_and_call` refuses unexpected ones.
+        return lambda job: fn(job) if job.claimed.args == b"{}" else _decode_and_call(handler, job)
+    return lambda job: _decode_and_call(handler, job)
 
 
-def _long(handler: Handler, job: Job) -> Awaitable[object]:
+def _decode_and_call(handler: Handler, job: Job) -> Awaitable[object]:
     return cast("Awaitable[object]", handler.call(job, job.claimed.args))
 
 
-def _around(one: Middleware, begin: Begin) -> Begin:
-    return lambda job: one(job, partial(begin, job))
+def _around(one: Middleware, call: Call) -> Call:
+    return lambda job: one(job, partial(call, job))
 
 
 Value = TypeVar("Value")
 
 
 class Threads:
-    """As many threads as the worker has handlers; none is started before it is needed."""
+    """A pool of threads, as many as the worker has handler slots; each is started when needed."""
 
     def __init__(self, most: int) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="headway-handler")
 
     async def run(self, call: Callable[[], Value]) -> Value:
-        """Calls in a thread, in the context of the caller."""
+        """Call a function in a thread, with the caller's context variables."""
         loop, context = asyncio.get_running_loop(), copy_context()
         ended = await loop.run_in_executor(self._pool, lambda: context.run(_Ended[Value], call))
         return ended.get()
 
     def close(self) -> None:
-        """Let the threads go; one that still runs goes on until it ends by itself."""
+        """Release the threads without waiting; a running call continues until it returns."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Ended(Generic[Value]):
-    """How a call ended. Some errors, such as StopIteration, cannot pass through a future."""
+    """The result or error of a call: a future cannot carry some errors, such as StopIteration."""
 
     __slots__ = ("_error", "_value")
 
@@ -222,8 +223,8 @@ class _Ended(Generic[Value]):
 
     def get(self) -> Value:
         if isinstance(self._error, KeyboardInterrupt | GeneratorExit):
-            # Signals reach the main thread alone, so the handler itself has raised it. In the
-            # event loop it would end the worker.
+            # Only the main thread gets signals, so the handler itself raised it. In the event loop
+            # it would end the worker.
             message = f"the handler raised {text_of(self._error)}"
             raise HandlerError(message) from self._error
         if self._error is not None:

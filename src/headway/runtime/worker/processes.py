@@ -1,4 +1,4 @@
-"""Handlers in processes: a crash, a leak or a long computation stays there."""
+"""Handlers in separate processes, to contain crashes, leaks and long computations."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Write = Callable[[Outcome], Verdict]
 
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether a process still lives that sends nothing."""
+"""Seconds between two checks that a silent process is still alive."""
 
 
 class Processes:
-    """Processes for handlers, each for one at a time; they are kept for the next ones."""
+    """A pool of processes, each of which runs one handler at a time and is then reused."""
 
     def __init__(self) -> None:
-        # A fresh interpreter: forking one that has threads may lock it up for good.
+        # Spawned, because forking a process that has threads can deadlock the child.
         self._context = SpawnContext()
         self._lock = Lock()
         self._waiting: list[_Process] = []
@@ -46,10 +46,14 @@ class Processes:
         self._closed = False
 
     def run(self, job: Job, handler: Handler, write: Write, note: Callable[[bytes], None]) -> Done:
-        """Call a handler in a process, and wait for its end.
+        """Call a handler in a process, and wait until it returns.
+
+        Args:
+            write: writes an outcome for the handler, such as a hand-over.
+            note: keeps the handler's progress.
 
         Raises:
-            HandlerCrashed: the process ended before the handler did.
+            HandlerCrashed: the process died before the handler returned.
         """
         process = self._take(job.claimed)
         try:
@@ -71,14 +75,14 @@ class Processes:
         return done
 
     def kill(self, claimed: Claimed) -> None:
-        """End the process that runs this; its handler fails."""
+        """Kill the process that runs this job, if there is one; its handler fails."""
         with self._lock:
             process = self._working.get((claimed.id, claimed.run))
         if process is not None:
             process.process.kill()
 
     def close(self) -> None:
-        """End all processes."""
+        """Kill the working processes, and end the idle ones."""
         with self._lock:
             self._closed = True
             resting, self._waiting = self._waiting, []
@@ -147,22 +151,23 @@ class _Process:
             target=serve, args=(theirs,), daemon=True, name="headway-handler"
         )
         self.process.start()
-        # Only the child may hold its end: its death must close the pipe.
+        # Only the child may hold its end, so that its death closes the pipe.
         theirs.close()
 
     def receive(self) -> Any:  # noqa: ANN401  (whatever comes through a pipe)
-        """Wait for what the process sends.
+        """Wait for the process's next message.
 
         Raises:
-            EOFError: it has ended. A process that it forked may live on, and hold the pipe open.
+            EOFError: the process has died.
         """
         while not self.pipe.poll(LOOK_EVERY):
+            # A process that it forked may live on and keep the pipe open.
             if not self.process.is_alive() and not self.pipe.poll():
                 raise EOFError
         return self.pipe.recv()
 
     def end(self) -> str:
-        """End the process."""
+        """End the process, and return how it exited, such as "exit code 1" or "signal 9"."""
         self.pipe.close()
         self.process.join(1)
         if self.process.is_alive():
@@ -174,7 +179,7 @@ class _Process:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """Do this: the handler by the name under which its module knows it, and the job."""
+    """Sent to the process: the job to run, and its handler, by its name in its module."""
 
     module: str
     name: str
@@ -185,14 +190,14 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """The handler writes something and waits for the store's answer."""
+    """Sent by the process: the handler writes an outcome and waits for its verdict."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """The store's answer; or why there is none."""
+    """Sent to the process: the store's verdict, or why there is none."""
 
     verdict: Verdict | None
     error: Exception | None = None
@@ -200,21 +205,21 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """The handler shows how far it is."""
+    """Sent by the process: progress of the handler."""
 
     data: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """The handler is through.
+    """Sent by the process: the handler has ended.
 
     Attributes:
-        answer: what it returned, if that says something beside "done".
-        result: else what it returned, as JSON.
-        raised: a Retry, a Dead or an error of Headway that it raised.
-        error: any other error that it raised, for the record.
-        unusable: what is wrong with what it returned, if that cannot be kept.
+        answer: the Snooze, Next or Unfit that it returned.
+        result: any other value that it returned, as JSON; None for None.
+        raised: the Retry, Dead or HeadwayError that it returned or raised.
+        error: any other error that it raised, as text to record.
+        unusable: why its result cannot be stored.
     """
 
     answer: object = None
@@ -226,13 +231,13 @@ class Done:
     close: tuple[Closing, ...] = ()
 
 
-# In quotes: only type checkers know that it is generic.
+# Quoted, because the class is generic for type checkers only.
 Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 def serve(pipe: Pipe) -> None:
-    """Do what comes through the pipe until it is closed."""
-    # Ctrl-C reaches the whole terminal; the worker alone decides what it means.
+    """Run the jobs that arrive through the pipe until it is closed; the process's main function."""
+    # Ctrl-C reaches every process of the terminal, but only the worker handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
@@ -247,25 +252,25 @@ def serve(pipe: Pipe) -> None:
 
 
 class PipeContext:
-    """Writes by asking the worker."""
+    """The `HandlerContext` in a handler's process: it writes through the worker."""
 
     def __init__(self, pipe: Pipe, signal_url: str | None) -> None:
         self._pipe = pipe
         self._signal_url = signal_url
 
     def signal_url(self, ref: str) -> str | None:  # noqa: ARG002  (one run is here)
-        """Where the outside world signals this run; the worker keeps the key that signed it."""
+        """Return the signal URL of the process's run, which the worker has signed."""
         return self._signal_url
 
     async def write(self, outcome: Outcome) -> Verdict:
-        """Ask the worker to write, and wait; nothing else runs in this process."""
+        """Write an outcome, blocking the event loop: nothing else runs in this process."""
         return self.write_from_thread(outcome)
 
     def write_from_thread(self, outcome: Outcome) -> Verdict:
-        """Ask the worker to write, and wait.
+        """Write an outcome through the worker, and return the store's verdict.
 
         Raises:
-            HeadwayError: what the worker met when it wrote.
+            HeadwayError: the error that the worker got.
         """
         self._pipe.send(Ask(outcome=outcome))
         reply: Reply = self._pipe.recv()
@@ -274,7 +279,7 @@ class PipeContext:
         return reply.verdict
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:  # noqa: ARG002  (one run is here)
-        """Hand progress to the worker, for its next beat."""
+        """Send progress to the worker, for its next beat."""
         self._pipe.send(Progress(data=data))
 
 
@@ -299,19 +304,20 @@ def _do(order: Order, pipe: Pipe) -> Done:
         then, close = job.take_follow()
         return _raised(error, then, close)
     except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
-        # After a hand-over what it wanted to follow still does, and the gates close in any case.
+        # After a hand-over its follow-up jobs are still created; gates close in any case.
         then, close = job.take_follow()
         return Done(error=describe(error), then=then, close=close)
 
 
 def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> Done:
-    """Send an error as it is, if it arrives as it is sent.
+    """Return a report of an error that survives pickling.
 
-    A class of the user's may take other arguments than those with which it is made again there.
+    A user's exception class may not take the arguments with which pickle recreates it. Its text is
+    sent instead, or for a Retry or Dead a plain one with the same values.
     """
     try:
         ForkingPickler.loads(ForkingPickler.dumps(error))  # type: ignore[misc]  # a static method
-    except Exception:  # noqa: BLE001  (made again by code of the user's)
+    except Exception:  # noqa: BLE001  (a user's class may raise anything here)
         if not isinstance(error, Retry | Dead):
             return Done(error=describe(error), then=then, close=close)
         plain = Retry() if isinstance(error, Retry) else Dead()

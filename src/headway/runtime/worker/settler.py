@@ -1,4 +1,4 @@
-"""The settler: writes outcomes of runs to the store, many in one request, one request at a time."""
+"""The settler: writes outcomes of runs to the store in batches, one request at a time."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _log = logging.getLogger("headway.worker")
 class Settler:
     """Writes outcomes in the order in which they are put.
 
-    While a request is under way the next outcomes gather, so that a slow store gets large
-    requests and a quick one gets each outcome at once.
+    Outcomes that arrive during a request go into the next one. So a slow store gets large batches,
+    and a fast one gets each outcome at once.
     """
 
     def __init__(self, store: Store, worker: str, held: Held, timing: Timing) -> None:
@@ -60,23 +60,24 @@ class Settler:
         return len(self._queue) + self._writing
 
     def on_batch(self, call: Callable[[], None]) -> None:
-        """Call after each request."""
+        """Set the function that is called after each request."""
         self._on_batch = call
 
     def put(self, outcome: Outcome) -> None:
-        """Write an outcome soon; its verdict is not needed."""
+        """Queue an outcome whose verdict the caller does not need."""
         queue = self._queue
         if not queue:
             self._wake.set()
         queue.append(outcome)
 
     async def write(self, outcome: Outcome) -> Verdict:
-        """Write an outcome after those before it.
+        """Write an outcome after those already queued, and return its verdict.
 
         Raises:
-            CallerError: the store refuses it; nothing was written.
-            Forbidden: the worker's token may not make what follows from it.
-            StoreUnavailable: the worker has stopped meanwhile.
+            CallerError: the store refused it; nothing was written.
+            Forbidden: the worker's token may not create a follow-up job or close a gate of it;
+                nothing was written.
+            StoreUnavailable: the worker has stopped; what was written is unknown.
         """
         if self._over:
             raise StoreUnavailable(_STOPPED)
@@ -90,7 +91,7 @@ class Settler:
         return any(asked == run for asked, _ in self._answers.values())
 
     async def run(self) -> None:
-        """Write until it is closed and nothing is left."""
+        """Write until closed and nothing is left."""
         try:
             while self._queue or not self._closed:
                 if self._queue:
@@ -121,10 +122,10 @@ class Settler:
         self._on_batch()
 
     def close(self, *, hurry: bool = False) -> None:
-        """Let `run` end when all is written.
+        """Make `run` return once everything is written.
 
         Args:
-            hurry: give up instead when the store cannot be reached.
+            hurry: give up if the store is unreachable.
         """
         self._closed = True
         self._hurry = self._hurry or hurry
@@ -141,12 +142,12 @@ class Settler:
             )
         except (CallerError, Forbidden) as error:
             if len(batch) > 1:
-                # One of them asks for what cannot be, such as a follow-up at an unknown gate.
+                # One of them is invalid, such as a follow-up job with an unknown gate.
                 return [verdict for one in batch for verdict in await self._deliver((one,))]
             return await self._refused(request, error)
 
     async def _settle(self, request: SettleRequest) -> list[Verdict]:
-        """Settle once; each attempt has its own time, because a repeat is judged by the store."""
+        """Settle once; only this attempt is timed, because the store itself judges a repeat."""
         sent = self._timing.monotonic()
         verdicts = await self._store.settle(request)
         took_ms = 1000 * (self._timing.monotonic() - sent)
@@ -163,9 +164,9 @@ class Settler:
                 answer.set_exception(error)
             return [Verdict.LOST]
         if outcome.close and isinstance(error, UnknownGate):
-            _log.warning("job %s: the gates that it closes stay open: %s", outcome.job, error)
+            _log.warning("job %s: gates not closed: %s", outcome.job, error)
             return await self._deliver((replace(outcome, close=()),))
-        _log.warning("job %s: its outcome is refused: %s", outcome.job, error)
+        _log.warning("job %s: outcome refused: %s", outcome.job, error)
         failed = Failed(outcome.job, outcome.run, error=describe(error))
         request = SettleRequest(worker=self._worker, outcomes=(failed,))
         return await persist(
@@ -187,7 +188,7 @@ class Settler:
                         kind.__name__,
                     )
             elif verdict is Verdict.CANCELLED:
-                # The refused hand-over ended the run, and its handler is about to learn that.
+                # The refused hand-over has ended the run; its handler is about to be notified.
                 runs.pop((outcome.job, outcome.run), None)
             if answers:
                 asked = answers.pop(id(outcome), None)
@@ -196,10 +197,10 @@ class Settler:
 
 
 def _in_time(outcome: Outcome, verdict: Verdict, took_ms: float) -> Verdict:
-    """Return the verdict; LOST for a hand-over whose deadline may have passed before the answer.
+    """Return the verdict, or LOST for a hand-over whose deadline may have passed before the reply.
 
-    The store counts from when it wrote, which is not before the sending. After the deadline others
-    may have what the run held, so its handler must not go on.
+    The deadline counts from the store's write, which is not before the request was sent. After it,
+    other jobs may have the run's permits, so its handler must not continue.
     """
     if type(outcome) is not HandedOver or verdict is Verdict.LOST:
         return verdict

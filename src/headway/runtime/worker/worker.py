@@ -1,4 +1,4 @@
-"""The worker: claims jobs, runs their handlers, keeps their leases, settles them."""
+"""The worker: claims jobs, runs their handlers, extends their leases, and settles them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing, persist
-from headway.runtime.worker.claimer import Claimer, Prefetch, settled
+from headway.runtime.worker.claimer import Claimer, Prefetch, wake_after_settling
 from headway.runtime.worker.endings import Failures
 from headway.runtime.worker.handler_slot import HandlerSlot, ReadyQueue
 from headway.runtime.worker.lease import Heartbeat, HeartbeatThread, Held, Lease, Run
@@ -35,24 +35,20 @@ from headway.runtime.worker.worker_options import (
 )
 
 PROGRESS_EVERY = 60.0
-"""Seconds between two lines of progress."""
+"""Seconds between two progress lines in the log."""
 STOP_LIMIT = 5.0
-"""Seconds that stopped handlers get to end, then the sources, and then the store to answer."""
+"""Seconds that each step of a stop may take: handlers, then chores and sources, then the store."""
 
 _log = logging.getLogger("headway.worker")
 
 
 class WorkerRun:
-    """The parts of one run of a worker, and their start and stop."""
+    """One run of a worker: assembles its parts, starts them and stops them."""
 
     def __init__(
         self, store: Store, kinds: Mapping[str, Kind], worker: str, settings: WorkerSettings
     ) -> None:
-        """Join the parts; nothing runs yet.
-
-        Args:
-            kinds: by name.
-        """
+        """Assemble the parts; nothing runs yet."""
         timing = self._timing = settings.timing
         self._store = store
         self._settings = settings
@@ -61,7 +57,7 @@ class WorkerRun:
         self._lease = Lease(settings.lease_ms)
         self.settler = Settler(store, worker, self._held, timing)
         self.queue = ReadyQueue(settings.concurrency, self.settler, self._held, timing)
-        self.settler.on_batch(settled(self.queue))
+        self.settler.on_batch(wake_after_settling(self.queue))
         self._context = WorkerContext(self.settler, self._held, settings.signal_url)
         self._plans = Plans(
             kinds,
@@ -109,8 +105,9 @@ class WorkerRun:
         """Work until stopped, then wind down.
 
         Raises:
-            StoreError: the store cannot go on; what is held is left to its lease.
-            CancelledError: it was cancelled itself; it has wound down in a hurry.
+            StoreError: the store cannot continue; runs in progress are left to their leases.
+            CancelledError: the call was cancelled; the worker has wound down without waiting for
+                handlers.
         """
         heartbeat = self._start_heartbeat()
         context = copy_context()
@@ -136,7 +133,7 @@ class WorkerRun:
             raise self._crash
 
     def stop(self, *, now: bool) -> None:
-        """Ask it to stop.
+        """Request a stop.
 
         Args:
             now: do not wait for handlers.
@@ -175,14 +172,14 @@ class WorkerRun:
             self._crashed(error)
 
     def _crashed(self, error: BaseException) -> None:
-        """A part failed: nothing more may be claimed, and there is no use in waiting."""
+        """Keep the error of a failed part for `work` to raise, and stop at once."""
         if self._crash is None:
             self._crash = error
-            _log.error("the worker stops: %s: %s", type(error).__name__, error, exc_info=error)
+            _log.error("worker crashed: %s: %s", type(error).__name__, error, exc_info=error)
         self.stop(now=True)
 
     def _on_beat(self, reply: BeatReply) -> None:
-        """A beat was answered; called in the heartbeat's loop."""
+        """Apply the reply to a beat; called in the heartbeat's loop."""
         if reply.lost or reply.cancel:
             self._loop.call_soon_threadsafe(
                 self._apply_reply, frozenset(reply.lost), frozenset(reply.cancel)
@@ -199,7 +196,7 @@ class WorkerRun:
                 continue
             run = (job.id, job.run)
             if run in lost and (self.settler.asks(run) or run not in self._held.runs):
-                # A hand-over has ended it, or its verdict is going to say why it is not live.
+                # A hand-over has ended the run, or its verdict will report why the run is not live.
                 continue
             if run in lost and job.stop != "lost":
                 _log.warning("job %s: run %d is no longer live", *run)
@@ -208,13 +205,13 @@ class WorkerRun:
                 slot.interrupt("cancel")
 
     def _on_lapse(self) -> None:
-        """The lease is about to end; called in the heartbeat's loop."""
+        """Stop the handlers before the lease ends; called in the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._stop_at_lapse)
 
     def _stop_at_lapse(self) -> None:
-        """Stop what can be stopped; what it writes then count only if the lease still lives."""
+        """Stop handlers and hand back jobs, while the lease still lets their outcomes count."""
         if not self._lease.lapsing(self._timing.monotonic()):
-            return  # a claim got through meanwhile, and kept it
+            return  # a claim has extended it meanwhile
         self.queue.hand_back("its worker could not beat")
         self._interrupt_all("stop")
 
@@ -224,7 +221,7 @@ class WorkerRun:
                 slot.interrupt(why)
 
     async def _wind_down(self, claiming: asyncio.Task[None], settling: asyncio.Task[None]) -> None:
-        """Let handlers end within the grace, and hand back the rest."""
+        """Let handlers finish within the grace period, stop the others, and settle everything."""
         queue, slots = self.queue, self._slots
         queue.hand_back("its worker stops")
         self._claimer.stop()
@@ -235,7 +232,7 @@ class WorkerRun:
         self._interrupt_all("stop")
         await self._while_any(lambda slot: slot.job is not None and not slot.in_thread, STOP_LIMIT)
         self._log_lasting()
-        # Nothing ends a thread from outside: unless in a hurry, its run is kept until it ends.
+        # A thread cannot be stopped from outside: unless in a hurry, wait for its handler.
         await self._while_any(lambda slot: not self._hurry and slot.in_thread, float("inf"))
         for slot in slots:
             slot.abort()
@@ -248,18 +245,18 @@ class WorkerRun:
         self._plans.close()
 
     def _log_lasting(self) -> None:
-        """Log the handlers that go on although they were asked to stop."""
+        """Log the handlers that keep running although they were asked to stop."""
         lasting = [f"{slot.job.kind} {slot.job.id}" for slot in self._slots if slot.job is not None]
         if lasting:
             _log.warning(
-                "%d handlers do not end, and the worker %s: %s",
+                "%d handlers still running after stop; the worker %s: %s",
                 len(lasting),
-                "goes without them" if self._hurry else "waits for a second stop",
+                "exits without them" if self._hurry else "waits for them or a second stop",
                 ", ".join(lasting[:10]),
             )
 
     async def _while_any(self, holds: Callable[[HandlerSlot], bool], seconds: float) -> None:
-        """Wait while something holds of any slot, but not for longer than so many seconds."""
+        """Wait while the condition holds for any slot, at most for this long."""
         until = self._timing.monotonic() + seconds
         while any(map(holds, self._slots)):
             left = until - self._timing.monotonic()
@@ -269,9 +266,10 @@ class WorkerRun:
             await self._wait(self.queue.idle, min(left, STOP_LIMIT))
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """Wait for an event, to the end also if the run is cancelled, which only is a hurry.
+        """Wait for an event, and return whether it is set in time.
 
-        A run that was left at once would leave a heartbeat behind, which keeps its jobs forever.
+        A cancellation does not end the wait, but makes the stop a hurried one: returning at once
+        would leave a heartbeat running that keeps the worker's jobs forever.
         """
         until = self._timing.monotonic() + seconds
         while not event.is_set():
@@ -291,8 +289,8 @@ class WorkerRun:
     async def _end(self, work: asyncio.Future[Any]) -> None:
         """Wait for work that was asked to end.
 
-        It is given up in a hurry, or when the lease has ended: nothing it writes could count. What
-        swallows that is left behind.
+        In a hurry, or after the lease has ended (when nothing it writes would count), the work is
+        cancelled. Work that ignores the cancellation is abandoned.
         """
         ended = _end_of(work)
         given_up = False
@@ -302,7 +300,7 @@ class WorkerRun:
                 given_up = True
 
     async def _leave(self, heartbeat: HeartbeatThread | asyncio.Task[None]) -> None:
-        """Stop the heartbeat; its last beat ends the lease, unless a run is still held."""
+        """Stop the heartbeat, and end the lease with a last beat, unless a run is still held."""
         if isinstance(heartbeat, HeartbeatThread):
             heartbeat.stop()
             await self._wait(heartbeat.ended, STOP_LIMIT)
@@ -323,10 +321,10 @@ def _end_of(work: asyncio.Future[Any]) -> asyncio.Event:
 
 
 class WorkerContext:
-    """The `HandlerContext` of a worker: its settler and its heartbeat.
+    """The `HandlerContext` of a worker: writes through its settler and its heartbeat.
 
     Attributes:
-        on_progress: called when there is progress to carry, from any thread.
+        on_progress: called from any thread when there is progress to send.
     """
 
     def __init__(self, settler: Settler, held: Held, signal_url: SignalUrl) -> None:
@@ -338,52 +336,52 @@ class WorkerContext:
         self._thread = get_ident()
 
     def signal_url(self, ref: str) -> str | None:
-        """Where the outside world signals a run; None while no server is configured."""
+        """Return the URL that receives signals for a run; None if no server is configured."""
         return self._signal_url(ref)
 
     async def write(self, outcome: Outcome) -> Verdict:
-        """Write an outcome of a live run, and say what the store answered."""
+        """Write an outcome of a live run, and return the store's verdict."""
         return await self._settler.write(outcome)
 
     def write_from_thread(self, outcome: Outcome) -> Verdict:
-        """The same, for a handler that is not in the event loop.
+        """Write an outcome for a handler that runs in another thread.
 
         Raises:
-            InvalidValue: it is, and would wait for itself.
+            InvalidValue: it was called in the worker's event loop, which would deadlock.
         """
         if get_ident() == self._thread:
             message = "job.sync blocks the worker's event loop"
-            raise InvalidValue(message, hint="in an async handler await job.hand_over(...) itself")
+            raise InvalidValue(message, hint="in an async handler, use `await job.hand_over(...)`")
         return asyncio.run_coroutine_threadsafe(self._settler.write(outcome), self._loop).result()
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:
-        """Keep the newest progress of a run for the next beat, which is soon."""
+        """Keep the latest progress of a run, and beat soon to send it."""
         self._held.note_progress((job, run), data)
         self.on_progress()
 
 
 async def log_progress(queue: ReadyQueue, failures: Failures, timing: Timing) -> None:
-    """Log a line a minute of what a worker did and has to do, until it is cancelled.
+    """Log a progress line every minute, until cancelled.
 
-    `done` and `failed` are runs of that minute, `running` handlers, and `waiting` the jobs that
-    it has claimed and no handler has started. An idle worker logs nothing.
+    `done` and `failed` count the runs of that minute, `running` the handlers, and `waiting` the
+    claimed jobs that no handler has started. An idle worker logs nothing.
     """
     ended = failed = 0
     while True:
         await timing.pause(PROGRESS_EVERY)
         newly_failed = failures.count - failed
-        said = {
+        counts = {
             "done": max(0, queue.done - ended - newly_failed),
             "failed": newly_failed,
             "running": queue.busy,
             "waiting": len(queue.plain) + len(queue.gated),
         }
         ended, failed = queue.done, failures.count
-        if any(said.values()):
+        if any(counts.values()):
             _log.info(
                 "worker progress done=%(done)d failed=%(failed)d running=%(running)d "
                 "waiting=%(waiting)d",
-                said,
+                counts,
             )
 
 
@@ -391,20 +389,20 @@ class Worker:
     """Runs jobs from `run` until `stop`.
 
     Attributes:
-        id: random for each run; empty before the first.
+        id: random id of the current run; empty before the first.
         settings: the settings of the worker.
     """
 
     def __init__(
         self, store: Store, kinds: Mapping[str, Kind], **options: Unpack[WorkerOptions]
     ) -> None:
-        """Make a worker.
+        """Create a worker.
 
         Args:
             kinds: by name; the option `unknown` decides about jobs of other kinds.
 
         Raises:
-            InvalidValue: an option is unusable, or a stage has no handler.
+            InvalidValue: an option is not valid, or a stage has no handler.
         """
         self.id = ""
         self.settings = read_worker_options(options)
@@ -461,20 +459,20 @@ class Worker:
         return False
 
     async def _begin(self) -> None:
-        """What comes before the first claim; tried again while the store is away."""
+        """Do what must precede the first claim, retrying while the store is unreachable."""
         before = self.settings.before
         if before is not None:
             await persist(self.settings.timing, "before the first claim", before)
         if self.settings.until_idle and self.settings.chores:
-            # Its other chores run beside it, and may come too late for what is due now.
-            await persist(self.settings.timing, "the chores of now", self._chores_of_now)
+            # The other chores run concurrently, and may be too late for what is due now.
+            await persist(self.settings.timing, "first chores", self._chores_of_now)
 
     async def _chores_of_now(self) -> None:
         await TimetableChore(self._store, self.settings.timing).lay()
         await self._store.sweep(MAX_BATCH, keep_trail_ms=self.settings.keep_trail_ms)
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[None]] | None) -> None:
-        """Do what comes before a run; cancelled when the worker is stopped."""
+        """Await some work, but cancel it when the worker is stopped."""
         if work is None or self._stop_now is not None:
             return
         doing = asyncio.ensure_future(work())
@@ -499,7 +497,7 @@ class Worker:
         self._stop_now = now or bool(self._stop_now)
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # its loop has ended, and the run with it
+            with suppress(RuntimeError):  # the loop has ended, and the run with it
                 loop.call_soon_threadsafe(self._stop, now)
 
     def _stop(self, now: bool) -> None:

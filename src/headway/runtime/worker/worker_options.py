@@ -24,10 +24,10 @@ MOST_AHEAD = 2_000
 SHORTEST_LEASE_MS = 1_000
 
 Duty = Callable[[], Coroutine[Any, Any, None]]
-"""Runs until it is cancelled."""
+"""A chore that runs until it is cancelled."""
 
 SignalUrl = Callable[[str], str | None]
-"""Where the outside world signals the run of a reference; None while no server is configured."""
+"""Returns the signal URL for a run's reference; None if no server is configured."""
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -93,7 +93,7 @@ class WorkerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerSettings:
-    """The same, read."""
+    """`WorkerOptions`, validated and with defaults; durations in seconds, or in ms where named."""
 
     lanes: tuple[tuple[str, int], ...]
     order: LaneOrder
@@ -118,25 +118,25 @@ class WorkerSettings:
 
 
 def read_worker_options(options: WorkerOptions) -> WorkerSettings:
-    """Read the options of a worker.
+    """Validate the options of a worker.
 
     Raises:
-        InvalidValue: one is unusable.
+        InvalidValue: an option is unknown or not valid.
     """
     refuse_unknown(options, WorkerOptions, "a worker has no option")
     lease_ms = parse_duration(options.get("lease", "30s"))
     if lease_ms < SHORTEST_LEASE_MS:
         message = f"a worker's lease is {lease_ms} ms"
-        raise InvalidValue(message, hint="at least 1s")
+        raise InvalidValue(message, hint="it must be at least 1s")
     order = options.get("order", "weighted")
     if order not in {"weighted", "strict"}:
         message = f"a worker's order is {order!r:.40}"
-        raise InvalidValue(message, hint='"weighted" or "strict"')
+        raise InvalidValue(message, hint='use "weighted" or "strict"')
     timing = options.get("timing") or Timing()
     unknown = options.get("unknown", "retry")
     if unknown not in {"retry", "dead"}:
         message = f"a worker's unknown is {unknown!r:.40}"
-        raise InvalidValue(message, hint='"retry" or "dead"')
+        raise InvalidValue(message, hint='use "retry" or "dead"')
     return WorkerSettings(
         lanes=read_lanes(options.get("lanes", ("main",))),
         order=order,
@@ -177,14 +177,11 @@ Lanes = str | Mapping[str, int] | Sequence[str | tuple[str, int]]
 def read_lanes(lanes: Lanes) -> tuple[tuple[str, int], ...]:
     """Read the lanes that a worker serves.
 
-    Args:
-        lanes: names, each with its weight or without; in text, a colon stands before it.
-
     Returns:
-        Each lane and its weight, in the order given.
+        Each lane and its weight, in the order given; the default weight is 1.
 
     Raises:
-        InvalidValue: there is none, one is named twice, or a weight is unusable.
+        InvalidValue: there is no lane, one is named twice, or a name or weight is not valid.
     """
     found = tuple(_lane(one) for one in _parts(lanes))
     if not found:
