@@ -265,4 +265,4 @@ def test_server_without_password_or_database_is_no_bug(headway: Headway, new_url
     assert "wrong" not in given.err.replace("WRONGPASS", "")
     far = headway("jobs", "--store", url.replace("/0?", "/99999?"))
     assert far.code == 4
-    assert "no database of that number" in far.err
+    assert "no database with that number" in far.err
