@@ -193,7 +193,7 @@ def test_another_format_is_refused_and_says_what_to_do(headway: Headway, new_url
         ran = headway(*line.split(), "--store", url)
         assert (ran.code, ran.out) == (4, ""), line
         assert "format 9" in ran.err
-        assert "run the program that made it" in ran.err
+        assert "run the version that created it" in ran.err
 
 
 @pytest.mark.parametrize("scheme", ON_SERVERS)

@@ -38,7 +38,7 @@ class StoreTime:
         self._heard = 0.0
 
     def floor(self, epoch: int) -> int:
-        """Return the highest time that this process used in an epoch; 0 if it is not current."""
+        """Return the highest time that this process used in an epoch; 0 if not current."""
         return self._floor if epoch == self.epoch else 0
 
     def used(self, now: int, epoch: int) -> None:
