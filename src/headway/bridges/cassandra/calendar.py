@@ -41,7 +41,7 @@ Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Sent]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shelved:
+class CalendarJob:
     """A job in the calendar.
 
     Attributes:
@@ -64,7 +64,7 @@ class Calendar:
         """
         self._link = link
         self._store = store
-        self._begun = False
+        self._has_progress = False
 
     async def enqueue(self, jobs: Sequence[NewJob], *, send: Send | None = None) -> list[Sent]:
         """Create jobs; on return, each is in the calendar or in the store.
@@ -93,14 +93,14 @@ class Calendar:
         put = iter(made)
         return [next(put) if self._is_far(job, now) else next(sent) for job in jobs]
 
-    async def find(self, ids: Iterable[str]) -> dict[str, Shelved]:
+    async def find(self, ids: Iterable[str]) -> dict[str, CalendarJob]:
         """Return those of these jobs that are in the calendar, by id."""
         wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
         index, shards = await self._index_of(wanted), self._link.settings.shards
         places = [place_of(one, ms_of(index[one][0]), shards) for one in wanted if one in index]
         found = await self._link.run_many(Cql.GET_ROW, [key_of(place) for place in places])
         return {
-            place.id: Shelved(
+            place.id: CalendarJob(
                 place=place, job=job_of(place.id, place.due_at, rows[0][0]), stamp=rows[0][1]
             )
             for place, rows in zip(places, found, strict=True)
@@ -241,9 +241,9 @@ class Calendar:
         Raises:
             IdConflict: two jobs have the same id and different bodies; nothing was written.
         """
-        if not self._begun:
+        if not self._has_progress:
             await begin(self._link, now)
-            self._begun = True
+            self._has_progress = True
         jobs, taken = await self._with_keys(jobs, now)
         taken |= await self._taken([job for job in jobs if job.id not in taken])
         new: dict[str, NewJob] = {}
@@ -292,7 +292,7 @@ class Calendar:
             else:
                 _, _, body, id_, *_ = rows[0]
                 holders[_key_name(job)] = str(id_), bytes(body)
-        return [_under(job, holders) for job in jobs], stored
+        return [_with_held_id(job, holders) for job in jobs], stored
 
     async def _index_of(self, ids: Sequence[str]) -> dict[str, tuple[datetime, bytes]]:
         """Return the due time and body hash of each id in the index."""
@@ -351,7 +351,7 @@ def _key_name(job: NewJob) -> str:
     return f"key {len(job.tenant)} {job.tenant} {job.key}"
 
 
-def _under(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
+def _with_held_id(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
     if job.key is None:
         return job
     id_, body = holders[_key_name(job)]

@@ -44,7 +44,7 @@ PARTITIONS_AT_ONCE = 4
 MOST_READS = 100
 """Maximum consecutive reads of a partition; rows that still arrive are read in the next round."""
 SAVE_EVERY_S = 1.0
-PASSING = (UnknownGate, BacklogFull)
+TEMPORARY = (UnknownGate, BacklogFull)
 """Errors with which the store refuses a job now, but may accept it later."""
 
 _log = logging.getLogger("headway.cassandra")
@@ -125,7 +125,7 @@ class Reader:
             HeadwayError: the store or Cassandra failed; the next round reads the rest.
         """
         try:
-            await self._lead(begins=True)
+            await self._lead(new_round=True)
             await self._round()
         except _NotLeading:
             self._term = self.progress = None
@@ -213,7 +213,7 @@ class Reader:
             except InvalidValue as error:
                 refused[row.place.id] = error
         refused |= await self._enqueue(jobs)
-        held = {id_: why for id_, why in refused.items() if isinstance(why, PASSING)}
+        held = {id_: why for id_, why in refused.items() if isinstance(why, TEMPORARY)}
         for id_, why in list(held.items())[:1]:
             _log.warning("calendar rows stay: rows=%d id=%s error=%s", len(held), id_, why)
         await self._put_aside(
@@ -274,11 +274,11 @@ class Reader:
 
     # ------------------------------------------------------------------- the leader's own state
 
-    async def _lead(self, *, begins: bool = False) -> None:
+    async def _lead(self, *, new_round: bool = False) -> None:
         """Renew the lead.
 
         Args:
-            begins: whether a round starts; only then may this reader take over another leader's
+            new_round: whether a round starts; only then may this reader take over another leader's
                 progress.
 
         Raises:
@@ -289,7 +289,7 @@ class Reader:
             return
         lease_ms = max(LEASE_MS, 3 * self._link.settings.every)
         term = await self._store.lead(self._role, self._holder, lease_ms)
-        if term is None or (term != self._term and not begins):
+        if term is None or (term != self._term and not new_round):
             raise _NotLeading
         if term != self._term:
             _log.info("calendar leader: term=%d holder=%s", term, self._holder)

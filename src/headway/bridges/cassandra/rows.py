@@ -130,16 +130,16 @@ _OWN = tuple(name for name in field_names(NewJob) if name not in _APART)
 
 def row_of(job: NewJob) -> bytes:
     """Encode a job for its row; the id and due time are in the row's key."""
-    said: dict[str, Any] = {"id": ""}
+    fields: dict[str, Any] = {"id": ""}
     for name in _OWN:
         value = getattr(job, name)
         if name == "kind" or value != getattr(_PLAIN, name):
-            said[name] = value
+            fields[name] = value
     if job.gates:
-        said["gates"] = _gates(job.gates)
+        fields["gates"] = _gates(job.gates)
     if job.policy is not DEFAULT_POLICY and job.policy != DEFAULT_POLICY:
-        said["policy"] = _policy(job.policy)
-    return _encode(said)
+        fields["policy"] = _policy(job.policy)
+    return _encode(fields)
 
 
 def job_of(id_: str, due_at: int, row: bytes | None) -> NewJob:
@@ -171,10 +171,10 @@ def _kept(policy: JobPolicy) -> JobPolicy:
 
 @lru_cache(1024)
 def _policy(policy: JobPolicy) -> Mapping[str, Any]:
-    said = _differing(policy, DEFAULT_POLICY)
+    fields = _differing(policy, DEFAULT_POLICY)
     if policy.retry != DEFAULT_POLICY.retry:
-        said["retry"] = _differing(policy.retry, DEFAULT_POLICY.retry)
-    return said
+        fields["retry"] = _differing(policy.retry, DEFAULT_POLICY.retry)
+    return fields
 
 
 @lru_cache(1024)

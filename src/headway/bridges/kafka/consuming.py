@@ -81,7 +81,7 @@ class KafkaIn:
         self._thread = ThreadPoolExecutor(1, "headway-kafka-consumer")
         self._held: dict[Place, list[Incoming]] = {}
         self._stored: dict[Place, int] = {}
-        self._begun: dict[Place, int] = {}
+        self._start_offsets: dict[Place, int] = {}
 
     def stop(self) -> None:
         """Stop after the current batch. Call it on the event loop; any time is safe."""
@@ -185,7 +185,10 @@ class KafkaIn:
         """
         put = await self._sink.put(messages)
         if put.unreadable:
-            dead = (self._bury(messages[index], why) for index, why in put.unreadable.items())
+            dead = (
+                self._publish_dead_letter(messages[index], why)
+                for index, why in put.unreadable.items()
+            )
             try:
                 async with self._timing.limit(DEAD_LETTER_LIMIT):
                     await asyncio.gather(*dead)
@@ -196,7 +199,7 @@ class KafkaIn:
         for one in messages:
             self._stored[one.topic, one.partition] = one.offset + 1
 
-    async def _bury(self, message: Incoming, why: CallerError) -> None:
+    async def _publish_dead_letter(self, message: Incoming, why: CallerError) -> None:
         """Publish an unreadable message to the dead-letter topic.
 
         Raises:
@@ -267,8 +270,8 @@ class KafkaIn:
                 continue  # nothing fetched from it yet
             place = (one.topic, one.partition)
             # It has no position until a message has been read from it after the assignment.
-            begun = self._begun.get(place, low)
-            behind = high - (one.offset if one.offset >= 0 else max(begun, low))
+            start = self._start_offsets.get(place, low)
+            behind = high - (one.offset if one.offset >= 0 else max(start, low))
             self.tally.lag[place] = max(0, behind) + len(self._held.get(place, ()))
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -279,7 +282,7 @@ class KafkaIn:
         except KafkaException as error:
             _log.warning("kafka committed offsets unavailable: %s", error)
             return
-        self._begun.update({(one.topic, one.partition): one.offset for one in committed})
+        self._start_offsets.update({(one.topic, one.partition): one.offset for one in committed})
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Commit the offsets of stored messages before the partitions are reassigned."""
@@ -298,7 +301,7 @@ class KafkaIn:
             place = (one.topic, one.partition)
             self._held.pop(place, None)
             self._stored.pop(place, None)
-            self._begun.pop(place, None)
+            self._start_offsets.pop(place, None)
             self.tally.lag.pop(place, None)
             self.tally.paused.discard(place)
 

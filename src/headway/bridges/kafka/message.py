@@ -192,7 +192,7 @@ class JobReader:
             text = f"the arguments have {len(args)} bytes"
             raise PayloadTooLarge(text, hint=f"at most {MAX_ARGS}; store them, send a reference")
         expires, priority = message.header(EXPIRES), message.header(PRIORITY)
-        begins_at = message.produced_at if due_at is None else due_at
+        starts_at = message.produced_at if due_at is None else due_at
         subject = message.header(SUBJECT)
         return NewJob(
             id=str(uuid7()),
@@ -203,7 +203,7 @@ class JobReader:
             args=args,
             priority=DEFAULT_PRIORITY if priority is None else _priority(priority),
             due_at=due_at,
-            expires_at=None if expires is None else begins_at + parse_duration(expires),
+            expires_at=None if expires is None else starts_at + parse_duration(expires),
             key=self._key(message),
         )
 

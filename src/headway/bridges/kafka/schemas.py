@@ -85,7 +85,7 @@ def _reader(deserialize: Deserialize, fields: Callable[[object], object]) -> Rea
             text = f"the value has a schema that the registry does not know: {error}"
             raise InvalidValue(text[:400]) from None
         except Exception as error:  # noqa: BLE001  (each format's library has its own errors)
-            if _is_away(error):
+            if _is_unreachable(error):
                 text = f"the schema registry cannot be reached: {error}"
                 raise StoreUnavailable(text[:400]) from None
             text = f"the value cannot be deserialized: {error}"
@@ -100,7 +100,7 @@ def _reader(deserialize: Deserialize, fields: Callable[[object], object]) -> Rea
     return read
 
 
-def _is_away(error: Exception) -> bool:
+def _is_unreachable(error: Exception) -> bool:
     """Return whether the registry was unreachable; its client's HTTP library varies by version."""
     return isinstance(error, OSError) or any(
         base.__name__ == "TransportError" for base in type(error).__mro__

@@ -28,7 +28,7 @@ from headway.web.page import Look, Page
 
 LIMIT = 5.0
 """Timeout in seconds of one query to the brokers."""
-AGAIN_S = 0.25
+RETRY_S = 0.25
 """Seconds before a query is retried while the group's coordinator moves."""
 MOVING = frozenset(
     {
@@ -79,7 +79,7 @@ class GroupWatch:
     def __init__(self, settings: KafkaSettings, timing: Timing = REAL) -> None:
         self._settings = settings
         self._timing = timing
-        self._asking: asyncio.Task[GroupStatus] | None = None
+        self._refreshing: asyncio.Task[GroupStatus] | None = None
         self._seen: GroupStatus | None = None
 
     @property
@@ -91,9 +91,9 @@ class GroupWatch:
         """Return the group's status, cached for `EACH_S`."""
         if self._seen is not None and self._age_ms(self._seen) <= EACH_S * 1000:
             return self._seen
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask_beside())
-        return await asyncio.shield(self._asking)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        return await asyncio.shield(self._refreshing)
 
     async def look_within(self, limit_s: float) -> tuple[GroupStatus, int] | None:
         """Return the last status and its age in ms; None if there is none yet.
@@ -109,30 +109,30 @@ class GroupWatch:
     def _age_ms(self, seen: GroupStatus) -> int:
         return int(self._timing.monotonic() * 1000) - seen.at
 
-    async def _ask_beside(self) -> GroupStatus:
+    async def _refresh(self) -> GroupStatus:
         began = self._timing.monotonic()
         now = int(began * 1000)
         while True:
             try:
-                self._seen = await asyncio.to_thread(self._ask, now)
+                self._seen = await asyncio.to_thread(self._query, now)
             except KafkaException as error:
                 moving = error.args[0].code() in MOVING
                 if moving and self._timing.monotonic() - began < LIMIT:
-                    await self._timing.pause(AGAIN_S)
+                    await self._timing.pause(RETRY_S)
                     continue
                 self._seen = GroupStatus(at=now, away=error.args[0].str())
             return self._seen
 
-    def _ask(self, now: int) -> GroupStatus:
+    def _query(self, now: int) -> GroupStatus:
         quiet = logging.getLogger("headway.kafka.watch")
         config = {**client_config(self._settings), "group.id": self._settings.in_.group}
         consumer = Consumer({**config, "logger": quiet, "error_cb": lambda _: None})  # pyright: ignore[reportUnknownLambdaType]
         try:
-            return self._asked(consumer, now)
+            return self._status_of(consumer, now)
         finally:
             consumer.close()
 
-    def _asked(self, consumer: Consumer, now: int) -> GroupStatus:
+    def _status_of(self, consumer: Consumer, now: int) -> GroupStatus:
         wanted = self._settings.in_
         found = consumer.list_topics(timeout=LIMIT).topics
         missing = [name for name in wanted.topics if name not in found]

@@ -277,7 +277,7 @@ class GuestLink(Link):
         """Do nothing: the caller owns the connection."""
 
 
-def leads_where_new_ones_lead(link: Link, connect: Callable[[], Link]) -> bool:
+def leads_to_current_server(link: Link, connect: Callable[[], Link]) -> bool:
     """Return whether a link is to the same server as a new connection.
 
     After a failover, an old connection may still lead to the replaced server, whose replies prove

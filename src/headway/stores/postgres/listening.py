@@ -188,9 +188,9 @@ class Listening:
         """
         picks = self._with_most(lanes)
         with self._lock:
-            begun = bool(self._unsent)
+            scheduled = bool(self._unsent)
             self._unsent.update(picks)
-        if not begun:
+        if not scheduled:
             self._start()
 
     def make_notice(self, lanes: Lanes) -> tuple[str, tuple[object, ...]] | None:
@@ -345,16 +345,16 @@ class Listening:
             one for one in self._covered if now < self._left_at.get(one, now) + LINGER_IN_LANE
         }
         wanted = waited | lately if len(waited | lately) <= MOST_LANES else waited
-        begun, ended = wanted - self._covered, self._covered - wanted
+        added, removed = wanted - self._covered, self._covered - wanted
         cursor = psycopg.RawCursor(db)
-        if begun:
-            cursor.execute(_COVER, (self._class, Numbers(begun)))
+        if added:
+            cursor.execute(_COVER, (self._class, Numbers(added)))
         self._covered = frozenset(wanted)
-        if begun and self._attending:
+        if added and self._attending:
             # Commits before the lock was taken did not notify this process.
-            self._hear([(lane, None) for lane in lanes if begun & {_number(lane), _EVERY_LANE}])
-        if ended:
-            cursor.execute(_UNCOVER, (self._class, Numbers(ended)))
+            self._hear([(lane, None) for lane in lanes if added & {_number(lane), _EVERY_LANE}])
+        if removed:
+            cursor.execute(_UNCOVER, (self._class, Numbers(removed)))
         for one in self._left_at.keys() - wanted:
             if now >= self._left_at[one] + LINGER_IN_LANE:
                 del self._left_at[one]

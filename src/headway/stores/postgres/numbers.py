@@ -34,7 +34,7 @@ def same_store(place: int) -> str:
     """Return the condition that `fact` belongs to the store that this process knows.
 
     Args:
-        place: number of the first of five parameters, which `Shared.sight` returns.
+        place: number of the first of five parameters, which `Shared.known_facts` returns.
     """
     return (
         f"(SELECT n FROM fact WHERE key = {IDENTITY}) = ${place}::bigint"  # noqa: S608  (constants only)

@@ -164,7 +164,7 @@ class Settles:
         numbers = {worker: words.find(worker) for worker, _ in finished}
         if shared.options.pooled or None in numbers.values():
             raise NeedsMore
-        rest = (FIRST_TOTAL - words.number("succeeded"), *shared.sight())
+        rest = (FIRST_TOTAL - words.number("succeeded"), *shared.known_facts())
         self._steps.whole(
             [
                 (FINISH_ALL, (*_bound(jobs, run, numbers[worker], worker), *rest))

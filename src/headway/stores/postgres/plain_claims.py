@@ -303,13 +303,13 @@ class PlainClaims:
     def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> BoundStatement:
         shared = self.steps.shared
         # Read each once, because other threads replace them.
-        sight, templates, lanes = shared.sight(), shared.templates, shared.lanes
+        known, templates, lanes = shared.known_facts(), shared.templates, shared.lanes
         if templates is None or not _is_simple(lanes, name):
             raise NeedsMore
         if lane.known != (shared.forgotten, shared.time.epoch):
             # Its flows may have been numbered in another store.
             raise NeedsMore
-        facts = (templates.version, lanes.version, *sight)
+        facts = (templates.version, lanes.version, *known)
         return _HOLDS, (
             *facts,
             request.worker,

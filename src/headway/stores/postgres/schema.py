@@ -89,8 +89,8 @@ def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
     oldest = 1
     for file in sorted(found, key=lambda one: one.name):
         statements = file.read_text(encoding="utf-8")
-        if (said := _OLDEST.match(statements)) is not None:
-            oldest = int(said[1])
+        if (declared := _OLDEST.match(statements)) is not None:
+            oldest = int(declared[1])
         read.append(
             Migration(number=int(file.name[:4]), oldest_program=oldest, statements=statements)
         )

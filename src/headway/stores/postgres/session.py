@@ -12,7 +12,7 @@ from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.connection import setting
-from headway.stores.postgres.link import SYNC, BoundStatement, Link, leads_where_new_ones_lead
+from headway.stores.postgres.link import SYNC, BoundStatement, Link, leads_to_current_server
 from headway.stores.postgres.numbers import (
     BEHIND,
     CLOCK,
@@ -120,7 +120,7 @@ class Session:
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
-        self._standing: set[int] = set()
+        self._kept_counts: set[int] = set()
         self._queue: list[BoundStatement] = []
         self._gathered: dict[Write, tuple[Columns, dict[Thing, Any]]] = {}
 
@@ -157,10 +157,10 @@ class Session:
         """Add to a counter."""
         self._counts[key] = self._counts.get(key, 0) + n
 
-    def stand(self, key: int) -> None:
+    def keep_count(self, key: int) -> None:
         """Write a counter even if it stays 0."""
         self._counts.setdefault(key, 0)
-        self._standing.add(key)
+        self._kept_counts.add(key)
 
     # Reading
 
@@ -409,7 +409,7 @@ class Session:
             return
         elif self.mode is not Mode.EXCLUSIVE:
             raise NeedsMore
-        elif watch.reason or leads_where_new_ones_lead(self.link, self._connect):
+        elif watch.reason or leads_to_current_server(self.link, self._connect):
             watch.suspect(found, before)
         else:
             self.drop()
@@ -516,7 +516,7 @@ class Session:
     def _taken_counts(self) -> dict[int, int]:
         counts, self._counts = self._counts, {}
         if 0 in counts.values():
-            counts = {key: n for key, n in counts.items() if n or key in self._standing}
+            counts = {key: n for key, n in counts.items() if n or key in self._kept_counts}
         return counts
 
     def _assumptions(self) -> tuple[int | None, ...]:

@@ -222,7 +222,7 @@ class Shared:
                 del known[next(iter(known))]
             known[kind.name] = read
 
-    def sight(self) -> tuple[int | str, ...]:
+    def known_facts(self) -> tuple[int | str, ...]:
         """Return the known fingerprint and schema of the store; see `same_store`.
 
         Raises:

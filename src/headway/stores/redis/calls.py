@@ -69,7 +69,7 @@ class Calls:
         link = self._links.get(place)
         if link is None or link.dead:
             link = await self._join(place)
-        reply = None if link is None else await self._over(place, link, payload)
+        reply = None if link is None else await self._call_on(place, link, payload)
         if isinstance(reply, bytes):
             self.pool.note_answer()
             return reply
@@ -80,7 +80,7 @@ class Calls:
         """Return the encoded call of a script."""
         return self._head(script) + packed_words(arguments)
 
-    async def _over(self, place: _Place, link: LoopLink, payload: bytes) -> bytes | None:
+    async def _call_on(self, place: _Place, link: LoopLink, payload: bytes) -> bytes | None:
         try:
             reply = await link.call(payload)
         except NotSentError:
@@ -94,7 +94,7 @@ class Calls:
             link.retire()
         return reply if isinstance(reply, bytes) else None
 
-    def leave_links(self) -> None:
+    def drop_links(self) -> None:
         """Drop all links, which lead to the wrong server; the next calls open new ones."""
         self.pool.forget()
         with self._lock:

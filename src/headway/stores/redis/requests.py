@@ -250,8 +250,8 @@ def define_request(request: DefineRequest) -> Request:
 def _item(item: Item) -> Request:
     fields = {"type": type(item).__name__, **named(item)}
     # The summary for the trail is the same in every store.
-    if said := check_item(item):
-        fields["said"] = said
+    if summary := check_item(item):
+        fields["said"] = summary
     if isinstance(item, NoteUse):
         fields["used"] = list(check_uses(item).items())
     return fields

@@ -49,7 +49,7 @@ from headway.stores.redis.values import decode_untyped, encode
 
 Answer = TypeVar("Answer")
 
-_ASKED_AGAIN = 8
+_MAX_SENDS = 8
 """Maximum number of sends of a request, with hours that the script requests or on new links."""
 _STRICT = (b"", b"1")
 """Whether a suspect store refuses the call, as the scripts read it."""
@@ -251,7 +251,7 @@ class RedisStore:
             InvariantBroken: the script requests hours endlessly; nothing was written.
         """
         run = script(name)
-        for _ in range(_ASKED_AGAIN):
+        for _ in range(_MAX_SENDS):
             reply = await self._ask(run, request, strict=strict, urgent=urgent)
             if _is_done(reply):
                 return reply
@@ -263,7 +263,7 @@ class RedisStore:
     async def _ask(
         self, run: Script, request: Request, *, strict: bool, urgent: bool = False
     ) -> ScriptReply:
-        for _ in range(_ASKED_AGAIN):
+        for _ in range(_MAX_SENDS):
             try:
                 arguments = self._arguments(request, _STRICT[strict])
                 raw = await self._calls.run(run, arguments, urgent=urgent)
@@ -291,7 +291,7 @@ class RedisStore:
         request: Request = {"by": process_name(), "reason": self._last_seen.contradiction(mismatch)}
         packed = self._calls.packed(run, self._arguments(request, _MARK))
         if not self._learn(self._calls.pool.run_on_new_link(run, packed)).mismatch:
-            self._calls.leave_links()
+            self._calls.drop_links()
 
     def _arguments(self, request: Request, asks: bytes) -> tuple[bytes, ...]:
         return (

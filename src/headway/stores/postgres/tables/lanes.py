@@ -73,7 +73,7 @@ class PostgresLanes(SqlLanes[Session]):
     def save(self, row: LaneRow) -> None:
         session = self._session
         # Its counts exist from now on, even if it never gets a job.
-        session.stand(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
+        session.keep_count(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
         before = self._row(row.name)
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
             session.write(_SAVE_LEVEL, row.name, row.level)

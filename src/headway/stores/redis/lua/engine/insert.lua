@@ -32,8 +32,8 @@ function Insert.check_backlog(lanes, counts)
     end
     if old + new > limited[lane] then
       local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'
-      local said = string.format(message, Run.quoted(lane), old, limited[lane], new)
-      Run.refuse('BacklogFull', said, "try again later, or raise the lane's max_backlog")
+      local text = string.format(message, Run.quoted(lane), old, limited[lane], new)
+      Run.refuse('BacklogFull', text, "try again later, or raise the lane's max_backlog")
     end
   end
 end

@@ -218,7 +218,7 @@ local function room(view, amount)
 end
 
 -- Record at a gate that this lane waits for it.
-local function tell_gate(work, gate, template)
+local function record_lane(work, gate, template)
   local lanes = Gates.turn_away(GateBook.find(work.book, gate), work.lane)
   if lanes ~= nil then
     GateBook.change(work.book, gate, template).lanes = lanes
@@ -240,7 +240,7 @@ local function when_open(work, flow, order)
       end
       is_known = is_known and at ~= nil
       latest = at and math.max(at, latest or at) or latest
-      tell_gate(work, view.name, template)
+      record_lane(work, view.name, template)
     end
   end
   return is_known and latest or nil

@@ -164,7 +164,7 @@ function Snapshot.gates_of(snapshot, flow)
   end
 end
 
-local function tell_holders(snapshot, name, limits)
+local function add_holders(snapshot, name, limits)
   if not is_first(snapshot, 'permits', name) then
     return
   end
@@ -189,7 +189,7 @@ end
 -- `limits`: number of `holders` to add, and up to how many `parked` jobs to count.
 function Snapshot.state(snapshot, name, limits)
   Snapshot.gate(snapshot, name)
-  tell_holders(snapshot, name, limits)
+  add_holders(snapshot, name, limits)
   if is_first(snapshot, 'parked', name) then
     local parked = list(snapshot, 'parked')
     parked[#parked + 1] = { name, Jobs.parked_count(name, limits.parked) }
@@ -202,7 +202,7 @@ function Snapshot.state(snapshot, name, limits)
     if #spec.members > 0 and may_match(template, name) then
       for _, member in ipairs(spec.members) do
         Snapshot.gate(snapshot, name .. '/' .. member[1])
-        tell_holders(snapshot, name .. '/' .. member[1], limits)
+        add_holders(snapshot, name .. '/' .. member[1], limits)
       end
     end
   end

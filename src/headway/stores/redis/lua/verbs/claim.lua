@@ -118,7 +118,7 @@ local function reply(result, worker, next_at, again, after, dead)
 end
 
 -- Return the reply to a repeated request: the same runs that are still live.
-local function tell_again(request, worker, dead)
+local function repeat_reply(request, worker, dead)
   local result = new_result()
   if request.request == worker.request then
     for _, row in ipairs(Jobs.taken_by(request.worker, request.request)) do
@@ -143,7 +143,7 @@ local function is_anything_due(request)
   return false
 end
 
-local function let_time_pass(request, dead)
+local function apply_due(request, dead)
   if not is_anything_due(request) then
     return
   end
@@ -278,9 +278,9 @@ function Claim.run(request)
   local dead = {}
   local worker = worker_of(request, dead)
   if request.request <= worker.request then
-    return tell_again(request, worker, dead)
+    return repeat_reply(request, worker, dead)
   end
-  let_time_pass(request, dead)
+  apply_due(request, dead)
   local work = new_work(request)
   run(work)
   local started = #work.result.jobs

@@ -36,11 +36,11 @@ end
 -- twice.
 local function run_of(row, one)
   local id, digits = string.match(one.signal_key, '^([^:]*):(%d+)$')
-  local said = 0
+  local named = 0
   if id == row.id and #digits < 10 then
-    said = tonumber(digits)
+    named = tonumber(digits)
   end
-  return math.max(row.run + 1, said)
+  return math.max(row.run + 1, named)
 end
 
 local function is_this_run(row, one)
@@ -76,7 +76,7 @@ end
 
 -- Requeue jobs of which the store has an older state; queued ones stay so. Return their ids as a
 -- set, or nil if there is none.
-local function call_back(step, request, replies)
+local function requeue_older(step, request, replies)
   local behind = nil
   for place, reply in ipairs(replies) do
     local one = request.jobs[place]
@@ -134,7 +134,7 @@ function Restore.run(request)
   for place, reply in ipairs(replies) do
     answer[place] = { reply.id, reply.created }
   end
-  local behind = call_back(step, request, replies)
+  local behind = requeue_older(step, request, replies)
   if behind ~= nil then
     -- Returned permits, and jobs fed by them, must be written before more is taken.
     Step.flush(step)
