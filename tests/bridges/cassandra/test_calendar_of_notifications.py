@@ -158,7 +158,7 @@ def test_cassandra_away_for_a_minute_is_an_alert() -> None:
     away = replace(CALM, progress=None, away="no host answers")
     assert found(away, replace(away, at=MINUTE - 1)) == {}
     assert found(away, replace(away, at=MINUTE)) == {
-        "calendar_away": "no answer for 1m: no host answers"
+        "calendar_away": "no response for 1m: no host answers"
     }
 
 
@@ -171,7 +171,7 @@ def test_half_a_horizon_that_is_not_read_for_a_minute_is_an_alert() -> None:
 def test_rows_that_are_refused_are_an_alert() -> None:
     more = replace(CALM, at=1, progress=replace(READ, refused=3))
     assert found(CALM, more) == {
-        "calendar_refused": "3 rows were refused within 15m and are kept apart"
+        "calendar_refused": "3 rows were refused within 15m and are stored separately"
     }
 
 

@@ -27,7 +27,7 @@ class Answers(GroupWatch):
         self.may_answer.set()
         self._said = said
 
-    def _ask(self, now: int) -> GroupStatus:
+    def _query(self, now: int) -> GroupStatus:
         self.may_answer.wait()
         return GroupStatus(at=now, **self._said)
 

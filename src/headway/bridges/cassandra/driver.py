@@ -71,7 +71,7 @@ class CassandraLink:
         try:
             await self._ready()
         except StoreUnavailable as error:
-            _log.warning("cassandra is away, jobs due far ahead are refused: %s", error)
+            _log.warning("cassandra unavailable, jobs due far ahead are refused: %s", error)
 
     async def close(self) -> None:
         """Disconnect after running statements have finished."""

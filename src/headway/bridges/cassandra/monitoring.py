@@ -141,7 +141,7 @@ def _away(status: CalendarStatus) -> Lasting:
     """Alert if nothing is read ahead, and jobs due far ahead are refused."""
     if not status.away:
         return {}
-    return {"cassandra": lambda ms: f"no answer for {format_duration(ms)}: {status.away}"}
+    return {"cassandra": lambda ms: f"no response for {format_duration(ms)}: {status.away}"}
 
 
 def _behind(status: CalendarStatus) -> Lasting:
@@ -168,7 +168,7 @@ def _refused(grown: Mapping[str, int]) -> Texts:
     """Alert if the store refused jobs permanently."""
     within = format_duration(REFUSED_WITHIN_MS)
     return {
-        where: f"{n} rows were refused within {within} and are kept apart"
+        where: f"{n} rows were refused within {within} and are stored separately"
         for where, n in grown.items()
         if n
     }

@@ -215,7 +215,7 @@ class Reader:
         refused |= await self._enqueue(jobs)
         held = {id_: why for id_, why in refused.items() if isinstance(why, TEMPORARY)}
         for id_, why in list(held.items())[:1]:
-            _log.warning("calendar rows stay: rows=%d id=%s error=%s", len(held), id_, why)
+            _log.warning("calendar rows held: rows=%d id=%s error=%s", len(held), id_, why)
         await self._put_aside(
             [(row, refused[row.place.id]) for row in rows if row.place.id in refused.keys() - held]
         )

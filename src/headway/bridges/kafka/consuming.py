@@ -103,7 +103,7 @@ class KafkaIn:
             message = f"a setting of [kafka.client] is not valid: {error.args[0].str()}"
             raise InvalidValue(message) from None
         await self._call(self._subscribe, consumer, topics)
-        _log.info("kafka reads topics=%s group=%s", topics, self._settings.in_.group)
+        _log.info("kafka started: topics=%s group=%s", topics, self._settings.in_.group)
         try:
             while not self._stop.is_set():
                 try:
@@ -114,7 +114,7 @@ class KafkaIn:
         finally:
             await self._call(self._close, consumer)
             self._thread.shutdown(wait=False)
-            _log.info("kafka reading stopped: consumed=%d", self.tally.consumed.total())
+            _log.info("kafka stopped: consumed=%d", self.tally.consumed.total())
 
     async def _call(self, call: Callable[[Unpack[Args]], Result], *args: *Args) -> Result:
         """Run a call on the consumer's thread; cancelling the caller does not interrupt it."""

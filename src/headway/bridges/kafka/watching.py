@@ -185,7 +185,7 @@ def kafka_rules(settings: KafkaSettings) -> tuple[Rule[GroupStatus], ...]:
 def _away(seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
     if not seen.away:
         return {}
-    return {"kafka": lambda ms: f"no broker has answered for {format_duration(ms)}: {seen.away}"}
+    return {"kafka": lambda ms: f"no broker has responded for {format_duration(ms)}: {seen.away}"}
 
 
 def _behind(settings: KafkaSettings, seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
