@@ -1,6 +1,6 @@
 """Headway dispatches work when it is due, to free workers, within the limits of the real world.
 
-This is all that a program needs to declare work, to send it, and to run it.
+This module contains all that a program needs to declare work, to send it, and to run it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # For type checkers alone: at run time each name is imported when it is first used, so that
-    # the command line and programs that use a part of the package load no more than that part.
+    # Only for type checkers: at run time each name is imported on first use, so that the command
+    # line and programs that use a part of the package load only that part.
     from headway.app import App
     from headway.client.client import Client
     from headway.contract.outcomes import Closing
@@ -172,7 +172,7 @@ _HOMES = {
     "headway.runtime.worker.endings": "Failure",
     "headway.runtime.worker.worker": "Worker",
 }
-"""The names of each module; all others are errors."""
+"""Public names by module; all others are errors."""
 
 _MODULES = {
     **dict.fromkeys(__all__, "headway.core.errors"),
@@ -187,7 +187,7 @@ def __getattr__(name: str) -> object:
         AttributeError: there is no such name.
     """
     if name == "__version__":
-        # Its import takes as long as the rest of the package.
+        # Importing importlib.metadata takes as long as the rest of the package.
         return import_module("importlib.metadata").version("headway")
     module = _MODULES.get(name)
     if module is None:
@@ -198,5 +198,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, those that are not imported yet among them."""
+    """Return the public names, including those that are not imported yet."""
     return sorted({*globals(), *__all__})

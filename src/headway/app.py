@@ -1,4 +1,4 @@
-"""The App of a program: the runtime, bound to the stores and to the client of a server."""
+"""The public `App`: the runtime, bound to the stores and to the client of a server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
 DEFAULT_STORE = "sqlite:///headway.db"
-"""Where an app lives that says nothing else."""
+"""Store of an app without a URL."""
 
 
 class App(_App):
-    """A program's kinds of work, and the store that they live in."""
+    """The kinds of a program, and the store of their jobs."""
 
     def __init__(
         self,
@@ -29,22 +29,22 @@ class App(_App):
         name: str = "app",
         timing: Timing | None = None,
     ) -> None:
-        """Make an app; the store is opened when it is first needed.
+        """Create an app; the store is opened on first use.
 
         Args:
-            url: such as "sqlite:///headway.db" or "memory://", or of a server, as
-                "https://jobs.example.com"; if not given, HEADWAY_STORE in the environment, else
-                "sqlite:///headway.db".
-            store: an open one instead; the app does not close it.
-            name: stands on the trail as the author of what the app declares.
+            url: URL of a store, such as "sqlite:///headway.db" or "memory://", or of a server, such
+                as "https://jobs.example.com". Defaults to HEADWAY_STORE in the environment, or to
+                "sqlite:///headway.db" if that is not set.
+            store: open store to use instead; the app does not close it.
+            name: author of the app's declarations in the trail.
 
         Raises:
-            InvalidValue: the URL is empty, or the name is unusable.
+            InvalidValue: the URL is empty, or the name is not valid.
         """
         if url is not None and not url.strip():
-            # A variable that is not set would select another store.
+            # Probably a variable that is not set: do not use the default store instead.
             message = "the URL of an App is empty"
-            raise InvalidValue(message, hint="give one as sqlite:///headway.db, or None")
+            raise InvalidValue(message, hint="pass one such as sqlite:///headway.db, or None")
         self._memory: Store | None = None
         super().__init__(
             url or os.environ.get("HEADWAY_STORE") or DEFAULT_STORE,
@@ -55,16 +55,16 @@ class App(_App):
         )
 
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
-        """Make a worker for this app's kinds.
+        """Create a worker for this app's kinds.
 
         Args:
-            options: see `WorkerOptions`; it serves all lanes of the app if none are given. On a
-                server, the chores are the server's.
+            options: see `WorkerOptions`; by default, the worker serves all lanes of the app. If the
+                store is a server, the server runs the chores.
 
         Returns:
             The worker; `await worker.run()` works until `worker.stop()`.
         """
-        # Not before it is needed: only a program whose store is a server loads its client.
+        # Imported here, so that only programs whose store is a server load the client.
         from headway.client.remote_store import RemoteStore  # noqa: PLC0415
 
         store = self.store
@@ -78,19 +78,19 @@ class App(_App):
             return _open(url)
         if self._memory is None:
             self._memory = _open(url)
-        return self._memory  # the same after a close, such as that of `run`: its jobs are only here
+        return self._memory  # reused after a close, such as that of `run`: only it has the jobs
 
 
 def _open(url: str) -> Store:
     if is_server(url):
         if find_spec("httpx") is None:
-            # Raised here: a worker would take the failed import for an unreachable server.
+            # Checked here, because a worker would treat a failed import as an unreachable server.
             message = "a server as the store needs the package httpx, which is not installed"
             raise StoreUnavailable(message, hint="pip install 'headway[client]'")
         from headway.client.remote_store import RemoteStore  # noqa: PLC0415  (see above)
 
         return RemoteStore(read_address(url))
-    # Not before it is needed: a program that is given a store loads no database.
+    # Imported here, so that programs that pass an open store load no database.
     from headway.stores import open_store  # noqa: PLC0415
 
     return open_store(url)

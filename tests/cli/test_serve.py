@@ -21,6 +21,7 @@ import pytest
 from headway.app import App
 from headway.cli.http_serving import AddressOptions, HttpServing
 from headway.cli.settings import load_settings
+from headway.server.listener import ListenAddress
 from tests.cli.conftest import Headway
 from tests.cli.test_worker import until
 from tests.servers.certificates import self_signed
@@ -170,6 +171,24 @@ def test_a_name_as_a_trusted_proxy_is_refused_since_nothing_would_ever_match_it(
     ran = headway("serve", "--trust-proxy", "proxy.example", "--port", "0")
     assert ran.code == 2
     assert "'proxy.example' is not an address" in ran.err
+
+
+def test_the_address_has_what_the_options_say_of_proxies_and_certificates(folder: Path):
+    certificate, key = folder / "server.pem", folder / "server.key"
+    options = AddressOptions(
+        host="10.0.0.7",
+        port=8443,
+        tls_cert=certificate,
+        tls_key=key,
+        trust_proxy=["127.0.0.1", "10.0.0.0/8"],
+    )
+    assert options.address(has_tokens=True) == ListenAddress(
+        host="10.0.0.7",
+        port=8443,
+        certificate=certificate,
+        key=key,
+        trusted_proxies=("127.0.0.1", "10.0.0.0/8"),
+    )
 
 
 def test_the_options_of_a_worker_are_refused_where_no_worker_runs(headway: Headway):

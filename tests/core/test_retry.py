@@ -56,3 +56,9 @@ def test_backoff_at_its_limits_is_accepted() -> None:
     assert [once.exhausted(attempt) for attempt in (0, 1)] == [False, True]
     # So many attempts that the delay without its cap is beyond every float.
     assert Backoff(factor=1000, jitter="none").delay_ms(10_000, "seed") == 3_600_000
+
+
+@pytest.mark.parametrize("factor", [1.01, 1.5, 2.0, 2.01])
+def test_a_small_factor_reaches_the_cap_as_well(factor: float) -> None:
+    policy = Backoff(base="1s", factor=factor, cap="1h", jitter="none")
+    assert policy.delay_ms(10**9, "seed") == 3_600_000

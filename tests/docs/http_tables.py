@@ -21,7 +21,7 @@ OTHERS = (
     ("request_timeout", 408, "The body did not arrive in time; nothing was written."),
     ("unsupported_media_type", 415, "The body is compressed; send it as it is."),
     ("head_too_large", 431, "The head has more than 64 KiB; the connection is closed."),
-    ("bug", 500, "The server met something that it did not expect; its log has the details."),
+    ("bug", 500, "The server had an unexpected error; its log has the details."),
 )
 """Problems that are no errors of the tree."""
 

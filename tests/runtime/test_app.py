@@ -257,6 +257,18 @@ def test_a_lane_with_a_colon_is_served_with_a_weight_behind_it() -> None:
         assert app.worker(lanes=["a:b"]).settings.lanes == (("a:b", 1),)
 
 
+def test_a_worker_serves_the_lanes_of_all_kinds_and_those_that_are_declared() -> None:
+    with hw.App("memory://") as app:
+        assert app.lanes == ("main",)
+
+        @app.job(lane="mail")
+        async def send(job: hw.Job) -> None: ...
+
+        app.lane("bulk", max_backlog=10)
+        assert app.lanes == ("mail", "bulk")
+        assert app.worker().settings.lanes == (("mail", 1), ("bulk", 1))
+
+
 async def test_a_worker_of_a_lane_that_nothing_knows_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -247,3 +247,24 @@ def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
     text = refused(app, count, values=[*range(1_000), {"a": [datetime(2026, 1, 1)]}])  # noqa: DTZ001
     assert "datetime without an offset" in text
     assert "NaN" in refused(app, count, values=[*range(1_000), {"a": [float("nan")]}])
+
+
+@pytest.mark.parametrize("keyword_only", [False, True])
+def test_stored_job_that_lacks_a_required_argument_is_refused_before_its_handler(
+    keyword_only: bool,
+) -> None:
+    called: list[object] = []
+
+    def by_place(n: int, text: str = "") -> None:
+        called.append(n)
+
+    def by_name(*, n: int, text: str = "") -> None:
+        called.append(n)
+
+    fn = by_name if keyword_only else by_place
+    arguments = hw.App("memory://").job(fn)._arguments
+    with pytest.raises(hw.InvalidArguments, match="missing required field n "):
+        arguments.call(fn, b'{"text":"x"}')
+    with pytest.raises(hw.InvalidArguments, match="missing required field n "):
+        arguments.values(b"{}")
+    assert called == []

@@ -108,6 +108,25 @@ def test_unusable_options_of_a_send_are_refused(
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("capacity", [2, 3])
+async def test_two_kinds_with_one_gate_declare_it_alike(
+    app: hw.App, store: WatchedStore, capacity: int
+) -> None:
+    @app.job(gates=[hw.Slots("lines", 2)])
+    async def one(job: hw.Job) -> None: ...
+
+    @app.job(gates=[hw.Slots("lines", capacity)])
+    async def other(job: hw.Job) -> None: ...
+
+    if capacity == 2:
+        await app.send_async(one)
+        assert [gate.name for gate in (await store.read(GatesQuery())).rows] == ["lines"]
+        return
+    with pytest.raises(hw.InvalidValue, match="the gate 'lines' is declared in two different ways"):
+        await app.send_async(one)
+    assert (await store.read(GatesQuery())).rows == ()
+
+
 def test_two_needs_that_come_to_one_gate_are_refused(plain: hw.App) -> None:
     @plain.job(gates=[hw.Slots("x:{a}", 1), hw.Slots("x:{b}", 1)])
     async def work(job: hw.Job, a: str, b: str) -> None: ...

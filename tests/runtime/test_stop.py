@@ -440,3 +440,58 @@ async def test_many_outcomes_are_written_in_requests_of_a_thousand() -> None:
     settler.close()
     await settler.run()
     assert [len(request.outcomes) for request, _ in store.asked("settle")] == [MAX_BATCH, 1]
+
+
+async def test_outcomes_whose_request_was_cancelled_are_written_by_the_next_run() -> None:
+    store = FaultyStore(MemoryStore())
+    store.plan(Fault.REFUSE, operation="settle")
+    settler = Settler(store, "w", Held(), Timing())
+    settler.put(Succeeded(derived_id("a"), 1))
+    running = asyncio.create_task(settler.run())
+    while not store.calls:
+        await pause(0)
+    running.cancel()
+    await asyncio.wait((running,))
+    assert (running.cancelled(), settler.pending, settler.settled) == (True, 1, 0)
+    settler.close()
+    await settler.run()
+    assert (store.calls, settler.pending, settler.settled) == (["settle"] * 2, 0, 1)
+
+
+@pytest.mark.parametrize("place", ["loop", "thread"])
+def test_worker_in_the_background_of_asyncio_run_leaves_no_run_of_a_handler_that_has_ended(
+    url: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    app = hw.App(url)
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def loop(job: hw.Job) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    def thread(job: hw.Job) -> None:
+        begun.set()
+        go_on.wait(LIMIT)
+
+    async def start() -> str:
+        sent = await app.send_async(place)
+        running.append(asyncio.create_task(app.worker(concurrency=4).run()))
+        assert await asyncio.to_thread(begun.wait, LIMIT)
+        return sent.id
+
+    running: list[asyncio.Task[None]] = []
+    with app:
+        sent = asyncio.run(start())
+        go_on.set()
+        view = app.find(sent)
+        assert view is not None
+        if place == "loop":
+            # Given back, although it had one attempt, and its worker has left.
+            assert (view.state, view.runs[0].outcome) == ("waiting", "released")
+        else:
+            # A thread cannot be stopped: its run is kept until the lease ends.
+            assert view.state == "running"
+    assert running[0].cancelled()
+    assert "cancelled from outside" not in caplog.text

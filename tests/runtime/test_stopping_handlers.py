@@ -107,6 +107,34 @@ async def test_cancelled_job_ends_cancelled_whatever_its_handler_makes_of_it(
     assert (later.state, later.result) == ("succeeded", b"0")
 
 
+@pytest.mark.parametrize("gives_up", [True, False])
+async def test_cancelled_handler_that_gives_up_is_reported_and_one_that_stops_is_not(
+    app: hw.App, store: WatchedStore, *, gives_up: bool
+) -> None:
+    begun, failures = asyncio.Event(), list[hw.Failure]()
+    app.on_failure(failures.append)
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if gives_up:
+                raise hw.Dead("cannot be undone") from None
+            raise
+
+    sent = await app.send_async(work)
+    async with working(app) as worker:
+        await soon(begun)
+        await store.move(Verb.CANCEL, sent.id)
+        beat_soon(worker)
+        assert (await store.ends(sent.id)).state == "cancelled"
+    assert [(one.becomes, one.text) for one in failures] == (
+        [("cancelled", "cannot be undone")] if gives_up else []
+    )
+
+
 async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

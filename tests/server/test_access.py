@@ -183,7 +183,7 @@ async def test_a_route_without_a_policy_is_not_served():
 
     Careless.routers[0].get("/v1/open")(open_door)
     store = open_store("memory://")
-    with pytest.raises(InvariantBroken, match="names no policy"):
+    with pytest.raises(InvariantBroken, match="has no policy"):
         build(Service(store, ServerOptions()), [Careless()])
     await store.close()
 

@@ -27,7 +27,14 @@ from headway.server.alerts.engine import (
 )
 from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
 from headway.server.alerts.rules import Finding, Rule, Severity
-from headway.server.alerts.watch import AGAIN_MS, CALM_MS, Alert, AlertThrottle, AlertWatcher
+from headway.server.alerts.watch import (
+    AGAIN_MS,
+    CALM_MS,
+    MOST_SUBJECTS,
+    Alert,
+    AlertThrottle,
+    AlertWatcher,
+)
 from headway.server.build import start_alerts
 from headway.server.overview import read_overview
 from headway.server.service import ServerOptions, Service
@@ -143,7 +150,7 @@ async def test_the_first_dead_job_of_a_lane_is_one(world: World):
     await world.store.settle(SettleRequest(worker="w", outcomes=(died,)))
     await world.watch.look()
     texts = [one.text for one in world.told.alerts if one.rule == "dead_jobs"]
-    assert texts == ["1 job of the lane calls died within 15m; it holds 1 dead one"]
+    assert texts == ["1 job in the lane calls died within 15m; the lane has 1 dead job"]
 
 
 async def die(world: World, request: int) -> None:
@@ -173,7 +180,7 @@ async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
     await world.watch.look()
     (alert,) = world.told.alerts
     assert (alert.rule, alert.subject, alert.severity) == ("dead_jobs", "calls", Severity.P2)
-    assert alert.text == "1 job of the lane calls died within 15m; it holds 2 dead ones"
+    assert alert.text == "1 job in the lane calls died within 15m; the lane has 2 dead jobs"
     assert alert.runbook == "docs/how-to/observe.md#dead_jobs"
     world.told.take()
     assert await world.look(world.settings.dead_jobs_within_ms) == [("dead_jobs", "calls", False)]
@@ -227,7 +234,7 @@ async def test_hours_that_nobody_extends_alert(world: World):
         near = replace(gate, horizon_at=overview.stats.now + left)
         found = rule.look(Facts(at=0, overview=replace(overview, gates=(near,))))
         assert len(found or ()) == count
-    for left, text in ((3_600_000, "for 1h only"), (-1, "it is closed")):
+    for left, text in ((3_600_000, "for only 1h ahead"), (-1, "it is closed")):
         near = replace(gate, horizon_at=overview.stats.now + left)
         (found,) = rule.look(Facts(at=0, overview=replace(overview, gates=(near,)))) or ()
         assert found.subject == "office"
@@ -306,7 +313,7 @@ async def test_a_system_that_sees_nothing_silences_no_other_and_heals_nothing(
         failing[:] = [error]
         told = await world.look(MINUTE)
         assert ("another", "line", True) not in told
-        assert "see nothing" in caplog.text
+        assert "could not be evaluated" in caplog.text
         caplog.clear()
     assert ("no_worker", "calls", False) not in await world.look(MINUTE)
 
@@ -335,7 +342,7 @@ async def test_who_leads_again_looks_with_rules_made_again(world: World):
 def test_two_rules_of_one_name_are_refused():
     alerts = Alerts()
     alerts.add(book_of(Another(lambda _: None)))
-    with pytest.raises(hw.InvalidValue, match="two rules 'another'"):
+    with pytest.raises(hw.InvalidValue, match="two alert rules are named 'another'"):
         alerts.add(book_of(Another(lambda _: None)))
 
 
@@ -461,7 +468,7 @@ def test_what_was_told_here_is_not_told_again_because_another_had_told_it_before
     throttle.update(rule, [finding()], 0)
     (earlier,) = throttle.standing(0)
     throttle.update(rule, [finding()], again)
-    throttle.recall([earlier], 0)
+    throttle.restore([earlier], 0)
     assert throttle.update(rule, [finding()], again + 1) == []
     (told,) = throttle.update(rule, [finding()], 2 * again)
     assert not told.healed
@@ -471,6 +478,18 @@ def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
     throttle = AlertThrottle("page")
     findings = [finding(str(number)) for number in range(1_000)]
     assert len(throttle.update(Another(lambda _: None), findings, 0)) == 50
+
+
+def test_standing_alert_is_repeated_and_does_not_heal_behind_many_other_findings():
+    rule, throttle = Another(lambda _: None), AlertThrottle("page")
+    again = AGAIN_MS[rule.severity]
+    others = [finding(str(number)) for number in range(MOST_SUBJECTS)]
+    throttle.update(rule, [finding()], 0)
+    throttle.update(rule, [], 1_000)
+    throttle.update(rule, [*others, finding()], 2_000)
+    assert throttle.update(rule, others, 1_000 + CALM_MS) == []
+    repeated = throttle.update(rule, [*others, finding()], again)
+    assert ("a", False) in [(one.subject, one.healed) for one in repeated]
 
 
 # ------------------------------------------------------------------------------------- sinks
@@ -574,7 +593,7 @@ def test_a_service_that_refuses_is_logged_without_its_address(
     receiver.wait(bool)
     sink._waiting.put(None)
     sink._thread.join(LIMIT_S)
-    assert "address 1 did not take an alert of no_worker" in caplog.text
+    assert "address 1 did not accept an alert of no_worker" in caplog.text
     assert "hunter2" not in caplog.text
 
 

@@ -114,7 +114,7 @@ async def test_all_subscribers_are_served_by_one_look_and_nobody_by_none(rig: Ri
         changes = [await one.next(), await other.next()]
         assert changes[0] == changes[1]
     await until_nobody_watches(rig)
-    assert rig.service.feed._looking is None
+    assert rig.service.feed._reader is None
 
 
 async def test_a_stream_ends_when_the_server_begins_to_stop(rig: Rig):

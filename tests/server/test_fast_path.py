@@ -86,7 +86,7 @@ def _plain(text: str) -> str:
 
 async def test_both_ways_answer_alike(monkeypatch: pytest.MonkeyPatch):
     quick = await replies()
-    monkeypatch.setattr(building, "QUICK", ())
+    monkeypatch.setattr(building, "FAST_ROUTES", ())
     usual = await replies()
     for (path, body, headers), one, other in zip(JOBS, quick, usual, strict=True):
         assert one == other, (path, body, headers)

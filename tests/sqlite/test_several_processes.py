@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from headway.core.errors import StoreUnavailable
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.notifier import folder_of
 from tests.plain import LANE, assert_clean, claim, count, job, jobs
 from tests.sqlite.processes import (
     LIMIT,
@@ -135,3 +137,23 @@ async def test_store_that_was_opened_before_a_fork_refuses_in_the_child(path: Pa
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     await store.close()
+
+
+async def test_store_that_a_forked_child_closes_keeps_the_socket_of_its_parent(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.wait([LANE], None, 0)
+    assert len(list(folder_of(path).iterdir())) == 1
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with suppress(StopIteration):
+                store.close().send(None)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(list(folder_of(path).iterdir())) == 1
+    await store.close()
+    assert not folder_of(path).exists()

@@ -1,1 +1,1 @@
-"""The client: everything that a program does with Headway, done over HTTP."""
+"""The client: everything that a program does with Headway, over HTTP."""

@@ -1,4 +1,4 @@
-"""Address of a server, and what is exchanged with it, independent of the HTTP library."""
+"""Address of a server, and requests and replies, independent of the HTTP library."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ServerAddress:
     """Address of a server.
 
     Attributes:
-        url: without a slash at its end.
-        token: sent with each call; None for none.
+        url: without a trailing slash.
+        token: sent with each call, if there is one.
     """
 
     url: str
@@ -47,9 +47,9 @@ def read_address(url: str | None = None, token: str | None = None) -> ServerAddr
     """Read the address of a server from arguments and the environment.
 
     Args:
-        url: of the server; if not given, HEADWAY_URL in the environment, else
+        url: URL of the server; defaults to HEADWAY_URL in the environment, or
             "http://127.0.0.1:8080".
-        token: if not given, HEADWAY_TOKEN in the environment, else none.
+        token: API token; defaults to HEADWAY_TOKEN in the environment, or none.
 
     Raises:
         InvalidValue: the URL is not a server's, or the token is not well-formed.
@@ -61,7 +61,7 @@ def read_address(url: str | None = None, token: str | None = None) -> ServerAddr
 
 
 def is_server(url: str) -> bool:
-    """Return whether this is the URL of a server, and not of a store."""
+    """Return whether this is the URL of a server rather than of a store."""
     return url.partition("://")[0] in SCHEMES
 
 
@@ -98,11 +98,11 @@ class Unreachable(Exception):
 
 
 class ReplyLost(Exception):
-    """The request was sent, perhaps in part, and no complete response came."""
+    """The request was sent, perhaps only in part, and no complete response arrived."""
 
 
 class HttpRequest(NamedTuple):
-    """A request to a path below the server's address, with a JSON body or without."""
+    """A request to a path below the server's address, with or without a JSON body."""
 
     method: str
     path: str
@@ -112,7 +112,7 @@ class HttpRequest(NamedTuple):
 
 
 class RawReply(NamedTuple):
-    """The response."""
+    """A response."""
 
     status: int
     body: bytes

@@ -30,28 +30,28 @@ from headway.runtime.timing import Timing
 PROBLEM = "application/problem+json"
 
 _BUG = "bug"
-_HOW_TO_OPEN = "pass token=, or set HEADWAY_TOKEN; `headway token create` makes one"
+_HOW_TO_OPEN = "pass token=, or set HEADWAY_TOKEN; `headway token create` creates one"
 _URL_HINT = "is this the address of a Headway server?"
 
 _decode = msgspec.json.Decoder().decode
 
 
 def error_of(status: int, body: bytes, *, what: str, writes: bool) -> HeadwayError:
-    """Return the error that a reply means.
+    """Return the error for a reply.
 
     Args:
-        body: of the reply; a problem if a Headway server wrote it.
-        what: the call, for the message, as "POST /v1/jobs".
+        body: body of the reply; a problem if a Headway server wrote it.
+        what: the call, for the message, such as "POST /v1/jobs".
         writes: whether the call may have written something.
 
     Returns:
-        The error of its code; of an unknown code, the nearest branch.
+        The error with the problem's code; the nearest branch if the code is unknown.
     """
     problem = _problem(body)
     code = problem.get("code", "")
     if not code:
         return _of_other_program(status, what, writes=writes)
-    detail = problem.get("detail") or f"{what} was answered with {status}"
+    detail = problem.get("detail") or f"{what} returned status {status}"
     hint = problem.get("hint", "")
     if code == _BUG:
         seen = problem.get("instance", "")
@@ -75,7 +75,7 @@ def _problem(body: bytes) -> Mapping[str, str]:
 
 
 def _branch(status: int) -> type[HeadwayError]:
-    """Return the nearest branch for a code that this program does not know."""
+    """Return the nearest branch for a status with an unknown code."""
     known: dict[int, type[HeadwayError]] = {
         401: Unauthenticated,
         403: Forbidden,
@@ -90,21 +90,18 @@ def _branch(status: int) -> type[HeadwayError]:
 
 
 def _of_other_program(status: int, what: str, *, writes: bool) -> HeadwayError:
-    """Return the error for a reply that no Headway server wrote.
-
-    A proxy's, or another program's.
-    """
-    message = f"{what} was answered with {status}"
+    """Return the error for a reply from a proxy or another program."""
+    message = f"{what} returned status {status}"
     if status in {401, 407}:
         return Unauthenticated(message, hint=_HOW_TO_OPEN)
     if status == 403:
-        return Forbidden(message, hint="a proxy in front of the server refuses the call")
+        return Forbidden(message, hint="a proxy in front of the server refused the call")
     if status == 429:
         return TooManyRequests(message, hint="a proxy in front of the server limits the calls")
     if status == 503:
         return StoreUnavailable(message, hint="there is no server at this address")
     if status >= 500:
-        # A proxy does not know how far the call came.
+        # A proxy does not know whether the call reached the server.
         return (OutcomeUnknown if writes else StoreUnavailable)(message)
     return CallerError(message, hint=_URL_HINT)
 
@@ -135,10 +132,10 @@ class HttpCall:
     """One call. Every call is idempotent and may be repeated.
 
     Attributes:
-        path: below the server's address, quoted.
-        body: the JSON to send; None for none.
+        path: path below the server's address, quoted.
+        body: sent as JSON; None for no body.
         waits_s: how long the server may take beyond the timeout, for a long poll.
-        patience_s: for how long it is repeated while the server is unavailable or answers 429.
+        patience_s: how long it is retried while the server is unavailable or returns 429.
     """
 
     method: Method
@@ -151,11 +148,11 @@ class HttpCall:
 
     @property
     def what(self) -> str:
-        """The call, for messages."""
+        """The method and path, for messages."""
         return f"{self.method} {self.path[:120]}"
 
     def at(self, cursor: str) -> HttpCall:
-        """Return the same call for the page that a cursor names."""
+        """Return the same call for the page at a cursor."""
         return replace(self, params=(*self.params, ("cursor", cursor)))
 
     @property
@@ -169,7 +166,7 @@ class HttpReply:
     """The successful response to a call.
 
     Attributes:
-        asked_at: when it was sent, in seconds on this machine's clock.
+        asked_at: when the call was sent, in seconds on this machine's monotonic clock.
     """
 
     status: int
@@ -177,11 +174,11 @@ class HttpReply:
     asked_at: float = field(default=0.0)
 
     @property
-    def json(self) -> Any:  # noqa: ANN401  (whatever the server says)
-        """The body, read.
+    def json(self) -> Any:  # noqa: ANN401  (any JSON)
+        """The decoded body.
 
         Raises:
-            StoreUnavailable: it is not JSON: something other than a Headway server answered.
+            StoreUnavailable: it is not JSON, so it is not from a Headway server.
         """
         try:
             return _decode(self.body) if self.body else None
@@ -197,24 +194,24 @@ class _Refusal:
 
 
 class HttpCalls:
-    """Calls one server; to be used in one event loop."""
+    """Makes calls to one server; use it in one event loop only."""
 
     def __init__(self, address: ServerAddress, *, timeout_s: float, timing: Timing) -> None:
         self._address = address
         self._timeout_s = timeout_s
         self._timing = timing
-        self._carrier: HttpTransport | None = None
-        # Jitter must differ between programs that lost the same server.
+        self._transport: HttpTransport | None = None
+        # Jitter must differ between programs that lost their connection at the same time.
         self._seed = uuid4().hex
         self._drawn = 0
 
     async def ask(self, call: HttpCall) -> HttpReply:
-        """Make a call; repeat it while that may help.
+        """Make a call, and retry it while that may help.
 
         Raises:
-            HeadwayError: the server refuses, with its own message; or
-                StoreUnavailable: it cannot be reached, nothing was written; or
-                OutcomeUnknown: no answer came, it may have been written.
+            HeadwayError: the server refused the call, with its own message; or
+                StoreUnavailable: it cannot be reached, and nothing was written; or
+                OutcomeUnknown: there was no reply, and something may have been written.
         """
         end = self._timing.monotonic() + call.patience_s
         tries = 0
@@ -229,26 +226,26 @@ class HttpCalls:
             if not isinstance(error, PASSING) or self._timing.monotonic() + pause_s > end:
                 shown: HeadwayError = _as_seen(error, unknown=unknown)
                 raise shown
-            _log.info("%s: %s; again in %.1f s", call.what, error, pause_s)
+            _log.info("call failed call=%r error=%s retry_in=%.1fs", call.what, error, pause_s)
             await self._timing.pause(pause_s)
             tries += 1
 
     async def close(self) -> None:
         """Close all connections; a later call opens them again."""
-        carrier, self._carrier = self._carrier, None
-        if carrier is not None:
-            await carrier.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
 
     async def _try(self, call: HttpCall) -> HttpReply | _Refusal:
         """Make a call once."""
-        carrier = self._opened()
+        transport = self._opened()
         content = None if call.body is None else _encoded(call)
         request = HttpRequest(call.method, call.path, content, call.params, call.headers)
         limit_s = self._timeout_s + call.waits_s
         asked_at = self._timing.monotonic()
         try:
             async with self._timing.limit(limit_s):
-                answer = await carrier.send(request, limit_s)
+                answer = await transport.send(request, limit_s)
         except Unreachable as error:
             return _Refusal(error=self._unreachable(error))
         except (ReplyLost, TimeoutError) as error:
@@ -259,15 +256,15 @@ class HttpCalls:
         return _Refusal(error=error, after_s=_seconds(answer.retry_after))
 
     def _opened(self) -> HttpTransport:
-        if self._carrier is None:
+        if self._transport is None:
             try:
-                # Imported lazily: a program that calls no server loads no HTTP library.
+                # Imported lazily, so that only programs that call a server load the HTTP library.
                 from headway.client.transport import Transport  # noqa: PLC0415
             except ImportError as error:
                 message = f"the client needs a package that is not installed: {error.name}"
                 raise StoreUnavailable(message, hint="pip install 'headway[client]'") from error
-            self._carrier = Transport(self._address)
-        return self._carrier
+            self._transport = Transport(self._address)
+        return self._transport
 
     def _unreachable(self, error: Exception) -> StoreUnavailable:
         message = f"the server {self._address.url} cannot be reached: {error or 'no connection'}"
@@ -288,21 +285,21 @@ def _encoded(call: HttpCall) -> bytes:
 
 
 def _reply_lost(call: HttpCall, error: Exception) -> HeadwayError:
-    message = f"no answer to {call.what}: {str(error) or type(error).__name__}"
+    message = f"no reply to {call.what}: {str(error) or type(error).__name__}"
     if call.writes:
         return OutcomeUnknown(message, hint="repeating the call is safe")
     return StoreUnavailable(message)
 
 
 def _as_seen(error: HeadwayError, *, unknown: bool) -> HeadwayError:
-    """Return the error of the last try, unless an earlier one may have written something."""
+    """Return the last attempt's error, or OutcomeUnknown if an earlier one may have written."""
     if unknown and isinstance(error, StoreUnavailable | TooManyRequests):
         return OutcomeUnknown(error.message, hint=error.hint)
     return error
 
 
 def _seconds(header: str) -> float:
-    """Return what Retry-After says, if it says seconds; at most a minute."""
+    """Return the seconds of a Retry-After header, at most 60; 0 if it is not a number."""
     return (
         min(float(header), 60.0)
         if header.isascii() and header.isdigit() and len(header) < 9

@@ -69,7 +69,7 @@ class JobsAsked(TypedDict, total=False):
 def _waiting(
     work: Callable[Concatenate[Client, Given], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Client, Given], Result]:
-    """Return the same method for callers that wait."""
+    """Return the synchronous version of a method."""
 
     @wraps(work)
     def wait(client: Client, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -104,10 +104,10 @@ class Client:
             timeout: time limit of one attempt of a call, as "30s" or a timedelta.
             patience: how long a call is retried while the server is unreachable or asks for a
                 retry.
-            timing: the simulator's.
+            timing: clock and sleep, replaced by the simulator.
 
         Raises:
-            InvalidValue: the URL is not the URL of a server, or another value is not valid.
+            InvalidValue: the URL is not that of a server, or another value is not valid.
         """
         address = read_address(url, token)
         self._url = address.url
@@ -121,7 +121,7 @@ class Client:
         self._background = Background()
 
     def __repr__(self) -> str:
-        """Return where the server is; never the token."""
+        """Return the server's URL, never the token."""
         return f"<Client {self._url}>"
 
     @property
@@ -143,7 +143,7 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """As `close`."""
+        """Close the client."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -151,7 +151,7 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """As `close_async`."""
+        """Close the client."""
         await self.close_async()
 
     def wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -190,7 +190,7 @@ class Client:
         """
         if isinstance(kind, Kind):
             if also:
-                message = f"the kind {kind.name!r} says the rest itself"
+                message = f"`also` was passed for the declared kind {kind.name!r}"
                 raise InvalidValue(message, hint="omit `also`, or pass the name of the kind")
             return await self._send_of(kind, kind.make(**given))
         reply = await self.remote.post("/v1/jobs", plain_body(kind, given, also or {}))
@@ -250,7 +250,7 @@ class Client:
         try:
             return (await self.remote.enqueue([job]))[0]
         except UnknownGate:
-            # As an App declares its gates when it first sends.
+            # Declare the gates, as an App does when it first sends.
             items = tuple(DeclareGate(spec=spec) for spec in kind.gates)
             await self.remote.define(DefineRequest(items=items, author=kind.name))
             return (await self.remote.enqueue([job]))[0]
@@ -272,7 +272,7 @@ class Client:
         Returns:
             Up to `limit` jobs, and the cursor of the next page.
         """
-        refuse_unknown(asked, JobsAsked, "jobs are not asked for by", "by")
+        refuse_unknown(asked, JobsAsked, "jobs cannot be selected by", "select by")
         return await self.remote.read(JobsQuery(**asked))
 
     jobs = _waiting(jobs_async)

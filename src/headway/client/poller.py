@@ -1,16 +1,15 @@
 """The claims of one worker over HTTP, and the long poll with which it waits for work.
 
 A worker of the runtime claims, and waits if it finds nothing. Over HTTP the wait is itself a claim,
-which the server answers when there is a job: a long poll. It asks for one job only, because the
-worker's room is known when it next claims, and keeps what it brings for that claim.
+to which the server replies when there is a job: a long poll. It requests only one job, because the
+worker's free slots are not known before its next claim, and keeps the job for that claim.
 
-Each claim and each poll has a number of its own, which grows. The worker knows its claims by
-other numbers. A beat carries the last number up to which every reply has reached the
-worker or never will, so that no job of a reply still on its way is taken for unused, and each job
-of a lost reply is.
+Each claim and each poll has its own, increasing number; the worker numbers its claims differently.
+A beat contains the last number up to which every reply has reached the worker or never will, so
+that jobs of a lost reply are treated as unused, but not jobs of a reply that is still on its way.
 
-No number is sent again after its reply was lost: the server that saw the connection end releases
-what it had claimed for it, and must not release what a second reply has brought.
+A number is never sent again after its reply was lost: the server that saw the connection close
+releases what it had claimed for that number, and must not release jobs of a second reply.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from headway.runtime.timing import Timing
 from headway.runtime.worker.lease import StoreTime
 
 POLL_S = 25.0
-"""Seconds that one long poll waits; proxies on the way may cut what takes half a minute."""
+"""Seconds that one long poll waits; proxies may close requests that take half a minute."""
 ENDS_WITHIN_S = 0.5
-"""Seconds that a poll gets to end once the next claim is answered: the server ends it then."""
+"""Seconds for the server to end a poll after it has replied to the next claim."""
 KEPT_FOR_S = 1.0
-"""Seconds that a poll goes on, and its job is kept, while its worker does not claim."""
+"""Seconds that a poll continues, and its job is kept, while its worker does not claim."""
 SHORTEST_S = 0.5
-"""A poll that ends empty sooner did not wait: the next one is delayed."""
+"""If a poll ends empty sooner than this, it did not wait, and the next one is delayed."""
 REMEMBERED = 64
-"""Claims whose numbers are remembered."""
+"""Most claims whose numbers are remembered."""
 
 Ask = Callable[[ClaimRequest, float], Awaitable[ClaimReply]]
-"""Claims, and waits for so many seconds if there is nothing."""
+"""Claims, and waits up to this many seconds if there is nothing."""
 GiveBack = Callable[[str, Sequence[Claimed]], Awaitable[None]]
-"""Releases jobs of a worker unused."""
+"""Releases unused jobs of a worker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +45,8 @@ class PollResult:
     """The result of a poll, kept until its worker claims.
 
     Attributes:
-        sent: when it was sent, in seconds on this machine's clock.
-        received: when the answer came.
+        sent: when it was sent, in seconds on this machine's monotonic clock.
+        received: when the reply arrived, on the same clock.
     """
 
     number: int
@@ -61,7 +60,7 @@ class Poll:
     """A poll in progress.
 
     Attributes:
-        free: the most gated jobs that it may bring.
+        free: maximum number of gated jobs that it may bring.
     """
 
     number: int
@@ -92,14 +91,14 @@ class WorkerPoller:
 
     @property
     def kept(self) -> tuple[tuple[str, int], ...]:
-        """Runs that no claim has brought to the worker yet."""
+        """Runs from polls that no claim has delivered to the worker yet."""
         return tuple((job.id, job.run) for one in self._kept for job in one.reply.jobs)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """Claims, or gives what a poll has brought.
+        """Claim, or return jobs from a poll.
 
         Raises:
-            HeadwayError: as `Store.claim`; what polls have brought stays for the next claim.
+            HeadwayError: as `Store.claim`; jobs from polls are kept for the next claim.
         """
         self._asked += 1
         self._request = request
@@ -123,8 +122,8 @@ class WorkerPoller:
         """Wait until there may be something to claim.
 
         Raises:
-            StoreError: the server cannot be asked.
-            CancelledError: the caller was cancelled; the poll goes on for a moment.
+            StoreError: the server cannot serve the poll now.
+            CancelledError: the caller was cancelled; the poll continues for KEPT_FOR_S.
         """
         self._asked += 1
         request = self._request
@@ -151,7 +150,7 @@ class WorkerPoller:
         """Return the last number up to which each reply has reached the worker, or never will.
 
         Args:
-            claim: the last of the worker's own claims whose answer it holds; 0 for none.
+            claim: the last of the worker's own claims whose reply it has; 0 if there is none.
         """
         if claim == 0:
             return 0
@@ -160,7 +159,7 @@ class WorkerPoller:
         return min(coming, default=self._highest + 1) - 1
 
     def note_time(self, sent: float, now: int) -> None:
-        """Take note of the store's time in an answer to what was sent at that moment."""
+        """Record the store's time from the reply to a request sent at `sent`."""
         self._store_time.observe(sent, now)
 
     def forget(self, lost: frozenset[tuple[str, int]]) -> None:
@@ -170,7 +169,7 @@ class WorkerPoller:
             self._kept[at] = replace(one, reply=replace(one.reply, jobs=living))
 
     async def leave(self, worker: str) -> None:
-        """End the poll and release the kept jobs."""
+        """End the poll, and release the kept jobs."""
         if self._alone is not None:
             self._alone.cancel()
         await self._close_poll()
@@ -179,7 +178,7 @@ class WorkerPoller:
     # ------------------------------------------------------------------------------ internals
 
     def _number_of(self, claim: int) -> int | None:
-        """Return the number under which a claim was answered; None for one that was not."""
+        """Return the number under which a claim got a reply; None if it has none."""
         for asked, number, _ in self._answered:
             if asked == claim:
                 return number
@@ -189,7 +188,7 @@ class WorkerPoller:
     async def _deliver(
         self, request: ClaimRequest, number: int, reply: ClaimReply | None
     ) -> ClaimReply:
-        """Return the answer to a claim: what polls have brought, and what it brought itself."""
+        """Return the reply to a claim: jobs from polls, then the claim's own jobs."""
         kept, self._kept = self._kept, []
         now_s = self._timing.monotonic()
         jobs: list[Claimed] = []
@@ -211,10 +210,7 @@ class WorkerPoller:
         return replace(reply, jobs=jobs, again=True, seen=self._seen)
 
     def _as_if_now(self, one: PollResult, now_s: float) -> ClaimReply:
-        """Return an answer that was kept, as if it came now.
-
-        Its lease is not overstated.
-        """
+        """Return a kept reply without its jobs, as if it came now; never overstate the lease."""
         kept_ms = int(1000 * (now_s - one.received))
         whole_ms = int(1000 * (now_s - one.sent)) + 1
         now = one.reply.now + kept_ms
@@ -222,7 +218,7 @@ class WorkerPoller:
         return replace(one.reply, jobs=[], now=now, lease_until=now + left_ms, next_at=now)
 
     def _is_stale(self, job: Claimed, one: PollResult, now_s: float) -> bool:
-        """Return whether a job with gates would come too late to its handler."""
+        """Return whether a gated job would reach its handler too late."""
         if not job.gated:
             return False
         claimed_s = self._store_time.earliest(one.reply.now, one.received)
@@ -233,7 +229,7 @@ class WorkerPoller:
         self._under_way.add(number)
         one = replace(request, request=number, n=1, free=free)
         poll = Poll(number, free, asyncio.ensure_future(self._run_poll(one)))
-        # Retrieve the exception even if no caller awaits the task any more.
+        # Retrieve the exception even if no caller awaits the task any longer.
         poll.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return poll
 
@@ -251,12 +247,12 @@ class WorkerPoller:
         self._empty_polls = self._empty_polls + 1 if quick else 0
 
     async def _hold_off(self) -> None:
-        """Pause if polls are answered at once with nothing."""
+        """Pause if polls return at once with nothing."""
         if self._empty_polls > 1:
             await self._timing.pause(min(0.05 * 2**self._empty_polls, 1.0))
 
     async def _end_poll(self) -> None:
-        """Wait for the poll that a later claim makes the server end."""
+        """Wait for the poll to end: the server ends it when it receives a later claim."""
         poll = self._poll
         if poll is not None and not poll.task.done() and self._server_ends_polls:
             await asyncio.wait({poll.task}, timeout=ENDS_WITHIN_S)
@@ -264,14 +260,14 @@ class WorkerPoller:
         await self._close_poll()
 
     async def _close_poll(self) -> None:
-        """End the poll; a job that arrives at that moment is released by the next beat."""
+        """End the poll; a job that arrives at the same time is released by the next beat."""
         poll, self._poll = self._poll, None
         if poll is not None and not poll.task.done():
             poll.task.cancel()
             await asyncio.wait({poll.task})
 
     def _expect_claim(self) -> None:
-        """Limit how long the poll goes on without a claim, so that its job is not held back."""
+        """Limit how long the poll continues without a claim, so that its job is not held back."""
         if self._alone is not None:
             self._alone.cancel()
         self._alone = asyncio.ensure_future(self._end_unused(self._asked))

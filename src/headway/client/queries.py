@@ -1,4 +1,4 @@
-"""Queries of the contract as GET requests, and replies read into its records."""
+"""The contract's queries as GET requests, and the decoding of replies into its records."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def read_record(kind: type[Record], fields: object) -> Record:
             take their defaults.
 
     Raises:
-        StoreUnavailable: it cannot be decoded; the server has another version, or is
-            another program.
+        StoreUnavailable: it cannot be decoded: the server has another version, or is another
+            program.
     """
     try:
         return cast("Record", _reader(kind)(fields))
@@ -69,7 +69,7 @@ def read_record(kind: type[Record], fields: object) -> Record:
 
 
 @cache
-def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each sort of type)
+def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each form of type)
     if hint is bytes:
         return _encode
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -98,7 +98,7 @@ def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each s
 
 
 class _Later:
-    """The reader of a type, made when it is first needed: a record may contain its own type."""
+    """The reader of a type, created on first use, because a record may contain its own type."""
 
     def __init__(self, hint: Any) -> None:  # noqa: ANN401  (any type)
         self._hint = hint
@@ -153,7 +153,7 @@ class JobReply(msgspec.Struct, kw_only=True):
     signal_url: str | None = None
 
     def claimed(self) -> Claimed:
-        """Return the contract's record of it."""
+        """Return it as the contract's record."""
         return Claimed(
             self.id,
             self.run,
@@ -185,11 +185,11 @@ class ClaimResponse(msgspec.Struct, kw_only=True):
     after: dict[str, int] = {}
 
     def reply(self, seen: int = 0) -> ClaimReply:
-        """Return the contract's record of it."""
+        """Return it as the contract's record."""
         return ClaimReply(
             jobs=[job.claimed() for job in self.jobs],
             now=self.now,
-            # A poll that never claimed has extended no lease.
+            # A poll that never claimed extended no lease.
             lease_until=self.now if self.lease_until is None else self.lease_until,
             next_at=self.next_at,
             again=self.again,
@@ -202,10 +202,10 @@ _decode = msgspec.json.Decoder(ClaimResponse).decode
 
 
 def read_claim(body: bytes) -> ClaimResponse:
-    """Read the answer to a claim.
+    """Decode the response to a claim.
 
     Raises:
-        StoreUnavailable: it is not one.
+        StoreUnavailable: it is not the response to a claim.
     """
     try:
         return _decode(body)
@@ -227,7 +227,7 @@ class RemoteQuery:
     """A query of the contract as a GET request.
 
     Attributes:
-        missing: whether an unknown job is answered with None.
+        missing: whether the result is None for an unknown job.
         whole: whether all pages are read.
     """
 
@@ -241,7 +241,7 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
     """Return a query as a GET request.
 
     Raises:
-        CallerError: the HTTP API does not answer it.
+        CallerError: the HTTP API does not support the query.
     """
 
     def get(path: str, *params: tuple[str, object]) -> HttpCall:
@@ -259,12 +259,12 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
             return RemoteQuery(call=call, read=_page(JobView), whole=query.ids is not None)
         case FlowsQuery():
             place = ("lane", query.lane) if query.gate is None else ("gate", query.gate)
-            asked = (("first", query.first), ("cursor", query.cursor), ("limit", query.limit))
-            return RemoteQuery(call=get("/v1/flows", place, *asked), read=_page(WaitingFlow))
+            page = (("first", query.first), ("cursor", query.cursor), ("limit", query.limit))
+            return RemoteQuery(call=get("/v1/flows", place, *page), read=_page(WaitingFlow))
         case GatesQuery():
-            asked = (("cursor", query.cursor), ("limit", query.limit))
+            page = (("cursor", query.cursor), ("limit", query.limit))
             parked = ("parked", "true" if query.parked else None)
-            call = get("/v1/gates", *_each("name", query.names), parked, *asked)
+            call = get("/v1/gates", *_each("name", query.names), parked, *page)
             return RemoteQuery(call=call, read=_page(GateState))
         case LanesQuery():
             call = get("/v1/lanes", *_each("name", query.names))
@@ -276,13 +276,13 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
         case TimetableQuery():
             return RemoteQuery(call=get("/v1/timetable"), read=_rows(EntryView), whole=True)
         case TrailQuery():
-            asked = (("target", query.target), ("cursor", query.cursor), ("limit", query.limit))
-            return RemoteQuery(call=get("/v1/trail", *asked), read=_page(TrailView))
+            page = (("target", query.target), ("cursor", query.cursor), ("limit", query.limit))
+            return RemoteQuery(call=get("/v1/trail", *page), read=_page(TrailView))
         case AuditQuery():
             call = get("/v1/audit", ("cursor", query.cursor), ("limit", query.limit))
             return RemoteQuery(call=call, read=_record(AuditView))
         case _:
-            message = f"a server does not answer this {type(query).__name__}"
+            message = f"the HTTP API does not support this {type(query).__name__}"
             raise CallerError(message, hint="open the store directly instead")
 
 
@@ -290,7 +290,7 @@ def underway_call(query: JobsQuery) -> HttpCall:
     """Return the request for waiting, parked and running jobs.
 
     Args:
-        query: its lane, tenant, kind, states and limit count.
+        query: only its lane, tenant, kind, states and limit are used.
     """
     params = _fields_of((("underway", "true"), *_jobs(query)))
     return HttpCall(method="GET", path="/v1/jobs", params=params)
@@ -331,14 +331,14 @@ def _record(kind: type[Any]) -> Callable[[Any], object]:
 
 
 def _rows(kind: type[Any]) -> Callable[[Any], object]:
-    def read(reply: Any) -> object:  # noqa: ANN401  (as JSON says it)
+    def read(reply: Any) -> object:  # noqa: ANN401  (any JSON)
         return tuple(read_record(kind, one) for one in reply["rows"])
 
     return read
 
 
 def _page(kind: type[Any]) -> Callable[[Any], object]:
-    def read(reply: Any) -> object:  # noqa: ANN401  (as JSON says it)
+    def read(reply: Any) -> object:  # noqa: ANN401  (any JSON)
         rows = tuple(read_record(kind, one) for one in reply["rows"])
         return Page(rows=rows, cursor=reply.get("cursor"))
 

@@ -1,4 +1,4 @@
-"""A server as a store: what workers and producers ask of a store, asked over HTTP."""
+"""A server as a store: the operations that workers and producers need, over HTTP."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ from headway.runtime.event_loop import Background
 from headway.runtime.timing import Timing
 
 MOST_WORKERS = 1_000
-"""Workers whose pollers are kept."""
+"""Most workers whose pollers are kept; the oldest is dropped."""
 MOST_IDS = 100
-"""Jobs that one request asks for by id."""
+"""Most jobs that one request reads by id."""
 MOST_URLS = 10_000
-"""Runs whose signal URL is known; the oldest is forgotten."""
+"""Most runs whose signal URL is kept; the oldest is dropped."""
 
 _log = logging.getLogger("headway.client")
 
 
 class Workers:
-    """The workers of one client; used in the loop that owns its connections."""
+    """The workers of one client; use it only in the loop that owns the connections."""
 
     def __init__(self, calls: HttpCalls, timing: Timing) -> None:
         self._calls = calls
@@ -74,64 +74,66 @@ class Workers:
         self._signal_urls: OrderedDict[str, str] = OrderedDict()
 
     def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run claimed here; None if no URL of it is known."""
+        """Return the URL that signals a run claimed here, if it is known."""
         return self._signal_urls.get(ref)
 
-    def pull(self, seen: int) -> WorkerPoller | None:
-        """Return the poller whose claims gave `seen`; None if there is none."""
+    def poller(self, seen: int) -> WorkerPoller | None:
+        """Return the poller whose claims returned `seen`, if there is one."""
         return self._pollers_by_seen.get(seen)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """As `Store.claim`; it may return what a poll has found."""
+        """See `Store.claim`; it may return jobs from a poll."""
         return await self._poller_of(request.worker).claim(request)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """As `Store.settle`."""
+        """See `Store.settle`."""
         now = self._timing.wall_at()
         reply = await self._work(settle_call(request.worker, request.outcomes, now))
         return [Verdict(word) for word in reply.json["verdicts"]]
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """As `Store.beat`, also for jobs that polls brought and no claim has taken yet."""
-        pull = self._pollers.get(request.worker)
+        """See `Store.beat`; it includes jobs from polls that no claim has taken yet."""
+        poller = self._pollers.get(request.worker)
         request_sent = request
-        if pull is not None:
+        if poller is not None:
             if request.leaving:
-                await pull.leave(request.worker)
-            running = request.running + pull.kept
-            request_sent = replace(request, running=running, request=pull.received(request.request))
+                await poller.leave(request.worker)
+            running = request.running + poller.kept
+            request_sent = replace(
+                request, running=running, request=poller.received(request.request)
+            )
         call = HttpCall(method="POST", path="/v1/leases", body=beat_body(request_sent))
         answered = await self._work(call)
         reply = read_beat(answered.json)
-        if pull is None:
+        if poller is None:
             return reply
-        pull.note_time(answered.asked_at, reply.now)
-        pull.forget(frozenset(reply.lost))
+        poller.note_time(answered.asked_at, reply.now)
+        poller.forget(frozenset(reply.lost))
         if request.leaving and self._pollers.pop(request.worker, None) is not None:
-            self._forget(pull)
+            self._forget(poller)
         mine = frozenset(request.running)
         return replace(reply, lost=tuple(one for one in reply.lost if one in mine))
 
     async def leave(self) -> None:
-        """End all polls and release what they brought."""
-        pulls, self._pollers = self._pollers, OrderedDict()
+        """End all polls, and release their jobs."""
+        pollers, self._pollers = self._pollers, OrderedDict()
         self._pollers_by_seen = {}
-        for worker, pull in pulls.items():
-            await pull.leave(worker)
+        for worker, poller in pollers.items():
+            await poller.leave(worker)
 
     def _poller_of(self, worker: str) -> WorkerPoller:
-        pull = self._pollers.get(worker)
-        if pull is None:
+        poller = self._pollers.get(worker)
+        if poller is None:
             seen = uuid4().int >> 66
-            pull = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
-            self._pollers[worker] = self._pollers_by_seen[seen] = pull
+            poller = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
+            self._pollers[worker] = self._pollers_by_seen[seen] = poller
             if len(self._pollers) > MOST_WORKERS:
                 self._forget(self._pollers.popitem(last=False)[1])
-        return pull
+        return poller
 
-    def _forget(self, pull: WorkerPoller) -> None:
+    def _forget(self, poller: WorkerPoller) -> None:
         by_seen = self._pollers_by_seen.items()
-        self._pollers_by_seen = {seen: one for seen, one in by_seen if one is not pull}
+        self._pollers_by_seen = {seen: one for seen, one in by_seen if one is not poller}
 
     async def _claim_over_http(self, request: ClaimRequest, wait_s: float) -> ClaimReply:
         claimed = read_claim((await self._work(request_call(request, wait_s))).body)
@@ -143,13 +145,13 @@ class Workers:
         try:
             await self.settle(SettleRequest(worker=worker, outcomes=outcomes))
         except HeadwayError as error:
-            _log.warning("%d jobs are given back by the next beat: %s", len(jobs), error)
+            _log.warning("release left to the next beat jobs=%d error=%s", len(jobs), error)
 
     async def _work(self, call: HttpCall) -> HttpReply:
         """Make a worker's call.
 
         Raises:
-            StoreUnavailable: there are too many calls, which heals by itself as that does.
+            StoreUnavailable: there are too many calls. Workers retry this error.
         """
         try:
             return await self._calls.ask(call)
@@ -169,14 +171,14 @@ Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
 HINT_S = 1.0
-"""Seconds after which a wait without a claim returns."""
+"""Seconds after which a wait returns if no claim preceded it."""
 
 
 class RemoteStore:
     """A server as a store, for workers and producers.
 
-    What concerns the store alone (sweeps, fires, terms, restoring) is done by the server
-    itself, and is refused with a `CallerError`: a worker runs without chores here.
+    The server itself does the store's maintenance (sweeps, fires, terms, restoring), so these
+    operations raise `CallerError`, and workers must run without chores.
     """
 
     def __init__(
@@ -187,26 +189,26 @@ class RemoteStore:
         patience_s: float = 10.0,
         timing: Timing | None = None,
     ) -> None:
-        """Make it; nothing is asked yet.
+        """Create the store; it connects with the first call.
 
         Args:
-            timeout_s: how long one try of a call may take.
-            patience_s: for how long a call is repeated while the server is away. What a worker
-                asks is not: workers repeat it themselves.
+            timeout_s: time limit of one attempt of a call.
+            patience_s: how long a call is retried while the server is unavailable. Calls of
+                workers are not retried here, because workers do it themselves.
         """
         self._address = address
         self._timing = timing or Timing()
         self._patience_s = patience_s
         self._calls = HttpCalls(address, timeout_s=timeout_s, timing=self._timing)
-        # One loop for all callers: a worker's heartbeat runs in a loop of its own.
+        # One loop for all callers, because a worker's heartbeat runs in a separate loop.
         self._background = Background()
         self._process = os.getpid()
         self._workers = Workers(self._calls, self._timing)
         if address.is_open:
-            _log.warning("the token is sent to %s unencrypted", self)
+            _log.warning("the token is sent unencrypted to %s", self)
 
     def __repr__(self) -> str:
-        """Return where it is."""
+        """Return the server's URL."""
         return f"<RemoteStore {self._address.url}>"
 
     @property
@@ -215,17 +217,17 @@ class RemoteStore:
         return False
 
     def wall_at(self) -> int:
-        """This machine's own time, in ms UTC."""
+        """Return this machine's own time, ms UTC."""
         return self._timing.wall_at()
 
     def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run claimed here; None if no URL of it is known."""
+        """Return the URL that signals a run claimed here, if it is known."""
         return self._workers.signal_url(ref)
 
     # ------------------------------------------------------------------------------ producers
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        """As `Store.enqueue`."""
+        """See `Store.enqueue`."""
         if not jobs:
             return []
         now = self._timing.wall_at()
@@ -233,40 +235,40 @@ class RemoteStore:
         return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """As `Store.signal`."""
+        """See `Store.signal`."""
         path = f"/v1/signals/{quote(signal.key, safe='')}"
         return read_record(SignalReply, await self.post(path, signal_body(signal)))
 
     # -------------------------------------------------------------------------------- workers
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """As `Store.claim`; it may return what a `wait` has found."""
+        """See `Store.claim`; it may return jobs that a `wait` has found."""
         return await self._in_loop(self._workers.claim(request))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """As `Store.wait`, for the worker whose claim gave `seen`: by a long poll."""
-        del lanes, until_at  # the server knows them of the claim
-        pull = self._workers.pull(seen)
-        if pull is None:
+        """See `Store.wait`; this is a long poll for the worker whose claim returned `seen`."""
+        del lanes, until_at  # the server knows them from the claim
+        poller = self._workers.poller(seen)
+        if poller is None:
             await self._timing.pause(HINT_S)
         else:
-            await self._in_loop(pull.wait())
+            await self._in_loop(poller.wait())
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """As `Store.settle`."""
+        """See `Store.settle`."""
         return await self._in_loop(self._workers.settle(request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """As `Store.beat`."""
+        """See `Store.beat`."""
         return await self._in_loop(self._workers.beat(request))
 
     # ------------------------------------------------------------------------------ operators
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """As `Store.act`; the author is the token's name.
+        """See `Store.act`; the author is the token's name.
 
         Raises:
-            InvalidValue: it edits stage, gates or candidates, which the HTTP API does not have.
+            InvalidValue: it edits stage, gates or candidates, which the HTTP API does not support.
         """
         edit = request.edit
         if (edit.stage, edit.gates, edit.candidates) != (None, None, None):
@@ -285,14 +287,14 @@ class RemoteStore:
         return [read_record(ActReply, one) for one in reply["jobs"]]
 
     async def define(self, request: DefineRequest) -> int:
-        """As `Store.define`, but one item after the other.
+        """See `Store.define`; each item is a separate request.
 
         Declarations by code are skipped if the token may not define: the server's own definitions
-        hold, and a missing gate is reported when a job needs it.
+        apply, and a missing gate is reported when a job needs it.
 
         Raises:
-            CallerError: the HTTP API has no such definition; those before it hold.
-            Forbidden: the token may not define; those before it hold.
+            CallerError: the HTTP API has no such definition; those before it apply.
+            Forbidden: the token may not define; those before it apply.
         """
         if request.revision is not None:
             message = "the HTTP API takes one definition under a revision"
@@ -306,13 +308,13 @@ class RemoteStore:
             except Forbidden as error:
                 if not only_declared:
                     raise
-                _log.info("what the program declares is left to the server: %s", error)
+                _log.info("declarations skipped, the server's own apply: %s", error)
                 return revision
             revision = _revision(reply_json) or revision
         return revision
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        """As `Store.release_permit`; the author is the token's name."""
+        """See `Store.release_permit`; the author is the token's name."""
         del author
         call = HttpCall(
             method="DELETE",
@@ -325,11 +327,11 @@ class RemoteStore:
     # -------------------------------------------------------------------------------- reading
 
     async def read(self, query: Query[Answer]) -> Answer:
-        """As `Store.read`, for queries of the HTTP API; others are refused.
+        """See `Store.read`; only queries that the HTTP API supports are possible.
 
         Raises:
-            CallerError: the HTTP API does not answer it.
-            UnknownJob: the server says so where there may be other reasons for no answer.
+            CallerError: the HTTP API does not support the query.
+            UnknownJob: the query names an unknown job, and is not one that returns None for it.
         """
         if isinstance(query, JobsQuery) and query.ids is not None:
             rows = await self._jobs_by_id(query, query.ids)
@@ -338,7 +340,7 @@ class RemoteStore:
 
     async def _jobs_by_id(self, query: JobsQuery, ids: Sequence[str]) -> tuple[JobView, ...]:
         if query.trail:
-            # Only the route of a single job has its trail.
+            # Only the route of a single job returns its trail.
             found = [await self._read_remote(JobQuery(id=one)) for one in ids]
             return tuple(one for one in found if one is not None)
         parts = [ids[n : n + MOST_IDS] for n in range(0, len(ids), MOST_IDS)]
@@ -346,19 +348,19 @@ class RemoteStore:
         return tuple(job for page in pages for job in page.rows)
 
     async def _read_remote(self, query: Query[Answer]) -> Answer:
-        asked = remote_query(query, self._patience_s)
+        remote = remote_query(query, self._patience_s)
         try:
-            reply_json = (await self.ask(asked.call)).json
-            while asked.whole and reply_json["cursor"] is not None:
-                page = (await self.ask(asked.call.at(reply_json["cursor"]))).json
+            reply_json = (await self.ask(remote.call)).json
+            while remote.whole and reply_json["cursor"] is not None:
+                page = (await self.ask(remote.call.at(reply_json["cursor"]))).json
                 reply_json = {"rows": reply_json["rows"] + page["rows"], "cursor": page["cursor"]}
         except UnknownJob:
-            if not asked.missing:
+            if not remote.missing:
                 raise
             return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
-        return asked.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
+        return remote.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
 
-    # ---------------------------------------------------------------- what is the server's own
+    # ------------------------------------------------------------------ done by the server itself
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         """Refused."""
@@ -376,12 +378,12 @@ class RemoteStore:
         """Refused."""
         _refuse("lead", (role, holder, lease_ms))
 
-    # -------------------------------------------------------------------------------- the end
+    # ----------------------------------------------------------------------- calls and closing
 
     async def close(self) -> None:
-        """End polls, release what they brought, and close all connections.
+        """End the polls, release their jobs, and close all connections.
 
-        A process that was forked leaves them alone: they are its parent's.
+        Do nothing in a forked process, because all of this belongs to its parent.
         """
         if self._process == os.getpid():
             try:
@@ -393,8 +395,8 @@ class RemoteStore:
         """Make any call."""
         return await self._in_loop(self._calls.ask(call))
 
-    async def post(self, path: str, body: object, *headers: tuple[str, str]) -> Any:  # noqa: ANN401  (as JSON says it)
-        """POST an idempotent request; return the reply's JSON."""
+    async def post(self, path: str, body: object, *headers: tuple[str, str]) -> Any:  # noqa: ANN401  (any JSON)
+        """POST an idempotent request, and return the reply's JSON."""
         call = HttpCall(
             method="POST", path=path, body=body, headers=headers, patience_s=self._patience_s
         )
@@ -408,7 +410,7 @@ class RemoteStore:
         """Run a coroutine in the loop that owns the connections.
 
         Raises:
-            StoreUnavailable: it is a process's before a fork.
+            StoreUnavailable: the store was opened before this process was forked.
         """
         if self._process != os.getpid():
             work.close()

@@ -1,4 +1,4 @@
-"""Request bodies of producers: jobs and definitions as the HTTP API takes them."""
+"""Request bodies of producers: jobs and definitions, as the HTTP API expects them."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ Fields = dict[str, object]
 
 
 def filled(fields: Mapping[str, object]) -> Fields:
-    """Return the fields that are neither None nor the empty text."""
+    """Return the fields that are neither None nor empty text."""
     return {name: value for name, value in fields.items() if value not in ("", None)}
 
 
-_UNSAID = {"tenant": "", "stage": ""}
+_EMPTY_BY_DEFAULT = {"tenant": "", "stage": ""}
 """Fields whose empty text is the default."""
 
 
 def job_body(job: NewJob, now: int) -> Fields:
-    """Return the body that asks for a job.
+    """Return the body that creates a job.
 
     Args:
-        now: the caller's own time in ms UTC, for what expires without being due.
+        now: the caller's own time, ms UTC, for a job that expires but has no due time.
 
     Raises:
-        InvalidValue: it is a fire of a timetable, which only a store lays.
+        InvalidValue: it is a fire of a timetable entry, which only a store creates.
     """
     if job.entry is not None:
         message = f"the job {job.id} is a fire of the entry {job.entry!r}"
@@ -77,7 +77,7 @@ def job_body(job: NewJob, now: int) -> Fields:
     body = {
         name: value
         for name, value in fields.items()
-        if value is not None and value != _UNSAID.get(name)
+        if value is not None and value != _EMPTY_BY_DEFAULT.get(name)
     }
     if job.priority != DEFAULT_PRIORITY:
         body["priority"] = job.priority
@@ -89,7 +89,7 @@ def job_body(job: NewJob, now: int) -> Fields:
 
 
 def gate_bodies(gates: Iterable[GateUse]) -> list[Fields]:
-    """Return what a job asks for at its gates: the name as declared, and as resolved."""
+    """Return a job's uses of gates: the name as declared, and as resolved."""
     return [_gate_use(use) for use in gates]
 
 
@@ -107,7 +107,7 @@ def _gate_use(use: GateUse) -> Fields:
 
 
 def _policy_fields(policy: JobPolicy) -> Fields:
-    """Return what differs from the default policy."""
+    """Return the fields that differ from the default policy."""
     plain = DEFAULT_POLICY
     spans = {
         "timeout": (policy.timeout_ms, plain.timeout_ms),
@@ -158,20 +158,20 @@ OPTIONS = frozenset(
         "tenant",
     }
 )
-"""Options of a send besides arguments; the same names as in `Kind.make`."""
+"""Options of a send in addition to arguments; the names are those of `Kind.make`."""
 
 
 def plain_body(kind: str, given: Mapping[str, object], also: Mapping[str, object]) -> Fields:
-    """Return the body that asks for a job of a kind by its name.
+    """Return the body that creates a job of a kind given by name.
 
     Args:
-        kind: its name; the server's App may know it, and any worker.
-        given: the handler's arguments, and the options of `Kind.make`; `due` may be a span from
+        kind: name of the kind; it need not be declared in this program.
+        given: the handler's arguments, and the options of `Kind.make`; `due` may be a duration from
             now, such as "20m".
-        also: further fields of the job as the HTTP API has them, such as gates and retry.
+        also: further fields of the job, as in the HTTP API, such as gates and retry.
 
     Returns:
-        The body; with an id of its own, so that it can be sent again.
+        The body, with an id, so that it can be sent again.
     """
     fields: Fields = {name: value for name, value in given.items() if name in OPTIONS}
     args = {name: value for name, value in given.items() if name not in OPTIONS}
@@ -182,7 +182,7 @@ def body_with_id(body: Mapping[str, object]) -> Fields:
     """Return the body with an id, a new one if it has none.
 
     Raises:
-        InvalidValue: it names no kind.
+        InvalidValue: it has no kind.
     """
     if not body.get("kind"):
         message = "a job has no kind"
@@ -209,11 +209,11 @@ DECLARED = (DeclareGate, DeclareLane, DeclareEntry)
 """Declarations by code; an operator's values take precedence over them."""
 
 _ONCE = frozenset({"id", "due", "expires", "key"})
-"""Fields that a recurring job does not have."""
+"""Fields that the job of a timetable entry does not have."""
 
 
 def definition(item: Item, reason: str, patience_s: float) -> HttpCall:  # noqa: C901, PLR0911, PLR0912  (one line for each)
-    """Return the call of a definition.
+    """Return the call for a definition.
 
     Raises:
         CallerError: the HTTP API has no such definition.

@@ -10,7 +10,7 @@ MOST_CONNECTIONS = 256
 KEPT_CONNECTIONS = 32
 KEPT_FOR_S = 30.0
 """Seconds for which an idle connection is kept: less than the server keeps it, so that no call is
-sent into one that is closing."""
+sent over a connection that is closing."""
 CONNECT_S = 5.0
 
 
@@ -33,7 +33,7 @@ class Transport:
                 max_keepalive_connections=KEPT_CONNECTIONS,
                 keepalive_expiry=KEPT_FOR_S,
             ),
-            # A proxy that the environment names does not reach this machine's loopback.
+            # A proxy from the environment cannot reach this machine's loopback.
             trust_env=not address.is_loopback,
         )
 
@@ -41,8 +41,8 @@ class Transport:
         """Send a request and read the response.
 
         Raises:
-            Unreachable: it was not sent.
-            ReplyLost: it was sent, perhaps in part.
+            Unreachable: the request was not sent.
+            ReplyLost: the request was sent, perhaps only in part.
         """
         try:
             reply = await self._http.request(

@@ -56,7 +56,7 @@ def beat_body(request: BeatRequest) -> Fields:
 
 
 def read_beat(fields: Mapping[str, Any]) -> BeatReply:
-    """Return the reply to a beat from its response."""
+    """Decode the response to a beat."""
     return BeatReply(
         now=fields["now"],
         lease_until=fields["lease_until"],
@@ -69,10 +69,10 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
     """Return the body of an outcome.
 
     Args:
-        now: the caller's own time in ms UTC, for jobs that follow and expire.
+        now: the caller's own time, ms UTC, for following jobs that expire.
 
     Raises:
-        InvalidValue: it is not an outcome, or a job that follows cannot be sent.
+        InvalidValue: it is not an outcome, or a following job cannot be sent.
     """
     body: Fields = {"job": outcome.job, "run": outcome.run, **_fields_of(outcome)}
     if outcome.then:
@@ -83,7 +83,7 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
 
 
 def refuse_stage(whose: str) -> NoReturn:
-    """Refuse a next attempt at another stage, which the HTTP API does not have.
+    """Refuse a next attempt at another stage, which the HTTP API does not support.
 
     Raises:
         InvalidValue: always.
@@ -138,7 +138,7 @@ def _fields_of(outcome: Outcome) -> Fields:  # noqa: C901, PLR0911, PLR0912  (on
 
 
 def _when(after_ms: int | None, until_at: int | None) -> Fields:
-    # If both are given, the instant counts.
+    # If both are given, the instant takes precedence.
     return {"until": until_at, "after": None if until_at is not None else after_ms}
 
 
@@ -169,17 +169,18 @@ def signal_body(signal: Signal) -> Fields:
 
 
 class ClaimAsked(TypedDict, total=False):
-    """Options of a claim made without a worker.
+    """Options of a claim made without a `Worker`.
 
     Attributes:
-        lanes: in text as "calls,mail:2"; "main" if not given. Names may be patterns: "send_*".
+        lanes: as text, such as "calls,mail:2" (default: "main"). Names may be patterns: "send_*".
         order: "weighted" shares by weight, "strict" empties an earlier lane first.
-        n: the most jobs, 1 to 1000; 1 if not given.
-        free: the most jobs with gates; `n` if not given.
-        lease: how long the jobs live without a beat; "30s" if not given.
-        wait: how long to wait for a job, up to "60s"; not at all if not given.
-        request: grows with each claim; the same number again brings the same jobs, as after a
-            lost answer. The server counts if it is not given, and nothing is repeated then.
+        n: maximum number of jobs, 1 to 1000 (default: 1).
+        free: maximum number of jobs with gates (default: `n`).
+        lease: how long the runs stay valid without a beat (default: "30s").
+        wait: how long to wait for a job, up to "60s" (default: no wait).
+        request: number of the claim, which must increase. Repeating a number, for example after a
+            lost reply, returns the same jobs. If omitted, the server assigns it, and the claim
+            cannot be repeated.
     """
 
     lanes: Lanes
@@ -192,7 +193,7 @@ class ClaimAsked(TypedDict, total=False):
 
 
 def claim_call(worker: str, asked: ClaimAsked) -> HttpCall:
-    """Return the call of a claim made without a worker."""
+    """Return the call for a claim made without a `Worker`."""
     refuse_unknown(asked, ClaimAsked, "a claim has no option")
     wait_ms, n = parse_duration(asked.get("wait", "0s")), asked.get("n", 1)
     body: Fields = {
@@ -210,7 +211,7 @@ def claim_call(worker: str, asked: ClaimAsked) -> HttpCall:
 
 
 def request_call(request: ClaimRequest, wait_s: float) -> HttpCall:
-    """Return the call of a worker's claim."""
+    """Return the call for a worker's claim."""
     body: Fields = {
         "worker": request.worker,
         "request": request.request,
@@ -233,7 +234,7 @@ def settle_call(
 
     Args:
         outcomes: up to 1000.
-        now: the caller's own time in ms UTC.
+        now: the caller's own time, ms UTC.
     """
     body = {"worker": worker, "outcomes": [outcome_body(one, now) for one in outcomes]}
     return HttpCall(method="POST", path="/v1/settlements", body=body, patience_s=patience_s)

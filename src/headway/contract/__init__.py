@@ -1,1 +1,1 @@
-"""What a store promises: the protocol, its requests and its replies."""
+"""The contract of a store: the protocol, its requests and its replies."""

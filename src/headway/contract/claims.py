@@ -1,4 +1,4 @@
-"""Claims, heartbeats and sweeps: who asks for work, what is handed out, and what time causes."""
+"""Requests and replies of claims, heartbeats and sweeps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class ClaimRequest:
     """One claim.
 
     Attributes:
-        worker: random for each start of a worker; the fence of its runs.
-        request: grows by one with each new claim of this worker; a repeat has the same number.
-        lanes: each lane and its weight, in strict order if `order` says so.
+        worker: random id, new for each start of a worker; fences its runs.
+        request: number of the claim, one higher for each new claim of this worker; a repeat has the
+            same number.
+        lanes: lanes and their weights; their order matters if `order` is "strict".
         order: "weighted" shares by weight, "strict" empties an earlier lane first.
-        n: the most jobs to start, 1 to 1000.
-        free: idle handlers: the most gated jobs to start.
-        lease_ms: how long the worker's runs live without a beat.
+        n: maximum number of jobs to start, 1 to 1000.
+        free: number of idle handlers, which limits the gated jobs to start.
+        lease_ms: how long the worker's runs stay valid without a heartbeat.
         after: where the last claim stopped, by lane; from its reply.
     """
 
@@ -76,17 +77,18 @@ class Claimed(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimReply:
-    """What a claim hands out.
+    """The reply to a claim.
 
     Attributes:
-        jobs: in the order to be started.
+        jobs: started jobs, in the order in which handlers should start.
         now: the store's time of the claim.
-        lease_until: the store's time at which the worker's runs lapse without a beat.
-        next_at: when it is worth asking again, by the store's time; None for not before a wake.
-        again: ask again at once: more may be claimable, or flows were left unexamined.
-        after: to be given to the next claim.
-        seen: to be given to `wait`.
-        dead: ids of the jobs that the claim found out of time, and ended.
+        lease_until: the store's time at which the worker's runs lapse without a heartbeat.
+        next_at: the store's time at which to claim again; None for not before a wake.
+        again: whether to claim again at once: more may be claimable, or not all flows were
+            examined.
+        after: to pass to the next claim.
+        seen: to pass to `wait`.
+        dead: ids of jobs that died in this claim, because they expired or the worker's lease had.
     """
 
     jobs: list[Claimed]
@@ -101,18 +103,18 @@ class ClaimReply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeatRequest:
-    """A worker says that it lives, and what it holds.
+    """A worker's heartbeat, with the runs that it has.
 
     Attributes:
-        worker: its random id.
-        running: each run that it holds, as (job, run).
-        request: its last claim request whose reply it holds; 0 for none. A run of that or an
-            earlier request that is not listed never reached it, and is released unused.
-        lease_ms: how long its runs live from now.
-        lanes: what it serves, for those who ask why nothing runs.
-        name: a label: host, process, what it is; not an identity.
+        worker: random id of the worker.
+        running: runs that it has, as (job, run).
+        request: number of the last claim whose reply it received; 0 for none. A run of this or an
+            earlier claim that is not listed in `running` never reached it, and is released unused.
+        lease_ms: how long its runs stay valid from now.
+        lanes: lanes that it serves, to explain why jobs do not run.
+        name: label, such as host and process; not an identity.
         progress: new progress of its runs, as (job, run, JSON).
-        leaving: it has stopped and holds nothing more.
+        leaving: whether it has stopped and has no more runs.
     """
 
     worker: str
@@ -127,13 +129,13 @@ class BeatRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeatReply:
-    """What the worker must know.
+    """The reply to a heartbeat.
 
     Attributes:
         now: the store's time.
-        lease_until: until when its runs live.
-        lost: runs that are not live any more; their handlers must stop and write nothing.
-        cancel: runs with a requested cancel.
+        lease_until: until when the worker's runs are valid.
+        lost: runs that are no longer live; their handlers must stop and write nothing.
+        cancel: runs for which a cancel was requested.
     """
 
     now: int
@@ -144,19 +146,19 @@ class BeatReply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepReply:
-    """What one bounded sweep did.
+    """The reply to a sweep: what it did.
 
     Attributes:
-        lost: runs whose lease had ended.
-        deadlines: hand-overs whose deadline had come.
-        expired: jobs that never started in time.
-        promoted: scheduled jobs that became waiting.
-        fed: parked jobs that were moved into their flow.
-        dead: ids of the jobs that are dead now, whatever of the above ended them.
-        removed: jobs and lines of the trail past their retention.
+        lost: number of runs whose lease had expired.
+        deadlines: number of hand-overs whose deadline had passed.
+        expired: number of jobs that never started in time.
+        promoted: number of scheduled jobs that became waiting.
+        fed: number of parked jobs that were moved into their flow.
+        dead: ids of jobs that died from any of these causes.
+        removed: number of jobs and trail lines that were past their retention.
         next_at: when there is something to sweep again, if that is known.
-        again: more is due now.
-        workers: how many have a lease that has not ended.
+        again: whether more is due now.
+        workers: number of workers with a live lease.
     """
 
     lost: int = 0

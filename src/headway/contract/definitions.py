@@ -24,10 +24,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSecret:
-    """The proof that a caller has the token.
+    """A secret that proves possession of a token.
 
     Attributes:
-        digest: SHA-256 of the secret, in hex; the secret itself is stored nowhere.
+        digest: SHA-256 of the secret, in hex; the secret itself is not stored.
         until_at: until when it is accepted; None for as long as the token.
     """
 
@@ -43,12 +43,12 @@ class TokenSpec:
         id: 16 hexadecimal digits, part of the token's text.
         name: a label; the trail shows it as the author of what is done with it.
         roles: at least one.
-        tenants: only these; None for any.
-        lanes: only these, or those that fit a pattern such as `send_*`; None for any.
-        closes: gates that its runs may close, by resolved name or by a pattern such as `rate:*`,
-            besides those that its roles let it close.
-        secrets: the newest first; an older one is accepted until its end.
-        expires_at: when it ends; None for never.
+        secrets: secrets, newest first; an older one is accepted until it expires.
+        tenants: the only tenants it may access; None for all.
+        lanes: the only lanes it may access, by name or by a pattern such as `send_*`; None for all.
+        closes: gates that its runs may close, by resolved name or by a pattern such as `rate:*`, in
+            addition to those that its roles allow.
+        expires_at: when it expires; None for never.
     """
 
     id: str
@@ -66,22 +66,22 @@ Overlap = Literal["skip", "one", "all"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclareGate:
-    """Code says what a gate is; an operator's values win until reset."""
+    """Code declares a gate; an operator's values take precedence until they are reset."""
 
     spec: GateSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetGate:
-    """An operator changes numbers of a gate: declared, a keyed instance, or an implicit one.
+    """An operator changes the limits of a gate, of one keyed instance, or of an implicit gate.
 
     Attributes:
-        name: a declared name or template, a resolved name of a template, a pool's member
-            (`pool/member`), or an implicit gate (`all`, `lane:…`, `tenant:…`, `kind:…`).
-        capacity: of a Slots, a member, or an implicit gate.
-        limit: of a Rate.
-        per_ms: of a Rate.
-        members: of a Pool: replaces them all.
+        name: declared name or template, resolved name of a template, member of a pool
+            (`pool/member`), or implicit gate (`all`, `lane:…`, `tenant:…`, `kind:…`).
+        capacity: permits of a Slots, a member, or an implicit gate.
+        limit: limit of a Rate.
+        per_ms: window of a Rate.
+        members: all members of a Pool, in place of the current ones.
     """
 
     name: str
@@ -93,14 +93,14 @@ class SetGate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResetGate:
-    """Forgets an operator's values of a gate; what code declares holds again."""
+    """Removes an operator's values of a gate; the declaration by code applies again."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CloseGate:
-    """Closes any gate, for good or until a moment; a keyed template itself cannot be closed."""
+    """Closes any gate, indefinitely or until a time; a keyed template itself cannot be closed."""
 
     name: str
     until_at: int | None = None
@@ -139,21 +139,21 @@ class LaneSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclareLane:
-    """Code says what a lane carries; an operator's values win until reset."""
+    """Code declares a lane's settings; an operator's take precedence until they are reset."""
 
     spec: LaneSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetLane:
-    """An operator replaces what a lane carries."""
+    """An operator replaces a lane's settings."""
 
     spec: LaneSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResetLane:
-    """Forgets an operator's values of a lane."""
+    """Removes an operator's settings of a lane."""
 
     name: str
 
@@ -183,14 +183,14 @@ class EntrySpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclareEntry:
-    """Code says when an entry fires; a changed one begins a new revision, its queued fires fall."""
+    """Code declares an entry; a change starts a new revision and cancels fires not due yet."""
 
     spec: EntrySpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnableEntry:
-    """An operator switches an entry on or off; its queued fires fall when it goes off."""
+    """An operator enables or disables an entry; disabling cancels fires not due yet."""
 
     name: str
     enabled: bool
@@ -198,31 +198,31 @@ class EnableEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoveEntry:
-    """Forgets an entry but for the moment it fired last; its queued fires fall."""
+    """Removes an entry, except for the time of its last fire; cancels fires not due yet."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetToken:
-    """Makes a token, or replaces what the token of this id is; when it was made and used stays."""
+    """Creates a token, or replaces the one with this id, which keeps its creation and use times."""
 
     spec: TokenSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RevokeToken:
-    """Removes a token, which cannot be used any more."""
+    """Removes a token; it can no longer be used."""
 
     id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoteUse:
-    """Tokens were used; no change of definitions, and not on the trail.
+    """Records when tokens were used; this is no change of definitions, and not in the trail.
 
     Attributes:
-        used: each id and when; unknown ids are passed over, an earlier moment changes nothing.
+        used: token ids and times of use; unknown ids and earlier times are ignored.
     """
 
     used: tuple[tuple[str, int], ...]
@@ -248,13 +248,11 @@ Item = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefineRequest:
-    """Changes that hold together or not at all.
+    """Changes that are applied together, in order, or not at all.
 
     Attributes:
-        items: in this order.
-        author: who; for code, the program's name.
-        reason: why.
-        revision: refuse unless the definitions' revision is this; None for any.
+        author: author of the changes; for code, the program's name.
+        revision: refuse the request unless this is the current revision; None for any.
     """
 
     items: tuple[Item, ...]
@@ -265,13 +263,13 @@ class DefineRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FireRequest:
-    """Fires of one entry, laid ahead.
+    """Fires of one entry to create in advance.
 
     Attributes:
-        entry: its name.
-        revision: the entry's, as read; another is refused.
-        moments: strictly increasing; those not later than the last fired are refused.
-        ahead_until: all fires up to here are laid; may be later than the last moment.
+        entry: name of the entry.
+        revision: revision of the entry when it was read; refused if it is no longer current.
+        moments: times of the fires, strictly increasing; those not after the last fire are skipped.
+        ahead_until: time up to which these are all fires; may be later than the last moment.
     """
 
     entry: str
@@ -282,7 +280,7 @@ class FireRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FireReply:
-    """The moments that were laid now; none if the revision is not current."""
+    """The times of the fires that were created; none if the revision is not current."""
 
     fired: tuple[int, ...]
     current: bool

@@ -1,4 +1,4 @@
-"""What only some stores can do: insert within a transaction, move content, be repaired."""
+"""Abilities of some stores: insert within a caller's transaction, move content, be repaired."""
 
 from __future__ import annotations
 
@@ -12,40 +12,38 @@ from headway.core.job import NewJob
 
 @runtime_checkable
 class InsertsWithin(Protocol):
-    """A store that shares a database with its callers.
+    """A store that can insert jobs in a transaction of its caller.
 
-    The one door through which a driver's connection comes in: the jobs exist if and only if the
-    transaction that is open there commits. No lock is held that other callers need, so it may
-    stay open for as long as it likes.
+    These are the only operations that take a driver's connection: the jobs exist if and only if
+    the transaction that is open on it commits. They hold no lock that other callers need, so the
+    transaction may stay open indefinitely.
     """
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
-        """As `Store.enqueue`, in the transaction that is open on a connection.
+        """Enqueue jobs as `Store.enqueue` does, in the transaction that is open on a connection.
 
-        Runs on the caller's thread. When it raises, the transaction is as it was before, and can
-        go on. Waiting workers are notified after the commit if the owner of the connection can
-        report it; otherwise they poll within seconds, or `wake` is called.
+        Runs on the caller's thread. If it raises, the transaction is unchanged, and can continue.
+        Waiting workers are notified after the commit if the owner of the connection can report it;
+        otherwise they find the jobs by polling within seconds, or when `wake` is called.
 
         Args:
-            connection: to the store's database, not used for anything else meanwhile.
-
-        Returns:
-            As `Store.enqueue`.
+            jobs: up to 1000.
+            connection: connection to the store's database, not used for anything else meanwhile.
 
         Raises:
-            InvalidValue: it is no such connection, or its transaction has failed already.
+            InvalidValue: it is not such a connection, or its transaction has already failed.
         """
         ...
 
     async def enqueue_within_async(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
-        """As `enqueue_within`, also for connections that are awaited."""
+        """Do the same as `enqueue_within`, also for async connections."""
         ...
 
     def wake(self, lanes: Sequence[str]) -> None:
         """Notify waiting workers that such a transaction was committed.
 
         Args:
-            lanes: in which; none for any.
+            lanes: lanes of the jobs; empty for all lanes.
         """
         ...
 
@@ -55,10 +53,10 @@ class ExportChunk:
     """A part of a store's content.
 
     Attributes:
-        part: the type of its rows, such as "jobs".
-        rows: MessagePack, the same for every store.
-        size: how many rows.
-        cursor: of the next chunk; None after the last.
+        part: type of the rows, such as "jobs".
+        rows: rows in MessagePack, in the same format for every store.
+        size: number of rows.
+        cursor: cursor of the next chunk; None after the last one.
     """
 
     part: str
@@ -74,11 +72,11 @@ class Movable(Protocol):
     async def export_chunk(self, cursor: str | None) -> ExportChunk:
         """Read a chunk of at most 1000 jobs or other rows; writes nothing.
 
-        Not exported are workers and their leases, terms of leaders, and replies to requests of
-        the last hour. The store must be stopped meanwhile.
+        Workers and their leases, leaders' terms, and replies to requests of the last hour are not
+        exported. Nothing else may use the store meanwhile.
 
         Args:
-            cursor: of the previous chunk; None for the first.
+            cursor: cursor of this chunk, from the previous one; None for the first chunk.
 
         Raises:
             InvalidValue: the cursor is invalid.
@@ -86,9 +84,9 @@ class Movable(Protocol):
         ...
 
     async def import_chunk(self, chunk: ExportChunk) -> None:
-        """Write a whole chunk into a store that was empty before the first.
+        """Write a chunk into a store that was empty before the first chunk; all or nothing.
 
-        A job that exists already stays as it is, with all that belongs to it, so that an import
+        A job that already exists is left unchanged, with all that belongs to it, so that an import
         can be repeated after a lost reply.
 
         Raises:
@@ -98,7 +96,7 @@ class Movable(Protocol):
 
 
 REMEDY = "find out what was restored, flushed or replaced, then `headway doctor --new-epoch`"
-"""What an operator does about a store that is suspect."""
+"""What an operator must do about a suspect store."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,9 +104,9 @@ class Suspicion:
     """Why claims are refused: a process found the store replaced or restored.
 
     Attributes:
-        at: when it was found, by the store's time, ms.
-        by: the process that found it.
-        reason: which fact contradicts an earlier one.
+        at: when it was found, in the store's time, ms.
+        by: process that found it.
+        reason: fact that contradicts an earlier one.
     """
 
     at: int
@@ -117,8 +115,8 @@ class Suspicion:
 
     @property
     def message(self) -> str:
-        """What is wrong, in a sentence."""
-        return f"the store is another one, or an older one, than was seen before: {self.reason}"
+        """What is wrong, in one sentence."""
+        return f"the store was replaced, or restored to an older state: {self.reason}"
 
     @property
     def hint(self) -> str:
@@ -130,30 +128,30 @@ class Suspicion:
 class Repairable(Protocol):
     """A store that outlives its processes, and can therefore be replaced or restored.
 
-    A process that notices it claims nothing (StoreChanged) until a new epoch begins there, at a
-    time later than everything that the process saw of the store before.
+    A process that notices this claims nothing (StoreChanged) until a new epoch starts in the store,
+    at a time later than everything that the process has seen of it before.
     """
 
     async def suspicion(self) -> Suspicion | None:
         """Return why claims are refused, if the store is not the one that was seen before.
 
         Returns:
-            The first contradiction that was found; None while claims are served.
+            The first contradiction found; None while claims are served.
         """
         ...
 
     async def new_epoch(self, author: str, reason: str) -> int:
-        """Begin a new epoch, which fences every older run; recorded on the trail.
+        """Start a new epoch, which fences all older runs, and record it in the trail.
 
         Returns:
-            The epoch now.
+            The new epoch.
         """
         ...
 
     async def reset_clock(self, author: str, reason: str) -> int:
-        """Set the store's time back to its clock, in a new epoch; recorded on the trail.
+        """Set the store's time back to its clock, in a new epoch, and record it in the trail.
 
         Returns:
-            By how many ms the time went back.
+            By how many milliseconds the time was set back.
         """
         ...

@@ -18,7 +18,7 @@ class Verb(StrEnum):
     RUN_NOW = "run_now"
     """Queued: due at once; gates still apply. Otherwise: refused."""
     EDIT = "edit"
-    """Queued: change priority, due time, arguments, stage, gates, candidates. Else: refused."""
+    """Queued: changes priority, due time, arguments, stage, gates, candidates. Else: refused."""
     SUCCEED = "succeed"
     """Not final: succeeds and returns its permits. Final: refused."""
     KILL = "kill"
@@ -52,12 +52,11 @@ class ActRequest:
     """One action on up to 1000 jobs.
 
     Attributes:
-        request: a random id; a repeated request returns the answer of the first.
-        ids: the jobs.
-        verb: what to do.
-        edit: for edit and retry.
-        author: who.
-        reason: why.
+        request: random id; a repeated request returns the reply to the first.
+        ids: ids of the jobs.
+        verb: the action.
+        edit: changes, for edit and retry.
+        author: author of the action, for the trail.
     """
 
     request: str

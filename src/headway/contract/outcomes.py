@@ -1,4 +1,4 @@
-"""Outcomes: everything that a live run may write."""
+"""Outcomes: everything that a live run can write."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headway.core.job import MAX_ERROR, MAX_REASON, NewJob
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
-    """A gate to be closed, by a handler whose provider said "not now", or by an operator.
+    """A gate to close, by a handler whose provider refuses requests for now, or by an operator.
 
     Attributes:
-        gate: its resolved name.
-        for_ms: how long from now; None with `until_at` None for good.
-        until_at: until when; takes precedence over `for_ms`.
+        gate: resolved name of the gate.
+        for_ms: how long from now; None, together with `until_at` None, means indefinitely.
+        until_at: when it opens again, ms UTC; takes precedence over `for_ms`.
         reason: free text.
     """
 
@@ -29,11 +29,11 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The part that all outcomes share.
+    """The fields that all outcomes share.
 
     Attributes:
-        job: the job.
-        run: the run that says so.
+        job: id of the job.
+        run: number of the run that reports the outcome.
         then: jobs to create in the same step.
         close: gates to close in the same step.
     """
@@ -53,10 +53,10 @@ class Succeeded(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Outcome):
-    """The attempt failed: retried by the job's policy, or dead when attempts are used up.
+    """The attempt failed: the job is retried by its policy, or dies if its attempts are used up.
 
     `after_ms` or `until_at` replaces the policy's delay. The next attempt is made at `stage` with
-    its `gates`; empty for the stage and the gates that this one had.
+    its `gates`; if both are empty, at the current stage with its gates.
     """
 
     error: str = ""
@@ -67,14 +67,14 @@ class Failed(Outcome):
 
     @property
     def line(self) -> str:
-        """The error's last line, which says why in the job's record."""
+        """The last line of the error, which becomes the job's reason."""
         lines = self.error[:MAX_ERROR].strip().splitlines()
         return lines[-1][:MAX_REASON] if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Died(Outcome):
-    """No further attempt is wanted."""
+    """The job dies, whatever attempts are left."""
 
     reason: str = "failed"
     error: str = ""
@@ -82,12 +82,12 @@ class Died(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Snoozed(Outcome):
-    """Not now: due again later; the attempt is repeated.
+    """The job is postponed, without using the attempt.
 
     Attributes:
-        after_ms: the delay.
-        until_at: the moment; takes precedence.
-        reason: the job's from now on; an empty one leaves that which it has.
+        after_ms: delay.
+        until_at: new due time, ms UTC; takes precedence over `after_ms`.
+        reason: new reason of the job; empty to keep the current one.
     """
 
     after_ms: int | None = None
@@ -97,7 +97,7 @@ class Snoozed(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class NextStage(Outcome):
-    """Goes on with the next stage and its gates; uses no attempt."""
+    """Continues with the next stage and its gates; uses no attempt."""
 
     stage: str = ""
     gates: tuple[GateUse, ...] = ()
@@ -105,16 +105,16 @@ class NextStage(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Released(Outcome):
-    """Handed back unused; the attempt is repeated."""
+    """The run is handed back unused; uses no attempt."""
 
     reason: str = "handed back"
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver(Outcome):
-    """The outside world has it now: awaiting until a signal for `key` or the deadline.
+    """The work was handed over: the job awaits a signal for `key`, until the deadline.
 
-    A job with a requested cancel ends cancelled instead, and its `then` is not created.
+    If a cancel was requested, the job ends cancelled instead, and the `then` jobs are not created.
     """
 
     key: str = ""
@@ -125,7 +125,7 @@ class HandedOver(Outcome):
 class KnownAs(Outcome):
     """Adds a key, such as the provider's id, under which signals find the run.
 
-    The key of another job's live run is refused with `KeyConflict`, here and in a hand-over.
+    The key of another job's live run is refused with `KeyConflict`, as in a hand-over.
     """
 
     key: str = ""
@@ -133,21 +133,21 @@ class KnownAs(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Returned(Outcome):
-    """The handler of a run that has handed over is through; only recorded."""
+    """The handler of a handed-over run has returned; this is only recorded."""
 
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GaveBack(Outcome):
-    """Frees one gate early; `gate` is its name, or a pool's."""
+    """Returns the permits of one gate early; `gate` is the name of the gate or of the pool."""
 
     gate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundUnfit(Outcome):
-    """A cascade's candidate is passed over; the next turn begins."""
+    """The current candidate of a cascade is passed over; the next turn starts."""
 
     reason: str = ""
 
@@ -156,11 +156,11 @@ _JOB = attrgetter("job")
 
 
 class Verdict(StrEnum):
-    """The answer to one outcome."""
+    """The reply to one outcome."""
 
     DONE = "done"
     ALREADY = "already"
-    """This same run has settled before, or had written just this."""
+    """The run was already settled, or the outcome was already written."""
     LOST = "lost"
     """The run is no longer live; nothing was written."""
     CANCELLED = "cancelled"
@@ -169,10 +169,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettleRequest:
-    """Outcomes of one worker's runs, each checked and written by itself, in this order.
+    """Outcomes of one worker's runs, each checked and written on its own, in order.
 
     Attributes:
-        worker: its random id.
+        worker: random id of the worker.
         outcomes: up to 1000.
     """
 
@@ -180,9 +180,9 @@ class SettleRequest:
     outcomes: tuple[Outcome, ...]
 
     def plain(self) -> list[int]:
-        """Return the places of outcomes that say only that their run succeeded.
+        """Return the indexes of outcomes that only report success, which stores write in bulk.
 
-        Stores write these in bulk. Empty if a job has several outcomes: their order matters.
+        Empty if a job has several outcomes, because their order matters.
         """
         if len(set(map(_JOB, self.outcomes))) < len(self.outcomes):
             return []

@@ -1,4 +1,4 @@
-"""Signals: what the outside world says about a job that awaits it."""
+"""Signals: messages from the outside world about a job that awaits them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class SignalKind(StrEnum):
 
 
 class Decided(StrEnum):
-    """What a final signal makes of the job."""
+    """What a final signal does to the job."""
 
     SUCCEEDED = "succeeded"
     RETRY = "retry"
     DEAD = "dead"
     ACCEPTED = "accepted"
-    """The offer's candidate takes it: the job's end, unless its policy has `on_accepted`."""
+    """The candidate accepts the offer: the job succeeds, unless its policy has `on_accepted`."""
     DECLINED = "declined"
-    """The offer's candidate does not; the next turn begins."""
+    """The candidate declines the offer; the next turn starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,23 +33,23 @@ class Signal:
     """One event about one run.
 
     Attributes:
-        key: the job's reference (`id:run`) or a key that it is known as.
-        event: the event's id; each is applied once.
-        kind: settles, extends or labels.
-        decided: of a final one.
+        key: reference of the run (`id:run`), or another key that it is known as.
+        event: id of the event; each event is applied once.
+        kind: whether it settles the run, extends its deadline or adds a label.
+        decided: for a final signal, what it does to the job.
         body: JSON for the record; None for none.
-        label: of a note, such as DELIVERED.
-        extend_ms: of a progress: the new time from now to the deadline.
-        after_ms: of a final RETRY: replaces the policy's delay.
-        reason: of a final DEAD or DECLINED.
-        candidate: who answers an offer; empty for the candidate whose turn it is.
-        stage: of a final RETRY: where the next attempt is made; empty for the same stage.
-        gates: of that stage, resolved.
-        offer: it is about an offer alone: late once the candidate has accepted, though the job
-            goes on awaiting its end.
-        known_as: a key, such as the provider's id, under which signals find this run from now on;
-            also of a late one. Empty for none. One that names the live run of another job stays
-            with it, which the trail says.
+        label: for a note, its text, such as DELIVERED.
+        extend_ms: for a progress signal, the new time from now to the deadline.
+        after_ms: for a final RETRY, replaces the policy's delay.
+        reason: for a final DEAD or DECLINED, the reason.
+        candidate: candidate that answers an offer; empty for the one whose turn it is.
+        stage: for a final RETRY, the stage of the next attempt; empty for the current stage.
+        gates: for a final RETRY, the resolved gates of that stage.
+        offer: whether it is only about an offer: then it is late once the candidate has accepted,
+            although the job still awaits its end.
+        known_as: another key, such as the provider's id, under which signals find this run from now
+            on, even if this signal is late; empty for none. If the key belongs to the live run of
+            another job, it stays there, and the trail records this.
     """
 
     key: str

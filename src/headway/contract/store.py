@@ -24,7 +24,7 @@ class Clock(Protocol):
     """Returns the time."""
 
     def __call__(self) -> int:
-        """Milliseconds since 1970, UTC. May jump; the store makes it monotonic."""
+        """Return milliseconds since 1970 UTC. May jump; the store makes its time monotonic."""
         ...
 
 
@@ -210,7 +210,7 @@ class Store(Protocol):
         ...
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """Make or keep the holder the leader for maintenance with outside effects.
+        """Acquire or renew the leadership for maintenance with outside effects.
 
         Returns:
             The term, which increases with each new holder; None while another holder leads.

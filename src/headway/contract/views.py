@@ -1,4 +1,4 @@
-"""What can be asked of a store: each query, and the view that answers it."""
+"""Queries to a store, and the views that they return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query(Generic[Reply]):
-    """A question; its type says what the answer is."""
+    """A query; its type parameter is the type of the reply."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ class RunView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoteView:
-    """One line of a job's trail: an operator's move, a note or a signal."""
+    """One line of a job's trail: an operator's action, a note or a signal."""
 
     at: int
     what: str
@@ -147,22 +147,20 @@ class JobQuery(Query[JobView | None]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobsQuery(Query[Page[JobView]]):
-    """Jobs by any of these; oldest arrival first (`newest` turns it round).
+    """Jobs that match all given filters, oldest arrival first.
 
     Attributes:
-        ids: only these, in this order.
-        key: with `tenant`, the job that has this key, if it fits the other filters.
-        subject: with `tenant`, the jobs about this.
-        lane: only of this lane.
-        tenant: only of this tenant; None for any.
-        kind: only of this kind.
+        ids: only these jobs, in this order.
+        key: with `tenant`, the job that has this key, if it matches the other filters.
+        subject: with `tenant`, the jobs about this subject.
+        tenant: only jobs of this tenant; None for all, "" for jobs without one.
         worker: only running and awaiting jobs of this worker, in the order in which jobs start; no
             other filter applies, and there is one page.
-        states: only in these.
-        runs: whether to add each job's runs.
-        trail: whether to add each job's trail.
+        states: only jobs in these states; empty for all.
+        runs: whether to include each job's runs.
+        trail: whether to include each job's trail.
         newest: newest arrival first.
-        cursor: of the page before.
+        cursor: cursor from the previous page.
         limit: 1 to 1000.
     """
 
@@ -210,16 +208,16 @@ class FlowsQuery(Query[Page[WaitingFlow]]):
     """The flows with waiting jobs of a lane, or those with jobs parked at a gate.
 
     Its cost depends on the flows and jobs that it returns and counts, not on the number of other
-    jobs. So it finds jobs among any number of others, where `JobsQuery` examines a bounded number
-    of jobs by arrival. The first page of a gate begins with its unfit jobs, the first `first` of
-    them; they do not count towards `limit`.
+    jobs. So it finds jobs among any number of others, whereas `JobsQuery` examines a bounded number
+    of jobs by arrival. The first page of a gate starts with the first `first` of its unfit jobs;
+    they do not count towards `limit`.
 
     Attributes:
-        lane: whose waiting jobs are read; ignored if `gate` is given.
-        gate: the resolved name of a keyed gate whose parked jobs are read.
-        first: how many ids of each flow are returned, 1 to 100.
-        cursor: of the page before.
-        limit: 1 to 100 flows.
+        lane: lane whose waiting jobs are read; ignored if `gate` is given.
+        gate: resolved name of a keyed gate whose parked jobs are read.
+        first: number of ids to return for each flow, 1 to 100.
+        cursor: cursor from the previous page.
+        limit: maximum number of flows, 1 to 100.
     """
 
     lane: str = ""
@@ -231,7 +229,7 @@ class FlowsQuery(Query[Page[WaitingFlow]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HolderView:
-    """A permit, which names its holder."""
+    """A permit and its holder."""
 
     gate: str
     job: str
@@ -242,7 +240,7 @@ class HolderView:
 
 
 UNCOUNTED = frozenset(str(kind) for kind in GateKind if not kind.counts)
-"""Kinds of gates that are only open or shut."""
+"""Kinds of gates that are only open or closed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -299,18 +297,18 @@ class GateState:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts permits or starts; one that does not is only open or shut."""
+        """Whether it counts permits or starts; otherwise it is only open or closed."""
         return self.kind not in UNCOUNTED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatesQuery(Query[Page[GateState]]):
-    """Gates that are declared, capped, closed, or held; by name.
+    """Gates that are declared, capped, closed, or held, by name.
 
     Attributes:
-        names: only these.
-        parked: only those with parked jobs; a page costs as much as the gates that it returns.
-        cursor: of the page before.
+        names: only these gates.
+        parked: only gates with parked jobs; the cost of a page depends only on the gates in it.
+        cursor: cursor from the previous page.
     """
 
     names: tuple[str, ...] | None = None
@@ -321,7 +319,7 @@ class GatesQuery(Query[Page[GateState]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpecsQuery(Query[tuple[GateSpec, ...]]):
-    """The gates as they are declared, an operator's values applied."""
+    """The declared gates, with operators' values applied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -355,7 +353,7 @@ class WhyView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhyQuery(Query[WhyView | None]):
-    """Why a job is not running; bounded cost at any size."""
+    """Why a job is not running; the cost is bounded at any size of the store."""
 
     id: str
 
@@ -374,13 +372,13 @@ class LaneView:
 
     @property
     def unfinished(self) -> int:
-        """Jobs that are not final."""
+        """Number of jobs that are not final."""
         return sum(n for s, n in self.counts.items() if s not in {"succeeded", "dead", "cancelled"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LanesQuery(Query[tuple[LaneView, ...]]):
-    """Lanes by name; all of them, or these."""
+    """Lanes by name: all, or only these."""
 
     names: tuple[str, ...] | None = None
 
@@ -399,7 +397,7 @@ class WorkerView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkersQuery(Query[tuple[WorkerView, ...]]):
-    """Workers that live, or died less than an hour ago."""
+    """Workers that are live, or stopped less than an hour ago."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -461,7 +459,7 @@ class StatsQuery(Query[StatsView]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrailView:
-    """One move by an operator or by code."""
+    """One action by an operator or by code."""
 
     seq: int
     at: int
@@ -474,7 +472,7 @@ class TrailView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrailQuery(Query[Page[TrailView]]):
-    """The trail, newest first; or of one target."""
+    """The trail of the store, or only of one target, newest first."""
 
     target: str | None = None
     cursor: str | None = None
@@ -500,7 +498,7 @@ class TokenView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokensQuery(Query[tuple[TokenView, ...]]):
-    """Tokens by id: all of them, at most 10,000, or these."""
+    """Tokens by id: all, at most 10,000, or only these."""
 
     ids: tuple[str, ...] | None = None
 
@@ -534,7 +532,7 @@ class AuditView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditQuery(Query[AuditView]):
-    """Compares permits with holders and caches with permits, in one snapshot a page."""
+    """Compares permits with holders, and caches with permits, in one snapshot per page."""
 
     cursor: str | None = None
     limit: int = 10_000

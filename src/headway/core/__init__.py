@@ -1,1 +1,1 @@
-"""The rules of dispatch, pure: no I/O, no clock, no randomness."""
+"""The rules of dispatch as pure functions: no I/O, no clock, no randomness."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from headway.core.gates.spec import GateUse
 
 CANDIDATE = "{candidate}"
-"""In a gate's name, it stands for the candidate whose turn it is."""
+"""Placeholder in a gate's name for the candidate whose turn it is."""
 
 
 class Answer(StrEnum):
@@ -51,40 +51,34 @@ class Cascade:
         return self.left
 
     def begin(self, candidate: str) -> Cascade:
-        """The turn of a candidate begins; a crash or release repeats it, never skips it."""
+        """Start a candidate's turn; a crash or release repeats it, never skips it."""
         return Cascade(left=self.left, turn=candidate, asked=self.asked)
 
     def end(self, answer: Answer, at: int, reason: str = "") -> Cascade:
-        """The turn ends by a decline, a timeout, an acceptance or a candidate found unfit.
-
-        Returns:
-            The cascade with its cursor moved on.
-        """
+        """End the current turn with an answer; its candidate is not asked again."""
         said = Asked(candidate=self.turn, answer=answer, at=at, reason=reason)
         left = tuple(name for name in self.left if name != self.turn)
         return Cascade(left=left, asked=(*self.asked, said))
 
     @property
     def accepted(self) -> str:
-        """The candidate who accepted it last; empty if none did, or another turn has begun."""
+        """The candidate who accepted in the last turn; empty if none did or a new turn started."""
         last = self.asked[-1] if self.asked and not self.turn else None
         return last.candidate if last is not None and last.answer is Answer.ACCEPTED else ""
 
     def replace_left(self, left: tuple[str, ...]) -> Cascade:
-        """Others are to be asked from now on; who was asked keeps the record.
+        """Replace the candidates left to ask; the answers given so far stay.
+
+        A turn that was cut short is repeated first if its candidate is among the new ones.
 
         Args:
             left: candidates, in the order to try them.
-
-        Returns:
-            The cascade with its cursor before them; a turn that was cut short is repeated first
-            where its candidate is among them.
         """
         turn = self.turn if self.turn in left else ""
         return Cascade(left=left, turn=turn, asked=self.asked)
 
     def reset(self) -> Cascade:
-        """Return the cascade as it was at first: those who were asked, then the others."""
+        """Return the cascade as it was at the start: asked candidates first, then the others."""
         asked = tuple(dict.fromkeys(one.candidate for one in self.asked))
         return Cascade(left=(*asked, *(name for name in self.left if name not in asked)))
 
@@ -95,14 +89,14 @@ class Cascade:
 
 
 def in_turn(use: GateUse, candidate: str) -> GateUse:
-    """The use of a gate in a candidate's turn.
+    """Return the use of a gate in a candidate's turn.
 
     Args:
-        use: as the job asks for it; its name may hold `{candidate}`.
-        candidate: whose turn it is; empty outside cascades.
+        use: the job's use of the gate; its name may contain `{candidate}`.
+        candidate: the candidate whose turn it is; empty outside cascades.
 
     Returns:
-        The use with the name filled in; the same one where there is nothing to fill in.
+        The use with `{candidate}` filled in; the same object if there is nothing to fill in.
     """
     if CANDIDATE not in use.name:
         return use

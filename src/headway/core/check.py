@@ -1,4 +1,4 @@
-"""The last check of a new job before it is stored."""
+"""Validation of new jobs before they are stored."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ def is_job_id(text: str) -> bool:
 
 
 def read_reference(text: str) -> tuple[str, int] | None:
-    """Return the job and the run that a reference, `job:run`, names; None if it is not one."""
+    """Return the job id and the run of a reference, `job:run`; None if it is not a reference."""
     job, _, run = text.partition(":")
     usable = is_job_id(job) and run.isascii() and run.isdigit() and len(run) < 10
     return (job, int(run)) if usable else None
 
 
 def check_jobs(jobs: Sequence[NewJob]) -> None:
-    """Accept jobs that a store can keep.
+    """Validate new jobs.
 
     Raises:
-        InvalidValue: a name, a priority, a time, an id or the candidates are unusable.
-        PayloadTooLarge: arguments are above the limit.
+        InvalidValue: a name, a priority, a time, an id or the candidates are not valid, or a job
+            has too many gates.
+        PayloadTooLarge: arguments exceed the size limit.
     """
-    # Column by column: in a batch most columns hold one value.
+    # Column by column: in a batch, most columns have a single distinct value.
     for what, column in _NAMES.items():
         for name in set(map(column, jobs)):
             if name is not None or what not in _OPTIONAL:
@@ -81,23 +82,23 @@ def _check_numbers(jobs: Sequence[NewJob]) -> None:
 
 
 def _check_ids(ids: Sequence[object]) -> None:
-    # All in one match, which takes a quarter of the time that one for each does.
+    # One match for all ids takes a quarter of the time of one match for each.
     if {str}.issuperset(map(type, ids)):
         texts = cast("Sequence[str]", ids)
         if {_ID_SIZE}.issuperset(map(len, texts)) and _UUIDS.fullmatch("".join(texts)):
             return
-    # What callers without types pass is turned to text here, and refused as no UUID.
+    # Untyped callers may pass other types: convert to text, and refuse it as not a UUID.
     wrong = next(str(one) for one in ids if type(one) is not str or not is_job_id(one))
     message = f"the job's id {wrong[:60]!r} is not a UUID in text form"
     raise InvalidValue(message, hint="use 36 characters in lower case, as uuid prints it")
 
 
 def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
-    """Accept gates that a job can ask for together.
+    """Validate the gates of one job together.
 
     Raises:
-        InvalidValue: one is named twice or has no name, an amount is below 1, or there are too
-            many shared ones.
+        InvalidValue: a gate is named twice or its name is not valid, an amount is below 1, or
+            there are too many shared gates.
     """
     names = [use.name for use in gates]
     if len(set(names)) != len(names):
@@ -112,13 +113,13 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
 
 
 def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
-    """Accept a stage that a job may go to.
+    """Validate the next stage of a job.
 
     Args:
-        stage: its name; empty to stay where the job is.
+        stage: name of the stage; empty to keep the current one.
 
     Raises:
-        InvalidValue: the name is unusable, or there are gates without a stage.
+        InvalidValue: the name is not valid, or there are gates without a stage.
     """
     if stage:
         check_name("stage", stage)
@@ -128,10 +129,10 @@ def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
 
 
 def check_candidates(whose: str, candidates: Sequence[str]) -> None:
-    """Accept candidates that a cascade can ask.
+    """Validate the candidates of a cascade.
 
     Raises:
-        InvalidValue: they are too many, one is named twice, or a name is unusable.
+        InvalidValue: there are too many, one is named twice, or a name is not valid.
     """
     if len(candidates) > MAX_CANDIDATES:
         message = f"{whose} has {len(candidates)} candidates"

@@ -1,24 +1,26 @@
-"""The one place where a claim is decided: which jobs start, and where the others park.
+"""The claim rule: which jobs start, and where the others park.
 
-A store hands over the heads of a lane's flows and the gates they need; `decide` says what happens.
-It is pure: the store loads before and writes after, in the same step.
+A store passes the heads of a lane's flows and the gates they need to `decide`, a pure function: the
+store loads before and writes after, in the same step. Nothing else decides which jobs start, except
+that PostgreSQL claims from lanes without gates in SQL.
 
 The rules (each is checked against a brute-force oracle):
 
-1. A flow runs while all its shared gates fit its amounts. The first that does not stops the flow.
-2. Within a flow, jobs are taken by priority, due time, arrival. Between the flows of a lane the
-   best head goes first; in a fair lane the tenant with the fewest starts by weight goes first
-   among heads of equal priority.
-3. A head whose keyed gates all fit starts and takes all permits, or none.
-4. A head that finds a keyed gate closed is parked there, and the next of its flow is looked at. A
-   parked job that could pass one day holds back those behind it *at that gate in that flow*.
-5. A job with gates starts only if an idle handler is there for it; the others up to `n`.
-6. A head that is kept back only because it asks for several permits where too few are free reserves
+1. A flow runs while its amounts fit all its shared gates. The first head that does not fit stops
+   the flow.
+2. Within a flow, jobs are taken by priority, due time, arrival. Between the flows of a lane, the
+   best head goes first; in a fair lane, among heads of equal priority, the tenant with the fewest
+   starts by weight goes first.
+3. A head that fits all its keyed gates starts and takes all its permits; otherwise it takes none.
+4. A head that does not fit a keyed gate is parked there, and the next head of its flow is examined.
+   A parked job that could pass later holds back those behind it *at that gate in that flow*.
+5. A job with gates starts only if a handler is idle for it; other jobs start up to `n`.
+6. A head that is blocked only because it requests several permits and too few are free reserves
    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
-   free, so that no two wait for each other.
-7. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
-   next before the flow's order can be known.
+   free, so no two jobs wait for each other.
+7. If a job with a ticket is parked elsewhere, the round ends, because the store must feed the next
+   job before the flow's order is known.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ class Start(NamedTuple):
     """A job that starts.
 
     Attributes:
-        members: the member chosen in each pool, by the pool's name.
-        candidate: the candidate whose turn it is, of a cascade; else empty.
+        members: chosen member of each pool, by the pool's name.
+        candidate: candidate whose turn it is; empty outside cascades.
     """
 
     head: Head
@@ -54,7 +56,7 @@ class Park(NamedTuple):
     """A job that is set aside at a keyed gate.
 
     Attributes:
-        never_fits: it asks for more than the gate's capacity, and so does not block others.
+        never_fits: whether it requests more than the gate's capacity, and so does not block others.
     """
 
     head: Head
@@ -65,14 +67,15 @@ class Park(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Decision:
-    """What a round of a claim comes to.
+    """The result of one round of a claim.
 
     Attributes:
-        starts: in the order in which they start.
-        parks: in the order in which they were found.
-        again: heads ran out, or a ticket moved, before the claim was full: load and decide again.
-        closed: flows that a shared gate stops, with the order of the head at which it did.
-        reserved: gates that are reserved for a head of this round.
+        starts: jobs to start, in order.
+        parks: jobs to park, in the order in which they were examined.
+        again: heads ran out, or a job with a ticket was parked, before the claim was full: load and
+            decide again.
+        closed: flows stopped by a shared gate, with the order of the head that did not fit.
+        reserved: gates reserved for a head of this round, by name.
     """
 
     starts: list[Start] = field(default_factory=list[Start])
@@ -85,7 +88,7 @@ class Decision:
 NO_MEMBERS: Mapping[str, str] = {}
 
 Ahead = Callable[[int, str], Order | None]
-"""The order of the first parked job of (flow, gate) that could pass one day, if there is one."""
+"""Returns the order of the first job parked at (flow, gate) that could pass later, if any."""
 
 
 def decide(
@@ -99,15 +102,16 @@ def decide(
     """Decide one round of a claim.
 
     Args:
-        flows: of one lane, none empty.
-        gate: gives the view of a keyed gate; the same view each time.
-        ahead: returns the order of the first job parked at a gate.
-        free: how many of them may be gated.
-        fairness: of a fair lane; counts the starts.
+        flows: non-empty flows of one lane.
+        gate: returns the view of a keyed gate; the same object each time.
+        ahead: returns the order of the first job parked at a gate in a flow.
+        n: maximum number of starts.
+        free: maximum number of gated starts.
+        fairness: fairness of a fair lane, which counts the starts; None in other lanes.
 
     Returns:
-        What starts, what parks, and whether another round could start more. The views have
-        had their permits taken.
+        What starts, what parks, and whether another round could start more. The permits are taken
+        from the views.
     """
     if len(flows) == 1 and fairness is None:
         decision = _one_flow(flows[0], n, free)
@@ -117,10 +121,10 @@ def decide(
 
 
 def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
-    """One flow of jobs without keyed gates, decided together: this is the path that must be fast.
+    """Decide one flow of jobs without keyed gates in bulk: the path that must be fast.
 
     Returns:
-        What `_Round` would decide; None if a job needs to be looked at by itself.
+        The decision that `_Round` would make; None if jobs must be examined one by one.
     """
     heads = view.heads[:n]
     if not _is_plain(view, heads):
@@ -151,11 +155,11 @@ def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
 
 
 def _is_plain(view: FlowView, heads: Sequence[Head]) -> bool:
-    """Return whether all heads need the same and nothing is, or would have to be, reserved."""
+    """Return whether all heads have the same needs, and no gate is or could become reserved."""
     for one, amount in view.shared:
         if amount > 1 or one.reserved:
             return False
-    for head in heads:  # noqa: SIM110  (for each job of the commonest claim; a generator is slower)
+    for head in heads:  # noqa: SIM110  (runs for each job of the most common claim; a generator is slower)
         if head.keyed or head.ticket is not None or head.candidates:
             return False
     return True
@@ -163,15 +167,13 @@ def _is_plain(view: FlowView, heads: Sequence[Head]) -> bool:
 
 @dataclass(slots=True)
 class _Round:
-    """One round: a merge of the flows' heads, with the permits that are taken on the way.
+    """One round: merges the heads of the flows in order, and takes their permits.
 
     Attributes:
-        gate: gives the view of a keyed gate; the same view each time.
-        ahead: returns the order of the first job parked at a gate.
-        free: how many of them may be gated.
-        fairness: of a fair lane; counts the starts.
-        decision: what the round comes to.
-        parked: where it parked a job that could pass one day: those behind are held back.
+        free: remaining number of gated starts.
+        parked: (flow, gate) pairs at which a job that could pass later was parked in this round:
+            the jobs behind it are held back.
+        (the others: as for `decide`)
     """
 
     gate: Callable[[GateUse], GateView]
@@ -213,7 +215,7 @@ class _Round:
         return decision
 
     def reserve(self, head: Head, short: Sequence[tuple[GateView, int]]) -> None:
-        """Reserve the gates at which a head is short, if it is short of nothing else."""
+        """Reserve the gates that have too few permits for a head, if nothing else blocks it."""
         if not all(one.is_short_for(amount) for one, amount in short):
             return
         for one, amount in short:
@@ -230,7 +232,7 @@ class _Round:
         return (order.priority, level, own, order.due_at, order.seq)
 
     def look_at(self, view: FlowView, head: Head) -> bool:
-        """Start or park a head; False if its flow must stop here for want of a handler."""
+        """Start or park a head; return False if its flow must stop because no handler is free."""
         gated = view.gated or bool(head.keyed)
         if gated and self.free <= 0:
             return False
@@ -257,7 +259,7 @@ class _Round:
     def closed_gate(
         self, view: FlowView, head: Head, uses: Sequence[GateUse]
     ) -> tuple[GateUse, bool] | None:
-        """The first keyed gate that does not let the head pass, and whether it never will."""
+        """Return the first keyed gate that the head cannot pass, and whether it never will."""
         for use in uses:
             one = self.gate(use)
             if one.never_fits(use.amount):
@@ -295,10 +297,11 @@ def _take(one: GateView, amount: int, members: dict[str, str], order: Order) -> 
 def may_feed(gate: GateView, ahead: int, amount: int, order: Order) -> bool:
     """Return whether a parked head may be moved into its flow with a ticket.
 
-    A head that does not fit beside the tickets before it stays, and those behind it with it. A move
-    is wasted only if another flow was faster, or if a pool has enough room but not in one member.
+    A head that does not fit in addition to the tickets before it stays parked, and so do those
+    behind it. A move is wasted only if another flow was faster, or if a pool has enough room but
+    not in one member.
 
     Args:
-        ahead: what the gate's ticketed jobs before it in the flow ask for together.
+        ahead: total amount that the gate's ticketed jobs before it in the flow request.
     """
     return gate.fits(amount, order) and ahead + amount <= gate.total(order)

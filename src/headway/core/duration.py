@@ -1,4 +1,4 @@
-"""Spans of time: `"1h30m"` and `timedelta` outside, whole milliseconds inside."""
+"""Durations: text such as `"1h30m"` or `timedelta` in the API, whole milliseconds internally."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNITS_MS = {
 """Milliseconds of each unit, the largest first."""
 
 MAX_DURATION_MS = 36_525 * UNITS_MS["d"]
-"""The longest span: 100 years."""
+"""Maximum duration: 100 years."""
 
 # The digits are bounded so that no text can ask for arithmetic on huge numbers.
 _PART = r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(ms|[wdhms])"
@@ -30,30 +30,31 @@ _PARTS = re.compile(_PART)
 _WHOLE = re.compile(rf"(?:{_PART}\s*)+")
 _ORDER = tuple(UNITS_MS)
 _MAX_CACHED = 64
-"""The longest text whose value is cached, in characters."""
+"""Maximum length of a text whose value is cached, in characters."""
 _HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w"'
 
 
 def parse_duration(value: object) -> int:
-    """Read a span of time.
+    """Parse a duration.
 
-    A fraction of a millisecond is rounded up, so that no span becomes shorter than was asked.
+    A fraction of a millisecond is rounded up, so that no duration becomes shorter than requested.
 
     Args:
         value: a timedelta, or text of numbers with units (w, d, h, m, s, ms) from the largest
             to the smallest, each unit at most once, such as "1h30m" or "1.5h".
 
     Returns:
-        Milliseconds, from 0 to those of 100 years.
+        Milliseconds, from 0 to 100 years.
 
     Raises:
-        InvalidValue: it is neither, is negative, or is longer than 100 years.
+        InvalidValue: the value is neither, is negative, or is longer than 100 years.
     """
     if isinstance(value, timedelta):
         ms, finer = divmod(value, timedelta(milliseconds=1))
         ms += bool(finer)
     elif isinstance(value, str):
-        # Blanks are allowed anywhere, so a valid text can be megabytes long: do not cache those.
+        # Whitespace is allowed between parts, so a valid text can be megabytes long: do not cache
+        # long texts.
         ms = _read(value) if len(value) <= _MAX_CACHED else _read.__wrapped__(value)
     else:
         message = f"a duration cannot be parsed from {_shown(value)}"
@@ -68,15 +69,15 @@ def parse_duration(value: object) -> int:
 
 
 def format_duration(ms: int, *, parts: int = 2) -> str:
-    """Format a span of time, as "1h 30m".
+    """Format a duration, as "1h 30m".
 
     Args:
-        ms: milliseconds; a negative span gets a minus sign.
-        parts: how many neighbouring units, from the largest that is not zero; smaller ones are
-            cut off. With 6 nothing is, and `parse_duration` reads the same span again.
+        ms: milliseconds; a negative duration gets a minus sign.
+        parts: number of consecutive units to show, from the largest that is not zero; the rest is
+            cut off. With 6, nothing is cut off, and `parse_duration` returns the same duration.
 
     Returns:
-        The units with a space between them; "0s" for nothing.
+        The units separated by spaces; "0s" for 0.
     """
     counts: list[tuple[int, str]] = []
     rest = abs(ms)
@@ -89,11 +90,11 @@ def format_duration(ms: int, *, parts: int = 2) -> str:
 
 
 MAX_RETRY_AFTER_MS = 3_600_000
-"""The longest wait that a `Retry-After` header can ask for; a wrong one does little harm."""
+"""Maximum delay that a `Retry-After` header can request; limits the harm of a wrong one."""
 
 
 def read_retry_after(header: str, now: int) -> int | None:
-    """Read a `Retry-After` header.
+    """Parse a `Retry-After` header.
 
     Args:
         header: seconds, or an HTTP date.

@@ -16,7 +16,7 @@ HeadwayError
 │   ├── BacklogFull             the lane's backlog limit is reached
 │   ├── TooManyRequests         the caller exceeded its request rate (HTTP 429)
 │   └── InvalidState            the operation is not possible in the job's state
-├── OwnershipError              the caller no longer owns it: stop, write nothing (HTTP 409)
+├── OwnershipError              the caller no longer owns the run: stop, write nothing (HTTP 409)
 │   └── LeaseLost               the run is no longer live
 ├── AccessError                 the caller is not allowed to make this call
 │   ├── Unauthenticated         the token is missing, unknown or expired (HTTP 401)
@@ -29,9 +29,9 @@ HeadwayError
 │   ├── StoreCorrupt            the data is damaged: stop, keep the files, restore
 │   ├── SchemaMismatch          the schema is newer or older than this program
 │   └── StoreChanged            the store was replaced, or restored to an older state
-├── ProviderError               a provider (of calls, messages, …) did not do the request
-│   ├── ProviderRefused         definitely not done
-│   └── ProviderUnsure          it may have been done: query the provider, never repeat it
+├── ProviderError               a provider (of calls, messages, …) did not carry out a request
+│   ├── ProviderRefused         it was definitely not carried out
+│   └── ProviderUnsure          it may have been: query the provider, never repeat the request
 ├── HandlerError                a handler failed; recorded on its job
 │   ├── HandlerTimeout          it exceeded its timeout
 │   └── HandlerCancelled        it was asked to stop
@@ -309,10 +309,10 @@ class InvariantBroken(HeadwayError):
 
 @contextmanager
 def located(place: str, caught: type[HeadwayError] = InvalidValue) -> Generator[None]:
-    """Prefix the message of an error raised in a block with a place.
+    """Prefix the messages of errors raised in a block with a place.
 
     Raises:
-        InvalidValue: in place of that error, with its hint.
+        InvalidValue: replaces a caught error, with the same hint.
     """
     try:
         yield

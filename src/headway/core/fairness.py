@@ -12,18 +12,20 @@ from math import gcd
 
 @dataclass(slots=True, kw_only=True)
 class Fairness:
-    """The tenants of a fair lane, in one claim: virtual starts by weight.
+    """The tenants of a fair lane during one claim, ranked by virtual starts.
+
+    A start of a tenant counts as the reciprocal of its weight.
 
     Attributes:
-        level: no tenant that can run counts as having had less.
+        level: minimum of virtual starts: a tenant with fewer is ranked as if it had this many.
         starts: virtual starts of each tenant, in millionths.
-        weights: of each tenant; 1 if not named.
-        ready: the flows that can run now, and their tenants.
-        held: tenants with jobs that wait for room at a gate, or for a handler.
+        weights: weight of each tenant (default: 1).
+        ready: tenant of each flow that can run now, by flow.
+        held: tenants with jobs that wait for a gate or a handler.
         changed: tenants whose virtual starts changed.
-        before: what the least of those that can run had before anything started since the level
-            was looked at; None if nothing did.
-        step: the least step by which anything that started since then was counted.
+        before: lowest virtual starts of the ready tenants before the first start since
+            `raise_level` was last called; None if there was no start.
+        step: smallest amount counted for a start since then.
     """
 
     level: int
@@ -36,20 +38,20 @@ class Fairness:
     step: int = 0
 
     def rank(self, tenant: str) -> tuple[int, int]:
-        """Its place among the tenants, least first.
+        """Return the sort key of a tenant; the lowest goes first.
 
-        Among those at the level, the one that had less before the level rose goes first; otherwise
-        the one with the oldest jobs would go first each time.
+        Among the tenants at the level, the one that had less before the level rose goes first;
+        otherwise the tenant with the oldest jobs would go first each time.
         """
         own = self.starts.get(tenant, 0)
         return max(own, self.level), own
 
     def of(self, tenant: str) -> int:
-        """The tenant's virtual starts."""
+        """Return the tenant's virtual starts, at least the level."""
         return max(self.starts.get(tenant, 0), self.level)
 
     def count(self, tenant: str) -> None:
-        """Count one start of the tenant."""
+        """Count a start of the tenant."""
         step = 1_000_000 // self.weights.get(tenant, 1)
         if self.before is None:
             self.before, self.step = self._least(set(self.ready.values())), step
@@ -58,17 +60,18 @@ class Fairness:
         self.changed.add(tenant)
 
     def stop(self, flow: int) -> None:
-        """A flow that could run cannot any more."""
+        """Mark a flow that can no longer run; its tenant is held."""
         if flow in self.ready:
             self.raise_level()
             self.held.add(self.ready.pop(flow))
 
     def raise_level(self) -> None:
-        """Raise the level to the least of the tenants that can run or are held.
+        """Raise the level to the lowest virtual starts of the ready and held tenants.
 
-        A tenant that is held does not keep the level down, and gains nothing by waiting: while
-        others start it rises as they do, so that it is as far behind them as it was, and at least
-        by one start. All that are held rise alike, for they wait beside each other.
+        A held tenant does not keep the level down, and gains nothing by waiting: while others
+        start, its virtual starts rise with theirs, so that it stays as far behind as it was, and
+        at least one start behind. All held tenants rise by the same amount, since they wait at the
+        same time.
         """
         if self.before is None:
             return
@@ -94,17 +97,18 @@ class Fairness:
 def share(lanes: Sequence[tuple[str, int]], n: int, turn: int) -> list[tuple[str, int]]:
     """Share the places of a claim between lanes by weight, exactly in the long run.
 
-    The places of all turns form one row in which each lane has its weight's share of every
-    stretch as long as the sum of the weights, well mixed. So claims of one job are as fair as
+    The places of all claims form one sequence. In any part of it as long as the sum of the weights,
+    every lane has as many places as its weight, evenly spread. So claims of one job are as fair as
     claims of a thousand.
 
     Args:
         lanes: names and weights, each at least 1.
-        turn: its number, from 1.
+        n: number of places in this claim.
+        turn: number of the claim, from 1.
 
     Returns:
-        Each lane and its places, `n` together. The lane to be served first, where handlers are
-        few, comes first; that goes round by weight too.
+        Each lane with its number of places, `n` in total. The first lane is to be served first if
+        there are few handlers; which one it is rotates by weight too.
     """
     weights = tuple(weight for _, weight in lanes)
     total = sum(weights)
@@ -124,10 +128,10 @@ def _lane_at(weights: tuple[int, ...], place: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _row(weights: tuple[int, ...]) -> tuple[tuple[int, ...], int, int]:
-    """Where each lane ends in a cycle, the cycle's length, and a stride that mixes it well."""
+    """Return where each lane ends in a cycle, the cycle's length, and a stride that mixes it."""
     ends = tuple(accumulate(weights))
     total = ends[-1]
-    # Near the golden section, so that no lane's places come in a heap.
+    # Near the golden ratio, so that no lane's places are bunched together.
     stride = max(1, round(total * 0.618))
     while gcd(stride, total) > 1:
         stride += 1

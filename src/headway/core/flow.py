@@ -1,4 +1,4 @@
-"""A flow as a claim sees it: the heads of its queue, and the shared gates that all of it needs."""
+"""A flow as a claim sees it: its first jobs, and the shared gates that all its jobs need."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from headway.core.gates.view import GateView, Order
 
 
 class Head(NamedTuple):
-    """A waiting job, as far as a claim looks at it.
+    """A waiting job, with the fields that a claim needs.
 
     Attributes:
-        order: its place in its flow.
-        keyed: its keyed gates, in the order declared.
-        ticket: the gate that it was fed from, or None.
-        candidates: of a cascade, in the order to try them; the first free one is taken.
-        run: its last run.
+        order: its position in its flow.
+        keyed: keyed gates, in the order declared.
+        ticket: keyed gate from which it was fed; None if it was not.
+        candidates: candidates of a cascade, in the order to try them; the first free one is taken.
+        run: number of its last run.
         attempt: attempts used in this life.
-        stage: of a kind with stages.
-        args: a JSON object.
-        policy: the number of its policy in the store.
+        stage: stage, for a kind with stages; otherwise empty.
+        args: JSON object.
+        policy: number of its policy in the store.
         blocked_ms: time spent parked since it was due.
     """
 
@@ -42,14 +42,14 @@ class Head(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FlowView:
-    """One flow that is not empty.
+    """A flow with waiting jobs.
 
     Attributes:
-        flow: its id in the store.
-        shared: gates and the amounts that each of its jobs takes there, implicit ones included.
+        flow: id of the flow in the store.
+        shared: shared gates, including implicit ones, each with the amount that every job takes.
         gated: whether its jobs hold a permit or count as a start, and so must not be prefetched.
         heads: its first waiting jobs, in order.
-        more: whether it has waiting jobs behind these.
+        more: whether it has further waiting jobs.
     """
 
     flow: int

@@ -1,4 +1,4 @@
-"""Secrets in what is shown: found by the names of values, and by their shape in text."""
+"""Redaction of secrets: recognised by the names of values, and by patterns in text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _WORDS = (
     r"|cookie|signature"
 )
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
-# What comes before a mark is bounded: a long text without the mark must not cost its square.
+# What precedes a delimiter is bounded, so that a long text without it does not take quadratic time.
 _IN_TEXT = (
     # Before the @ of a URL.
     (re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s@]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    # A token of Headway: its id is no secret, and helps to find it.
+    # A token of Headway: its id is not secret, and helps to find it.
     (re.compile(r"\b(hw_[0-9a-f]{16}_)[A-Za-z0-9_-]+"), rf"\1{HIDDEN}"),
     # The value of a header.
     (re.compile(r"\b(bearer)\s+[^\s'\",;)}\]]+", re.IGNORECASE), rf"\1 {HIDDEN}"),
@@ -38,11 +38,7 @@ _IN_TEXT = (
 
 
 def hidden_value(value: object) -> object:
-    """Return a value as it may be shown: its texts without secrets, named secrets replaced.
-
-    Args:
-        value: anything; what is inside of mappings and lists is looked at, too.
-    """
+    """Return a value with its secrets replaced, including those in nested mappings and lists."""
     match value:
         case str():
             return hidden_text(value)
@@ -61,14 +57,14 @@ def hidden_value(value: object) -> object:
 
 
 def _shown(value: object) -> object:
-    """Anything else is printed as its repr, and that may show a secret too."""
+    """Return the value, or its redacted repr if that contains a secret."""
     text = repr(value)
     hidden = hidden_text(text)
     return value if hidden == text else hidden
 
 
 def hidden_text(text: str) -> str:
-    """A text without what looks like a secret in it."""
+    """Return a text with everything that looks like a secret replaced."""
     for pattern, instead in _IN_TEXT:
         text = pattern.sub(instead, text)
     return text

@@ -1,4 +1,4 @@
-"""Instants: aware datetimes and ISO 8601 outside, milliseconds since 1970 UTC inside."""
+"""Instants: aware datetimes or ISO 8601 in the API, milliseconds since 1970 UTC internally."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _HINT = 'write ISO 8601 with an offset, as "2026-12-01T10:00-08:00" or "2026-12-
 
 
 def parse_instant(value: object) -> int:
-    """Read an instant.
+    """Parse an instant.
 
     Args:
-        value: an aware datetime, or ISO 8601 text with an offset or Z. What is finer than a
-            millisecond is cut off. In the fold of a zone's clock, `datetime.fold` decides.
+        value: an aware datetime, or ISO 8601 text with an offset or Z. Fractions of a millisecond
+            are cut off. In the fold of a zone's clock, `datetime.fold` decides.
 
     Returns:
         Milliseconds since 1970-01-01T00:00Z, from 0 to the end of the year 9999.
 
     Raises:
-        InvalidValue: it is neither, has no offset, or is outside the years 1970 to 9999.
+        InvalidValue: the value is neither, has no offset, or is outside the years 1970 to 9999.
     """
     moment = _read(value) if isinstance(value, str) else value
     if not isinstance(moment, datetime):
@@ -34,7 +34,7 @@ def parse_instant(value: object) -> int:
         message = f"the instant {_shown(value)} has no offset from UTC"
         hint = _HINT if isinstance(value, str) else f"{_HINT}; a datetime needs tzinfo"
         raise InvalidValue(message, hint=hint)
-    # Subtracting the offset by hand stays exact where datetime's own years end.
+    # Subtract the offset manually: datetime would overflow at the ends of its years.
     at = (moment.replace(tzinfo=None) - EPOCH - offset) // timedelta(milliseconds=1)
     if not 0 <= at <= MAX_AT:
         message = f"the instant {_shown(value)} is outside the years 1970 to 9999"
@@ -43,14 +43,14 @@ def parse_instant(value: object) -> int:
 
 
 def format_instant(at: int, zone: str | None = None) -> str:
-    """Write an instant as ISO 8601 with its offset.
+    """Format an instant as ISO 8601 with its offset.
 
     Args:
         at: milliseconds since 1970 UTC.
-        zone: an IANA zone whose clock to show; None for UTC, shown as Z.
+        zone: an IANA time zone to show it in; None for UTC, shown as Z.
 
     Returns:
-        Text that `parse_instant` reads again; milliseconds are shown where they are not zero.
+        Text that `parse_instant` accepts; milliseconds are shown if they are not zero.
 
     Raises:
         InvalidValue: the zone is unknown, or the instant is outside the years 1970 to 9999.
@@ -91,34 +91,34 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """A point in time; exactly one of the two is set.
+    """A point in time, absolute or relative; exactly one attribute is set.
 
     Attributes:
         at: ms UTC.
-        after_ms: ms from the store's now.
+        after_ms: ms from the store's current time.
     """
 
     at: int | None = None
     after_ms: int | None = None
 
     def resolved(self, now: int) -> int:
-        """The moment in ms UTC; `now` is the store's time."""
+        """Return the time in ms UTC; `now` is the store's current time."""
         return now + (self.after_ms or 0) if self.at is None else self.at
 
 
 def parse_moment(option: str, text: str) -> Moment:
-    """Read a moment.
+    """Parse a point in time.
 
     Args:
-        option: where it was given, for the message; empty if that is said elsewhere.
-        text: ISO 8601 with an offset, or a span such as "20m".
+        option: option or field that contained the text, for error messages; may be empty.
+        text: ISO 8601 with an offset, or a duration such as "20m".
 
     Raises:
-        InvalidValue: it is neither.
+        InvalidValue: the text is neither.
     """
     place = f"{option}: " if option else ""
-    # A span never contains a hyphen, and raising for a text that is not a span costs more than
-    # parsing it as an instant.
+    # A duration never contains a hyphen, and raising an error for a text that is not a duration
+    # costs more than parsing it as an instant.
     if "-" not in text:
         try:
             return Moment(after_ms=parse_duration(text))
@@ -135,5 +135,5 @@ def parse_moment(option: str, text: str) -> Moment:
 
 
 def optional_moment(option: str, text: str | None) -> Moment | None:
-    """Read a moment that need not be given; raises as `parse_moment`."""
+    """Parse an optional point in time; raises as `parse_moment` does."""
     return None if text is None else parse_moment(option, text)

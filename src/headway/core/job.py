@@ -1,4 +1,4 @@
-"""A job as it is asked for, and the policy that its kind gives it."""
+"""A new job, and the policy that its kind defines."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from headway.core.state import State
 DEFAULT_PRIORITY = 512
 MAX_PRIORITY = 2**32 - 1
 MAX_ARGS = 1_000_000
-"""Bytes of a job's arguments."""
+"""Maximum size of a job's arguments, in bytes."""
 MAX_RESULT = 1_000_000
-"""Bytes of a result, a signal's body, or a job's progress."""
+"""Maximum size of a result, a signal's body or a job's progress, in bytes."""
 MAX_ERROR = 16_000
-"""Characters of an error text that are kept."""
+"""Maximum length of a stored error text, in characters; the rest is cut off."""
 MAX_REASON = 512
-"""Characters of a reason that are kept."""
+"""Maximum length of a stored reason, in characters; the rest is cut off."""
 MAX_BATCH = 1_000
-"""Items of one atomic step."""
+"""Maximum number of items in one atomic step."""
 MAX_SHARED_GATES = 8
 MAX_GATES = 256
-"""Gates that one job may ask for: a claim looks at all of them under the store's lock."""
+"""Maximum number of gates of a job: a claim checks all of them under the store's lock."""
 MAX_CANDIDATES = 1_000
 DAY_MS = 86_400_000
 TRAIL_KEPT_MS = 90 * DAY_MS
-"""How long a line of the trail is kept unless a setting says otherwise."""
+"""Default retention of a trail line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,37 +129,37 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     entry: str | None = None
     fired_at: int | None = None
 
-    def changed(self, **fields: Any) -> NewJob:  # noqa: ANN401  (of any field)
-        """Return a copy with other values of some fields."""
+    def changed(self, **fields: Any) -> NewJob:  # noqa: ANN401  (values of any field)
+        """Return a copy with some fields replaced."""
         return replace(self, **fields)
 
     def body_hash(self) -> bytes:
-        """What two enqueues under one key or id must agree on."""
+        """Return the `body_hash` of the job."""
         return body_hash(self.kind, self.lane, self.tenant, self.subject, self.args)
 
 
 def body_hash(kind: str, lane: str, tenant: str, subject: str | None, args: bytes) -> bytes:
-    """A hash of what two enqueues under one key or id must agree on.
+    """Hash what must be equal in two enqueues with the same key or id.
 
     Returns:
         12 bytes.
     """
-    # Each part goes in with its length, so that no two lists of parts run into one text.
+    # Each part is preceded by its length, so that different parts never give the same bytes.
     parts = [part.encode() for part in (kind, lane, tenant, subject or "")]
     head = b"".join(len(part).to_bytes(4) + part for part in parts)
-    # SHA-1 because a script inside Redis has no other; it distinguishes bodies, and secures
-    # nothing.
+    # SHA-1, because Redis scripts have no other hash. It distinguishes bodies; security does not
+    # depend on it.
     return sha1(head + args, usedforsecurity=False).digest()[:12]
 
 
 def derived_id(*parts: object) -> str:
-    """The id of a job that follows from others: the same parts give the same id.
+    """Derive the id of a job from its cause: the same parts give the same id.
 
     Args:
-        parts: what it follows from, such as a cause's id, its life and a constant word.
+        parts: what identifies the job, such as the id and life of its cause and a constant word.
 
     Returns:
-        A UUID of version 8, in its canonical text.
+        A version 8 UUID in canonical form.
     """
     text = "\x1f".join(map(str, parts))
     raw = bytearray(sha1(text.encode(), usedforsecurity=False).digest()[:16])
@@ -170,10 +170,10 @@ def derived_id(*parts: object) -> str:
 
 
 def check_made(job: object) -> None:
-    """Accept a job that a kind has made.
+    """Check that a caller passed a job.
 
     Raises:
-        InvalidValue: it is something else.
+        InvalidValue: it is not a `NewJob`.
     """
     if not isinstance(job, NewJob):
         message = f"{job!r:.80} is not a job"
@@ -181,18 +181,18 @@ def check_made(job: object) -> None:
 
 
 def fire_id(entry: str, first_seen_at: int, revision: int, fired_at: int) -> str:
-    """The id of the job that a timetable entry's fire is, as long as the id is free."""
+    """Return the id of the job for a timetable entry's fire, unless that id is taken."""
     return derived_id("fire", entry, first_seen_at, revision, fired_at)
 
 
 def ids_after(taken: str, n: int) -> list[str]:
-    """The ids that a job that follows may have besides, where another has its own.
+    """Return further ids to try for a job whose derived id is taken.
 
     Args:
-        taken: its derived id, or the last that was tried.
+        taken: the derived id, or the last one that was tried.
 
     Returns:
-        Those that follow it in its series, in their order.
+        The next `n` ids of its series, in order.
     """
     found: list[str] = []
     for _ in range(n):

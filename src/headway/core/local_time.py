@@ -1,8 +1,8 @@
-"""Local time: times of day and weekdays as text, and zones between wall clocks and instants.
+"""Local time: times of day and weekdays as text, and conversion between wall clocks and instants.
 
-An IANA zone is a list of stretches, each with one constant offset from UTC. When one ends, its wall
-clock jumps forward (the times jumped over are a *gap*: they never occur) or backward (the times
-passed again are a *fold*: they occur twice). All rules of local time in Headway use these two
+An IANA zone is a sequence of stretches, each with a constant offset from UTC. At the end of one,
+the wall clock jumps forward (the times jumped over are a *gap*: they never occur) or backward (the
+times passed again are a *fold*: they occur twice). All rules of local time in Headway use these two
 terms.
 """
 
@@ -30,17 +30,17 @@ _DAYS_HINT = 'write days as "mon-fri", "mon,wed,sat-sun" or "daily"'
 
 
 def parse_minute(text: str, *, last: int = DAY_MINUTES) -> int:
-    """Read a time of day, such as "09:00".
+    """Parse a time of day, such as "09:00".
 
     Args:
         text: hours and minutes, from "00:00" to "24:00".
-        last: the last minute that is allowed; 1439 if midnight is of the next day.
+        last: the last minute that is allowed; 1439 excludes "24:00".
 
     Returns:
         Minutes since midnight, 0 to 1440.
 
     Raises:
-        InvalidValue: it is none.
+        InvalidValue: the text is not a time of day.
     """
     match = _CLOCK.fullmatch(text.strip())
     minute = int(match[1]) * 60 + int(match[2]) if match else -1
@@ -53,24 +53,24 @@ def parse_minute(text: str, *, last: int = DAY_MINUTES) -> int:
 
 
 def format_minute(minute: int) -> str:
-    """Write minutes since midnight as "09:00"; a minute of the next day as that day's time."""
+    """Format minutes since midnight as "09:00"; minutes above 1440 as a time of the next day."""
     if minute > DAY_MINUTES:
         minute -= DAY_MINUTES
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
 def parse_days(text: object) -> tuple[int, ...]:
-    """Read weekdays, such as "mon-fri".
+    """Parse weekdays, such as "mon-fri".
 
     Args:
-        text: names (the first three letters or the whole) and ranges of names, with commas
-            between; a range may go over the end of the week ("fri-mon"). Or "daily".
+        text: "daily", or names (the first three letters or the whole name) and ranges of names,
+            separated by commas; a range may cross the end of the week ("fri-mon").
 
     Returns:
-        Numbers from 0 for Monday to 6 for Sunday, each once, in their order.
+        Numbers from 0 for Monday to 6 for Sunday, each once, in ascending order.
 
     Raises:
-        InvalidValue: it is no such text.
+        InvalidValue: the value is not such a text.
     """
     if not isinstance(text, str):
         message = f"days must be text, not {type(text).__name__}"
@@ -88,7 +88,7 @@ def parse_days(text: object) -> tuple[int, ...]:
 
 
 def format_days(days: tuple[int, ...]) -> str:
-    """Write weekdays in order as "mon-fri,sun", so that `parse_days` reads the same again."""
+    """Format ascending weekdays as "mon-fri,sun"; `parse_days` is the inverse."""
     if days == EVERY_DAY:
         return "daily"
     runs: list[list[int]] = []
@@ -104,7 +104,7 @@ def format_days(days: tuple[int, ...]) -> str:
 
 def _weekday(name: str, text: str) -> int:
     if name not in _NUMBER:
-        message = f"the days {text[:60]!r} name no weekday at {name[:20]!r}"
+        message = f"{name[:20]!r} in the days {text[:60]!r} is not a weekday"
         raise InvalidValue(message, hint=_DAYS_HINT)
     return _NUMBER[name]
 
@@ -112,9 +112,9 @@ def _weekday(name: str, text: str) -> int:
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (a wall clock has no zone)
 DAY_MS = 86_400_000
 MAX_AT = 253_402_300_799_999
-"""The last instant that is handled: the end of the year 9999, UTC."""
+"""The last supported instant: the end of the year 9999, UTC."""
 
-# Local time must not leave datetime's years; no offset is as long as a day.
+# Local time must stay within datetime's years; no offset is as long as a day.
 _LAST_SCAN_AT = MAX_AT - 2 * DAY_MS
 _FIRST_SCAN_AT = -2 * DAY_MS
 _YEAR_MS = 366 * DAY_MS
@@ -123,12 +123,12 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stretch:
-    """A time in which a zone keeps one offset.
+    """A period in which a zone keeps one offset.
 
     Attributes:
-        start_at: its first instant; None if it lies before the time that was asked for.
-        end_at: the first instant after it; None if it lies beyond the time that was asked for.
-        offset_ms: what the wall clock shows less UTC.
+        start_at: its first instant; None if it is before the requested range.
+        end_at: the first instant after it; None if it is after the requested range.
+        offset_ms: wall clock minus UTC.
     """
 
     start_at: int | None
@@ -137,16 +137,16 @@ class Stretch:
 
 
 def find_zone(name: object) -> ZoneInfo:
-    """Find an IANA zone by its name.
+    """Return the IANA zone with this name.
 
     Args:
-        name: such as "Europe/Berlin"; upper and lower case count.
+        name: such as "Europe/Berlin"; case-sensitive.
 
     Returns:
-        The zone, the same object for the same name.
+        The zone; the same object for the same name.
 
     Raises:
-        InvalidValue: there is none of that name; the hint has near names.
+        InvalidValue: there is no such zone; the hint suggests similar names.
     """
     if not isinstance(name, str):
         message = f"a time zone must be text, not {type(name).__name__}"
@@ -158,7 +158,7 @@ def find_zone(name: object) -> ZoneInfo:
         raise InvalidValue(message, hint=_near(name)) from None
 
 
-# Beside the zones lie files that are not zones, or are them again with leap seconds.
+# The zone directory also contains files that are not zones, and copies with leap seconds.
 _NOT_ZONES = frozenset(("Factory", "localtime", "posix", "posixrules", "right"))
 
 
@@ -170,31 +170,31 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def offset_ms(zone: ZoneInfo, at: int) -> int:
-    """What the zone's wall clock shows at the instant, less UTC, in milliseconds."""
+    """Return the zone's wall clock minus UTC at an instant, in milliseconds."""
     near = min(max(at, _FIRST_SCAN_AT), _LAST_SCAN_AT)
     offset = datetime.fromtimestamp(near // 1000, UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else offset // _MILLISECOND
 
 
 def wall_clock(zone: ZoneInfo, at: int) -> datetime:
-    """What the zone's wall clock shows at the instant, as a datetime without a zone."""
+    """Return the zone's wall clock at an instant, as a datetime without a zone."""
     return EPOCH + timedelta(milliseconds=at + offset_ms(zone, at))
 
 
 def wall_ms(wall: datetime) -> int:
-    """A wall clock's reading as milliseconds since its own 1970; less the offset, the instant."""
+    """Return milliseconds since 1970 on the wall clock; minus the offset, this is the instant."""
     return (wall - EPOCH) // _MILLISECOND
 
 
 def first_instant(zone: ZoneInfo, wall: datetime) -> int:
-    """The one instant that stands for a reading of the wall clock.
+    """Return the instant for a wall-clock time.
 
     Args:
         wall: a datetime without a zone.
 
     Returns:
-        The instant at which the clock shows it; in a fold the first of the two; in a gap the
-        end of the gap, which is the first instant after the jump.
+        The instant at which the clock shows it. In a fold, the first of the two; in a gap, the
+        first instant after the jump.
     """
     local = at = wall_ms(wall)
     for stretch in stretches(zone, local - DAY_MS, local + DAY_MS):
@@ -207,14 +207,10 @@ def first_instant(zone: ZoneInfo, wall: datetime) -> int:
 
 
 def stretches(zone: ZoneInfo, start_at: int, end_at: int) -> Iterator[Stretch]:
-    """The stretches of constant offset that [start_at, end_at) meets, in order.
-
-    Args:
-        start_at: the first instant of interest.
-        end_at: the first instant of no interest.
+    """Yield the stretches of constant offset that overlap [start_at, end_at), in order.
 
     Yields:
-        Stretches that leave no instant out. The first has no start and the last no end.
+        Consecutive stretches. The first has no start, and the last no end.
     """
     start: int | None = None
     offset = offset_ms(zone, start_at)
@@ -233,10 +229,10 @@ def _changes(zone: ZoneInfo, start_at: int, end_at: int) -> Iterator[tuple[int, 
 
 @lru_cache(maxsize=8192)
 def _changes_in(zone: ZoneInfo, block: int) -> tuple[tuple[int, int], ...]:
-    """The instants in (start, end] of a block of 366 days that begin a new offset, and it.
+    """Return the instants in a block of 366 days at which the offset changes, and the new offsets.
 
-    Looks once a day. Since 1970 no zone has changed twice within 6 days (the nearest two are 167
-    hours apart), so no pair can hide between two looks.
+    Samples once a day. Since 1970, no zone has changed twice within 6 days (the closest two changes
+    are 167 hours apart), so no pair of changes can hide between two samples.
     """
     found: list[tuple[int, int]] = []
     start_at = max(block * _YEAR_MS, _FIRST_SCAN_AT)
@@ -260,7 +256,7 @@ def _change_at(zone: ZoneInfo, low_at: int, high_at: int, before: int) -> int:
 
 
 def _near(name: str) -> str:
-    """A hint with the zones whose name or city is spelled most like this."""
+    """Return a hint with the zones whose names or cities are most similar."""
     exact = {zone.lower(): zone for zone in sorted(available_timezones() - _NOT_ZONES)}
     cities = {lower.rsplit("/", 1)[-1]: zone for lower, zone in exact.items()}
     text = name[:80].lower().replace(" ", "_")

@@ -1,4 +1,4 @@
-"""Names, and names as templates over a job's arguments."""
+"""Names, and templates that name gates and keys by a job's arguments."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from functools import lru_cache
 from headway.core.errors import InvalidValue
 
 MAX_NAME = 512
-"""The longest name, in characters, of a lane, tenant, kind, gate, key or subject."""
+"""Maximum length, in characters, of the name of a lane, tenant, kind, gate, key or subject."""
 
 ALWAYS_KNOWN = frozenset({"tenant", "lane", "kind"})
-"""Placeholders with few values: a gate named by these alone is shared."""
+"""Placeholders with few values: a gate with no other placeholders is shared."""
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _STRAY = re.compile(r"[{}]")
 
 
 def check_name(what: str, name: object, *, empty: bool = False) -> str:
-    """Accept a usable name.
+    """Validate a name, and return it unchanged.
 
     Args:
-        name: any text of 1 to 512 characters without NUL or lone surrogates.
-
-    Returns:
-        The name, unchanged.
+        what: the subject of the error message.
+        name: text of 1 to 512 characters without NUL or lone surrogates.
+        empty: whether the name may be empty.
 
     Raises:
-        InvalidValue: it is no such text.
+        InvalidValue: the name is not such a text.
     """
     if not isinstance(name, str):
         message = f"{what} must be text, not {type(name).__name__}"
@@ -45,7 +44,7 @@ def check_name(what: str, name: object, *, empty: bool = False) -> str:
             name.encode()
         except UnicodeEncodeError:
             message = f"{what} {name!r} is not valid Unicode"
-            raise InvalidValue(message, hint="it holds a lone surrogate") from None
+            raise InvalidValue(message, hint="it contains a lone surrogate") from None
     if "\0" in name:
         message = f"{what} {name!r} contains NUL"
         raise InvalidValue(message, hint="remove the NUL character")
@@ -54,16 +53,13 @@ def check_name(what: str, name: object, *, empty: bool = False) -> str:
 
 @lru_cache(maxsize=4096)
 def placeholders(template: str) -> tuple[str, ...]:
-    """The placeholder names of a template, in order of appearance.
+    """Return the names of a template's placeholders, each once, in order of appearance.
 
     Args:
         template: text such as `customer:{phone}`.
 
-    Returns:
-        Each name once.
-
     Raises:
-        InvalidValue: a brace stands outside `{name}`.
+        InvalidValue: the text contains a brace outside a placeholder.
     """
     rest = _PLACEHOLDER.sub("", template)
     if _STRAY.search(rest):
@@ -81,14 +77,16 @@ def resolve(
 ) -> str:
     """Fill a template with a job's arguments.
 
-    Values are inserted as they are and never read as templates again.
+    Values are inserted literally; placeholders in them are not resolved.
 
     Args:
-        values: the arguments, with `tenant`, `lane` and `kind` among them.
-        keep: placeholders to leave as they stand.
+        values: the arguments, including `tenant`, `lane` and `kind`.
+        keep: placeholders to leave unresolved.
+        what: what the template names, for error messages.
 
     Raises:
-        InvalidValue: an argument is missing or not a plain value, or the result is not a name.
+        InvalidValue: an argument is missing or is not text or a whole number, or the result is not
+            a valid name.
     """
     if not placeholders(template):
         return template
@@ -114,14 +112,13 @@ def resolve(
 def did_you_mean(
     name: str, known: Iterable[str], otherwise: str = "", *, before: str = "", most: int = 1
 ) -> str:
-    """Return a hint for a name that is not known.
+    """Return a hint for an unknown name, such as "did you mean calls?".
 
     Args:
-        otherwise: the hint if none of them is near.
-
-    Returns:
-        Such as "did you mean calls?".
+        otherwise: the hint if no known name is similar.
+        before: prefix of each suggestion.
+        most: maximum number of suggestions.
     """
-    # To compare costs time by length, and a request may have brought the name.
+    # Comparing long texts is slow, and the name may come from a request.
     near = get_close_matches(name[:MAX_NAME], list(known), n=most)
     return f"did you mean {' or '.join(before + one for one in near)}?" if near else otherwise

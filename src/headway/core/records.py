@@ -1,4 +1,4 @@
-"""The fields of a record, whether it is a dataclass or a msgspec struct."""
+"""The field names of dataclasses and msgspec structs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 @cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of a record's fields, in order; empty if it has none or is no record."""
+    """Return the names of a type's fields, in order; empty if it is neither of these."""
     if is_dataclass(kind):
         return tuple(one.name for one in fields(kind))
-    # A struct is known by this attribute, so that its library need not be imported.
+    # Identify a struct by this attribute, so that msgspec need not be imported.
     return getattr(kind, "__struct_fields__", ())

@@ -1,4 +1,4 @@
-"""Backoff: how long a job waits before its next attempt; reproducible draws for its jitter."""
+"""Backoff: the delay before a job's next attempt, with reproducible jitter."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from headway.core.errors import InvalidValue
 
 
 def draw(seed: str) -> float:
-    """A number from 0 to below 1 that looks random; the same seed gives the same."""
-    # SHA-1 for its place in Redis, whose scripts must draw the same; 52 bits, exact in a double.
+    """Return a pseudo-random number in [0, 1) that depends only on the seed."""
+    # SHA-1, because Redis scripts must draw the same number and have no other hash; 52 bits, which
+    # are exact in a double.
     drawn = sha1(seed.encode(), usedforsecurity=False).hexdigest()[:13]
     return int(drawn, 16) / 2**52
 
@@ -45,20 +46,22 @@ class RetryPolicy:
         return attempt >= self.attempts
 
     def delay_ms(self, attempt: int, seed: str) -> int:
-        """The delay after a failed attempt.
+        """Return the delay after a failed attempt.
 
-        The draw is a hash of the seed, so that a repeated settlement writes the same moment. With
-        `equal` and a factor of at least 2, no delay below the cap is shorter than the one before.
+        The jitter is a hash of the seed, so that a repeated settlement writes the same due time.
+        With `equal` and a factor of at least 2, no delay below the cap is shorter than the previous
+        one.
 
         Args:
             attempt: the attempt that failed, 1 for the first.
-            seed: what the jitter is drawn from, such as the job's id and run.
+            seed: source of the jitter, such as the job's id and run.
 
         Returns:
             Milliseconds, from 0 to `cap_ms`.
         """
-        # Beyond 2^64 the cap has long been reached; a larger exponent would overflow.
-        whole = min(float(self.cap_ms), self.base_ms * self.factor ** min(attempt - 1, 64))
+        # A larger exponent may overflow. The cap is reached before, unless the factor is almost 1.
+        most = 1_000 if self.factor <= 2 else 64
+        whole = min(float(self.cap_ms), self.base_ms * self.factor ** min(attempt - 1, most))
         if self.jitter == "none":
             return int(whole)
         floor = whole / 2 if self.jitter == "equal" else 0.0

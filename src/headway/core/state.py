@@ -1,4 +1,4 @@
-"""The states of a job and the one table of moves between them."""
+"""The states of a job, and the table of allowed transitions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class State(StrEnum):
     DEAD = "dead"
     CANCELLED = "cancelled"
 
-    # An Enum's own is a function of Python, and each step looks states up in sets and tables.
+    # Enum's own hash is slow Python code, and each step looks up states in sets and tables.
     __hash__ = str.__hash__
 
 
 FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
-"""No move leaves these but an operator's retry, which begins a new life."""
+"""States that only an operator's retry leaves, which starts a new life."""
 
 HELD = frozenset({State.RUNNING, State.AWAITING})
 """The states in which a job holds permits."""
 
 QUEUED = frozenset({State.SCHEDULED, State.WAITING, State.PARKED})
-"""The states in which a job has no holder."""
+"""The states in which no worker has the job and it holds no permits."""
 
 MOVES: dict[State, frozenset[State]] = {
     State.SCHEDULED: QUEUED | FINAL,
@@ -42,17 +42,18 @@ MOVES: dict[State, frozenset[State]] = {
     State.DEAD: frozenset({State.WAITING, State.SCHEDULED}),
     State.CANCELLED: frozenset({State.WAITING, State.SCHEDULED}),
 }
-"""From each state, the states a job may go to.
+"""The allowed next states of each state.
 
-A queued job becomes `succeeded` only by an operator; `restore` alone makes jobs in `awaiting`.
+A queued job becomes `succeeded` only through an operator; only `restore` creates jobs in
+`awaiting`.
 """
 
 
 def check_move(old: State, new: State) -> None:
-    """Accept a move of the table.
+    """Check that a transition is allowed.
 
     Raises:
-        InvariantBroken: the table has no such move; the step must be rolled back.
+        InvariantBroken: the transition is not allowed; the step must be rolled back.
     """
     if new not in MOVES[old]:
         message = f"there is no transition from {old} to {new}"

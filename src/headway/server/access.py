@@ -1,6 +1,6 @@
 """Access: bearer tokens, verified through a cache, and the permission that each route requires.
 
-No route is without a policy, and no body is read before its caller is known.
+Every route has a policy, and no body is read before its caller is authenticated.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MOST_CALLERS = 10_000
 
 
 class RateLimiter:
-    """A bucket for each caller: it holds one second's requests, and fills evenly.
+    """A token bucket for each caller, with the capacity of one second's requests.
 
-    Unlike gates this is not exact: it keeps one caller from using up the server.
+    Unlike gates this is not exact: it prevents one caller from overloading the server.
     """
 
     def __init__(self, per_second: float | None, timing: Timing) -> None:
-        """Make it.
+        """Start with full buckets.
 
         Args:
-            per_second: requests of one caller; None for any number.
+            per_second: rate limit of a caller; None for no limit.
         """
         self._per_second = per_second
         self._timing = timing
@@ -65,18 +65,20 @@ class RateLimiter:
         if len(self._buckets) > MOST_CALLERS:
             self._buckets.popitem(last=False)
         if left < 1:
-            message = f"the token {name!r} asks more than {rate:g} times a second"
+            message = f"the token {name!r} sends more than {rate:g} requests per second"
             raise TooManyRequests(message, hint="send many jobs in one request, or wait")
 
 
 FRESH_S = 2.0
-"""Seconds for which a cached token is valid; a revoked one is refused within these."""
+"""How long a cached token is used; a revoked token is refused within this time."""
 AWAY_S = 900.0
-"""Seconds for which it is cached while the store is away: no token can be revoked there then, and
-requests that need only authentication are still served."""
+"""How long a cached token is used while the store is unavailable.
+
+No token can be revoked in this store then, and requests that need only authentication still work.
+"""
 PATIENCE_S = 1.0
-"""Seconds for which the store is asked again about what is known already."""
-MOST = 10_000
+"""Timeout of the store when a cached token is refreshed."""
+MOST_CACHED = 10_000
 NOTE_EACH_S = 60.0
 
 _log = logging.getLogger("headway.server")
@@ -84,25 +86,26 @@ _log = logging.getLogger("headway.server")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CachedToken:
-    """What was read of one id.
+    """A cached read of one token id.
 
     Attributes:
-        spec: the token; None if there is none.
-        read_at: when the store said so.
-        asked_at: when it was asked last, though it may have been away.
+        spec: the token; None if there is none with this id.
+        read_at: when the store last returned it.
+        asked_at: when the store was last queried, even if it was unavailable.
     """
 
     spec: TokenSpec | None
     caller: Caller
     read_at: float
-    asked_at: float
+    queried_at: float
 
 
 class Authenticator:
     """Authenticates callers by their tokens, which it caches, and limits their request rates.
 
     Args:
-        per_second: requests of one caller; None for any number.
+        open_here: whether no token is required until the store has its first.
+        per_second: rate limit of a caller; None for no limit.
     """
 
     def __init__(
@@ -112,30 +115,30 @@ class Authenticator:
         self._timing = timing
         self._open_here = open_here
         self._rates = RateLimiter(per_second, timing)
-        self._looked_at = self._asked_at = float("-inf")
-        self._pages: OrderedDict[str, _CachedToken] = OrderedDict()
+        self._read_at = self._queried_at = float("-inf")
+        self._cache: OrderedDict[str, _CachedToken] = OrderedDict()
         self._used: dict[str, int] = {}
 
     async def is_open(self) -> bool:
-        """Return whether no token is needed: if that was allowed, and until the first token."""
+        """Return whether no token is required: if allowed, and only until the first token."""
         now = self._timing.monotonic()
-        if self._open_here and now - self._asked_at > FRESH_S:
-            known = now - self._looked_at < AWAY_S
-            found = await self._read(TokensQuery(), known=known)
-            self._asked_at = self._timing.monotonic()
+        if self._open_here and now - self._queried_at > FRESH_S:
+            is_cached = now - self._read_at < AWAY_S
+            found = await self._read(TokensQuery(), is_cached=is_cached)
+            self._queried_at = self._timing.monotonic()
             if found is not None:
                 self._open_here = not found
-                self._looked_at = self._asked_at
+                self._read_at = self._queried_at
         return self._open_here
 
     async def caller(self, text: str | None) -> Caller | None:
-        """Return who calls.
+        """Return the caller with a token.
 
         Args:
-            text: of the token; None if none was sent.
+            text: the token as sent; None if none was sent.
 
         Returns:
-            The caller; None if it is not known.
+            The caller; None if the token is missing, malformed, unknown or expired.
         """
         if await self.is_open():
             return OPEN_CALLER
@@ -145,12 +148,12 @@ class Authenticator:
             token, secret = parse(text)
         except Unauthenticated:
             return None
-        page = await self._page(token)
+        cached = await self._token(token)
         now = self._timing.wall_at()
-        if page.spec is None or not matches(page.spec, secret, now):
+        if cached.spec is None or not matches(cached.spec, secret, now):
             return None
         self._used[token] = now
-        return page.caller
+        return cached.caller
 
     async def admit(
         self, authorization: str | None, permission: Permission, *, apart: bool = False
@@ -158,13 +161,13 @@ class Authenticator:
         """Authenticate a caller and check a permission.
 
         Args:
-            authorization: the header of this name; None if there was none.
-            apart: whether calls of this sort are counted apart from its others.
+            authorization: the Authorization header, if sent.
+            apart: whether this request counts against a rate limit of its own.
 
         Raises:
             Unauthenticated: there is no token, or it is unknown or has expired.
-            Forbidden: it may not do this.
-            TooManyRequests: its request rate is above the limit.
+            Forbidden: the caller does not have the permission.
+            TooManyRequests: the caller's request rate is above the limit.
         """
         caller = await self._known(authorization)
         caller.check(permission)
@@ -172,18 +175,18 @@ class Authenticator:
         return caller
 
     async def check_again(self, authorization: str | None, caller: Caller) -> None:
-        """Check again a caller that was authenticated a while ago, by the same header.
+        """Check that the header of an earlier authentication still yields the same caller.
 
         Raises:
-            Unauthenticated: its token is not known any more, or over.
-            Forbidden: it may do something else now.
+            Unauthenticated: the token was revoked or has expired.
+            Forbidden: the token was changed.
         """
         if await self._known(authorization) != caller:
             message = f"the token {caller.name!r} was changed in the meantime"
             raise Forbidden(message, hint="repeat the request with its current permissions")
 
     async def may_stay(self, authorization: str | None, caller: Caller) -> bool:
-        """Return whether a stream may go on; it may while the store is away, to report that."""
+        """Return whether a stream may continue; while the store is unavailable, it may."""
         try:
             await self.check_again(authorization, caller)
         except AccessError:
@@ -193,9 +196,9 @@ class Authenticator:
         return True
 
     def forget(self, token: str) -> None:
-        """Forget what was read of a token that was changed, and whether there are any."""
-        self._pages.pop(token, None)
-        self._looked_at = self._asked_at = float("-inf")
+        """Invalidate the cache of a changed token, and of whether there are any tokens."""
+        self._cache.pop(token, None)
+        self._read_at = self._queried_at = float("-inf")
 
     async def note_uses(self) -> None:
         """Write the uses of tokens to the store periodically, until cancelled."""
@@ -212,7 +215,7 @@ class Authenticator:
             items = (NoteUse(used=tuple(used.items())),)
             await self._store.define(DefineRequest(items=items, author="server"))
         except StoreError as error:
-            _log.warning("the use of tokens is not noted: %s", error)
+            _log.warning("uses of tokens were not stored: %s", error)
 
     async def _known(self, authorization: str | None) -> Caller:
         text = _bearer(authorization)
@@ -230,39 +233,42 @@ class Authenticator:
             )
         return caller
 
-    async def _page(self, token: str) -> _CachedToken:
-        page = self._pages.get(token)
+    async def _token(self, token: str) -> _CachedToken:
+        cached = self._cache.get(token)
         now = self._timing.monotonic()
-        if page is not None and now - page.asked_at < FRESH_S:
-            return page
-        known = page is not None and now - page.read_at < AWAY_S
-        found = await self._read(TokensQuery(ids=(token,)), known=known)
+        if cached is not None and now - cached.queried_at < FRESH_S:
+            return cached
+        is_cached = cached is not None and now - cached.read_at < AWAY_S
+        found = await self._read(TokensQuery(ids=(token,)), is_cached=is_cached)
         now = self._timing.monotonic()
-        if found is None and page is not None:
-            page = replace(page, asked_at=now)
+        if found is None and cached is not None:
+            cached = replace(cached, queried_at=now)
         else:
             spec = found[0].spec if found else None
             caller = OPEN_CALLER if spec is None else caller_of(spec)
-            page = _CachedToken(spec=spec, caller=caller, read_at=now, asked_at=now)
-        self._pages[token] = page
-        self._pages.move_to_end(token)
-        if len(self._pages) > MOST:
-            self._pages.popitem(last=False)
-        return page
+            cached = _CachedToken(spec=spec, caller=caller, read_at=now, queried_at=now)
+        self._cache[token] = cached
+        self._cache.move_to_end(token)
+        if len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
+        return cached
 
-    async def _read(self, query: TokensQuery, *, known: bool) -> Sequence[TokenView] | None:
-        """Ask the store; None if it is away, and what was read before may be believed.
+    async def _read(self, query: TokensQuery, *, is_cached: bool) -> Sequence[TokenView] | None:
+        """Query the store; return None if it is unavailable and there is a cached result.
+
+        Args:
+            is_cached: whether there is a cached result that may still be used.
 
         Raises:
-            StoreError: it is away, and nothing is known.
+            StoreError: the store is unavailable, and there is no cached result.
         """
-        if not known:
+        if not is_cached:
             return await self._store.read(query)
         try:
             async with self._timing.limit(PATIENCE_S):
                 return await self._store.read(query)
         except (StoreError, TimeoutError) as error:
-            _log.warning("tokens are believed as they were read before: %s", error)
+            _log.warning("using cached tokens: %s", error)
             return None
 
 
@@ -275,11 +281,11 @@ class Policy:
     """The permission that a route requires of its caller.
 
     Attributes:
-        permission: what the route needs; None for a public route.
-        apart: whether the calls of a token to this route are counted apart from its others, so
-            that those cannot use up what it may ask.
-        reach: raises Forbidden for a caller whose scope does not reach what the route is about;
-            None for a route that looks at the scope itself.
+        permission: None for a public route.
+        apart: whether the route has its own rate limit, so that the caller's other requests cannot
+            use it up.
+        reach: raises Forbidden if the route is outside the caller's scope; None if the route
+            checks the scope itself.
     """
 
     def __init__(
@@ -294,7 +300,7 @@ class Policy:
         self.reach = reach
 
     async def __call__(self, request: Request) -> Caller:
-        """Return the caller that was admitted."""
+        """Return the caller that `admit` authenticated."""
         return cast("Caller", request.state.caller)
 
     async def admit(self, request: Request) -> None:
@@ -302,8 +308,8 @@ class Policy:
 
         Raises:
             Unauthenticated: there is no token, or it is unknown or has expired.
-            Forbidden: it may not do this, or its scope does not reach it.
-            TooManyRequests: its request rate is above the limit.
+            Forbidden: the caller does not have the permission, or the route is outside its scope.
+            TooManyRequests: the caller's request rate is above the limit.
         """
         if self.permission is None:
             request.state.caller = OPEN_CALLER
@@ -326,25 +332,25 @@ class TokenPolicy(Policy, SecurityBase):
 def needs(
     permission: Permission, *, apart: bool = False, reach: Callable[[Caller], None] | None = None
 ) -> Any:  # noqa: ANN401  (FastAPI's own marker)
-    """Return what a route asks of its caller, to annotate that parameter; see `Policy`."""
+    """Return the annotation of a route's `caller` parameter that requires a permission."""
     return Depends(TokenPolicy(permission, apart=apart, reach=reach))
 
 
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)
-    """Mark a route as public, or as checking its caller by itself."""
+    """Return the annotation for a route that is public, or authenticates its caller itself."""
     return Depends(Policy(None))
 
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-"""A route's parameter, as those below: `caller: Observer`."""
+"""Annotation of a route's parameter, as are those below: `caller: Observer`."""
 Reader = Annotated[Caller, needs(Permission.READ)]
 Sender = Annotated[Caller, needs(Permission.SEND)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
 Public = Annotated[Caller, public()]
-"""Of a route that anyone may call, or that verifies a signature instead of a token."""
+"""For a route that anyone may call, or that verifies a signature instead of a token."""
 
 
 def policy_of(route: APIRoute) -> Policy | None:
-    """Return the policy that a route names; None if it names none."""
+    """Return the policy of a route; None if it declares none."""
     found = [one.call for one in route.dependant.dependencies if isinstance(one.call, Policy)]
     return found[0] if found else None

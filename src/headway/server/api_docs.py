@@ -63,9 +63,10 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Add to an app's description what all its routes share.
+    """Add the parts that all routes share to an app's OpenAPI description.
 
-    FastAPI's own documentation of a refused body is left out: here that is a problem as well.
+    FastAPI's own schema of an invalid body is removed, because the reply is a problem here, and so
+    is the `Raises` section of a docstring, because the responses list the errors.
     """
     whole = app.openapi
 
@@ -79,6 +80,8 @@ def describe(app: FastAPI) -> None:
             for path in schema["paths"].values():
                 for operation in path.values():
                     _drop_default(operation["responses"])
+                    if said := operation.get("description"):
+                        operation["description"] = said.partition("\n\nRaises:\n")[0]
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -115,11 +118,11 @@ CSP = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""What the page may load: its own style, and nothing else."""
+"""The page may load only its own style."""
 
 
 def add_api_page(app: FastAPI) -> None:
-    """Add the page to a server; it stands in no description itself."""
+    """Add the page to a server; the OpenAPI description omits it."""
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     async def docs() -> HTMLResponse:
@@ -127,14 +130,7 @@ def add_api_page(app: FastAPI) -> None:
 
 
 def api_page(schema: Mapping[str, Any]) -> str:
-    """Render an OpenAPI description.
-
-    Args:
-        schema: the document, version 3.1.
-
-    Returns:
-        A whole page of HTML. All text of the description is escaped.
-    """
+    """Render an OpenAPI 3.1 description as a page of HTML, with all text escaped."""
     info = schema["info"]
     by_tag: dict[str, list[str]] = {}
     for path, operations in schema["paths"].items():

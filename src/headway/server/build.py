@@ -1,4 +1,4 @@
-"""The server as an ASGI app: routes, middleware, and the tasks that run beside them."""
+"""The server as an ASGI app: routes, middleware and background tasks."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ ROUTERS: tuple[APIRouter, ...] = (
     signals.HOOKS,
     monitoring.ROUTES,
 )
-"""Each resource's router; a system brings its own besides."""
+"""The routers of the engine; systems add their own."""
 
-_MOST_CALLED = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
+_MOST_FREQUENT = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
 
-QUICK: tuple[APIRoute, ...] = tuple(
+FAST_ROUTES: tuple[APIRoute, ...] = tuple(
     route
     for one in ROUTERS
     for route in one.routes
     if isinstance(route, APIRoute)
-    and route.path in _MOST_CALLED
+    and route.path in _MOST_FREQUENT
     and "POST" in (route.methods or ())
 )
-"""What is called so often that the usual way is too long for it."""
+"""The most frequent routes, which get a fast path."""
 
 
 def start_chores(service: Service) -> None:
-    """Sweep, and keep the timetable's fires ahead, for as long as the server runs.
+    """Start sweeping and running the timetable.
 
-    Any number of servers and workers may do both at once.
+    Any number of servers and workers may do so at once.
     """
     keep = service.options.keep_trail_ms
     sweep = Sweep(service.store, service.timing, keep_trail_ms=keep)
@@ -84,13 +84,10 @@ def start_chores(service: Service) -> None:
 
 
 def start_alerts(service: Service) -> None:
-    """Alerts for as long as the server runs, if it is the one of its store that leads.
-
-    Args:
-        service: whose store, whose systems' rules, and whose options say who is alerted.
+    """Start the alert watcher, which sends alerts while this server is the leader.
 
     Raises:
-        InvalidValue: the options are unusable, or an extra is missing.
+        InvalidValue: the settings of alerts are invalid, or an extra is missing.
     """
     settings = read_table("alerts", AlertSettings, service.options.alerts)
     books = (engine_book(settings), *service.alerts.books)
@@ -112,7 +109,7 @@ def _sinks(settings: AlertSettings) -> list[Sink]:
     if not settings.urls:
         return sinks
     try:
-        # Needed only if alerts go out through it.
+        # Imported here because the package is an extra.
         from headway.server.alerts.apprise_sink import AppriseSink  # noqa: PLC0415
     except ModuleNotFoundError as error:
         message = f"alerts.urls needs the package {error.name}, which is not installed"
@@ -123,17 +120,14 @@ def _sinks(settings: AlertSettings) -> list[Sink]:
 
 
 def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
-    """Build the server.
+    """Build the server as an ASGI app.
 
     Args:
-        service: what its routes work with; closed with the server, but not its store.
-        systems: whose routes are served too.
-
-    Returns:
-        An ASGI app.
+        service: closed when the app shuts down; its store is not.
+        systems: systems to serve as well.
 
     Raises:
-        InvariantBroken: a route names no policy.
+        InvariantBroken: a route has no policy.
     """
     options = service.options
 
@@ -149,21 +143,20 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         lifespan=life,
         docs_url=None,
         redoc_url=None,
-        # To send a body on, a redirect would name whatever host the request named.
+        # A redirect would send the client to whatever host the request named, with its body.
         redirect_slashes=False,
     )
     app.state.service = service
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
-        _refuse_open_doors(one)
-        # Not `include_router`: that would build each route again, in the first request that reaches
-        # it.
+        _check_policies(one)
+        # Not `include_router`, which would build each route again, on its first request.
         app.router.routes.extend(one.routes)
     describe(app)
     if options.docs:
         add_api_page(app)
     add_problem_handlers(app)
-    # The last one added is the outermost.
-    app.add_middleware(FastPath, routes=QUICK)
+    # The middleware that is added last is the outermost.
+    app.add_middleware(FastPath, routes=FAST_ROUTES)
     app.add_middleware(
         BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
     )
@@ -177,10 +170,10 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
 
 @asynccontextmanager
 async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenerator[None]:
-    """Run what must run beside a server, for as long as the block lasts.
+    """Run the background tasks and systems of a server while the block runs.
 
     Raises:
-        HeadwayError: something cannot be declared, or the store cannot be reached.
+        HeadwayError: the declarations are refused, or the store cannot be reached.
     """
     try:
         if service.app is not None:
@@ -196,8 +189,8 @@ async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenera
         await service.close()
 
 
-def _refuse_open_doors(router: APIRouter) -> None:
+def _check_policies(router: APIRouter) -> None:
     for route in router.routes:
         if not isinstance(route, APIRoute) or policy_of(route) is None:
-            message = f"the route {getattr(route, 'path', route)} names no policy"
+            message = f"the route {getattr(route, 'path', route)} has no policy"
             raise InvariantBroken(message, hint="give its handler a caller: needs(...) or public()")

@@ -1,4 +1,4 @@
-"""Callers: who calls, which permissions and roles, and the tenants and lanes they reach."""
+"""Callers: their permissions and roles, and the tenants and lanes of their scope."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Permission(StrEnum):
     """A permission of a caller; each route requires one."""
 
     SEND = "send"
-    """Make jobs."""
+    """Create jobs."""
     READ = "read"
-    """See jobs."""
+    """Read jobs."""
     WORK = "work"
-    """Claim, settle, beat."""
+    """Claim and settle jobs, send beats."""
     SIGNAL = "signal"
     """Send signals about jobs."""
     ACT = "act"
-    """An operator's moves on jobs and permits."""
+    """Operate on jobs and permits."""
     OBSERVE = "observe"
-    """See lanes, gates, workers, counts, the timetable, the trail."""
+    """Read lanes, gates, workers, counts, the timetable and the trail."""
     DEFINE = "define"
-    """Change lanes, gates, closings, the timetable."""
+    """Change lanes, gates and the timetable; close gates."""
     TOKENS = "tokens"
-    """Make and revoke tokens."""
+    """Create and revoke tokens."""
 
 
 ROLES: Mapping[Role, frozenset[Permission]] = {
@@ -42,7 +42,7 @@ ROLES: Mapping[Role, frozenset[Permission]] = {
     Role.OPERATOR: frozenset(set(Permission) - {Permission.WORK, Permission.TOKENS}),
     Role.ADMIN: frozenset(Permission),
 }
-"""What each role may do."""
+"""The permissions of each role."""
 
 
 def permissions(roles: Iterable[Role]) -> frozenset[Permission]:
@@ -52,14 +52,14 @@ def permissions(roles: Iterable[Role]) -> frozenset[Permission]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """The holder of a token, or the one caller of an open server.
+    """The holder of a token, or the only caller of an open server.
 
     Attributes:
-        id: the token's; "open" where the server is open.
+        id: id of the token; "open" if the server is open.
         name: recorded as the author in the trail.
-        tenants: only these; None for any.
-        lanes: only these, or those that fit these patterns; None for any.
-        closes: gates that its runs may close, or patterns of these.
+        tenants: scope of the token; None for all tenants.
+        lanes: scope of the token, as names and patterns; None for all lanes.
+        closes: names and patterns of gates that the caller's runs may close.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Caller:
         """Check a permission.
 
         Raises:
-            Forbidden: it may not.
+            Forbidden: the caller does not have it.
         """
         if permission not in self.may:
             message = f"the token {self.name!r} may not {permission}"
@@ -81,14 +81,14 @@ class Caller:
             raise Forbidden(message, hint=f"use a token with one of the roles {roles}")
 
     def tenant(self, asked: str | None) -> str | None:
-        """Return the tenant that is meant: the one asked for, else the caller's only one.
+        """Return the requested tenant, or else the caller's only one.
 
         Returns:
-            The tenant; None for any, if the caller may see any.
+            The tenant; None if none was requested and the caller is for all tenants.
 
         Raises:
-            Forbidden: it is another's.
-            InvalidValue: the caller has several, and none was named.
+            Forbidden: the requested tenant is outside the caller's scope.
+            InvalidValue: none was requested, and the caller is for several tenants.
         """
         if asked is not None:
             self.check_tenant(asked)
@@ -106,14 +106,14 @@ class Caller:
         """Check that a tenant is within the caller's scope.
 
         Raises:
-            Forbidden: it is another's.
+            Forbidden: it is not.
         """
         if self.tenants is not None and tenant not in self.tenants:
             message = f"the token {self.name!r} is not for the tenant {tenant[:80]!r}"
             raise Forbidden(message, hint=f"it is for {', '.join(self.tenants[:5])}")
 
     def covers(self, lane: str) -> bool:
-        """Return whether a lane is the caller's."""
+        """Return whether a lane is within the caller's scope."""
         return self.lanes is None or any(fnmatchcase(lane, one) for one in self.lanes)
 
     def check_lane(self, lane: str) -> None:
@@ -129,11 +129,11 @@ class Caller:
     def check_gate(self, gate: str) -> None:
         """Check that the caller may change a gate.
 
-        A caller scoped to lanes may change its lanes' own gates (`lane:…`), one scoped to tenants
-        its tenants' own; all others are shared.
+        A caller scoped to lanes may change the gates `lane:…` of these lanes, and a caller scoped
+        to tenants the gates `tenant:…` of these tenants. All other gates are shared.
 
         Raises:
-            Forbidden: it may not.
+            Forbidden: the gate is outside the caller's scope.
         """
         what, _, name = gate.partition(":")
         if what == "lane" and self.tenants is None:
@@ -141,16 +141,16 @@ class Caller:
         elif what == "tenant" and self.lanes is None:
             self.check_tenant(name)
         elif self.tenants is not None or self.lanes is not None:
-            message = f"the gate {gate[:80]!r} is not this token's alone"
+            message = f"the gate {gate[:80]!r} is shared beyond the scope of this token"
             raise Forbidden(message, hint="use a token that is not scoped to tenants or lanes")
 
     def check_closing(self, gate: str) -> None:
         """Check that a run of the caller may close a gate.
 
-        The token names it, by itself or by a pattern, or the caller may close it anyway.
+        It may if the token lists the gate, by name or pattern, or if the caller may change it.
 
         Raises:
-            Forbidden: it may not.
+            Forbidden: the run may not close the gate.
         """
         if any(_fits(gate, one) for one in self.closes):
             return
@@ -162,9 +162,9 @@ class Caller:
         self.check_gate(gate)
 
     def sees(self, job: JobView | WaitingFlow) -> bool:
-        """Return whether a job is the caller's to see; one that is not is answered as unknown.
+        """Return whether a job, or the jobs of a flow, are within the caller's scope.
 
-        A flow is if its jobs are.
+        Others are reported as unknown.
         """
         return self.covers(job.lane) and (self.tenants is None or job.tenant in self.tenants)
 
@@ -172,7 +172,7 @@ class Caller:
         """Check that the caller may see the whole store.
 
         Raises:
-            Forbidden: it is scoped to tenants or to lanes.
+            Forbidden: the caller is scoped to tenants or lanes.
         """
         self.every_tenant()
         if self.lanes is not None:
@@ -185,7 +185,7 @@ class Caller:
         """Check that the caller may see data of all tenants, within its lanes.
 
         Raises:
-            Forbidden: it is scoped to tenants.
+            Forbidden: the caller is scoped to tenants.
         """
         if self.tenants is not None:
             message = (
@@ -194,12 +194,12 @@ class Caller:
             raise Forbidden(message, hint="use a token that is not scoped to tenants")
 
     def worker(self, name: str) -> str:
-        """Return the id under which the store knows a worker of this caller.
+        """Return the store's id of a worker of this caller.
 
-        The caller's own id is part of it, so that no token settles runs of another token's workers.
+        It contains the caller's id, so that a token cannot settle runs of another token's workers.
 
         Raises:
-            InvalidValue: it is not a name.
+            InvalidValue: the name is invalid.
         """
         return check_name("worker", f"{self.id}.{check_name('worker', name)}")
 
@@ -207,7 +207,7 @@ class Caller:
 def _fits(gate: str, pattern: str) -> bool:
     """Return whether a pattern covers a gate.
 
-    `all` and similar words only if the pattern contains them itself.
+    `all` and implicit gates such as `lane:…` only match patterns with the same prefix.
     """
     if gate == "all":
         return pattern == gate
@@ -232,7 +232,7 @@ def caller_of(spec: TokenSpec) -> Caller:
 
 
 def whole_lanes(*lanes: str) -> Callable[[Caller], None]:
-    """Return a check that refuses callers that are limited to some tenants or to other lanes."""
+    """Return a check that raises Forbidden for callers scoped to tenants or to other lanes."""
 
     def check(caller: Caller) -> None:
         caller.every_tenant()

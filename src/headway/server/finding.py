@@ -1,10 +1,10 @@
-"""Finding jobs, in bounded pages, or by what holds them; commands and `headway top` use it too.
+"""Finding jobs in bounded pages, and jobs under way; commands and `headway top` use it too.
 
-A listing goes by arrival and looks at a bounded number of jobs: among many that have ended it
-reaches none that is under way. Those are read from the indexes of waiting, parked, running and
-awaiting jobs, so the cost depends on what is returned.
+A listing is in order of arrival and examines a bounded number of jobs: among many final jobs it
+may not reach any that is under way. Those are read from the indexes of waiting, parked, running
+and awaiting jobs, so that the cost depends on the number of jobs returned.
 
-Whatever reads the store raises StoreError, here and in the rest of the server.
+All functions that read the store raise StoreError, here and in the rest of the server.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from headway.core.timetable.fires import latest_fires
 from headway.server.caller import OPEN_CALLER, Caller
 
 MOST_ROWS = 1_000
-"""Rows of a page."""
+"""Maximum number of rows of a page."""
 FIRST_ROWS = 25
-"""Rows of the first look; how large they are says how many more there may be."""
+"""Rows of the first read; their size determines how many more to read."""
 MOST_BYTES = 16 * 1024 * 1024
-"""The most bytes of the jobs on a page. A single read may exceed it, by its own rows."""
+"""Maximum size of the jobs on a page, in bytes; a single read may exceed it."""
 
 Fits = Callable[[JobView], bool]
 
 
 def any_job(_: JobView) -> bool:
-    """Fit."""
+    """Accept any job."""
     return True
 
 
 async def bounded_page(store: Store, query: JobsQuery, fits: Fits = any_job) -> Page[JobView]:
-    """Return a page that may end early where jobs carry much; its cursor goes on from there.
+    """Read a page that may end early if jobs are large; its cursor continues from there.
 
     Args:
-        fits: which of them are returned. A page without those that do not fit is shorter, but for
-            the jobs of a worker: of these, more are read until there are as many as asked for.
+        fits: which jobs to return. Others make the page shorter, except for jobs of a worker, of
+            which more are read until the limit is reached.
     """
     if query.worker is not None and query.ids is None:
         return Page(rows=tuple(await _of_worker(store, query, fits)), cursor=None)
@@ -71,7 +71,7 @@ async def bounded_page(store: Store, query: JobsQuery, fits: Fits = any_job) -> 
         rows += page.rows
         size += size_of(page.rows)
         cursor = page.cursor
-        # A short look means that a bounded number of rows was looked at: enough for one request.
+        # A short read means that the store has examined its maximum number of rows for a request.
         if cursor is None or len(page.rows) < asked:
             break
     return Page(rows=tuple(filter(fits, rows)), cursor=cursor)
@@ -80,7 +80,7 @@ async def bounded_page(store: Store, query: JobsQuery, fits: Fits = any_job) -> 
 async def _read_part(
     store: Store, query: JobsQuery, cursor: str | None, limit: int
 ) -> Page[JobView]:
-    """Return a part of a page; of jobs by id, cursors are numbers of rows."""
+    """Read a part of a page; for jobs by id, cursors are row numbers."""
     if query.ids is None:
         return await store.read(replace(query, cursor=cursor, limit=limit))
     first = int(cursor or 0)
@@ -91,7 +91,7 @@ async def _read_part(
 
 
 async def _of_worker(store: Store, query: JobsQuery, fits: Fits) -> Sequence[JobView]:
-    """Return the first jobs of a worker that fit; a store reads them from the first one only."""
+    """Read the first jobs of a worker that fit; this listing has no cursors."""
     asked = min(query.limit, FIRST_ROWS)
     while True:
         rows = (await store.read(replace(query, limit=asked))).rows
@@ -106,39 +106,39 @@ async def _of_worker(store: Store, query: JobsQuery, fits: Fits) -> Sequence[Job
 
 
 def size_of(jobs: Sequence[JobView]) -> int:
-    """Return about how many bytes jobs have."""
+    """Estimate the size of jobs in bytes."""
     return sum(
         1_000 + len(one.args) + len(one.result or b"") + len(one.progress or b"") for one in jobs
     )
 
 
 def _room(rows: Sequence[JobView], size: int) -> int:
-    """Return how many more rows of the same size there may be."""
+    """Return how many more rows of the average size fit on the page."""
     return (MOST_BYTES - size) // max(size // len(rows), 1)
 
 
 UNDERWAY = HELD | {State.WAITING, State.PARKED}
-"""The states of the jobs that are found here."""
+"""States of jobs under way."""
 
 MOST_FLOWS = 100
-"""Flows of a lane or a gate that are read, and the most jobs of each."""
+"""Maximum number of flows of a lane or a gate, and of jobs of each flow."""
 FIRST_OF_FLOW = 10
-"""Jobs of each flow that are read at first."""
+"""Number of jobs of each flow in the first read."""
 MOST_GATES = 50
-"""Gates whose parked jobs are read."""
+"""Maximum number of gates whose parked jobs are read."""
 MOST_LANES = 10
-"""Lanes whose waiting jobs are read: those that hold the most."""
+"""Maximum number of lanes whose waiting jobs are read: those with the most."""
 MOST_WORKERS = 50
-"""Workers whose jobs are read: those that hold the most."""
+"""Maximum number of workers whose jobs are read: those with the most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flows:
-    """Flows that were found.
+    """Flows of lanes or gates.
 
     Attributes:
         rows: by lane or gate, then by number.
-        more: whether there may be others, beyond a bound.
+        more: whether a lane or gate has more flows.
     """
 
     rows: Sequence[WaitingFlow] = ()
@@ -146,17 +146,17 @@ class Flows:
 
 
 async def waiting_flows(store: Store, lanes: Sequence[str], first: int = 1) -> Flows:
-    """Return the flows that wait in lanes, with the first jobs of each; 100 of each lane."""
+    """Read up to 100 flows of each lane, with the first waiting jobs of each flow."""
     return await _flows(store, (FlowsQuery(lane=one, first=first) for one in lanes))
 
 
 async def parked_gates(store: Store) -> Page[GateState]:
-    """Return the first 50 gates at which jobs are parked."""
+    """Read the first 50 gates at which jobs are parked."""
     return await store.read(GatesQuery(parked=True, limit=MOST_GATES))
 
 
 async def parked_flows(store: Store, gates: Iterable[GateState], first: int = 1) -> Flows:
-    """Return the flows that are parked at gates, with the first jobs of each; 100 of each gate."""
+    """Read up to 100 flows of each gate, with the first parked jobs of each flow."""
     return await _flows(store, (FlowsQuery(gate=one.name, first=first) for one in gates))
 
 
@@ -169,9 +169,9 @@ async def _flows(store: Store, queries: Iterable[FlowsQuery]) -> Flows:
 async def first_jobs(
     store: Store, flows: Iterable[WaitingFlow], limit: int = 100
 ) -> Sequence[JobView]:
-    """Return the first jobs of flows, the earliest due first, without those that started."""
+    """Read the first jobs of flows that have not started since, the earliest due first."""
     names = [flow.first for flow in flows]
-    # The first job of each flow, then the second of each, and so on.
+    # The first job of each flow, then the second one of each, and so on.
     turns = [
         ids[n] for n in range(max(map(len, names), default=0)) for ids in names if n < len(ids)
     ]
@@ -189,13 +189,13 @@ async def held_jobs(
     most: int | None = None,
     fits: Fits = any_job,
 ) -> list[JobView]:
-    """Return running and awaiting jobs with their runs, by when they started.
+    """Read running and awaiting jobs with their runs, in order of their starts.
 
     Args:
-        workers: that may hold them.
-        each: jobs of one worker, at most.
-        most: after so many jobs no further worker is read.
-        fits: which jobs are returned.
+        workers: the workers that may hold them.
+        each: maximum number of jobs of each worker.
+        most: number of jobs after which no further worker is read.
+        fits: which jobs to return.
     """
     busy = sorted((one for one in workers if one.running), key=lambda one: -one.running)
     found: list[JobView] = []
@@ -218,17 +218,15 @@ def _started(job: JobView) -> int:
 async def underway_jobs(
     store: Store, query: JobsQuery, caller: Caller = OPEN_CALLER
 ) -> list[JobView]:
-    """Return jobs under way that fit a query, whatever else the store holds.
-
-    Those are waiting, parked, running and awaiting jobs; scheduled ones are not found.
+    """Read the waiting, parked, running and awaiting jobs that match a query.
 
     Args:
-        query: its lane, tenant, kind, states (none for any) and limit count; it names no key or
-            subject.
-        caller: who sees them.
+        query: only its lane, tenant, kind, states (None for all) and limit apply.
+        caller: jobs outside the caller's scope are omitted.
 
     Returns:
-        Those that wait, the earliest due first; then those that run or await, with their runs.
+        Waiting and parked jobs, the earliest due first; then running and awaiting jobs with their
+        runs, the first started first.
     """
     states, limit = set(query.states or State), query.limit
 
@@ -266,7 +264,7 @@ async def underway_jobs(
         left = limit - len(jobs)
         found = {one.id: one for one in await held_jobs(store, workers, left, left, held)}
         if State.AWAITING in states and len(found) < left:
-            # Most awaiting jobs are held by no worker.
+            # Most awaiting jobs are not held by a worker.
             asked = replace(query, states=(State.AWAITING,), runs=True, limit=left)
             found |= {one.id: one for one in (await bounded_page(store, asked, held)).rows}
         jobs += sorted(found.values(), key=_started)[:left]
@@ -278,7 +276,7 @@ def _waiting(lane: LaneView) -> int:
 
 
 async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
-    """Return the first jobs of a listing; if it reaches none from its beginning, the last."""
+    """Read the first page of a listing; if it is empty but not the last one, the newest jobs."""
     page = await store.read(query)
     if not page.rows and page.cursor is not None:
         page = await store.read(replace(query, newest=True))
@@ -286,18 +284,18 @@ async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
 
 
 RECENT = 5
-"""Moments before now at which an entry may have fired, whose jobs are looked for by their ids."""
+"""Number of past fires of an entry whose jobs are looked up by their ids."""
 EARLIER = 2
-"""Revisions under which such a fire may have been laid besides the present one: switching an entry
-off and on makes two."""
+"""Number of earlier revisions of an entry that may have created the job of such a fire: switching
+an entry off and on creates two."""
 NOT_FIRED = frozenset({State.SCHEDULED, State.CANCELLED})
 
 
 async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> dict[str, int]:
-    """Return the last moment at which each entry fired, as far as the job is kept.
+    """Return when each entry last fired, by name, if that job is still kept.
 
-    A moment that is laid ahead, folded or dropped by an edit does not count. `last_fired` of an
-    entry does not say it: it is the moment up to which nothing is fired any more.
+    Fires that are in the future, folded, or dropped by an edit do not count. An entry's
+    `last_fired` is not the same: it is the time up to which all fires have been created.
     """
     fired = [one for one in entries if one.last_fired is not None]
     recent = [
@@ -308,17 +306,17 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     for first in range(0, len(ids), MOST_ROWS):
         query = JobsQuery(ids=ids[first : first + MOST_ROWS], limit=MOST_ROWS)
         _note_fires(found, (await store.read(query)).rows)
-    # Those whose schedule was another, or whose last fires were folded.
+    # Entries whose schedule has changed, or whose last fires were folded.
     left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
-    begun = tuple(state for state in State if state not in NOT_FIRED)
+    started = tuple(state for state in State if state not in NOT_FIRED)
     for lane, kind in sorted(left):
-        query = JobsQuery(lane=lane, kind=kind, states=begun, newest=True, limit=MOST_ROWS)
+        query = JobsQuery(lane=lane, kind=kind, states=started, newest=True, limit=MOST_ROWS)
         _note_fires(found, (await store.read(query)).rows)
     return found
 
 
 def fire_ids(entry: EntryView, moments: Iterable[int]) -> dict[str, int]:
-    """Return the ids that jobs of an entry's fires may have, each with its moment."""
+    """Return the possible job ids of an entry's fires, each with the time of its fire."""
     return {
         fire_id(entry.spec.name, entry.first_seen_at, revision, moment): moment
         for moment in moments
@@ -327,7 +325,7 @@ def fire_ids(entry: EntryView, moments: Iterable[int]) -> dict[str, int]:
 
 
 def has_fired(job: JobView) -> bool:
-    """Return whether a fire's job has come due and was not dropped before."""
+    """Return whether the job of a fire has become due and was not dropped before."""
     return bool(job.run) or job.state not in NOT_FIRED
 
 
@@ -339,7 +337,7 @@ def _note_fires(found: dict[str, int], jobs: Iterable[JobView]) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunTimes:
-    """What the time of a run went into, in ms."""
+    """How the time of a run was spent, in ms."""
 
     for_worker: int
     at_gates: int
@@ -348,7 +346,7 @@ class RunTimes:
 
 
 def run_times(job: JobView, run: RunView, now: int) -> RunTimes:
-    """Return what the time of a run went into, up to now if it has not ended."""
+    """Return how the time of a run was spent, up to now if it has not ended."""
     waited = max(0, run.claimed_at - max(run.due_at, job.created_at))
     ended = now if run.ended_at is None else run.ended_at
     handed = ended if run.handed_at is None else run.handed_at

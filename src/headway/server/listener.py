@@ -1,7 +1,7 @@
-"""Listening: connections with limits in bytes and time, and a server that stops in order.
+"""Listening: connections with limits in bytes and time, and a graceful stop.
 
-Uvicorn limits neither the head of a request nor the time that it may take, and what accumulates
-in the parser costs the square of its length. All this happens before the caller is known.
+Uvicorn limits neither the size nor the duration of a request head, and its parser's cost grows with
+the square of the head's length; all of this happens before the caller is authenticated.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from uvicorn.server import ServerState
 from headway.core.errors import InvalidValue
 
 MOST_HEAD = 65_536
-"""Bytes of the request line and all headers; and of what stands between the parts of a body."""
+"""Maximum size of the request line and headers, and of the overhead of chunks, in bytes."""
 HEAD_WITHIN_S = 20.0
-"""Seconds for a head to arrive; and for the rest of a body whose reply was written already."""
+"""Seconds in which a head, or the rest of a body after its reply, must arrive."""
 READ_WITHIN_S = 60.0
-"""Seconds in which a client must read something of what is written to it."""
+"""Seconds in which a client must read some of what is written to it."""
 
 _TOO_LARGE = msgspec.json.encode(
     {
@@ -48,7 +48,7 @@ _REFUSED = (
 
 
 class TooMuch(Exception):
-    """The head is too large; the parser gives up."""
+    """The request head is too large; aborts the parser."""
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -72,26 +72,26 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_upgraded = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Expect a head."""
+        """Start the timeout for a request head."""
         super().connection_made(transport)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing more."""
+        """Cancel the timeouts."""
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._head_limit = _cancelled(self._head_limit)
         self._read_limit = _cancelled(self._read_limit)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Parse data, and limit the overhead of chunks and the time for a head."""
         messages, body = self._messages, self._body
         self._fed = len(data)
         super().data_received(data)
         if self._is_upgraded:
             return
         if messages == self._messages:
-            # What came with the end of another message is small enough as it is.
+            # Data that also starts a message is not counted: a single read is small enough.
             self._beside += len(data) - (self._body - body)
             if self._beside > MOST_HEAD + 8 * self._body and not self.transport.is_closing():
                 self._refuse()
@@ -103,16 +103,16 @@ class BoundedConnection(HttpToolsProtocol):
             self._head_limit = _cancelled(self._head_limit)
 
     def on_message_begin(self) -> None:
-        """Begin to count."""
+        """Reset the counters."""
         super().on_message_begin()
         self._messages += 1
         self._body = self._beside = 0
 
     def on_headers_complete(self) -> None:
-        """Limit the size of a head.
+        """Limit the size of a request head.
 
         Raises:
-            TooMuch: it is too large.
+            TooMuch: the head is too large.
         """
         if self._beside + self._fed > MOST_HEAD:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -122,35 +122,35 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Count what a body has."""
+        """Count the bytes of a body."""
         self._body += len(body)
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """Start the timer for the next request."""
+        """Cancel the timeout; the next request starts another."""
         self._head_limit = _cancelled(self._head_limit)
         super().on_response_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """Leave the connection to another protocol."""
+        """Switch to another protocol, without the limits for heads."""
         self._is_upgraded = True
         self._head_limit = _cancelled(self._head_limit)
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, or too much of one, and closes."""
+        """Refuse a malformed request or an oversized head, and close the connection."""
         if self._is_too_much:
             self._refuse()
         else:
             super().send_400_response(msg)
 
     def pause_writing(self) -> None:
-        """Limit how long the client may take to read."""
+        """Start the timeout for the client to read."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """End that limit: the client has read."""
+        """Cancel the timeout, because the client has read."""
         super().resume_writing()
         self._read_limit = _cancelled(self._read_limit)
 
@@ -181,7 +181,7 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> None:
 
 
 GRACE_S = 10
-"""Seconds that requests under way get after a stop."""
+"""Seconds in which requests in progress may finish after a stop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,11 +189,11 @@ class ListenAddress:
     """Where a server listens.
 
     Attributes:
-        host: a name or an address.
-        port: 0 for any that is free.
-        certificate: of TLS, a PEM file; None for none.
-        key: of the certificate, a PEM file.
-        trusted_proxies: addresses whose X-Forwarded-* headers are believed.
+        host: host name or IP address.
+        port: 0 for any free port.
+        certificate: PEM file for TLS; None for plain HTTP.
+        key: PEM file with the key of the certificate.
+        trusted_proxies: addresses whose X-Forwarded-* headers are trusted.
     """
 
     host: str = "127.0.0.1"
@@ -204,7 +204,7 @@ class ListenAddress:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, but for the signals, which the caller minds."""
+    """Uvicorn's server without signal handlers; the caller handles signals."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -212,11 +212,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Take no signals: a worker beside it needs them too."""
+        """Install no handlers, because a worker in the same process needs the signals too."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and says so."""
+        """Start to serve, and set `answers`."""
         await super().startup(sockets)
         self.answers.set()
 
@@ -225,16 +225,19 @@ class Listener:
     """A server at an address.
 
     Attributes:
-        url: where it listens; known once `bound`.
+        url: base URL with the actual port.
     """
 
     def __init__(
         self, app: ASGIApp, address: ListenAddress, *, on_stop: Callable[[], None] = lambda: None
     ) -> None:
-        """Bind the address; nothing is answered yet.
+        """Bind the address; requests are not served before `run`.
+
+        Args:
+            on_stop: called by `stop`.
 
         Raises:
-            InvalidValue: the address cannot be had.
+            InvalidValue: the address cannot be bound.
         """
         self._socket = _bind(address)
         host = f"[{address.host}]" if ":" in address.host else address.host
@@ -259,33 +262,33 @@ class Listener:
         self._on_stop = on_stop
 
     async def run(self) -> None:
-        """Answer until `stop`; ends when what is under way has ended, or the grace is over."""
+        """Serve until `stop`, then until requests in progress finish or `GRACE_S` has passed."""
         await self._server.serve([self._socket])
 
     def stop(self, *, now: bool = False) -> None:
-        """Report it to stop; returns at once."""
+        """Stop the server, without waiting; with `now`, do not wait for requests in progress."""
         self._on_stop()
         self._server.should_exit = True
         self._server.force_exit = self._server.force_exit or now
 
     async def answers(self) -> None:
-        """Wait until it answers."""
+        """Wait until the server accepts requests."""
         await self._server.answers.wait()
 
 
 def _hint(error: OSError | OverflowError) -> str:
     match error:
         case OSError(errno=errno.EADDRINUSE):
-            return "another program is there; give another --port, or end it"
+            return "another program uses this port: pass another --port, or stop that program"
         case OSError(errno=errno.EACCES):
-            return "ports below 1024 need rights; give another --port"
+            return "ports below 1024 require privileges: pass another --port"
         case _:
-            return "give a --host that is a name or an address of this machine"
+            return "pass a --host that is a name or an address of this machine"
 
 
 def _bind(address: ListenAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # Named, or asyncio takes it for no TCP, and lets small packets wait for one another.
+    # With an explicit protocol; otherwise asyncio does not set TCP_NODELAY.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

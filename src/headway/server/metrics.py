@@ -1,9 +1,9 @@
-"""Metrics as Prometheus reads them: families, samples of a store, and a scrape of a server.
+"""Metrics for Prometheus: families, samples of a store, and the scrape of a server.
 
-The labels of a family are bounded in number.
+The number of labels of a family is bounded.
 
-Source: Prometheus, "Metric and label naming": base units, `_total` for what is counted, and the sum
-or the mean over all labels of a family means something.
+Source: Prometheus, "Metric and label naming": base units, `_total` for counters, and the sum or
+the average over all labels of a family is meaningful.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ Kind = Literal["gauge", "counter", "histogram"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Metrics of one name.
+    """A metric family.
 
     Attributes:
         name: with its unit, and `_total` if it is a counter.
-        labels: that distinguish its metrics.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Family:
 
 
 class Families(list[Family]):
-    """Families in the order of the reference, which is that of their definitions."""
+    """Families in the order of their definitions, which is also that of the reference."""
 
     def gauge(self, name: str, text: str, *labels: str) -> Family:
         """Add a gauge family, with `headway_` before its name."""
@@ -67,7 +66,7 @@ class Families(list[Family]):
 
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All families of the engine."""
 gauge, counter, histogram = FAMILIES.gauge, FAMILIES.counter, FAMILIES.histogram
 
 BUILD = gauge("build_info", "Always 1; the label has the version.", "version")
@@ -100,7 +99,7 @@ TOTALS = {
     "signals": counter("signals", "Signals that were applied, or arrived too late."),
     "late_signals": counter("signals_late", "Signals that arrived too late."),
 }
-"""The totals of the store since it was made, by their names there."""
+"""Totals since the store was created, by their names in the store."""
 OLDEST = gauge(
     "lane_oldest_due_age_seconds",
     "How long the oldest waiting job has been due; 0 if none is waiting.",
@@ -144,36 +143,36 @@ DURATIONS = histogram(
 
 
 MOST_LABELS = 200
-"""Lanes, or templates of gates, that have a label of their own: the first by name."""
+"""Maximum number of lanes or gate templates with their own label, in order of their names."""
 OTHER = "other"
-"""The label of all the rest."""
+"""The label of all others."""
 _TENANT = "tenant:"
 
 Merge = Callable[[float, float], float]
 
 
 class Samples:
-    """The metrics of one family, one for each set of labels."""
+    """The values of a family, one for each set of labels."""
 
     def __init__(self, family: Family, merge: Merge = float.__add__) -> None:
-        """Gather none yet.
+        """Start without values.
 
         Args:
-            merge: makes one value of two under the same labels.
+            merge: combines two values with the same labels.
         """
         self._family = family
         self._merge = merge
         self._values: dict[tuple[str, ...], float] = {}
 
     def put(self, value: float, *labels: str) -> None:
-        """Gather a value."""
+        """Add a value, or merge it with the one with the same labels."""
         value = float(value)
         labels = tuple(map(_printable, labels))
         before = self._values.get(labels)
         self._values[labels] = value if before is None else self._merge(before, value)
 
     def metric(self) -> Metric:
-        """As the library takes it."""
+        """Return the metric for prometheus_client."""
         kind = CounterMetricFamily if self._family.kind == "counter" else GaugeMetricFamily
         made = kind(self._family.name, self._family.help, labels=self._family.labels)
         for labels, value in self._values.items():
@@ -182,7 +181,7 @@ class Samples:
 
 
 def one(family: Family, value: float, *labels: str) -> Metric:
-    """Return a family of a single metric."""
+    """Return a metric with a single value."""
     samples = Samples(family)
     samples.put(value, *labels)
     return samples.metric()
@@ -262,14 +261,14 @@ def _of_workers(workers: Iterable[WorkerView], now: int) -> Iterator[Metric]:
 
 
 def gate_label(gate: GateState) -> str:
-    """Return the label of a gate: its template, for names may hold a phone number or a tenant."""
+    """Return the label of a gate: its template, because a name may contain a phone number."""
     if gate.template is not None:
         return gate.template
     return f"{_TENANT}{{tenant}}" if gate.name.startswith(_TENANT) else gate.name
 
 
 def _printable(text: str) -> str:
-    """Return a text without control characters: what reads the metrics may be a terminal."""
+    """Escape control characters, because metrics may be shown in a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -279,10 +278,10 @@ def _printable(text: str) -> str:
 
 
 class Labels:
-    """Labels for names of which there may be any number."""
+    """Labels for an unbounded number of names."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Give the first names by order their own labels."""
+        """Give the first names in order their own labels."""
         self._own = frozenset(sorted(set(names))[:MOST_LABELS])
 
     def of(self, name: str) -> str:
@@ -292,15 +291,15 @@ class Labels:
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 UNKNOWN = "unknown"
-"""The label of a route or a method that there is not."""
+"""The label of an unknown route or method."""
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class RequestMetrics:
-    """Counts of one server's requests.
+    """Request counts and durations of a server.
 
     Attributes:
-        registry: where they are kept, with what the process uses.
+        registry: also contains the metrics of the process.
     """
 
     def __init__(self) -> None:
@@ -318,11 +317,11 @@ class RequestMetrics:
         )
 
     def note(self, scope: Scope, status: int, seconds: float | None) -> None:
-        """Count a request that was answered.
+        """Count a finished request.
 
         Args:
-            scope: of the request, as the routes left it.
-            seconds: that it took; None if that says nothing.
+            scope: the ASGI scope after routing.
+            seconds: duration; None to record no duration.
         """
         route = getattr(scope.get("route"), "path", None) or UNKNOWN
         method = scope["method"] if scope["method"] in METHODS else UNKNOWN
@@ -332,68 +331,64 @@ class RequestMetrics:
 
 
 class MetricsSource(Protocol):
-    """Where the metrics of a system come from."""
+    """The metrics of a system."""
 
     @property
     def families(self) -> Sequence[Family]:
-        """All families it may report, for the reference."""
+        """All families that the system may report, for the reference."""
         ...
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
         """Return the current values, at a bounded cost.
 
         Args:
-            overview: of the store; None if that does not answer.
+            overview: of the store; None if it does not respond.
 
         Raises:
-            StoreError: it cannot be read now; the others are still shown.
+            StoreError: the values cannot be read; the other metrics are still returned.
         """
         ...
 
 
 PATIENCE_S = 5.0
-"""How long a scrape waits for the store; Prometheus gives up after ten seconds."""
+"""Timeout of the store in a scrape; Prometheus gives up after ten seconds."""
 SOURCES_S = 3.0
-"""How long it waits for all sources of the systems besides."""
+"""Additional timeout of all systems together in a scrape."""
 MOST_TARGETS = 50
-"""Lanes with a target whose latency is looked at, the first by name."""
+"""Maximum number of lanes whose latency is reported, in order of their names."""
 
 _log = logging.getLogger("headway.server")
 
 
 class MetricsScraper:
-    """Reads the metrics of a server and its store, one scrape at a time."""
+    """Collects the metrics of a server and its store, one scrape at a time."""
 
     def __init__(self, store: Store, timing: Timing, requests: RequestMetrics) -> None:
         self._store = store
         self._timing = timing
         self.requests = requests
         self._sources: list[MetricsSource] = []
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def add(self, source: MetricsSource) -> None:
-        """Add the metrics of a system; its `start` is the moment to do it."""
+        """Add the metrics of a system; call this from the system's `start`."""
         self._sources.append(source)
 
     async def scrape(
         self, accept: str, *, long_polls: int, event_streams: int, leads: bool
     ) -> tuple[bytes, str]:
-        """Return what Prometheus reads; also when the store does not answer.
-
-        Returns:
-            The text, and its media type.
-        """
+        """Return the metrics as text, and its media type, even if the store does not respond."""
         found = [
             one(BUILD, 1, metadata.version("headway")),
             one(LONG_POLLS, long_polls),
             one(EVENT_STREAMS, event_streams),
             one(ALERTS_LEADS, leads),
         ]
-        async with self._alone:
+        async with self._lock:
             overview, metrics = await self._of_store()
             found += metrics + await self._of_sources(overview)
         registry = CollectorRegistry()
-        registry.register(_Found([*found, *self.requests.registry.collect()]))
+        registry.register(_Collected([*found, *self.requests.registry.collect()]))
         encode, media_type = choose_encoder(accept)
         return encode(registry), media_type
 
@@ -403,7 +398,7 @@ class MetricsScraper:
                 overview = await read_overview(self._store)
                 latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         except (StoreError, TimeoutError) as error:
-            _log.warning("metrics: the store does not answer: %s", error or "timeout")
+            _log.warning("metrics: the store did not respond: %s", error or "timeout")
             return None, [one(STORE_UP, 0)]
         return overview, [one(STORE_UP, 1), *of_overview(overview, latencies)]
 
@@ -414,7 +409,7 @@ class MetricsScraper:
                 for source in self._sources:
                     found += await self._of_source(source, overview)
         except TimeoutError:
-            _log.warning("metrics: the systems take too long")
+            _log.warning("metrics: the systems timed out")
         return found
 
     async def _of_source(self, source: MetricsSource, overview: Overview | None) -> list[Metric]:
@@ -422,14 +417,14 @@ class MetricsScraper:
             return list(await source.metrics(overview))
         except StoreError as error:
             _log.warning("metrics: a system failed: %s", error)
-        except Exception:  # noqa: BLE001  (it may be any bug)
-            # What is wrong with one system must not hide the others.
+        except Exception:  # noqa: BLE001  (any bug)
+            # A faulty system must not hide the others.
             _log.exception("metrics: a system failed")
         return []
 
 
-class _Found(Collector):
-    """Hands out what was found."""
+class _Collected(Collector):
+    """A collector of metrics that were read before."""
 
     def __init__(self, found: Iterable[Metric]) -> None:
         self._found = list(found)

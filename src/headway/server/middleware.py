@@ -1,12 +1,12 @@
 """Middleware around every request.
 
-It identifies, counts and logs requests, answers unexpected errors, refuses ambiguous headers and
-what a page of another site sends, and limits bodies in bytes and time.
+It identifies, counts and logs requests, replies to unexpected errors, refuses ambiguous headers
+and requests from pages of other sites, and limits bodies in bytes and time.
 
-A proxy may read the first of two headers and the server the last; and a body with a content coding
-is not what its Content-Type says. An open server trusts whatever reaches it, and any page that its
-user visits can reach it: by a form, by fetch, or by a name that resolves to 127.0.0.1. Programs
-send none of these headers.
+Ambiguous: a proxy may read the first of two headers and the server the last, and a body with a
+content coding is not what its Content-Type says. Other sites: an open server trusts every request,
+and any page that its user visits can send one, by a form, by fetch, or through a name that
+resolves to 127.0.0.1. Programs do not send the headers by which these requests are recognized.
 
 Source: RFC 9112, section 3.2, for Host; Fetch Metadata Request Headers (W3C); RFC 6454, Origin;
 W3C Trace Context, the header `traceparent`.
@@ -47,11 +47,11 @@ NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 
 
 class RequestEnvelope:
-    """What surrounds each request: its id, the log, counts, safe headers, and unexpected errors.
+    """The outermost middleware: request ids, logs, metrics, safe headers, unexpected errors.
 
-    The id stands on the reply, its problem and its log lines. A request is logged at info if it
-    failed, else at debug, and counted, also if a check refused it. An unexpected error is logged,
-    and answered with a problem that reveals nothing.
+    The request id is in the reply, its problem and its log lines. Every request is counted and
+    logged, even if a check refused it: at info if it failed, otherwise at debug. An unexpected
+    error is logged, and the reply is a problem that reveals nothing about it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RequestEnvelope:
         """Serve one request.
 
         Raises:
-            Exception: one that came when the reply had begun; the connection is closed.
+            Exception: raised after the reply had started; the connection is closed.
         """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -73,28 +73,33 @@ class RequestEnvelope:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        began_at = self._timing.monotonic()
+        started_at = self._timing.monotonic()
         status, replying, streams = 500, False, False
 
-        async def noted(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             nonlocal status, replying, streams
             replying = True
             if message["type"] == "http.response.start":
-                status = int(message["status"])  # not as a member of an enumeration
-                headers = _made_safe(message.get("headers", ()))
+                status = int(message["status"])  # a plain int, not an HTTPStatus
+                headers = _with_safe_headers(message.get("headers", ()))
                 streams = dict(headers).get(b"content-type", b"").startswith(b"text/event-stream")
                 message["headers"] = [*headers, (HEADER, request_id.encode())]
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_noted)
         except Exception as error:
-            _log.exception("%s %s: %s", scope["method"], scope["path"], type(error).__name__)
+            _log.exception(
+                "unexpected error in %s %s: %s",
+                scope["method"],
+                scope["path"],
+                type(error).__name__,
+            )
             if replying:
                 raise
-            await unexpected(Request(scope))(scope, receive, noted)
+            await unexpected(Request(scope))(scope, receive, send_noted)
         finally:
-            seconds = self._timing.monotonic() - began_at
+            seconds = self._timing.monotonic() - started_at
             if self._metrics is not None:
                 self._metrics.note(scope, status, None if streams else seconds)
             _log_request(scope, status, seconds)
@@ -102,8 +107,8 @@ class RequestEnvelope:
 
 def _request_id(scope: Scope) -> str:
     given = next((value for name, value in scope["headers"] if name == HEADER), b"")
-    said = given.decode("latin-1")
-    return said if _USABLE.fullmatch(said) else str(uuid7())
+    value = given.decode("latin-1")
+    return value if _USABLE.fullmatch(value) else str(uuid7())
 
 
 def _log_request(scope: Scope, status: int, seconds: float) -> None:
@@ -113,7 +118,7 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
     log(
         "request",
         method=scope["method"],
-        # The query stays out: it may hold a signature.
+        # Without the query, which may contain a signature.
         path=scope["path"],
         status=status,
         ms=round(1000 * seconds, 1),
@@ -122,12 +127,12 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
     )
 
 
-def _made_safe(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a reply, with those that it has not said otherwise."""
+def _with_safe_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a reply, with the default security headers that it lacks."""
     headers = list(given)
-    said = dict(headers)
-    headers += [one for one in ALWAYS if one[0] not in said]
-    if NO_PAGE[0] not in said and not said.get(b"content-type", b"").startswith(b"text/html"):
+    present = dict(headers)
+    headers += [one for one in ALWAYS if one[0] not in present]
+    if NO_PAGE[0] not in present and not present.get(b"content-type", b"").startswith(b"text/html"):
         headers.append(NO_PAGE)
     return headers
 
@@ -146,16 +151,15 @@ ONCE = frozenset(
         b"transfer-encoding",
     }
 )
-"""Headers that decide something, and so must not come twice."""
+"""Headers that affect how a request is handled, and so must not be repeated."""
 CODINGS = {b"content-encoding": b"identity", b"transfer-encoding": b"chunked"}
-"""How a body may be coded."""
+"""Accepted codings of a body."""
 
 
 class UnambiguousRequest:
     """Refuses ambiguous requests.
 
-    They say something twice, name no host, have a body that is compressed, or a path or a query
-    that is not UTF-8.
+    They have a repeated header, no host, a compressed body, or a path or query that is not UTF-8.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -177,25 +181,25 @@ def _refused(scope: Scope) -> Response | None:
         if name not in ONCE:
             continue
         if name in seen:
-            return refused(f"the header {name.decode()} came twice", "send it once")
+            return refused(f"the header {name.decode()} was sent twice", "send it once")
         seen.add(name)
         if name in CODINGS and value.strip().lower() != CODINGS[name]:
-            said = f"a body is taken as it is, and the header {name.decode()} says otherwise"
+            detail = f"the header {name.decode()} must be {CODINGS[name].decode()!r}"
             hint = "send the body without compression"
-            return refused(said, hint, "unsupported_media_type")
+            return refused(detail, hint, "unsupported_media_type")
     for what in ("path", "query"):
         sent: bytes = scope["raw_path" if what == "path" else "query_string"]
         if not _is_utf8(sent):
-            said = f"the {what} {sent[:200].decode('latin-1')!r} is not UTF-8"
-            return refused(said, "write each byte of a name in UTF-8 as %XX")
+            detail = f"the {what} {sent[:200].decode('latin-1')!r} is not UTF-8"
+            return refused(detail, "write each byte of a name in UTF-8 as %XX")
     if scope["http_version"] == "1.1" and b"host" not in seen:
-        hint = "HTTP/1.1 needs it: the name under which the server is called"
+        hint = "HTTP/1.1 requires it: send the host name of the server"
         return refused("the header Host is missing", hint)
     return None
 
 
 def _is_utf8(sent: bytes) -> bool:
-    """Return whether it decodes to UTF-8: of others, several byte sequences would be one name."""
+    """Return whether it decodes to UTF-8; otherwise different bytes could be the same name."""
     if b"%" not in sent and sent.isascii():
         return True
     try:
@@ -210,17 +214,17 @@ OUTSIDE = (
     *("/hooks/", "/calls/hooks/", "/field-service/hooks/", "/notifications/hooks/"),
     *("/notifications/unsubscribe/", "/healthz", "/readyz"),
 )
-"""What is there for the outside world, whatever name it uses."""
+"""Paths for the outside world, which may use any host name."""
 
 
 class CrossSiteCheck:
-    """Refuses what a browser sends on behalf of another site."""
+    """Refuses requests that a browser sends on behalf of another site."""
 
     def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...] | None) -> None:
-        """Stand before an app.
+        """Wrap an app.
 
         Args:
-            hosts: names under which it may be called; None for any.
+            hosts: host names that requests may use; None for any.
         """
         self._app = app
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
@@ -261,14 +265,14 @@ def _split(url: str) -> SplitResult:
 
 
 class BodyLimit:
-    """Refuses a body that is too large, at its first byte too many, or too slow."""
+    """Refuses a body that is too large or arrives too slowly, without reading the rest."""
 
     def __init__(self, app: ASGIApp, *, most: int, seconds: float, timing: Timing) -> None:
-        """Stand before an app.
+        """Wrap an app.
 
         Args:
-            most: bytes of a body.
-            seconds: from the first look at a body to its end.
+            most: maximum size of a body, in bytes.
+            seconds: maximum time for a body to arrive.
         """
         self._app = app
         self._most = most
@@ -280,9 +284,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if said.isdigit() and int(said[:20]) > self._most:
-            # Refused unread; the connection gives its client little time for the rest.
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if length.isdigit() and int(length[:20]) > self._most:
+            # Refused unread; the connection gives the client little time to send the rest.
             await problem_of(self._too_large(), Request(scope))(scope, receive, send)
             return
         await self._app(scope, self._counted(receive), send)
@@ -295,7 +299,7 @@ class BodyLimit:
         async def counted() -> Message:
             nonlocal size, whole
             if whole:
-                return await receive()  # waits for the client to go away
+                return await receive()  # waits for the client to disconnect
             try:
                 async with self._timing.limit(max(until - self._timing.monotonic(), 0)):
                     message = await receive()
@@ -319,10 +323,10 @@ _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
 class TraceContext:
-    """Serves each request within the span that its caller names, for the jobs that it creates."""
+    """Serves each request within the trace context of its caller, for the jobs that it creates."""
 
     def __init__(self, app: ASGIApp) -> None:
-        # Only those who trace have what it needs.
+        # Imported here because the package is an extra.
         from opentelemetry import context  # noqa: PLC0415
         from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415
 

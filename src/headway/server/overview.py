@@ -1,4 +1,4 @@
-"""The whole store at a bounded cost: an overview, and the feed of what changes in it."""
+"""The state of a store at a bounded cost: an overview, and a feed of its changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headway.runtime.records import Record, record
 from headway.runtime.timing import Timing
 
 MOST_GATES = 500
-"""Gates that are looked at: those of keyed templates may be millions."""
+"""Maximum number of gates read: keyed templates may have millions."""
 PAGE = 100
 
 
@@ -37,7 +37,7 @@ class Overview:
     """An overview of a store; its parts are read one after another.
 
     Attributes:
-        lanes: lanes, by name.
+        lanes: all lanes, by name.
         gates: the first 500 gates, by name.
         more_gates: whether there are more gates.
         workers: workers that are live, or died less than an hour ago.
@@ -56,7 +56,7 @@ class Overview:
 
 
 async def read_overview(store: Store) -> Overview:
-    """Look at a whole store; the number of its jobs does not matter."""
+    """Read an overview, at a cost that does not depend on the number of jobs."""
     lanes = await store.read(LanesQuery())
     gates: list[GateState] = []
     page = await store.read(GatesQuery(limit=PAGE))
@@ -66,7 +66,7 @@ async def read_overview(store: Store) -> Overview:
         gates += page.rows
     workers = await store.read(WorkersQuery())
     return Overview(
-        # Last: nothing else that was read is then later than its time.
+        # Read last, so that its time is not before anything else that was read.
         stats=await store.read(StatsQuery()),
         lanes=lanes,
         gates=tuple(gates),
@@ -77,16 +77,16 @@ async def read_overview(store: Store) -> Overview:
 
 Rows = Mapping[str, Record]
 Snapshot = Mapping[str, Rows]
-"""By part (`stats`, `lanes`, `gates`, `workers`) and name the record of each row."""
+"""The record of each row, by part (`stats`, `lanes`, `gates`, `workers`) and name."""
 
 ALL = "all"
-"""The name of the one row of the store's stats."""
+"""The name of the only row of `stats`."""
 _PASSING = ("now", "clock_ahead_ms")
-"""Fields that differ in each snapshot and so say nothing; the time stands beside the parts."""
+"""Fields that differ in every snapshot, and so are not compared; `now` is sent separately."""
 
 
 def snapshot(overview: Overview) -> Snapshot:
-    """Return what is compared and sent, of an overview."""
+    """Convert an overview to the records that are compared and sent."""
     stats = record(overview.stats)
     for name in _PASSING:
         del stats[name]
@@ -99,10 +99,9 @@ def snapshot(overview: Overview) -> Snapshot:
 
 
 def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Record | None]]:
-    """Return the rows that are not as they were.
+    """Return the changed rows by part and name, without parts that have none.
 
-    Returns:
-        By part and name the new record, or None for a row that is gone; no part without rows.
+    A row is the new record, or None if it no longer exists.
     """
     found: dict[str, dict[str, Record | None]] = {}
     for part, rows in after.items():
@@ -117,17 +116,17 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Record 
 
 
 MOST_WAITING = 32
-"""Messages that wait for a slow subscriber; with one more it gets the newest whole instead."""
+"""Maximum number of messages queued for a subscriber; one more replaces all with a `whole`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One event.
+    """A message of the feed.
 
     Attributes:
-        id: grows with each.
-        event: "whole" replaces all that was said, "change" adds to it; "away" says that the
-            store does not answer.
+        id: increases with each message.
+        event: "whole" replaces all earlier messages, "change" adds to them; "away" reports that
+            the store does not respond.
         data: JSON.
     """
 
@@ -137,7 +136,7 @@ class Message:
 
 
 class Subscriber:
-    """The messages that one stream has not sent yet."""
+    """The queue of messages that a stream has not sent yet."""
 
     def __init__(self, whole: Message) -> None:
         self._waiting = deque([whole])
@@ -145,10 +144,10 @@ class Subscriber:
         self._is_closed = False
 
     def put(self, message: Message, whole: Message) -> None:
-        """Add a message.
+        """Queue a message.
 
         Args:
-            whole: what it and all before it amount to; takes the place of too many of them.
+            whole: the state after this message; replaces the queue if it is full.
         """
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.clear()
@@ -157,12 +156,12 @@ class Subscriber:
         self._changed.set()
 
     def close(self) -> None:
-        """End the stream, whatever still waits."""
+        """End the stream, and discard its queue."""
         self._is_closed = True
         self._changed.set()
 
     async def next(self) -> Message | None:
-        """Return the next message, when there is one; None at the end."""
+        """Wait for the next message and return it; None at the end."""
         while not self._is_closed:
             if self._waiting:
                 return self._waiting.popleft()
@@ -180,7 +179,7 @@ _log = logging.getLogger("headway.server")
 
 
 class EventFeed:
-    """Changes in a store, sent to all subscribers."""
+    """Sends the changes in a store to all subscribers."""
 
     def __init__(self, store: Store, timing: Timing, *, each_s: float, spawn: Spawn) -> None:
         self._store = store
@@ -188,58 +187,58 @@ class EventFeed:
         self._each_s = each_s
         self._spawn = spawn
         self._subscribers: set[Subscriber] = set()
-        self._looking: asyncio.Task[None] | None = None
-        self._beginning = asyncio.Lock()
+        self._reader: asyncio.Task[None] | None = None
+        self._start_lock = asyncio.Lock()
         self._seen: Snapshot = {}
         self._whole: Message | None = None
-        self._is_away = False
+        self._store_away = False
         self._is_closed = False
-        # A client that comes back must not take the numbers of another start for its own.
+        # Distinguishes message ids from those before a restart, for clients that reconnect.
         self._start = uuid4().hex[:8]
         self._number = 0
 
     def __len__(self) -> int:
-        """Return how many subscribers there are."""
+        """Return the number of subscribers."""
         return len(self._subscribers)
 
     async def join(self) -> Subscriber:
-        """Add a subscriber, whose first message is the whole.
+        """Add a subscriber, whose first message is a `whole`.
 
         Raises:
-            TooManyRequests: there are 500 already.
+            TooManyRequests: there are 500 subscribers already.
         """
         if len(self._subscribers) >= MOST_SUBSCRIBERS:
             message = f"this server already has {MOST_SUBSCRIBERS} event streams"
             raise TooManyRequests(message, hint="close one, or request snapshots")
-        async with self._beginning:
-            if not self._is_looking:
-                self._begin(await read_overview(self._store))
+        async with self._start_lock:
+            if not self._is_reading:
+                self._reset(await read_overview(self._store))
         subscriber = Subscriber(self._newest())
         self._subscribers.add(subscriber)
         if self._is_closed:
             subscriber.close()
-        elif not self._is_looking:
-            self._looking = self._spawn(self._look_on(), "events")
+        elif not self._is_reading:
+            self._reader = self._spawn(self._read_periodically(), "events")
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Take a subscriber away; with the last one the looking ends."""
+        """Remove a subscriber; stop reading the store if it was the last one."""
         self._subscribers.discard(subscriber)
-        if not self._subscribers and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if not self._subscribers and self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
 
     def close(self) -> None:
-        """End all streams, and those that begin from now on."""
+        """End all streams; streams that start later end at once."""
         self._is_closed = True
         for subscriber in self._subscribers:
             subscriber.close()
 
     @property
-    def _is_looking(self) -> bool:
-        return self._looking is not None and not self._looking.done()
+    def _is_reading(self) -> bool:
+        return self._reader is not None and not self._reader.done()
 
-    async def _look_on(self) -> None:
+    async def _read_periodically(self) -> None:
         while True:
             await self._timing.pause(self._each_s)
             try:
@@ -247,14 +246,14 @@ class EventFeed:
             except HeadwayError as error:
                 self._publish_away(error)
                 continue
-            if self._is_away:
-                self._is_away = False
-                self._begin(overview)
+            if self._store_away:
+                self._store_away = False
+                self._reset(overview)
                 self._send(self._newest())
             else:
                 self._publish_changes(overview)
 
-    def _begin(self, overview: Overview) -> None:
+    def _reset(self, overview: Overview) -> None:
         self._seen = snapshot(overview)
         self._whole = self._message("whole", {"now": overview.stats.now, **self._seen})
 
@@ -270,9 +269,9 @@ class EventFeed:
         self._send(change)
 
     def _publish_away(self, error: HeadwayError) -> None:
-        if not self._is_away:
-            self._is_away = True
-            _log.warning("events: the store does not answer: %s", error)
+        if not self._store_away:
+            self._store_away = True
+            _log.warning("events: the store did not respond: %s", error)
             self._send(self._message("away", {"code": error.code}))
 
     def _send(self, message: Message) -> None:
@@ -286,7 +285,7 @@ class EventFeed:
 
     def _newest(self) -> Message:
         if self._whole is None:
-            message = "the feed has looked at nothing yet"
+            message = "the feed has not read the store yet"
             raise InvariantBroken(message)
         return self._whole
 

@@ -1,4 +1,4 @@
-"""What many routes share: pages and their cursors, Idempotency-Key, and changes under If-Match."""
+"""Shared by many routes: pages and their cursors, Idempotency-Key, and changes with If-Match."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_repeat_key(key: str) -> str:
     """Validate the value of an Idempotency-Key.
 
     Raises:
-        InvalidValue: it is no such text.
+        InvalidValue: the key is not 1 to 255 visible ASCII characters.
     """
     if _REPEAT_KEY.fullmatch(key) is None:
         message = "the Idempotency-Key is not valid"
@@ -79,10 +79,10 @@ def check_repeat_key(key: str) -> str:
 
 
 def revision_of(if_match: str | None) -> int | None:
-    """Return the revision that a caller knows; None where it named none.
+    """Return the revision in an If-Match header; None for no header or `*`.
 
     Raises:
-        InvalidValue: it is no revision.
+        InvalidValue: the header is not a revision.
     """
     if if_match is None or if_match.strip() == "*":
         return None
@@ -94,20 +94,20 @@ def revision_of(if_match: str | None) -> int | None:
 
 
 def etag(revision: int) -> dict[str, str]:
-    """Return the headers with the definitions' revision."""
+    """Return the ETag header for a revision of the definitions."""
     return {"ETag": f'"{revision}"'}
 
 
 def encode_cursor(cursor: str | None) -> str | None:
-    """Return a store's cursor as text that any URL takes."""
+    """Encode a store's cursor so that it is safe in a URL."""
     return None if cursor is None else urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str | None) -> str | None:
-    """Return a store's cursor, of what `encode_cursor` made of it.
+    """Decode a cursor from `encode_cursor`.
 
     Raises:
-        InvalidValue: it is none of ours.
+        InvalidValue: the cursor is not from `encode_cursor`.
     """
     if cursor is None:
         return None
@@ -121,10 +121,10 @@ def decode_cursor(cursor: str | None) -> str | None:
 
 
 def check_number_cursor(cursor: str | None) -> str | None:
-    """Return a cursor of a listing that goes by numbers.
+    """Validate the cursor of a listing whose cursors are numbers.
 
     Raises:
-        InvalidValue: it is none of ours.
+        InvalidValue: the cursor is not a number.
     """
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise InvalidValue(_NO_CURSOR, hint=_CURSOR)
@@ -132,10 +132,10 @@ def check_number_cursor(cursor: str | None) -> str | None:
 
 
 def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageQuery) -> Page[Row]:
-    """Return a page of rows that a store returns all at once.
+    """Return a page, by name, of rows that a store returns all at once.
 
     Raises:
-        InvalidValue: the cursor is none of ours.
+        InvalidValue: the cursor is invalid.
     """
     after = decode_cursor(asked.cursor)
     left = sorted((one for one in rows if after is None or name(one) > after), key=name)
@@ -160,13 +160,13 @@ async def define(
     if_match: str | None = None,
     **more: object,
 ) -> Response:
-    """Make changes that hold together or not at all.
+    """Apply changes to the definitions, all or none.
 
     Args:
-        more: what the reply says besides the revision of the definitions.
+        more: fields of the reply in addition to the revision.
 
     Raises:
-        RevisionConflict: they were changed meanwhile; nothing was written.
+        RevisionConflict: the definitions were changed in the meantime; nothing was written.
         CallerError: a change is refused; nothing was written.
     """
     request = DefineRequest(
@@ -180,11 +180,11 @@ async def define(
 async def close_gate(
     service: Service, caller: Caller, gate: str, body: UntilBody, if_match: str | None = None
 ) -> Response:
-    """Close a gate, for good or until a moment.
+    """Close a gate, indefinitely or until a given time.
 
     Raises:
         Forbidden: the caller may not change this gate.
-        RevisionConflict: the definitions were changed meanwhile; nothing was written.
+        RevisionConflict: the definitions were changed in the meantime; nothing was written.
         UnknownGate: there is no such gate; nothing was written.
     """
     caller.check_gate(gate)
@@ -201,7 +201,7 @@ async def close_gate(
 
 
 def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Response:
-    """Return the reply of a listing, with the revision that it is of as its ETag."""
+    """Return the reply of a listing, with the revision as its ETag."""
     found = {"rows": rows, "cursor": cursor, "revision": stats.revision, "now": stats.now}
     return answer(found, headers=etag(stats.revision))
 

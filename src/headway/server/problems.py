@@ -1,4 +1,4 @@
-"""Problem details: every error of the tree, and the faults of a refused body, as RFC 9457 has it.
+"""Problem details (RFC 9457) for all Headway errors and for invalid requests.
 
 Source: RFC 9457.
 """
@@ -44,18 +44,18 @@ from headway.runtime.faults import faults, sentence
 
 
 def add_members(error: HeadwayError, **members: object) -> None:
-    """Add members to the problem of an error; `status` is the reply's."""
+    """Add members to the problem of an error; `status` sets the status of the reply."""
     vars(error)["problem"] = {**vars(error).get("problem", {}), **members}
 
 
 @contextmanager
 def named_by_body() -> Generator[None]:
-    """Reply with 422 instead of 404 to unknown names: the body named them, not the path.
+    """Set the status of unknown names to 422 instead of 404, because the body names them.
 
     Raises:
-        UnknownGate: as it was.
-        UnknownEntry: as it was.
-        UnknownJob: as it was.
+        UnknownGate: from the block.
+        UnknownEntry: from the block.
+        UnknownJob: from the block.
     """
     try:
         yield
@@ -65,10 +65,10 @@ def named_by_body() -> Generator[None]:
 
 
 MEDIA_TYPE = "application/problem+json"
-_PATHS = "GET /openapi.json lists what there is; --system adds the paths of a ready-made system"
+_PATHS = "GET /openapi.json lists all paths; --system adds the paths of a built-in system"
 _FIELDS = "GET /openapi.json lists the fields of each request"
 RETRY_AFTER_S = 1
-"""Seconds after which a call that a passing state refused is worth repeating."""
+"""Seconds after which a request that was refused with 429 or 503 is worth repeating."""
 
 STATUSES: Mapping[type[HeadwayError], int] = {
     UnknownJob: 404,
@@ -94,13 +94,13 @@ STATUSES: Mapping[type[HeadwayError], int] = {
     InvariantBroken: 500,
     HeadwayError: 500,
 }
-"""The status of each error: that of its class, else of its nearest base."""
+"""The status of each error class; a class that is missing here has that of its nearest base."""
 
 _log = logging.getLogger("headway.server")
 
 
 def status_of(error: HeadwayError) -> int:
-    """Return the HTTP status for an error of the tree."""
+    """Return the HTTP status for an error."""
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
@@ -114,12 +114,8 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: object,
 ) -> Response:
-    """Return a reply that says what is wrong.
-
-    Returns:
-        `application/problem+json`.
-    """
-    said: dict[str, object] = {
+    """Return a reply with problem details, as `application/problem+json`."""
+    body: dict[str, object] = {
         "type": f"/problems/{code}",
         "title": code.replace("_", " "),
         "status": status,
@@ -127,14 +123,14 @@ def problem(
         "code": code,
     }
     if hint:
-        said["hint"] = hint
+        body["hint"] = hint
     if request is not None:
-        # For the log. A refused login names no job, so its detail may be logged.
+        # For the log. The detail of 401 and 403 contains no data of jobs, so it may be logged.
         request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
         if instance := getattr(request.state, "request_id", ""):
-            said["instance"] = f"/requests/{instance}"
+            body["instance"] = f"/requests/{instance}"
     return Response(
-        msgspec.json.encode(said | more),
+        msgspec.json.encode(body | more),
         status_code=status,
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),
@@ -142,10 +138,10 @@ def problem(
 
 
 def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
-    """Return the reply for an error of the tree; internal details are left out."""
+    """Return the reply for an error, without the details of internal errors."""
     more: dict[str, object] = dict(getattr(error, "problem", {}))
-    said = more.pop("status", None)
-    status = said if isinstance(said, int) else status_of(error)
+    own = more.pop("status", None)
+    status = own if isinstance(own, int) else status_of(error)
     headers: dict[str, str] = {}
     if status in {429, 503}:
         headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -166,7 +162,7 @@ def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
 
 
 def answer_error(request: Request, error: Exception) -> Response | None:
-    """Return the reply for an error that a route may raise; None for an unexpected one."""
+    """Return the reply for an error that a route may raise, or None for an unexpected error."""
     match error:
         case HeadwayError():
             return problem_of(error, request)
@@ -179,7 +175,7 @@ def answer_error(request: Request, error: Exception) -> Response | None:
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Make an app answer every error with a problem."""
+    """Make an app reply to every expected error with a problem."""
 
     async def respond(request: Request, error: Exception) -> Response:
         response = answer_error(request, error)
@@ -192,10 +188,10 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def _refused(request: Request, error: RequestValidationError) -> Response:
-    """Return what the models refuse: each place, and what is wrong there."""
+    """Return the reply for an invalid request: each location, and what is wrong there."""
     found = faults(error.errors(), cast("object", error.body))
     media = request.headers.get("content-type", "")
-    # A body of another type is bytes to the models, whose messages about it are of no use.
+    # To the models a body of another type is bytes, and their messages about it do not help.
     unread = bool(found) and found[0].where == "body" and "json" not in media
     hint = "send Content-Type: application/json (curl: --json instead of -d)" if unread else ""
     if any(one.kind == "extra_forbidden" for one in found):
@@ -211,7 +207,7 @@ def _refused(request: Request, error: RequestValidationError) -> Response:
 
 
 def _plain(request: Request, error: HTTPException) -> Response:
-    match error.__cause__:  # met while the body was read
+    match error.__cause__:  # raised while the body was read
         case HeadwayError() as cause:
             return problem_of(cause, request)
         case RequestValidationError() as cause:
@@ -220,7 +216,7 @@ def _plain(request: Request, error: HTTPException) -> Response:
             pass
     status = HTTPStatus(error.status_code)
     words = {
-        404: ("unknown_path", f"there is nothing at {request.url.path[:200]}"),
+        404: ("unknown_path", f"the path {request.url.path[:200]} does not exist"),
         405: ("unknown_method", f"{request.method} does not apply to {request.url.path[:200]}"),
         413: ("payload_too_large", "the body is above the limit"),
     }
@@ -242,7 +238,7 @@ def unexpected(request: Request | None) -> Response:
     return problem(
         500,
         code="bug",
-        detail="the server met something it did not expect",
-        hint="its log has this request's id",
+        detail="the server had an unexpected error",
+        hint="search the server's log for the id of this request",
         request=request,
     )

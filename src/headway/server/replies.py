@@ -1,4 +1,4 @@
-"""JSON replies, and the models that describe them, made from the contract's views."""
+"""JSON replies, and the models that describe them, generated from the contract's views."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _encode = msgspec.json.Encoder().encode
 def answer(
     value: object, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a reply that says a value as JSON."""
+    """Return a reply with a value, which may contain views, as JSON."""
     return json_reply(plain_value(value), status, headers=headers)
 
 
 def json_reply(
     value: object, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Reply as `answer` does, with what is known to hold no view; quick for long lists."""
+    """Like `answer`, for values without views; faster for long lists."""
     return Response(
         _encode(value),
         status_code=status,
@@ -55,12 +55,12 @@ def json_reply(
 
 
 def disconnected() -> Response:
-    """Return a placeholder reply for a client that is gone; its status stands in the log alone."""
+    """Return a placeholder reply for a client that disconnected; its status is only logged."""
     return Response(status_code=_GONE)
 
 
 def plain_value(value: object) -> object:
-    """Return a value as `answer` says it: views as their records."""
+    """Return a value with its views replaced by their records."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, JobView):
@@ -82,10 +82,9 @@ _ATTRIBUTE = re.compile(r"^    (?P<name>\w+): (?P<text>.*(?:\n     +.*)*)", re.M
 
 @cache
 def reply_model(view: type[Any]) -> type[BaseModel]:
-    """Return the model that describes replies which say a view.
+    """Return the model of a view's record.
 
-    Returns:
-        A model with its fields. Bytes are any JSON; descriptions are those of its docstring.
+    Bytes are any JSON; the descriptions are from the view's docstring.
     """
     hints, notes = get_type_hints(view), attribute_docs(view)
     given: dict[str, Any] = {
@@ -97,7 +96,7 @@ def reply_model(view: type[Any]) -> type[BaseModel]:
 
 @cache
 def page_model(view: type[Any]) -> type[BaseModel]:
-    """Return the model of a page of these views."""
+    """Return the model of a page of views."""
     return reply(
         f"PageOf{view.__name__}",
         "One page of a listing.",
@@ -107,12 +106,12 @@ def page_model(view: type[Any]) -> type[BaseModel]:
 
 
 def reply(name: str, doc: str, /, **given: tuple[Any, str]) -> type[BaseModel]:
-    """Return a model of facts that are in no view."""
+    """Return a model with the given fields, each with its description."""
     return _model(name, doc, _fields(given), {})
 
 
 def extended_model(view: type[Any], name: str, /, **given: tuple[Any, str]) -> type[BaseModel]:
-    """Return the model of a view's fields and further ones."""
+    """Return the model of a view with additional fields."""
     base = reply_model(view)
     return create_model(name, __base__=base, __doc__=base.__doc__, **_fields(given))
 
@@ -122,7 +121,7 @@ def _fields(given: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
 
 
 def attribute_docs(view: type[Any]) -> Mapping[str, str]:
-    """Return what a docstring says of each attribute, on one line, in JSON's words."""
+    """Return the description of each attribute from a docstring, on one line, with JSON's terms."""
     found = _ATTRIBUTES.search(cleandoc(view.__doc__ or ""))
     if found is None:
         return {}
@@ -147,7 +146,7 @@ def _first_line(view: type[Any]) -> str:
 
 
 def _described(hint: Any, view: type[Any]) -> Any:  # noqa: ANN401  (an annotation)
-    """Return an annotation, with models in the place of dataclasses."""
+    """Return an annotation, with dataclasses replaced by their models."""
     if hint is bytes:
         return Any
     if hint is view:
@@ -169,7 +168,7 @@ _ASKED = 'Result. "asked": the job is held, and is cancelled when its run or its
 
 
 def _listing(name: str, doc: str, row: type[BaseModel], note: str) -> type[BaseModel]:
-    """Return the model of what `listed` answers."""
+    """Return the model of a reply of `listed`."""
     return reply(
         name,
         doc,

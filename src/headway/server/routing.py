@@ -1,8 +1,8 @@
-"""Routes: strict bodies, callers admitted before, and a fast path for the most called.
+"""Routes: authentication before strict bodies, and a fast path for the most frequent requests.
 
-FastAPI solves dependencies and keeps exit stacks for each request, which costs more than an
-enqueue. A few routes need neither: their parameters are bound once, at the start. Replies are the
-same on both paths, and tests hold them to it.
+FastAPI resolves dependencies and keeps exit stacks for each request, which costs more than an
+enqueue. A few routes need neither: their parameters are bound once, at startup. Replies are the
+same on both paths; tests compare them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from headway.server.strict_json import StrictRequest, validated
 
 
 class Strict(APIRoute):
-    """A route whose callers are admitted first, and whose bodies are strict JSON."""
+    """A route that authenticates its caller first, and whose body is strict JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, given strict requests of admitted callers."""
+        """Return the handler, called with a `StrictRequest` of an authenticated caller."""
         handle = super().get_route_handler()
         policy, lists, adapter = policy_of(self), _lists_asked(self), _body_adapter(self)
 
         async def strictly(request: Request) -> Response:
-            # FastAPI reads the body before its dependencies; an unknown caller must not cause that.
+            # FastAPI reads the body before it resolves dependencies; authenticate before that.
             if policy is not None:
                 await policy.admit(request)
             _refuse_repeated(request, lists)
@@ -56,7 +56,7 @@ def _body_adapter(route: APIRoute) -> TypeAdapter[Any] | None:
 
 
 class AnyType(Strict):
-    """A strict route whose body is JSON whatever its Content-Type, as `curl -d` sends it."""
+    """A strict route that ignores the Content-Type of its JSON body, for `curl -d`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler, with the Content-Type set to JSON."""
@@ -74,7 +74,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 def _lists_asked(route: APIRoute) -> frozenset[str]:
-    """Return the names that a query may say more than once: fields of models that are lists."""
+    """Return the query parameters that may be repeated: the list fields of models."""
     models = [
         one
         for one in get_type_hints(route.endpoint).values()
@@ -89,10 +89,10 @@ def _lists_asked(route: APIRoute) -> frozenset[str]:
 
 
 def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
-    """Accept a query without repeated names: of two values, one would be dropped silently.
+    """Check that only lists are repeated; otherwise one of two values would be silently dropped.
 
     Raises:
-        InvalidValue: a parameter that is not a list was given twice.
+        InvalidValue: a parameter that is not a list was sent twice.
     """
     if not request.url.query:
         return
@@ -100,7 +100,7 @@ def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
     for name, _ in request.query_params.multi_items():
         if name in seen and name not in lists:
             message = f"the parameter {name[:80]!r} appears twice"
-            raise InvalidValue(message, hint="give it once")
+            raise InvalidValue(message, hint="send it once")
         seen.add(name)
 
 
@@ -111,10 +111,9 @@ PROBLEM: dict[str, Any] = {
 
 
 class AnyText(PathConvertor):
-    """The rest of a path, whatever is in it.
+    """The rest of a path, including line breaks.
 
-    Starlette's own ends before a line break: a lane with one would be out of reach, or be taken
-    for the one without.
+    Starlette's own converter stops at a line break, so that the name of another lane would match.
     """
 
     regex = "(?s:.*)"
@@ -129,7 +128,8 @@ def router(
     """Return an empty router.
 
     Args:
-        operations: stands before the name of a route's function in the id of its operation.
+        operations: prefix of the operation ids, before the name of the route's function.
+        any_type: whether to ignore the Content-Type of bodies.
     """
     return APIRouter(
         prefix=prefix,
@@ -141,17 +141,17 @@ def router(
 
 
 async def the_service(request: Request) -> Service:
-    """Return the service that the routes work with."""
-    # Awaited though it waits for nothing: FastAPI calls what is not in another thread.
+    """Return the service of the app, as a dependency."""
+    # Async although it awaits nothing: FastAPI runs plain functions in a thread.
     return cast("Service", request.app.state.service)
 
 
 TheService = Annotated[Service, Depends(the_service)]
-"""As a parameter: `service: TheService`."""
+"""Annotation of a route's parameter: `service: TheService`."""
 
 
 def system_service(name: str) -> Any:  # noqa: ANN401  (FastAPI's own marker)
-    """Return what a system has put into `Service.system_services`, for a parameter's annotation."""
+    """Return the annotation of a parameter for a system's entry in `Service.system_services`."""
 
     async def find(service: TheService) -> object:
         return service.system_services[name]
@@ -163,16 +163,16 @@ Bind = Callable[[Request], Awaitable[object]]
 
 
 class FastPath:
-    """Answers the routes that are called most; all others go the usual way."""
+    """Middleware that serves some routes directly, without FastAPI; others pass through."""
 
     def __init__(self, app: ASGIApp, *, routes: Iterable[APIRoute]) -> None:
-        """Stand before an app.
+        """Wrap an app.
 
         Args:
-            routes: with a fixed path, one method, and a body.
+            routes: routes with a fixed path, one method, and a body.
         """
         self._app = app
-        self._quick = {
+        self._routes = {
             (method, route.path): _FastRoute(route)
             for route in routes
             for method in route.methods or ()
@@ -180,16 +180,16 @@ class FastPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        quick = (
-            self._quick.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        fast = (
+            self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         )
-        if quick is None or not _is_json(scope):
+        if fast is None or not _is_json(scope):
             await self._app(scope, receive, send)
             return
-        scope["route"] = quick.route
+        scope["route"] = fast.route
         request = StrictRequest(scope, receive)
         try:
-            response = await quick.answer(request)
+            response = await fast.answer(request)
         except ClientDisconnect:
             response = disconnected()
         except Exception as error:
@@ -203,14 +203,14 @@ class FastPath:
 
 
 class _FastRoute:
-    """A route whose parameters are bound."""
+    """A route whose parameters are bound to the request in advance."""
 
     def __init__(self, route: APIRoute) -> None:
         self.route = route
         self._endpoint: Callable[..., Awaitable[Response]] = route.endpoint
         policy = policy_of(route)
         if policy is None:
-            message = f"the route {route.path} names no policy"
+            message = f"the route {route.path} has no policy"
             raise InvariantBroken(message)
         self._policy = policy
         hints = get_type_hints(route.endpoint, include_extras=True)
@@ -226,7 +226,7 @@ class _FastRoute:
 
 
 def _bind(hint: Any, default: object) -> Bind:  # noqa: ANN401  (an annotation)
-    """Return what gives a parameter its value."""
+    """Return the function that reads a parameter from a request."""
     if hint is Request:
         return _request
     for one in marks(hint):
@@ -241,7 +241,7 @@ def _bind(hint: Any, default: object) -> Bind:  # noqa: ANN401  (an annotation)
 
 
 def marks(hint: object) -> Sequence[object]:
-    """Return what stands in an annotation beside its type."""
+    """Return the metadata of an `Annotated` type."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -257,8 +257,8 @@ def _header(header: params.Header, adapter: TypeAdapter[Any], default: object) -
     name = cast("str", header.alias)
 
     async def bind(request: Request) -> object:
-        said = request.headers.get(name)
-        return default if said is None else validated(adapter, said, "header", name)
+        value = request.headers.get(name)
+        return default if value is None else validated(adapter, value, "header", name)
 
     return bind
 
@@ -274,6 +274,6 @@ def _body(adapter: TypeAdapter[Any]) -> Bind:
 
 
 def _is_json(scope: Scope) -> bool:
-    """Return whether the body is said to be plain JSON; what else there is goes the usual way."""
-    said = [value for name, value in scope["headers"] if name == b"content-type"]
-    return said == [b"application/json"]
+    """Return whether the only Content-Type is JSON; FastAPI handles all others."""
+    types = [value for name, value in scope["headers"] if name == b"content-type"]
+    return types == [b"application/json"]

@@ -1,4 +1,4 @@
-"""Creating jobs from requests, with the gates that they name, and storing them."""
+"""Creating jobs from requests, with their gates, and storing them."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ Gates = Sequence[str | GateBody]
 
 
 async def known_gates(declared: DeclaredGates, gates: Gates) -> Mapping[str, GateSpec]:
-    """Return the gates that are declared, these among them.
+    """Check that gates are declared, and return all declared gates by name.
 
     Raises:
-        UnknownGate: nothing declares one of them.
+        UnknownGate: one of the gates is not declared.
     """
     return await declared.find(one if isinstance(one, str) else one.gate for one in gates)
 
@@ -70,19 +70,16 @@ async def known_gates(declared: DeclaredGates, gates: Gates) -> Mapping[str, Gat
 def gate_uses(
     gates: Gates, known: Mapping[str, GateSpec], values: Mapping[str, object], *, cascade: bool
 ) -> tuple[GateUse, ...]:
-    """Return what a job asks for.
+    """Return the gates of a job with their names resolved, in the order of the request.
 
     Args:
-        gates: as the request names them.
         known: from `known_gates`.
-        values: the job's arguments, with `tenant`, `lane` and `kind` among them.
-        cascade: whether `{candidate}` stays for each turn to fill in.
-
-    Returns:
-        The gates with their names resolved, in this order.
+        values: the job's arguments, plus `tenant`, `lane` and `kind`.
+        cascade: whether to keep `{candidate}`, which each turn fills in.
 
     Raises:
-        InvalidValue: a name cannot be resolved or does not fit, or a zone is unknown.
+        InvalidValue: a name cannot be resolved or does not match its template, or a zone is
+            invalid.
     """
     keep = _CANDIDATE if cascade else _NONE
     return tuple(
@@ -103,7 +100,7 @@ def _use(
     elif _fitting(spec.name).fullmatch(body.name):
         name = body.name
     else:
-        message = f"the name {body.name[:80]!r} does not fit the gate {spec.name!r}"
+        message = f"the name {body.name[:80]!r} does not match the gate {spec.name!r}"
         raise InvalidValue(message, hint="fill in its placeholders, or omit the name")
     return GateUse(
         name=name,
@@ -126,7 +123,7 @@ def _zone(body: GateBody, spec: GateSpec, values: Mapping[str, object]) -> str |
     else:
         zone = body.zone
     if body.zone not in {None, zone}:
-        message = f"the hours {spec.name!r} are those of {zone}"
+        message = f"the hours {spec.name!r} are in the zone {zone}"
         raise InvalidValue(message, hint="omit the zone")
     find_zone(zone)
     return zone
@@ -142,29 +139,26 @@ _NO_ARGUMENT = RESERVED | {"self"}
 
 
 async def make_job(service: Service, caller: Caller, body: JobBody) -> NewJob:
-    """Make one job; see `make_jobs`."""
+    """Create a job; see `make_jobs`."""
     return (await make_jobs(service, caller, [body]))[0]
 
 
 async def make_jobs(
     service: Service, caller: Caller, bodies: Sequence[JobBody], *, repeat_key: str | None = None
 ) -> list[NewJob]:
-    """Make jobs of what a request says; nothing is stored yet.
+    """Create the jobs of a request, in its order; nothing is stored yet.
+
+    Jobs of a kind of the server's App are created by the kind, with its gates and policy.
 
     Args:
-        service: its App's kinds make their own jobs, with their gates and policy.
-        caller: for whose tenants and lanes they must be.
-        repeat_key: the request's Idempotency-Key: the same one gives the same ids.
-
-    Returns:
-        The jobs, in this order.
+        repeat_key: the Idempotency-Key of the request: the same key yields the same ids.
 
     Raises:
-        Forbidden: the caller may not send, or a tenant or a lane is not the caller's.
-        InvalidArguments: a kind's handler refuses the arguments.
-        InvalidValue: a value is unusable, or a gate's name cannot be resolved.
+        Forbidden: the caller may not send, or a tenant or lane is outside its scope.
+        InvalidArguments: the arguments do not match the kind's handler.
+        InvalidValue: a value is invalid, or a gate's name cannot be resolved.
         PayloadTooLarge: arguments are above the limit.
-        UnknownGate: nothing declares a gate that is named.
+        UnknownGate: a gate is not declared.
     """
     caller.check(Permission.SEND)
     if repeat_key is not None:
@@ -188,7 +182,7 @@ async def make_jobs(
 
 
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
-    """Return the store's time if a delay needs it; a job that is due now does not."""
+    """Return the store's time if a delay requires it, otherwise 0."""
     counts = (
         one.expires is not None or (one.due is not None and one.due.at is None) for one in bodies
     )
@@ -196,7 +190,7 @@ async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
 
 
 class _JobFactory:
-    """Makes the jobs of one request."""
+    """Creates the jobs of a request."""
 
     def __init__(
         self, service: Service, caller: Caller, now: int, gates: Mapping[str, GateSpec]
@@ -222,8 +216,8 @@ class _JobFactory:
     def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:
         taken = _NO_ARGUMENT.intersection(body.args)
         if taken:
-            message = f"{kind.name}: {min(taken)!r} is no argument"
-            raise InvalidArguments(message, hint="it may belong next to `args`")
+            message = f"{kind.name}: {min(taken)!r} cannot be an argument"
+            raise InvalidArguments(message, hint="put fields of the job next to `args`")
         tenant = body.tenant
         if tenant is None and not kind.options.tenant:
             tenant = self._caller.tenant(None)
@@ -239,9 +233,9 @@ class _JobFactory:
             "candidates": body.candidates,
         }
         job = kind.make(**chosen, **body.args)
-        said = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
-        if said is not None and not _agree(job, self._plain(body, id, due_at)):
-            message = f"{kind.name}: {said!r} is defined by the kind itself"
+        own = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
+        if own is not None and not _agree(job, self._plain(body, id, due_at)):
+            message = f"{kind.name}: {own!r} is defined by the kind itself"
             raise InvalidValue(message, hint="omit it; the server's App declares this kind")
         return job
 
@@ -287,13 +281,13 @@ class _JobFactory:
 
 
 def _agree(ours: NewJob, theirs: NewJob) -> bool:
-    """Return whether a producer that says all of a kind's job itself says the same as the kind."""
+    """Return whether the gates, policy and stage of a request equal those of the kind."""
     same = set(ours.gates) == set(theirs.gates)
     return same and (ours.policy, ours.stage) == (theirs.policy, theirs.stage)
 
 
 def policy_of(body: JobBody) -> JobPolicy:
-    """Return the policy that a plain job says; what it does not say is as the engine has it.
+    """Return the policy of a job without a kind; omitted fields have the engine's defaults.
 
     Raises:
         InvalidValue: a delay is above its cap.
@@ -314,7 +308,7 @@ def policy_of(body: JobBody) -> JobPolicy:
         cascade=body.candidates is not None,
         on_accepted=_follow_up(body.on_accepted),
     )
-    # The very same object, so that stores see at once that nothing is special.
+    # The same object, so that stores can compare by identity.
     return usual if policy == usual else policy
 
 
@@ -348,19 +342,19 @@ def _follow_up(given: FollowUpBody | AcceptedBody | None) -> FollowUp | None:
 async def send_jobs(
     service: Service, jobs: Sequence[NewJob], *, caller: Caller = OPEN_CALLER
 ) -> list[Sent]:
-    """Store jobs, a thousand a step; each step is stored whole or not at all.
+    """Store jobs in batches of a thousand, each of which is stored in one step or not at all.
 
     Returns:
-        For each job, in this order, which job exists and whether this call made it.
+        For each job, in order, which job exists and whether this call created it.
 
     Raises:
-        HeadwayError: a step is refused, or the store cannot do it now. Where there are several
-            steps, its problem says of how many jobs the steps before were `stored`.
+        HeadwayError: a batch was refused, or the store is unavailable. If there are several
+            batches, the problem has the number of jobs already `stored`.
     """
     replies: list[Sent] = []
     for start in range(0, len(jobs), MAX_BATCH):
         if start:
-            await service.timing.pause(0)  # not every store lets others run
+            await service.timing.pause(0)  # not every store yields to the event loop
         step = jobs[start : start + MAX_BATCH]
         try:
             replies += await _enqueue(service, step)
@@ -377,6 +371,6 @@ async def send_jobs(
 
 async def _enqueue(service: Service, step: Sequence[NewJob]) -> list[Sent]:
     if service.app is not None and service.app.store is service.store:
-        # It declares its gates again if the store was lost since.
+        # The App declares its gates again if the store was lost since.
         return await service.app.send_many_async(step)
     return await service.store.enqueue(step)

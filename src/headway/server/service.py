@@ -1,4 +1,4 @@
-"""The service: what the routes of one server share, and the systems on it."""
+"""The service: state that the routes of a server share, and the interface of systems."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ class ServerOptions:
     """The options of a server.
 
     Attributes:
-        open_here: no token is needed until the store has its first; for loopback alone.
-        hosts: names under which browsers may call; None for any. Given where the server is open.
-        public_url: its address as the outside world sees it; the base of signal URLs.
-        signing_keys: of signal URLs; the first signs, all are accepted.
-        trusted_proxies: addresses whose X-Forwarded-* headers are believed.
-        hooks: by provider, as the settings file says.
-        alerts: as the settings file says.
-        max_body: bytes of one request.
+        open_here: whether no token is required until the store has its first; only for loopback.
+        hosts: host names that requests may use; None for any. Set if the server is open.
+        public_url: the server's URL as the outside world sees it; the base of signal URLs.
+        signing_keys: keys for signal URLs; the first one signs, all are accepted.
+        trusted_proxies: addresses whose X-Forwarded-* headers are trusted.
+        hooks: the `[hooks]` table of the settings, by provider.
+        alerts: the `[alerts]` table of the settings.
+        max_body: maximum size of a request body, in bytes.
         body_timeout_s: how long a body may take to arrive.
-        requests_per_s: of one token; None for any number.
-        events_each_s: between two snapshots of an event stream.
-        chores: whether it sweeps and keeps the timetable's fires ahead.
+        requests_per_s: rate limit of a token; None for no limit.
+        longest_wait_s: maximum time that a claim may wait for jobs.
+        events_each_s: interval between two reads for the event streams.
+        chores: whether the server sweeps, runs the timetable and sends alerts.
         keep_trail_ms: how long lines of the trail are kept.
-        traces: whether it minds the traces of its callers; needs the extra `otel`.
-        docs: whether it shows its documentation in a browser.
+        traces: whether traces of callers are continued; needs the extra `otel`.
+        docs: whether `GET /docs` serves the API's documentation.
     """
 
     open_here: bool = False
@@ -69,31 +70,31 @@ class ServerOptions:
 
 
 PATIENCE_S = 2.0
-"""How long the store may take to answer."""
+"""Timeout of the store."""
 FRESH_S = 1.0
-"""How long a reply is cached, because the route needs no token."""
+"""How long the result is cached, because the route requires no token."""
 
 
 class Readiness:
-    """Asks the store at most once a second, for all callers."""
+    """Whether the store responds, checked at most once a second for all callers."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
-        self._alone = asyncio.Lock()
-        self._asked_at: float | None = None
+        self._lock = asyncio.Lock()
+        self._checked_at: float | None = None
         self._fault: HeadwayError | None = None
 
     async def fault(self) -> HeadwayError | None:
-        """Return why the server cannot do its work; None if it can."""
-        async with self._alone:
+        """Return why the server cannot serve requests; None if it can."""
+        async with self._lock:
             now = self._timing.monotonic()
-            if self._asked_at is None or now - self._asked_at >= FRESH_S:
-                self._fault = await self._ask()
-                self._asked_at = self._timing.monotonic()
+            if self._checked_at is None or now - self._checked_at >= FRESH_S:
+                self._fault = await self._check()
+                self._checked_at = self._timing.monotonic()
             return self._fault
 
-    async def _ask(self) -> HeadwayError | None:
+    async def _check(self) -> HeadwayError | None:
         try:
             async with self._timing.limit(PATIENCE_S):
                 await self._store.read(StatsQuery())
@@ -103,16 +104,16 @@ class Readiness:
         except HeadwayError as error:
             return error
         except TimeoutError:
-            return StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s")
+            return StoreUnavailable(f"the store did not respond within {PATIENCE_S:g} s")
         return None
 
 
 GATES_FRESH_S = 5.0
-"""Seconds for which what was read is believed; only zones and amounts could be outdated."""
+"""How long the gates are cached; only zones and amounts can be outdated."""
 
 
 class DeclaredGates:
-    """Finds gates by the names under which they are declared."""
+    """A cache of the declared gates."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
@@ -121,13 +122,13 @@ class DeclaredGates:
         self._read_at = float("-inf")
 
     async def find(self, names: Iterable[str]) -> Mapping[str, GateSpec]:
-        """Return all gates that are declared, these among them.
+        """Check that gates are declared, and return all declared gates by name.
 
         Returns:
-            The gates by name.
+            The gates; empty if `names` is empty.
 
         Raises:
-            UnknownGate: nothing declares one of the names.
+            UnknownGate: one of the gates is not declared.
         """
         wanted = set(names)
         if not wanted:
@@ -138,21 +139,21 @@ class DeclaredGates:
             self._read_at = self._timing.monotonic()
         missing = sorted(wanted - self._known.keys())
         if missing:
-            message = f"nothing declares the gate {missing[0][:80]!r}"
+            message = f"the gate {missing[0][:80]!r} is not declared"
             raise UnknownGate(
                 message, hint="declare it first, with PUT /v1/gates/NAME or in an App"
             )
         return self._known
 
     def forget(self) -> None:
-        """Forget what was read, so that the next look reads it again: it was changed."""
+        """Invalidate the cache, because the definitions were changed."""
         self._read_at = float("-inf")
 
 
 A_TURN = 100
-"""Items of a long list that are worked on before others get a turn."""
+"""Number of items of a long list to process before yielding to the event loop."""
 A_TURN_BYTES = 65_536
-"""Bytes of the same."""
+"""Number of bytes of a long list to process before yielding to the event loop."""
 
 Item = TypeVar("Item")
 
@@ -160,21 +161,21 @@ _log = logging.getLogger("headway.server")
 
 
 class Service:
-    """What all routes of one server work with.
+    """The state that the routes of a server share.
 
     Attributes:
-        app: whose kinds jobs are made by; None for none.
+        app: the App whose kinds create jobs; None for no App.
         tokens: authenticates callers.
-        long_polls: where claims wait for work.
-        feed: of those who watch what changes.
-        scrapes: reads the metrics; systems add theirs.
-        alerts: to which systems add their rules.
-        large_body: held while a large body is decoded and validated, so that only one is; of a
-            list, until its request is answered.
-        readiness: whether the server can do its work.
-        stopping: set when the server begins to stop; long polls end then.
-        system_services: what the routes of each system work with, by its name; set when the
-            system starts.
+        long_polls: claims that wait for jobs.
+        feed: the changes in the store, for event streams.
+        scrapes: collects the metrics; systems add theirs.
+        alerts: the alert rules that systems add.
+        large_body: lock held while a large body is decoded and validated, so that there is only
+            one at a time; for a list, until its request has been answered.
+        readiness: whether the server can serve requests.
+        stopping: set when the server starts to stop; long polls return then.
+        system_services: state that the routes of a system share, by the system's name; set when
+            the system starts.
     """
 
     def __init__(
@@ -212,31 +213,31 @@ class Service:
         return (await self.store.read(StatsQuery())).now
 
     async def in_turns(self, items: Iterable[Item]) -> AsyncIterator[Item]:
-        """Yield items; after every so many, all else that is ready gets a turn."""
+        """Yield items, and yield to the event loop after every `A_TURN` of them."""
         for place, item in enumerate(items, 1):
             yield item
             if place % A_TURN == 0:
                 await self.timing.pause(0)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run something for as long as the server runs.
+        """Start a background task that is cancelled when the server closes.
 
         Args:
-            work: ends when it is cancelled; if it fails, that is logged and the server goes on.
+            work: runs until cancelled. If it fails, the error is logged and the server continues.
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
         return task
 
     def begin_stop(self) -> None:
-        """End long polls and event streams, so that the server can stop."""
+        """Finish long polls and event streams, so that the server can stop."""
         self.stopping.set()
         self.long_polls.close()
         self.feed.close()
 
     async def close(self) -> None:
-        """End all that was spawned, and notes the uses of tokens."""
+        """Cancel the background tasks, release undelivered jobs, and store the uses of tokens."""
         self.begin_stop()
         for task in self._tasks:
             task.cancel()
@@ -244,37 +245,33 @@ class Service:
         await self.long_polls.finish()
         await self.tokens.note()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("%s ended: %s", task.get_name(), error, exc_info=error)
+            _log.error("background task %s failed: %s", task.get_name(), error, exc_info=error)
 
 
 class System(Protocol):
-    """A ready-made program on the engine.
-
-    Attributes:
-        name: as `--system` names it.
-    """
+    """A built-in system on the engine."""
 
     @property
     def name(self) -> str:
-        """As `--system` names it."""
+        """The name for `--system`."""
         ...
 
     @property
     def routers(self) -> Sequence[APIRouter]:
-        """Its routes, made by `headway.server.routing`; each names its policy."""
+        """The routes of the system, from `headway.server.routing`; each declares its policy."""
         ...
 
     def declare(self, app: App) -> None:
-        """Add its kinds to the app whose worker runs them; nothing if it has none."""
+        """Add the system's kinds, if any, to the app whose worker runs them."""
         ...
 
     async def start(self, service: Service) -> None:
-        """Declare what it needs, and spawns what must run beside the server.
+        """Declare what the system needs, and start its background tasks.
 
-        Called before the first request is answered.
+        Called before the server accepts requests.
         """
         ...

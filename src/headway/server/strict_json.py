@@ -1,12 +1,12 @@
-"""Strict JSON, bounded before it is decoded; a large body is read in steps, others between.
+"""Strict JSON, with limits that are checked before decoding; large bodies are decoded in steps.
 
-Every value of a body costs far more as an object of Python than as a few bytes of text, and a call
-that decodes or validates holds the interpreter until it ends. So the text is counted first, in
-operations that make no object of a value, and a large body is counted, decoded and validated in a
-thread, in slices, one body at a time; between slices others are served.
+A value costs far more as a Python object than as a few bytes of text, and a call that decodes or
+validates holds the interpreter until it returns. So the values of the text are counted first,
+without creating an object for each, and a large body is counted, decoded and validated in a
+thread, in slices, one body at a time; other requests are served between slices.
 
-A thread holds the interpreter for each step as much as the loop does, and a loop that contends for
-it waits again for each event. So after each step the thread waits until the loop has been served.
+In each step the thread holds the interpreter, and an event loop that contends for it waits again
+for each event. So after each step the thread waits until the loop has run.
 """
 
 from __future__ import annotations
@@ -34,20 +34,18 @@ _give: ContextVar[Callable[[], None] | None] = ContextVar("_give", default=None)
 
 
 def yield_to_loop() -> None:
-    """Let the event loop run before the next step; does nothing outside of `run_in_steps`."""
+    """Let the event loop run before the next step; do nothing outside of `run_in_steps`."""
     give = _give.get()
     if give is not None:
         give()
 
 
 async def run_in_steps(work: Callable[[], Result]) -> Result:
-    """Run work in a thread that calls `yield_to_loop` between its steps.
+    """Run `work` in a thread and return its result.
 
     Args:
-        work: if the caller is cancelled, it ends at its next turn.
-
-    Returns:
-        What it returns.
+        work: calls `yield_to_loop` between its steps; if this coroutine is cancelled, that call
+            raises CancelledError.
     """
     loop = asyncio.get_running_loop()
     is_over = False
@@ -56,7 +54,7 @@ async def run_in_steps(work: Callable[[], Result]) -> Result:
         if is_over:
             raise asyncio.CancelledError
         served = threading.Event()
-        # Twice: what has arrived is read in one round of the loop, and answered in the next.
+        # Two rounds of the loop: one reads what has arrived, the next handles it.
         loop.call_soon_threadsafe(loop.call_soon, served.set)
         served.wait()
 
@@ -71,20 +69,22 @@ async def run_in_steps(work: Callable[[], Result]) -> Result:
 
 
 MAX_DEPTH = 100
-"""Objects and lists within each other. A later decoder may have less stack left, or
-another Python, which allows fewer."""
+"""Maximum nesting of objects and lists. Later decoders may have less stack left, and other Python
+versions may allow less."""
 MOST_VALUES = 100_000
-"""Values of a body, or of one item of a body that is a list; each key counts as one."""
+"""Maximum number of values and keys in a body, or in each item of a body that is a list."""
 MOST_LISTED = 1_000_000
-"""Values of a body that is a list."""
+"""Maximum number of values and keys in a body that is a list."""
 MOST_ITEMS = 10_000
-"""Items of a body that is a list."""
+"""Maximum number of items in a body that is a list."""
 INLINE = 65_536
-"""Bytes of a body that is decoded and validated at once, in the event loop; of a larger one, those
-that are counted in one step, and those of its items that are decoded in one."""
+"""Maximum size in bytes of a body that is decoded and validated in the event loop.
+
+Of a larger body, this many bytes are counted in a step, or decoded as items of its list.
+"""
 
 _SHAPING = (b",", b":", b"[", b"{")
-# How much each bracket and comma changes the depth.
+# By how much each bracket and comma changes the depth.
 _NO_STEP = bytes(set(range(256)) - set(b"[]{},"))
 _STEPS = bytes.maketrans(b"[]{},", bytes((1, 255, 1, 255, 0)))
 _IS_COMMA = bytes((1, *[0] * 255))
@@ -97,21 +97,18 @@ _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def read_json(body: bytes) -> object:
     """Decode strict JSON.
 
-    Returns:
-        Its value, of dicts, lists and scalars.
-
     Raises:
-        InvalidValue: it is not JSON, nested too deeply, or gives a key twice; answered as 400.
-            Or it is a list of too many items.
-        PayloadTooLarge: it has too many values; nothing was decoded.
+        InvalidValue: the body is not JSON, is nested too deeply, or repeats a key (status 400), or
+            it is a list with too many items (status 422).
+        PayloadTooLarge: the body has too many values; nothing was decoded.
     """
     if len(body) <= INLINE or not body.lstrip(b" \t\r\n").startswith(b"["):
         return _one_value(body)
     items = _scanned(body, MOST_LISTED).items
     if items > MOST_ITEMS:
-        message = f"body: it is a list of {items} items"
-        raise InvalidValue(message, hint=f"send it in parts of at most {MOST_ITEMS}")
-    # One by one, so that no call holds the interpreter for the whole list.
+        message = f"body: the list has {items} items"
+        raise InvalidValue(message, hint=f"send it in parts of at most {MOST_ITEMS} items")
+    # Item by item, so that no call holds the interpreter for the whole list.
     values: list[object] = []
     size = 0
     for one in _decoded(_split, body):
@@ -125,11 +122,11 @@ def read_json(body: bytes) -> object:
 
 
 def decode_bounded(body: bytes) -> object:
-    """Decode JSON whose size and depth are bounded; of keys given twice the last counts.
+    """Decode JSON with limits on its size and depth; the last one of repeated keys counts.
 
     Raises:
-        InvalidValue: it is not JSON, or nested too deeply; answered as 400.
-        PayloadTooLarge: it has too many values; nothing was decoded.
+        InvalidValue: the body is not JSON, or is nested too deeply; status 400.
+        PayloadTooLarge: the body has too many values; nothing was decoded.
     """
     if (
         len(body) > INLINE
@@ -150,13 +147,13 @@ def _one_value(body: bytes) -> object:
     return value
 
 
-def _decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:  # noqa: ANN401  (whatever the body says)
+def _decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:  # noqa: ANN401  (any JSON)
     try:
         return decode(body)
     except RecursionError:
         _refuse(f"it is nested more than {MAX_DEPTH} deep")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # The body itself stays out of the error: it may hold a secret.
+        # Without the body, which may contain a secret.
         _refuse(f"it is not JSON: {error}")
 
 
@@ -167,26 +164,29 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _values(text: bytes) -> int:
-    """Return the number of values and keys, less one, of JSON without strings; else a bound."""
+    """Return the number of values and keys less one; if there are strings, an upper bound."""
     return sum(map(text.count, _SHAPING))
 
 
 class _Shape(NamedTuple):
-    """What a JSON text has outside its strings."""
+    """Counts of a JSON text outside its strings."""
 
     colons: int
     items: int
 
 
 def _scanned(body: bytes, most: int) -> _Shape:
-    """Count what of a JSON text is outside its strings, in slices, up to the first too many.
+    """Count the structure of a JSON text outside its strings, in slices.
+
+    Args:
+        most: maximum number of values and keys; counting stops above it.
 
     Returns:
-        The members of all objects in it; the items, if it is a list that is not empty.
+        The colons, one for each member of an object; the items, if it is a list that is not empty.
 
     Raises:
-        InvalidValue: it is nested too deeply.
-        PayloadTooLarge: it has more than so many values or strings.
+        InvalidValue: the text is nested too deeply.
+        PayloadTooLarge: it has more than `most` values or strings.
     """
     values = quotes = colons = commas = depth = start = 0
     while start < len(body):
@@ -194,7 +194,7 @@ def _scanned(body: bytes, most: int) -> _Shape:
             yield_to_loop()
         piece = body[start : start + INLINE]
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            # In a string of JSON a backslash escapes the next character; nowhere else is there one.
+            # A backslash escapes the next character; JSON has backslashes only in strings.
             piece = body[start : start + INLINE + 1]
         start += len(piece)
         if b"\\" in piece:
@@ -217,14 +217,14 @@ def _scanned(body: bytes, most: int) -> _Shape:
 
 
 def _colons(text: bytes) -> int:
-    """Return the number of colons outside the strings of a bounded JSON text, one a member."""
+    """Return the number of colons outside strings: one for each member of an object."""
     if len(text) > INLINE or b"\\" in text:
         return _scanned(text, MOST_VALUES).colons
     return b"".join(text.split(b'"')[::2]).count(b":")
 
 
 def _keys(value: object) -> int:
-    """Return the number of members of all objects within a decoded value."""
+    """Return the number of members of all objects in a decoded value."""
     count, open_ = 0, [value]
     while open_:
         one = open_.pop()
@@ -251,7 +251,7 @@ class StrictRequest(Request):
     """A request whose JSON is decoded strictly.
 
     Args:
-        adapter: of the body; None if it has no model.
+        adapter: adapter for the model of the body; None if it has no model.
     """
 
     def __init__(
@@ -261,16 +261,16 @@ class StrictRequest(Request):
         self._adapter = adapter
         self._large: asyncio.Lock | None = None
 
-    async def json(self) -> Any:  # noqa: ANN401  (whatever the body says)
-        """Return the body as JSON; if it is large, as its model has it already.
+    async def json(self) -> Any:  # noqa: ANN401  (any JSON)
+        """Decode the body; if it is large and has a model, also validate it.
 
-        A list keeps other large bodies waiting until `done`: what was made of its items would
-        otherwise fill the memory, and each full collection of garbage would walk through it.
+        After a large list, other large bodies wait until `done`. Otherwise several lists of objects
+        could fill the memory, and slow down each full garbage collection.
 
         Raises:
-            InvalidValue: it is not strict JSON.
-            PayloadTooLarge: it has too many values.
-            RequestValidationError: it is large, and its model refuses it.
+            InvalidValue: the body is not strict JSON.
+            PayloadTooLarge: the body has too many values.
+            RequestValidationError: the body is large and does not match its model.
         """
         body = await self.body()
         if len(body) <= INLINE:
@@ -288,18 +288,18 @@ class StrictRequest(Request):
                 self.done()
 
     def done(self) -> None:
-        """Let the next large body be read; nothing of this one is needed any more."""
+        """Release the lock for large bodies, because this body is no longer needed."""
         if self._large is not None:
             self._large.release()
             self._large = None
 
     async def validated(self, adapter: TypeAdapter[Any]) -> Any:  # noqa: ANN401  (a model)
-        """Return the body as a model has it.
+        """Decode and validate the body.
 
         Raises:
-            InvalidValue: it is not strict JSON.
-            PayloadTooLarge: it has too many values.
-            RequestValidationError: the model refuses it.
+            InvalidValue: the body is not strict JSON.
+            PayloadTooLarge: the body has too many values.
+            RequestValidationError: the body does not match the model.
         """
         self._adapter = adapter
         value = await self.json()
@@ -311,14 +311,13 @@ class StrictRequest(Request):
 
 
 def validated(adapter: TypeAdapter[Any], value: object, *where: str) -> Any:  # noqa: ANN401  (a model)
-    """Return a value as a model has it.
+    """Validate a decoded JSON value.
 
     Args:
-        value: plain JSON.
-        where: the place of the value in the request; the body if not given.
+        where: location of the value in the request (default: the body).
 
     Raises:
-        RequestValidationError: the model refuses it.
+        RequestValidationError: the value does not match the model.
     """
     try:
         return adapter.validate_python(value)

@@ -1,4 +1,4 @@
-"""Visibility: what a caller sees of jobs, and of errors and reasons that name others' jobs."""
+"""Visibility: which jobs a caller sees, and hiding the ids of other jobs in replies and errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 async def visible_job(service: Service, caller: Caller, id: str) -> JobView:
-    """Return a job with its runs and trail, which names no job that the caller does not see.
+    """Return a job with its runs and trail, in which ids of jobs outside the scope are hidden.
 
     Raises:
-        UnknownJob: there is none that the caller sees.
+        UnknownJob: there is no such job, or the caller does not see it.
     """
     found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
     if found is None or not caller.sees(found):
@@ -30,14 +30,14 @@ async def visible_job(service: Service, caller: Caller, id: str) -> JobView:
     if _sees_all(caller):
         return found
     ids = [one for line in found.trail for one in _ID.findall(line.what)]
-    # Only what is a job: a note may hold any id.
+    # Only ids of jobs: a note may contain any other id.
     hidden = {job.id async for job in _jobs(service, ids) if not caller.sees(job)}
     trail = tuple(replace(line, what=_without_ids(line.what, hidden)) for line in found.trail)
     return replace(found, trail=trail)
 
 
 async def visible_ids(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
-    """Return which jobs the caller sees; no read if it may see all."""
+    """Return the ids of jobs that the caller sees; a caller without scopes needs no read."""
     if _sees_all(caller):
         return frozenset(filter(is_job_id, ids))
     return {job.id async for job in _jobs(service, ids) if caller.sees(job)}
@@ -48,7 +48,7 @@ def _sees_all(caller: Caller) -> bool:
 
 
 async def _jobs(service: Service, ids: Sequence[str]) -> AsyncIterator[JobView]:
-    """Yield the jobs that have these ids."""
+    """Yield the jobs with these ids; ids that are malformed or unknown are ignored."""
     usable = tuple(one for one in dict.fromkeys(ids) if is_job_id(one))
     for first in range(0, len(usable), MOST_ROWS):
         query = JobsQuery(ids=usable[first : first + MOST_ROWS], limit=MOST_ROWS)
@@ -57,11 +57,7 @@ async def _jobs(service: Service, ids: Sequence[str]) -> AsyncIterator[JobView]:
 
 
 async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:
-    """Return the error for a caller's conflict with a job.
-
-    Returns:
-        The error as it is, if the caller sees the job; else one that does not name the job.
-    """
+    """Hide the job's id in the error of a conflict, unless the caller sees the job."""
     ids = _ID.findall(error.message)
     seen = await visible_ids(service, caller, ids)
     for hidden in set(ids).difference(seen):
@@ -73,18 +69,18 @@ async def hide_conflict(service: Service, caller: Caller, error: CallerError) ->
 
 
 async def visible_why(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:
-    """Return why a job stands where it stands, and the job.
+    """Return a job, and why it is not running.
 
-    Who else holds a gate, or has it reserved, is shown only for jobs that the caller sees.
+    Holders and reservations of gates are hidden if the caller does not see their jobs.
 
     Raises:
-        UnknownJob: there is no such job that the caller sees.
+        UnknownJob: there is no such job, or the caller does not see it.
     """
     job = await visible_job(service, caller, id)
     why = await service.store.read(WhyQuery(id=id))
     if why is None:
-        message = f"there is no job {id[:64]!r} any more"
-        raise UnknownJob(message, hint="final ones are kept for a while")
+        message = f"the job {id[:64]!r} no longer exists"
+        raise UnknownJob(message, hint="final jobs are kept for a while")
     named = [job for gate in why.closed for job in _named(gate)]
     hidden = set(named).difference(await visible_ids(service, caller, named))
     if not hidden:
@@ -100,7 +96,7 @@ def _without_ids(text: str, hidden: Collection[str]) -> str:
 
 
 def _named(gate: GateState) -> Iterator[str]:
-    """Yield the jobs that a gate's state names; a pool's members name more than the pool itself."""
+    """Yield the jobs that a gate's state contains, including those of a pool's members."""
     yield from (one.job for one in gate.holders)
     if gate.reserved_for:
         yield gate.reserved_for

@@ -1,4 +1,4 @@
-"""Stores: where the state lives."""
+"""The stores, which hold all state."""
 
 from __future__ import annotations
 

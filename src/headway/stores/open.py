@@ -1,4 +1,4 @@
-"""Open the store that a URL names."""
+"""Open a store by its URL."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         url: `sqlite:///headway.db`, `sqlite:////absolute/path.db?synchronous=full`,
             `postgresql://user@host/database?namespace=headway`,
             `redis://localhost:6379/0?namespace=main` (also rediss, unix, redis+sentinel and
-            redis+cluster), or `memory://` for one in this process.
-        clock: returns ms since 1970; None for the machine's.
+            redis+cluster), or `memory://` for a store in this process.
+        clock: returns ms since 1970 (default: the machine's clock).
 
     Returns:
-        The store; to be closed.
+        The store, which the caller closes.
 
     Raises:
-        InvalidValue: the URL names no store.
+        InvalidValue: the URL is not that of a store.
         StoreError: the store cannot be opened; nothing was written.
     """
     if not isinstance(cast("object", url), str):
@@ -35,7 +35,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         raise InvalidValue(message, hint=_STORES)
     scheme = url.partition("://")[0]
     if scheme == "memory":
-        # A fifth of what a command imports, and none that reads another store needs it.
+        # This would be a fifth of a command's imports, and only this store needs it.
         from headway.stores.memory import MemoryStore  # noqa: PLC0415
 
         return MemoryStore(clock)

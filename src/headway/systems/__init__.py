@@ -1,3 +1,3 @@
-"""Ready-made programs on the engine, each a package with routes of its own."""
+"""Built-in systems on the engine, each a package with its own routes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How systems read and change the jobs of a store: runs, pages of jobs, moves, queue lengths."""
+"""Reading and changing the jobs of a system: runs, pages of jobs, actions, queue lengths."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def ref_of(job: JobView) -> str:
 
 
 def find_run(job: JobView, number: int) -> RunView | None:
-    """Return the run with a number; None if the job has none, or was read without its runs."""
+    """Return the run with this number; None if there is none, or the job was read without runs."""
     return next((one for one in job.runs if one.run == number), None)
 
 
 async def read_pages(store: Store, query: JobsQuery) -> AsyncGenerator[Sequence[JobView]]:
-    """Read the jobs that a query finds, page by page until the end."""
+    """Yield all pages of a query."""
     while True:
         page = await store.read(query)
         yield page.rows
@@ -36,19 +36,20 @@ async def read_pages(store: Store, query: JobsQuery) -> AsyncGenerator[Sequence[
         query = replace(query, cursor=page.cursor)
 
 
-async def seen_job(  # noqa: PLR0913  (what a job is, and what it is called)
+async def seen_job(  # noqa: PLR0913  (which job, and the texts of the error)
     store: Store, caller: Caller, kind: str, lane: str, job_id: str, *, noun: str, hint: str
 ) -> JobView:
     """Return a job of a system, with its runs and trail.
 
     Args:
-        kind: of the system's jobs.
-        lane: of these too: a caller of another lane can make jobs of any kind there.
-        noun: what the system calls one.
-        hint: of the error.
+        kind: kind of the system's jobs.
+        lane: lane of these jobs; checked because callers can create jobs of any kind in other
+            lanes.
+        noun: name of such a job in the error message.
+        hint: hint of the error.
 
     Raises:
-        UnknownRecord: there is none that the caller sees.
+        UnknownRecord: there is no such job, or the caller may not see it.
     """
     found = await store.read(JobQuery(id=job_id)) if is_job_id(job_id) else None
     if found is None or (found.kind, found.lane) != (kind, lane) or not caller.sees(found):
@@ -60,7 +61,7 @@ async def seen_job(  # noqa: PLR0913  (what a job is, and what it is called)
 async def act(
     store: Store, verb: Verb, *ids: str, author: str, reason: str = "", edit: Edit | None = None
 ) -> list[ActReply]:
-    """Send a new request for an operator's move on up to 1000 jobs; see `Store.act`."""
+    """Perform an operator's action on up to 1000 jobs, as a new request; see `Store.act`."""
     request = ActRequest(
         request=str(uuid4()),
         ids=ids,
@@ -73,10 +74,10 @@ async def act(
 
 
 def find_lane(overview: Overview, name: str) -> LaneView | None:
-    """Return a lane of an overview; None if it has never had a job."""
+    """Return the lane with this name; None if it has never had a job."""
     return next((one for one in overview.lanes if one.name == name), None)
 
 
 def count_queued(lane: LaneView | None) -> int:
-    """Return how many jobs of a lane have not started; 0 if there is no such lane."""
+    """Return the number of queued jobs in a lane; 0 if there is no lane."""
     return 0 if lane is None else sum(lane.counts.get(state, 0) for state in QUEUED)

@@ -1,8 +1,8 @@
-"""The last moment before a request to a provider: the connection is there, not a byte is written.
+"""A check right before a request to a provider: the connection is open, but no byte is sent.
 
-Between the decision to send a message and its first byte lie queues, handshakes and logins. What
-may change meanwhile, such as a recipient's opt-out, is checked here once more. The check is found
-by the context, as the official clients of providers stand in between and pass nothing on.
+Queues, handshakes and logins delay a message after the decision to send it. Conditions that may
+change meanwhile, such as a recipient's opt-out, are checked again here. The check is passed in a
+context variable, because the providers' official clients in between cannot pass it on.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Check = Callable[[], Awaitable[bool]]
-"""Returns whether it took time; raises Withdrawn if the request is not to be sent any more."""
+"""Returns whether it took time; raises Withdrawn if the request must not be sent any more."""
 
 _check: ContextVar[Check | None] = ContextVar("last_moment", default=None)
 
 
 class Withdrawn(Exception):
-    """A request was not sent, because of what had changed by its last moment."""
+    """The last check withdrew the request; it was not sent."""
 
 
 @contextmanager
 def checking(check: Check) -> Generator[None]:
-    """Have requests of this block, and of the tasks and threads it starts, call a check."""
+    """Use a check for the requests of this block, and of tasks and threads with its context."""
     token = _check.set(check)
     try:
         yield
@@ -32,20 +32,20 @@ def checking(check: Check) -> Generator[None]:
 
 
 class FirstByte:
-    """The trace of one request by httpcore: it calls the check right before the first byte.
+    """An httpcore trace of one request that calls the check right before the first byte.
 
     Attributes:
-        begun: whether the request may have been sent, or a part of it.
+        begun: whether the request, or part of it, may have been sent.
     """
 
     def __init__(self) -> None:
         self.begun = False
 
     async def trace(self, event: str, _: object) -> None:
-        """Take an event of the request, as its extension `trace` does.
+        """Handle a trace event; passed to httpcore as the request's `trace` extension.
 
         Raises:
-            Withdrawn: the request is not to be sent.
+            Withdrawn: the request must not be sent.
         """
         if not self.begun and event.endswith("send_request_headers.started"):
             await last_moment()
@@ -53,13 +53,13 @@ class FirstByte:
 
 
 async def last_moment() -> bool:
-    """Call the check of this context, if there is one; to be awaited right before the first byte.
+    """Call the context's check, if there is one; await this right before the first byte.
 
     Returns:
-        Whether it took time: what was free for the request may be taken by now.
+        Whether the check took time, so that a connection that had room may be busy by now.
 
     Raises:
-        Withdrawn: the request is not to be sent.
+        Withdrawn: the request must not be sent.
     """
     check = _check.get()
     return check is not None and await check()

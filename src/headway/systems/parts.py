@@ -1,4 +1,4 @@
-"""Parts: what the ready-made systems of one server or worker share, and the context of each."""
+"""What the built-in systems of one server or worker share, and the context of each system."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from headway.systems.telephony.exchange import Exchange
 
 
 class Closable(Protocol):
-    """Something of one system that is closed with the parts."""
+    """A resource of one system that is closed with the parts."""
 
     async def close(self) -> None:
-        """Close it; without effect if it is not open."""
+        """Close the resource; without effect if it is not open."""
         ...
 
 
 @runtime_checkable
 class Openable(Closable, Protocol):
-    """Something of one system that must be open before the first job or request."""
+    """A resource of one system that must be open before the first job or request."""
 
     async def open(self) -> None:
-        """Open it; the directory is open by then."""
+        """Open the resource; the directory is already open."""
         ...
 
 
 @dataclass(kw_only=True, slots=True)
 class Parts:
-    """What the ready-made systems of one server or worker share.
+    """What the built-in systems of one server or worker share.
 
     Attributes:
-        directory: what they keep besides jobs.
-        exchange: who places calls and sends messages.
-        base_url: how the outside world reaches the server; empty until that is known.
-        signing_keys: of links in messages; the first signs, all are accepted.
-        cassandra: where what is due far ahead lies; None where all of it is in the store.
-        alert_place: in the directory, where the state of sent alerts outlives a server.
+        directory: database of what the systems keep besides jobs.
+        exchange: providers that place calls and send messages.
+        base_url: public URL of the server; empty until it is known.
+        signing_keys: keys for links in messages; the first signs, all are accepted.
+        cassandra: connection for the calendar and history; None if Cassandra is not used.
+        alert_place: the stored state of sent alerts.
     """
 
     directory: Directory
@@ -53,36 +53,36 @@ class Parts:
     timing: Timing = REAL
     cassandra: Link | None = None
     alert_place: AlertPlace = field(init=False)
-    _others: list[Closable] = field(default_factory=list[Closable], init=False)
+    _resources: list[Closable] = field(default_factory=list[Closable], init=False)
 
     def __post_init__(self) -> None:
         self.alert_place = AlertPlace(self.directory)
 
-    def also(self, other: Closable) -> None:
-        """Close something else with the parts; open it with them if it is `Openable`."""
-        self._others.append(other)
+    def also(self, resource: Closable) -> None:
+        """Close a resource together with the parts, and open it with them if it is `Openable`."""
+        self._resources.append(resource)
 
     async def open(self, base_url: str) -> None:
-        """Open what must be open before the first job or request.
+        """Open all resources that must be open before the first job or request.
 
         Raises:
-            SchemaMismatch: its tables are newer than this program, or it may not change them.
-            InvalidValue: a table that the settings name is not as they say.
+            SchemaMismatch: tables are newer than this program, or it may not change them.
+            InvalidValue: a table named in the settings does not match them.
         """
         self.base_url = base_url.rstrip("/")
         try:
             await self.directory.open()
-            for other in self._others:
-                if isinstance(other, Openable):
-                    await other.open()
+            for resource in self._resources:
+                if isinstance(resource, Openable):
+                    await resource.open()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Close the connections of all."""
-        for other in self._others:
-            await other.close()
+        """Close all resources."""
+        for resource in self._resources:
+            await resource.close()
         await self.exchange.close()
         await self.directory.close()
 
@@ -92,9 +92,9 @@ class SystemContext:
     """What the routes and handlers of one system work with.
 
     Attributes:
-        parts: shared with other systems.
-        tally: counts what cannot be derived from jobs.
-        declared: the app that has the system's kinds; None before they are declared.
+        parts: resources shared with other systems.
+        tally: counters of events that cannot be derived from jobs.
+        declared: app in which the system's kinds are declared; None before that.
     """
 
     parts: Parts
@@ -103,13 +103,13 @@ class SystemContext:
 
     @property
     def app(self) -> App:
-        """The app that has the system's kinds.
+        """The app in which the system's kinds are declared.
 
         Raises:
-            InvariantBroken: they were declared to none.
+            InvariantBroken: they are not declared yet.
         """
         if self.declared is None:
-            message = "the kinds of this system were declared to no app"
+            message = "the kinds of this system are not declared in an app"
             raise InvariantBroken(message, hint="call its declare(app) first")
         return self.declared
 
@@ -120,7 +120,7 @@ class SystemContext:
 
     @property
     def directory(self) -> Directory:
-        """What the system keeps besides jobs."""
+        """The database of what the system keeps besides jobs."""
         return self.parts.directory
 
     @property

@@ -1,7 +1,7 @@
-"""Webhooks that systems send: signed, and only to addresses on the open internet.
+"""Webhooks that systems send: signed, and only to public addresses.
 
-What is checked is what is connected to: a host is resolved once for each connection. The ranges are
-listed here because those of `ipaddress` differ between versions of Python.
+A host is resolved once per connection, so the address that was checked is the one connected to. The
+ranges are listed here because those of `ipaddress` differ between Python versions.
 
 Source: the IANA special-purpose address registries for IPv4 and IPv6 (RFC 6890), where they say
 that a range is not globally reachable; RFC 7526 and RFC 9637; the providers' documentation for
@@ -31,20 +31,20 @@ from headway.server.hooks.providers import SHORTEST_SECRET
 from headway.server.hooks.request import strict_base64
 from headway.systems.last_moment import FirstByte
 
-_CLOSED_4 = tuple(
+_NOT_PUBLIC_4 = tuple(
     map(
         IPv4Network,
         (
             "0.0.0.0/8",  # this network
             "10.0.0.0/8",  # private
-            "100.64.0.0/10",  # shared by carriers; the metadata of Alibaba Cloud
+            "100.64.0.0/10",  # carrier-grade NAT; the metadata service of Alibaba Cloud
             "127.0.0.0/8",  # loopback
-            "168.63.129.16/32",  # the platform of Azure
-            "169.254.0.0/16",  # link-local; the metadata of most clouds
+            "168.63.129.16/32",  # Azure's platform services
+            "169.254.0.0/16",  # link-local; the metadata services of most clouds
             "172.16.0.0/12",  # private
-            "192.0.0.0/24",  # protocol assignments; the metadata of Oracle Cloud
+            "192.0.0.0/24",  # protocol assignments; the metadata service of Oracle Cloud
             "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # relays of 6to4, deprecated
+            "192.88.99.0/24",  # 6to4 relays, deprecated
             "192.168.0.0/16",  # private
             "198.18.0.0/15",  # benchmarks
             "198.51.100.0/24",  # documentation
@@ -54,30 +54,30 @@ _CLOSED_4 = tuple(
         ),
     )
 )
-_OPEN_6 = IPv6Network("2000::/3")
-"""Global unicast; the rest is loopback, link-local, unique local (with the metadata of AWS),
-multicast, reserved."""
-_CLOSED_6 = tuple(
+_PUBLIC_6 = IPv6Network("2000::/3")
+"""Global unicast. The rest is loopback, link-local, unique local (with the metadata service of
+AWS), multicast or reserved."""
+_NOT_PUBLIC_6 = tuple(
     map(
         IPv6Network,
         (
-            "2001::/23",  # protocol assignments, Teredo among them
+            "2001::/23",  # protocol assignments, including Teredo
             "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4, which a relay would carry to the IPv4 address within
+            "2002::/16",  # 6to4, which a relay would forward to the embedded IPv4 address
             "3fff::/20",  # documentation
         ),
     )
 )
-_CARRYING_4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-"""Addresses that end with the IPv4 address that is reached: mapped ones, and those of NAT64."""
+_EMBEDDING_4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+"""IPv4-mapped and NAT64 addresses: their last 32 bits are the IPv4 address that is reached."""
 _LOW_32 = 0xFFFF_FFFF
 
 
 def is_public(text: str) -> bool:
-    """Return whether an address is on the open internet, and so is the one that it stands for.
+    """Return whether an address, or the IPv4 address embedded in it, is public.
 
     Args:
-        text: as a resolver gives it; a zone such as `%eth0` makes it a local one.
+        text: an address from a resolver; one with a zone such as `%eth0` is local.
     """
     try:
         address = ip_address(text)
@@ -86,45 +86,45 @@ def is_public(text: str) -> bool:
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             return False
-        if not any(address in one for one in _CARRYING_4):
-            return address in _OPEN_6 and not any(address in one for one in _CLOSED_6)
+        if not any(address in one for one in _EMBEDDING_4):
+            return address in _PUBLIC_6 and not any(address in one for one in _NOT_PUBLIC_6)
         address = IPv4Address(int(address) & _LOW_32)
-    return not any(address in one for one in _CLOSED_4)
+    return not any(address in one for one in _NOT_PUBLIC_4)
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, for a port."""
+"""Returns the addresses of a host, for a port."""
 
 
 class PrivateAddress(Exception):
-    """The host is not on the open internet; nothing was sent."""
+    """The host has a private address; nothing was sent."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host, as the system resolves it.
+    """Return the addresses of a host from the system's resolver.
 
     Raises:
-        OSError: it has none, or the resolver is away.
+        OSError: the host has no address, or the resolver is unavailable.
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class PinnedNetwork(httpcore.AsyncNetworkBackend):
-    """Resolves a host once for each connection, and connects to what it has checked.
+    """Resolves a host once per connection, and connects to the address that it has checked.
 
-    A host whose name stands for another address a moment later gains nothing by that.
+    This prevents DNS rebinding: a name that resolves to a private address after the check.
     """
 
     def __init__(self, *, private: bool, resolve: Resolve = resolve) -> None:
         """Connect nothing yet.
 
         Args:
-            private: whether addresses that are not on the open internet are accepted.
+            private: whether private addresses are accepted.
         """
         self._private = private
         self._resolve = resolve
-        # The library hides its class from those who read types.
+        # The library hides the class's type from type checkers.
         self._inner = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
 
     async def connect_tcp(
@@ -138,9 +138,9 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         """Connect to the first address that answers.
 
         Raises:
-            PrivateAddress: one of the host's addresses is not on the open internet.
-            ConnectError: it has no address, or none of them answers.
-            ConnectTimeout: none of them answered in time.
+            PrivateAddress: one of the host's addresses is private.
+            ConnectError: the host has no address, or none of its addresses answers.
+            ConnectTimeout: none of its addresses answered in time.
         """
         try:
             addresses = await self._resolve(host, port)
@@ -149,7 +149,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectError(message) from error
         closed = [one for one in addresses if not (self._private or is_public(one))]
         if closed or not addresses:
-            message = f"{host[:80]} is at {closed[0]}" if closed else f"{host[:80]} is nowhere"
+            message = f"{host[:80]} is at {closed[0]}" if closed else f"{host[:80]} has no address"
             raise PrivateAddress(message)
         *others, last = addresses
         for one in others:
@@ -166,13 +166,14 @@ PREFIX = "whsec_"
 
 
 def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
-    """Read keys.
+    """Decode signing keys.
 
     Args:
-        texts: each `whsec_` and base64 of 24 bytes or more.
+        where: the setting that contains the keys, for the message.
+        texts: each `whsec_` followed by base64 of at least 24 bytes.
 
     Raises:
-        InvalidValue: one is unusable; the message never contains it.
+        InvalidValue: a key is not valid; the message never contains it.
     """
     keys: list[bytes] = []
     for number, text in enumerate(texts, start=1):
@@ -185,12 +186,12 @@ def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
 
 
 def sign(keys: Sequence[bytes], event: str, at_s: int, body: bytes) -> Mapping[str, str]:
-    """Return the headers of a webhook.
+    """Return the signature headers of a webhook.
 
     Args:
-        keys: each signs, so that a receiver may change to a new one at any moment.
-        event: the same however often it is sent.
-        at_s: when it is sent, in seconds UTC.
+        keys: each signs, so that a receiver can switch to a new key at any time.
+        event: id of the webhook; the same for each attempt.
+        at_s: time of sending, in seconds UTC.
     """
     signed = f"{event}.{at_s}.".encode() + body
     signatures = (b64encode(hmac.digest(key, signed, sha256)).decode() for key in keys)
@@ -202,11 +203,11 @@ def sign(keys: Sequence[bytes], event: str, at_s: int, body: bytes) -> Mapping[s
 
 
 LIMIT_S = 10.0
-"""For a whole report: resolving, connecting, sending, and the head of the reply."""
+"""Timeout of a whole report: resolving, connecting, sending, and the head of the reply."""
 MOST_AT_ONCE = 50
 LONGEST_URL = 2_048
 GONE = 410
-"""The receiver wants no more of it.
+"""HTTP status of a receiver that wants no further webhooks.
 
 Source: the Standard Webhooks specification, "Operational considerations".
 """
@@ -216,8 +217,8 @@ class Posted(NamedTuple):
     """The head of a receiver's reply.
 
     Attributes:
-        status: of HTTP.
-        retry_after_ms: when it is worth posting again, if the receiver says so.
+        status: HTTP status.
+        retry_after_ms: delay before the next attempt, if the receiver sent one.
     """
 
     status: int
@@ -225,7 +226,7 @@ class Posted(NamedTuple):
 
 
 class Reporter:
-    """Posts signed webhooks; it follows no redirect, and reads no reply beyond its head."""
+    """Posts signed webhooks; follows no redirects, and reads only the head of a reply."""
 
     def __init__(
         self,
@@ -240,13 +241,13 @@ class Reporter:
         """Connect nothing yet.
 
         Args:
-            keys: `whsec_…`; each signs. Without any, nothing can be reported.
-            where: they stand in the settings, such as "calls.reporting_keys".
-            what: callers name an address in, such as "reporting_webhook_url".
-            private: whether addresses that are not on the open internet may be reported to.
+            keys: signing keys, `whsec_…`; each signs. Without any, nothing can be reported.
+            where: the setting that contains the keys, such as "calls.reporting_keys".
+            what: the field in which callers pass a URL, such as "reporting_webhook_url".
+            private: whether private addresses are accepted.
 
         Raises:
-            InvalidValue: a key is unusable.
+            InvalidValue: a key is not valid.
         """
         self._where, self._what = where, what
         self._keys = read_keys(where, keys)
@@ -254,33 +255,33 @@ class Reporter:
         network = PinnedNetwork(private=private, resolve=resolve)
         self._pool = httpcore.AsyncConnectionPool(
             max_connections=MOST_AT_ONCE,
-            # None is kept: what was checked may not hold for what is sent a minute later.
+            # No keep-alive, so that the host is resolved and checked again for each webhook.
             max_keepalive_connections=0,
             network_backend=network,
         )
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._semaphore = asyncio.Semaphore(MOST_AT_ONCE)
 
     def check(self, url: str) -> str:
-        """Accept an address to which a result can be reported; no request is sent to it.
+        """Validate a URL for reports, and return it; no request is sent.
 
         Raises:
-            InvalidValue: it cannot be reported to, or nothing signs reports.
+            InvalidValue: the URL is not valid, or there are no signing keys.
         """
         if not self._keys:
             message = f"{self._what}: this server has no keys to sign reports with"
             raise InvalidValue(message, hint=f'set {self._where} = ["whsec_…"]')
-        _read(self._what, url)
+        _parse_url(self._what, url)
         return url
 
     async def report(self, url: str, event: str, body: bytes) -> None:
         """Post a result.
 
         Args:
-            event: the id of the webhook; the same for each try.
+            event: id of the webhook; the same for each attempt.
 
         Raises:
-            Retry: it was not taken, or it is not known; trying again is safe.
-            Dead: it cannot be taken, or is not wanted.
+            Retry: it was not accepted, or the outcome is unknown; a retry is safe.
+            Dead: it cannot be delivered, or the receiver wants no further reports.
         """
         try:
             status = (await self.post(url, event, body)).status
@@ -302,15 +303,15 @@ class Reporter:
         """Post a webhook, once.
 
         Args:
-            event: the id of the webhook; the same for each try.
+            event: id of the webhook; the same for each attempt.
 
         Raises:
-            InvalidValue: it is not a URL that can be posted to, or nothing signs; nothing was sent.
-            PrivateAddress: the host is not on the open internet; nothing was sent.
+            InvalidValue: the URL is not valid, or there are no signing keys; nothing was sent.
+            PrivateAddress: the host has a private address; nothing was sent.
             ProviderRefused: the receiver cannot be reached; nothing was sent.
-            ProviderUnsure: it was sent, or part of it, and there is no reply.
+            ProviderUnsure: the webhook, or part of it, was sent, but there was no reply.
         """
-        parts = _read(self._what, self.check(url))
+        parts = _parse_url(self._what, self.check(url))
         headers = {
             "host": parts.netloc,
             "content-type": "application/json",
@@ -321,7 +322,7 @@ class Reporter:
         first_byte = FirstByte()
         try:
             async with (
-                self._places,
+                self._semaphore,
                 self._timing.limit(LIMIT_S),
                 self._pool.stream(
                     "POST",
@@ -343,7 +344,7 @@ class Reporter:
         raise ProviderRefused(message, concerns="provider") from failed
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._pool.aclose()
 
     def _retry_after(self, reply: httpcore.Response) -> int | None:
@@ -352,11 +353,11 @@ class Reporter:
         return read_retry_after(text, self._timing.wall_at())
 
 
-def _read(what: str, url: str) -> SplitResult:
-    """Take an address apart.
+def _parse_url(what: str, url: str) -> SplitResult:
+    """Parse and validate a URL.
 
     Raises:
-        InvalidValue: it is none that can be posted to.
+        InvalidValue: nothing can be posted to this URL.
     """
     hint = "https://host/path, without a user or a fragment"
     try:
@@ -367,13 +368,13 @@ def _read(what: str, url: str) -> SplitResult:
         raise InvalidValue(message, hint=hint) from None
     fault = ""
     if parts.scheme not in {"https", "http"}:
-        fault = "is no https:// or http:// URL"
+        fault = "is not an https:// or http:// URL"
     elif not parts.hostname or port == 0:
-        fault = "names no host"
+        fault = "has no host"
     elif "@" in parts.netloc or parts.fragment:
         fault = "has a user or a fragment"
     elif len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        fault = f"is longer than {LONGEST_URL} characters, or has some that no URL has"
+        fault = f"is longer than {LONGEST_URL} characters, or contains invalid characters"
     if fault:
         message = f"{what} {fault}"
         raise InvalidValue(message, hint=hint)

@@ -1,4 +1,4 @@
-"""The whole content of a store, to compare one store, or one moment, with another."""
+"""The whole content of a store, for comparing stores, or one store at different times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dump:
-    """Everything that a store can be asked for, but for its identity.
+    """Everything that can be read from a store, except for its identity.
 
     Attributes:
         jobs: by arrival, with their runs and trails.
@@ -54,7 +54,7 @@ class Dump:
 
 
 async def dump(store: Store) -> Dump:
-    """Read all of a small store; nothing else may use it meanwhile."""
+    """Read a small store completely; nothing else may use it meanwhile."""
     jobs = [job async for job in every_job(store, runs=True, trail=True)]
     gates = [gate async for gate in _rows(store, lambda at: GatesQuery(cursor=at))]
     trail = [line async for line in _rows(store, lambda at: TrailQuery(cursor=at, limit=1000))]
@@ -73,9 +73,9 @@ async def dump(store: Store) -> Dump:
 
 
 def unnumbered(dumped: Dump) -> Dump:
-    """Return a dump with each `seq` 0: a step that is undone may use numbers up or not.
+    """Return a dump with every `seq` set to 0, since a rolled-back step may use up numbers.
 
-    The order of records, which the numbers are for, is the order of the lists.
+    The lists are still in the order of these numbers.
     """
     jobs = tuple(replace(job, seq=0) for job in dumped.jobs)
     return replace(dumped, jobs=jobs, trail=tuple(replace(line, seq=0) for line in dumped.trail))
@@ -95,12 +95,12 @@ async def _rows(
 
 
 def every_job(store: Store, *, runs: bool = False, trail: bool = False) -> AsyncIterator[JobView]:
-    """Return the jobs of a store as listings show them, oldest arrival first."""
+    """Iterate over all jobs of a store, oldest arrival first."""
     return _rows(store, lambda at: JobsQuery(cursor=at, limit=1000, runs=runs, trail=trail))
 
 
 async def differences(store: Store) -> list[Difference]:
-    """Return all that an audit finds: nothing, unless there is a bug."""
+    """Return all differences that an audit finds; there are none unless there is a bug."""
     found: list[Difference] = []
     cursor: str | None = None
     while True:
@@ -112,7 +112,7 @@ async def differences(store: Store) -> list[Difference]:
 
 
 def compare(one: Dump, other: Dump) -> list[str]:
-    """Return a line for each difference of two dumps."""
+    """Return a line for each difference between two dumps."""
     lines: list[str] = []
     for part in fields(Dump):
         left: object = getattr(one, part.name)

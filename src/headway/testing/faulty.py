@@ -1,4 +1,4 @@
-"""A store behind something: a base that passes every operation on, and one that fails on demand."""
+"""Store proxies: a base class that forwards every operation, and one that fails on demand."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ Reply = TypeVar("Reply")
 
 
 class StoreProxy:
-    """Passes every operation to another store through `_call`, which a subclass overrides.
-
-    Attributes:
-        inner: the store that does the work.
-    """
+    """Forwards every operation to the `inner` store through `_call`, which a subclass overrides."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -82,24 +78,24 @@ class StoreProxy:
         return await self._call("read", lambda: self.inner.read(query))
 
     async def close(self) -> None:
-        """Close the store."""
+        """Close the inner store."""
         await self.inner.close()
 
 
 class Fault(StrEnum):
-    """What goes wrong with an operation."""
+    """How an operation fails."""
 
     CUT = "cut"
-    """It is done, and its reply is lost: OutcomeUnknown."""
+    """It is executed, but its reply is lost: OutcomeUnknown."""
     REFUSE = "refuse"
-    """It is not done: StoreUnavailable."""
+    """It is not executed: StoreUnavailable."""
 
 
 class FaultyStore(StoreProxy):
     """A real store behind a connection that fails on demand; `close` never fails.
 
     Attributes:
-        calls: the name of each operation that was requested, in order.
+        calls: names of the operations that were called, in order.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -108,11 +104,11 @@ class FaultyStore(StoreProxy):
         self._planned: list[tuple[str | None, int, Fault]] = []
 
     def plan(self, fault: Fault, *, operation: str | None = None, nth: int = 1) -> None:
-        """Let an operation that is still to come fail, once.
+        """Make a later operation fail, once.
 
         Args:
-            operation: counts only those of this name, such as "claim"; None counts all.
-            nth: which of them, 1 for the next.
+            operation: name of the operation, such as "claim"; None for any.
+            nth: which of these operations fails, 1 for the next.
         """
         self._planned.append((operation, nth, fault))
 

@@ -1,6 +1,6 @@
-"""A factory of jobs of which no two fields have the same value.
+"""A factory of jobs whose fields all have different values.
 
-A store that mixes up two fields, or compares the wrong one, is then seen.
+This exposes a store that mixes up two fields, or compares the wrong one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ POLICY = JobPolicy(
     keep_ms=50 * HOUR_MS,
     key_for_ms=20 * HOUR_MS,
 )
-"""A policy without a default in it, but for the fields that make other jobs."""
+"""A policy whose numbers all differ from the defaults."""
 
 
 Gate = GateSpec | GateNeed | GateUse
-"""What a test job needs: a gate as it is declared, if its name has no placeholders, or a use."""
+"""A gate that a test job needs: a declared gate without placeholders in its name, or a use."""
 
 
 class JobFields(TypedDict, total=False):
@@ -53,11 +53,11 @@ class JobFields(TypedDict, total=False):
 
 
 class JobFactory:
-    """Makes jobs with ids that are the same in each test run.
+    """Creates jobs with ids that are the same in each test run.
 
     Args:
-        clock: gives the due time of a job unless the test sets one.
-        seed: two factories with different seeds share no id.
+        clock: clock for the default due times.
+        seed: factories with different seeds share no ids.
     """
 
     def __init__(self, clock: FakeClock, seed: str = "jobs") -> None:
@@ -66,9 +66,9 @@ class JobFactory:
         self._made = 0
 
     def make(self, **fields: Unpack[JobFields]) -> NewJob:
-        """Return one job that is due a little before now, with the fields that the test is about.
+        """Create a job that was due a little before now; `fields` override the defaults.
 
-        No other job of this factory has its id, key, arguments or due time.
+        No other job of this factory has the same id, key, arguments or due time.
         """
         self._made += 1
         number = self._made
@@ -90,7 +90,7 @@ class JobFactory:
         return job.changed(**fields)
 
     def many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
-        """Several jobs, each due a millisecond after the one before."""
+        """Create several jobs, each due a millisecond after the previous one."""
         return [self.make(**fields) for _ in range(count)]
 
 
@@ -108,11 +108,11 @@ def use_of(
     zone: str | None = None,
     **values: object,
 ) -> GateUse:
-    """Return what a job needs of a declared gate, its name resolved.
+    """Return a job's use of a declared gate, with its name resolved.
 
     Args:
-        zone: the IANA zone, if the hours' own is a template.
-        values: the arguments that fill the name; `{candidate}` stays as it is.
+        zone: IANA time zone; needed if that of the hours is a template.
+        values: arguments for the placeholders in the name; `{candidate}` is left unresolved.
     """
     if zone is None and spec.hours is not None:
         zone = spec.hours.tz

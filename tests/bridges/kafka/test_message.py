@@ -6,8 +6,10 @@ from hashlib import sha256
 
 import msgspec
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 import headway as hw
+from headway.bridges.kafka.consuming import incoming
 from headway.bridges.kafka.message import Incoming, JobReader, key_text, read_json
 from headway.core.errors import (
     CallerError,
@@ -66,6 +68,29 @@ def test_due_is_iso_8601_or_milliseconds(due: str) -> None:
 def test_expiry_without_due_counts_from_the_timestamp_of_the_message() -> None:
     job = JobReader(kind="ship").job(message(headway_expires=b"10s"))
     assert job.expires_at == 1_700_000_010_123
+
+
+@pytest.mark.parametrize(
+    ("stamp", "begins_at"),
+    [
+        ((TIMESTAMP_CREATE_TIME, 1_700_000_000_123), 1_700_000_000_123),
+        ((TIMESTAMP_NOT_AVAILABLE, -1), 1_800_000_000_000),
+    ],
+)
+def test_expiry_of_a_message_without_a_timestamp_counts_from_its_reading(
+    stamp: tuple[int, int], begins_at: int
+) -> None:
+    headers: list[tuple[str, str | bytes | None]] = [("headway-expires", b"10s"), ("empty", None)]
+    sent = Message(
+        topic="orders", partition=3, offset=41, value=b"{}", headers=headers, timestamp=stamp
+    )
+    found = incoming(sent, 1_800_000_000_000)
+    assert (found.place, found.key, found.headers) == (
+        "orders-3-41",
+        None,
+        {"headway-expires": b"10s"},
+    )
+    assert JobReader(kind="ship").job(found).expires_at == begins_at + 10_000
 
 
 @pytest.mark.parametrize("key", [None, b""])
@@ -147,6 +172,39 @@ def test_with_an_app_a_job_has_the_gates_and_policy_of_its_kind() -> None:
     for bad, error in refused:
         with pytest.raises(error):
             reader.job(bad)
+
+
+def test_with_an_app_every_header_reaches_the_job() -> None:
+    app = hw.App("memory://")
+
+    @app.job
+    async def ship(job: hw.Job, n: int) -> None: ...
+
+    headers = {
+        "headway_lane": b"bulk",
+        "headway_tenant": b"acme",
+        "headway_subject": b"parcel 9",
+        "headway_due": DUE.encode(),
+        "headway_expires": b"90s",
+        "headway_priority": b"17",
+    }
+    job = JobReader(app=app).job(message(headway_kind=b"ship", **headers))
+    due_at = parse_instant(DUE)
+    assert (job.lane, job.tenant, job.subject) == ("bulk", "acme", "parcel 9")
+    assert (job.due_at, job.expires_at, job.priority) == (due_at, due_at + 90_000, 17)
+    assert JobReader(app=app, lane="slow").job(message(headway_kind=b"ship")).lane == "slow"
+
+
+def test_with_an_app_expiry_without_due_counts_from_the_timestamp_as_well() -> None:
+    app = hw.App("memory://")
+
+    @app.job(expires="1m")
+    async def ship(job: hw.Job, n: int) -> None: ...
+
+    reader = JobReader(kind="ship", app=app)
+    assert reader.job(message()).expires_at == 1_700_000_060_123
+    job = reader.job(message(headway_expires=b"10s"))
+    assert (job.due_at, job.expires_at) == (None, 1_700_000_010_123)
 
 
 def test_a_traceparent_is_kept_beside_the_job() -> None:

@@ -42,7 +42,7 @@ def test_several_keys_may_be_one_text_as_a_variable_gives_them() -> None:
         ({"twilio": {}}, "hooks.twilio: there is no key"),
         ({"sendgrid": {}}, "hooks.sendgrid: there is no key"),
         ({"standard": {"x": {}}}, "hooks.standard.x: there is no key"),
-        ({"standard": {"twilio": {"keys": SECRET}}}, "another provider's"),
+        ({"standard": {"twilio": {"keys": SECRET}}}, "belongs to another provider"),
         ({"standard": {"a/b": {"keys": SECRET}}}, "last part of a URL"),
         ({"standard": {"x": {"keys": SECRET, "tolerance": "soon"}}}, "hooks.standard.x.tolerance"),
     ],

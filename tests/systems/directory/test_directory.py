@@ -130,7 +130,7 @@ async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path:
         await directory.open()
     said = f"the directory at sqlite:///{tmp_path}/nowhere/directory.db does not answer: unable to"
     assert refused.value.message.startswith(said)
-    assert "its folder must be there" in (refused.value.hint or "")
+    assert "its folder must exist" in (refused.value.hint or "")
     for one in threading.enumerate():
         if "_connection_worker_thread" in one.name:
             one.join(30)  # the driver's: it still tells the loop that it ends

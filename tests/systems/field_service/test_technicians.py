@@ -152,7 +152,7 @@ async def test_a_row_whose_made_id_is_another_phones_is_refused_and_says_so(tmp_
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "lacks the column"),
     (b"name,phone,lat\n", "lacks the column"),
-    (b"name,phone,lat,lon,lon\n", "twice"),
+    (b"name,phone,lat,lon,lon\n", "repeats the column"),
     (b"name,phone,lat,lon,fax\n", "the unknown column"),
     (b"name,phone,lat,lon\rAda,+15550000001,52,13\r", ""),
     (b"name,phone,lat,lon\nAda,+15550000001,52\n", "3 fields"),

@@ -319,3 +319,18 @@ async def test_without_a_history_the_timeline_is_the_stores(tmp_path: Path):
         assert reply["history_away"] is False
         assert notify.context.parts.cassandra.asked == []  # type: ignore[union-attr]
         problem(await notify.call("GET", "/recipients/ada/timeline?cursor=x"), 422, "invalid_value")
+
+
+@pytest.mark.parametrize("has_history", [True, False])
+async def test_timeline_has_the_notifications_of_its_recipient_alone(
+    tmp_path: Path, has_history: bool
+):
+    kept = KEPT.model_copy(update={"history": has_history})
+    async with notifying(tmp_path, cassandra=FakeLink(kept)) as notify:
+        await notify.ada()
+        await notify.ada(id="bo", email="bo@example.org")
+        ids = {who: await notify.send(recipient=who) for who in ("ada", "bo")}
+        for who, one in ids.items():
+            await notify.becomes(one, "SENT")
+            reply = await notify.ok("GET", f"/recipients/{who}/timeline")
+            assert [row["id"] for row in reply["rows"]] == [one]

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from twilio.request_validator import RequestValidator
+from uuid_utils import uuid7
 
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import HandedOver, SettleRequest
+from headway.core.job import NewJob
 from headway.runtime.timing import REAL
 from headway.server.hooks.signals import MAX_REASON
 from headway.systems.notifications.sender import Accepted
@@ -120,6 +124,22 @@ async def test_a_delivery_after_a_failure_is_the_last_of_its_history(tmp_path: P
         assert told["status"] == "DELIVERED"
         assert told["events"][:-1] == failed["events"]
         assert history(told)[-1] == ("DELIVERED", "sms", "")
+
+
+async def test_a_status_that_names_a_job_of_another_kind_changes_nothing(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        (sent,) = await notify.store.enqueue([NewJob(id=str(uuid7()), kind="call", lane="other")])
+        claim = ClaimRequest(worker="w", request=1, lanes=(("other", 1),), n=1, free=1)
+        (claimed,) = (await notify.store.claim(claim)).jobs
+        handed = HandedOver(sent.id, claimed.run, key="call-1", timeout_ms=60_000)
+        await notify.store.settle(SettleRequest(worker="w", outcomes=(handed,)))
+        before = await notify.job(sent.id)
+        assert before.state == "awaiting"
+        for way, more in (("delivered", {}), ("undelivered", {"ErrorCode": "30003"})):
+            said = {"MessageSid": MESSAGE, "MessageStatus": way, **more}
+            told = await posts(notify, f"status?ref={sent.id}", **said)
+            assert told.status_code == 204
+        assert await notify.job(sent.id) == before
 
 
 async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):

@@ -239,7 +239,8 @@ class KafkaIn:
             return []
         more = self._settings.in_.batch - 1
         found = [*first, *consumer.consume(more, GATHER)] if more else first
-        return [incoming(one) for one in found if _is_message(one)]
+        read_at = self._timing.wall_at()
+        return [incoming(one, read_at) for one in found if _is_message(one)]
 
     def _commit(self, consumer: Consumer) -> None:
         """Commit the offsets of stored messages; after a failure, the next commit includes them."""
@@ -320,8 +321,12 @@ _NOT_OURS = frozenset(
 """Commit errors which mean that the partitions no longer belong to this consumer."""
 
 
-def incoming(message: Message) -> Incoming:
-    """Convert a message of the client library to a plain record."""
+def incoming(message: Message, read_at: int) -> Incoming:
+    """Convert a message of the client library to a plain record.
+
+    Args:
+        read_at: ms UTC; replaces a missing timestamp.
+    """
     headers = cast("Sequence[tuple[str, bytes | None]] | None", message.headers())
     kind, at = message.timestamp()
     return Incoming(
@@ -333,7 +338,7 @@ def incoming(message: Message) -> Incoming:
         headers=_NONE
         if not headers
         else {name: value for name, value in headers if value is not None},
-        produced_at=at if kind else 0,
+        produced_at=at if kind else read_at,
     )
 
 

@@ -53,7 +53,7 @@ class Incoming(NamedTuple):
     Attributes:
         offset: offset within its partition.
         headers: the last value of each name.
-        produced_at: the message's timestamp in ms UTC; 0 if it has none.
+        produced_at: the message's timestamp in ms UTC; the time of reading if it has none.
     """
 
     topic: str
@@ -171,18 +171,24 @@ class JobReader:
         if taken:
             text = f"{kind}: {min(taken)!r} is an option, not an argument"
             raise InvalidArguments(text, hint="rename the field; options are headers")
-        priority = message.header(PRIORITY)
+        priority, expires = message.header(PRIORITY), message.header(EXPIRES)
         given: dict[str, Any] = dict(values)
-        return app.kind(kind).make(
+        declared = app.kind(kind)
+        job = declared.make(
             due=None if due_at is None else format_instant(due_at),
             lane=message.header(LANE) or self._lane,
             tenant=message.header(TENANT),
             subject=message.header(SUBJECT),
             key=self._key(message),
-            expires=message.header(EXPIRES),
+            expires=expires,
             priority=None if priority is None else _priority(priority),
             **given,
         )
+        if due_at is not None or job.expires_at is None:
+            return job
+        # Time in the topic counts: without a due time, `make` counts from now.
+        span = declared.options.expires_ms if expires is None else parse_duration(expires)
+        return job.changed(expires_at=message.produced_at + (span or 0))
 
     def _plain(
         self, message: Incoming, kind: str, values: Mapping[str, object], due_at: int | None

@@ -1,16 +1,16 @@
-"""Hours: the local times at which a gate is open, and what they are in absolute time.
+"""Opening hours of a gate: local times, and the intervals of absolute time they correspond to.
 
-One rule decides everything, changes of the clock included: **an instant is open if and only if
-the wall clock of the zone, at that instant, shows a time inside a span of the day on which that
-span begins.** What follows from it when clocks change:
+One rule covers everything, including clock changes: **an instant is open if and only if the wall
+clock of the zone, at that instant, shows a time inside a span of the day on which that span
+starts.** Its consequences when clocks change:
 
-* Forward (a gap): the times jumped over never are. A span that would open in the gap opens at the
-  end of the gap, one that would close in it closes there, one wholly inside it is not open on
-  that day.
-* Backward (a fold): times that are passed twice are open, or closed, both times. A span that
-  covers the whole fold is open for the longer time; one that begins or ends inside the fold opens
-  twice: with "00:30-01:30" and clocks set back from 02:00 to 01:00, it is open from 00:30 to
-  01:30 and again from 01:00 to 01:30. Nothing is ever open while the clock shows a time outside.
+* Forward (a gap): the times jumped over never occur. A span that would open in the gap opens at the
+  end of the gap, one that would close in it closes there, and one entirely inside it is not open
+  on that day.
+* Backward (a fold): times that occur twice are open, or closed, both times. A span that covers the
+  whole fold is open for longer; one that starts or ends inside the fold opens twice: with
+  "00:30-01:30" and clocks set back from 02:00 to 01:00, it is open from 00:30 to 01:30 and again
+  from 01:00 to 01:30. The hours are never open while the clock shows a time outside the spans.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Spans = tuple[tuple[int, int], ...]
 Intervals = tuple[tuple[int, int], ...]
 
 _SPANS_HINT = 'write spans as "09:00-18:00", "09:00-12:00,13:00-18:00" or "22:00-06:00"'
-_RECORD_HINT = "write it with HoursSpec.to_dict"
+_RECORD_HINT = "create it with HoursSpec.to_dict"
 _MINUTE_MS = 60_000
 
 
@@ -51,13 +51,13 @@ class HoursSpec:
     """When a gate is open, in local time.
 
     Attributes:
-        spans: pairs of (opening, closing) in minutes since the midnight that begins the day, in
-            order, without overlap; a closing above 1440 lies on the next day.
-        days: the weekdays on which the spans begin, 0 for Monday to 6, in order.
-        tz: an IANA zone, or a template such as "{tz}" that each job resolves.
-        exceptions: dates with spans of their own, in order; no spans means closed. They hold
-            whatever weekday the date is, and for the spans that begin on it: a span of the
-            evening before still ends on a closed date's morning.
+        spans: pairs of (opening, closing) in minutes since the midnight at the start of the day, in
+            order, without overlap; a closing above 1440 is on the next day.
+        days: weekdays on which the spans start, 0 for Monday to 6, in order.
+        tz: IANA time zone, or a template such as "{tz}" that is resolved for each job.
+        exceptions: dates with their own spans, in order; no spans means closed. They apply to spans
+            that start on the date, on any weekday: a span from the evening before still ends on the
+            morning of a closed date.
     """
 
     spans: Spans
@@ -66,21 +66,21 @@ class HoursSpec:
     exceptions: tuple[tuple[date, Spans], ...] = ()
 
     def spans_on(self, day: date) -> Spans:
-        """The spans that begin on this date."""
+        """Return the spans that start on this date."""
         for exception, spans in self.exceptions:
             if exception == day:
                 return spans
         return self.spans if day.weekday() in self.days else ()
 
     def describe(self) -> str:
-        """The hours in a line, as "09:00-18:00 mon-fri UTC, 1 exception"."""
+        """Return the hours in one line, as "09:00-18:00 mon-fri UTC, 1 exception"."""
         parts = [format_spans(self.spans), format_days(self.days), self.tz]
         count = len(self.exceptions)
         text = " ".join(parts)
         return f"{text}, {count} exception{'s'[: count > 1]}" if count else text
 
     def to_dict(self) -> dict[str, object]:
-        """The record as values that JSON can carry; `from_dict` reads it again."""
+        """Return the hours as JSON values; `from_dict` is the inverse."""
         return {
             "spans": [list(span) for span in self.spans],
             "days": list(self.days),
@@ -92,10 +92,10 @@ class HoursSpec:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> HoursSpec:
-        """Read what `to_dict` wrote.
+        """Parse what `to_dict` returned.
 
         Raises:
-            InvalidValue: it is no such record.
+            InvalidValue: the record is not valid.
         """
         try:
             days = cast("list[int]", record["days"])
@@ -120,17 +120,17 @@ def hours_spec(
     tz: str = "UTC",
     exceptions: Mapping[str, str | None] | Mapping[date, str | None] | None = None,
 ) -> HoursSpec:
-    """Read opening hours.
+    """Parse opening hours.
 
     Args:
-        spans: "09:00-18:00", or several with commas between. A closing of 24:00 is the end of the
-            day; one that is not after its opening lies on the next day.
-        days: the weekdays on which the spans begin: "mon-fri", "mon,wed,sat-sun" or "daily".
-        tz: an IANA zone, or a template such as "{tz}".
-        exceptions: dates ("2026-12-25") with spans of their own; None for closed all day.
+        spans: "09:00-18:00", or several spans separated by commas. A closing of 24:00 is the end of
+            the day; one that is not after its opening is on the next day.
+        days: weekdays on which the spans start: "mon-fri", "mon,wed,sat-sun" or "daily".
+        tz: IANA time zone, or a template such as "{tz}".
+        exceptions: dates ("2026-12-25") with their own spans; None for closed all day.
 
     Raises:
-        InvalidValue: a part is not understood, two spans overlap, or the zone is unknown.
+        InvalidValue: a part cannot be parsed, two spans overlap, or the zone is unknown.
     """
     special = {_day(day): _spans(text) for day, text in (exceptions or {}).items()}
     return HoursSpec(
@@ -142,19 +142,19 @@ def hours_spec(
 
 
 def intervals(spec: HoursSpec, zone: str, start_at: int, end_at: int) -> Intervals:
-    """The times in which the hours are open, in absolute time.
+    """Return the intervals of absolute time in which the hours are open.
 
     Args:
-        spec: the hours; their own `tz` is not read.
-        zone: the IANA zone in which they hold.
-        start_at: the first instant of interest, ms UTC.
-        end_at: the first instant of no interest, ms UTC.
+        spec: the hours; their own `tz` is not used.
+        zone: the IANA time zone in which they apply.
+        start_at: start of the range, ms UTC.
+        end_at: end of the range, exclusive, ms UTC.
 
     Returns:
-        Pairs [open_at, close_at) in ms UTC that meet [start_at, end_at), in order, none touching
-        the next. They are whole, not clipped, but for hours that never close: these are cut
-        between one and three days outside [start_at, end_at). An instant of [start_at, end_at)
-        lies in one of them if and only if it is open by the rule of this module.
+        Intervals [open_at, close_at) in ms UTC that overlap [start_at, end_at), in order, with gaps
+        between them. They are not clipped to the range, but hours that never close are cut between
+        one and three days outside it. An instant in the range is in one of the intervals if and
+        only if it is open by the rule of this module.
 
     Raises:
         InvalidValue: the zone is unknown.
@@ -186,19 +186,19 @@ def intervals(spec: HoursSpec, zone: str, start_at: int, end_at: int) -> Interva
 
 
 def is_open(found: Intervals, at: int) -> bool:
-    """Return whether the instant lies in one of the intervals, which are in order."""
+    """Return whether an instant is in one of the intervals, which are in order."""
     index = bisect_right(found, at, key=itemgetter(0))
     return index > 0 and at < found[index - 1][1]
 
 
 def next_opening(found: Intervals, at: int) -> int | None:
-    """The first open instant that is not before `at`; None if the intervals hold none."""
+    """Return the first open instant not before `at`; None if there is none in the intervals."""
     index = bisect_right(found, at, key=itemgetter(1))
     return max(at, found[index][0]) if index < len(found) else None
 
 
 def format_spans(spans: Spans) -> str:
-    """Write spans as "09:00-12:00,13:00-18:00"; "closed" if there are none."""
+    """Format spans as "09:00-12:00,13:00-18:00"; "closed" if there are none."""
     texts = [f"{format_minute(opening)}-{format_minute(closing)}" for opening, closing in spans]
     return ",".join(texts) or "closed"
 
@@ -231,15 +231,15 @@ def _spans(text: object) -> Spans:
 
 
 def _checked(spans: object) -> Spans:
-    """The pairs in order, after a look that they are spans and do not overlap.
+    """Validate spans, and return them in order.
 
     Raises:
-        InvalidValue: they are none, or they do.
+        InvalidValue: a pair is not a span, or two spans overlap.
     """
     pairs = sorted((opening, closing) for opening, closing in cast("list[list[int]]", spans))
     before = 0
     for opening, closing in pairs:
-        # A span of a whole day would be as well an empty one: it has to be written as 00:00-24:00.
+        # "09:00-09:00" could mean a whole day or nothing: a whole day must be "00:00-24:00".
         whole = closing - opening == DAY_MINUTES and opening > 0
         if (
             not 0 <= opening < DAY_MINUTES
@@ -266,7 +266,7 @@ def _day(day: object) -> date:
 
 
 def _zone_name(tz: object) -> str:
-    """A zone's name that exists, or a template that some job's arguments will make one."""
+    """Return a time zone unchanged, after checking that it exists or is a template."""
     if not isinstance(tz, str) or not placeholders(tz):
         find_zone(tz)
     return cast("str", tz)

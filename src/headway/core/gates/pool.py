@@ -63,12 +63,12 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
 
 
 def member_gate(pool: str, member: str) -> str:
-    """The name of the Slots that is one member of a pool."""
+    """Return the name of a pool member's own Slots."""
     return f"{pool}/{member}"
 
 
 class Member(Protocol):
-    """What a strategy looks at."""
+    """The fields that a strategy uses."""
 
     name: str
     capacity: int
@@ -82,14 +82,11 @@ AnyMember = TypeVar("AnyMember", bound=Member)
 def choose(
     members: Sequence[AnyMember], strategy: Strategy, amount: int, last: str
 ) -> AnyMember | None:
-    """The member that gives the permits, or None if none can.
+    """Choose a member with at least `amount` free; None if there is none.
 
     Args:
-        members: in the pool's order.
-        last: the name chosen last, for round_robin; empty at first.
-
-    Returns:
-        A member with at least `amount` free.
+        members: members in the pool's order.
+        last: name of the member chosen last, for round_robin; empty at first.
     """
     able = [member for member in members if member.free >= amount]
     if not able:

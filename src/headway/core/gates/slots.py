@@ -29,13 +29,13 @@ def Slots(name: str, capacity: int, *, shared: bool | None = None) -> GateSpec: 
 
 
 def room(capacity: int | None, used: int) -> int:
-    """Permits that are free; none, never a negative number, above the capacity.
+    """Return the number of free permits; 0 if more than the capacity are used.
 
     Args:
-        capacity: None for unlimited.
+        capacity: number of permits; None for unlimited.
     """
     return UNLIMITED if capacity is None else max(0, capacity - used)
 
 
 UNLIMITED = 2**62
-"""More permits than a job can ask for."""
+"""More permits than a job can request."""

@@ -1,4 +1,4 @@
-"""What a gate is declared to be, and what a job needs of it."""
+"""Declarations of gates, and their use by kinds and jobs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 class GateKind(StrEnum):
-    """The four limits."""
+    """The four kinds of gates."""
 
     SLOTS = "slots"
     RATE = "rate"
     HOURS = "hours"
     POOL = "pool"
 
-    # As of `State`.
+    # As for `State`.
     __hash__ = str.__hash__
 
     @property
     def counts(self) -> bool:
-        """Whether it counts permits or starts; one that does not is only open or shut."""
+        """Whether it counts permits or starts; otherwise it is only open or closed."""
         return self is not GateKind.HOURS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateSpec:
-    """A gate as code or an operator declares it, under a name that may be a template.
+    """A gate as declared in code, with an operator's values if there are any.
 
     Attributes:
-        name: fixed, or with placeholders over a job's arguments.
-        shared: jobs wait for it in their flow; else each is parked at it by itself.
-        capacity: permits of a Slots.
-        limit: starts of a Rate in any window.
-        per_ms: the window of a Rate.
-        members: names and capacities of a Pool's members, in their order.
-        strategy: how a Pool chooses.
-        hours: when an Hours is open.
+        name: fixed name, or a template over a job's arguments.
+        shared: whether jobs wait for it in their flow; otherwise each is parked at it by itself.
+        capacity: number of permits of a Slots.
+        limit: number of starts of a Rate in any window.
+        per_ms: window of a Rate.
+        members: names and capacities of a Pool's members, in order.
+        strategy: how a Pool chooses a member.
+        hours: opening hours of an Hours.
     """
 
     name: str
@@ -108,10 +108,10 @@ class GateUse:
 
 
 def check_count(what: str, value: object, *, least: int) -> int:
-    """Accept a whole number from `least` to 2147483647.
+    """Validate a whole number from `least` to 2147483647, and return it.
 
     Raises:
-        InvalidValue: it is none.
+        InvalidValue: the value is not such a number.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         message = f"{what} must be a whole number, not {value!r}"
@@ -123,7 +123,7 @@ def check_count(what: str, value: object, *, least: int) -> int:
 
 
 IMPLICIT = ("lane:", "tenant:", "kind:")
-"""How the names of implicit gates begin; another one is `all`."""
+"""Prefixes of implicit gates' names; the fourth gate is `all`."""
 
 
 def is_implicit(gate: str) -> bool:
@@ -137,13 +137,13 @@ def implicit_gates(lane: str, tenant: str, kind: str) -> tuple[str, str, str, st
 
 
 def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
-    """A gate's name, and whether the gate is shared.
+    """Validate a gate's name; return it, and whether the gate is shared.
 
     Args:
-        shared: what the caller said; None decides by the placeholders.
+        shared: the caller's choice; None decides by the placeholders in the name.
 
     Raises:
-        InvalidValue: the name is unusable, or belongs to the implicit gates.
+        InvalidValue: the name is not valid, or belongs to an implicit gate.
     """
     text = check_name("gate", name)
     fields = placeholders(text)

@@ -1,4 +1,4 @@
-"""A gate as one claim sees it: how much room it has now, and the permits taken meanwhile."""
+"""A gate as one claim sees it: its free permits, less those that the claim has taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.core.gates.slots import UNLIMITED
 from headway.core.gates.spec import GateKind, Strategy
 
 RESERVED_MS = 60_000
-"""How long a gate is reserved after a claim last found that the job cannot start yet."""
+"""How long a gate stays reserved after the last claim in which the job could not start."""
 
 
 class Order(NamedTuple):
@@ -23,12 +23,12 @@ class Order(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """What becomes free at a gate is kept for a job that asks for more than there is now.
+    """Reserves what becomes free at a gate for a job that needs more than is free now.
 
     Attributes:
-        job: for which.
-        order: its priority, due time and arrival; jobs that come before it may take all the same.
-        amount: what it asks for.
+        job: id of the job.
+        order: order of the job; jobs that come before it ignore the reservation.
+        amount: amount that it requests.
         until_at: when the reservation ends unless it is renewed.
     """
 
@@ -43,9 +43,8 @@ class MemberView:
     """One member of a pool, in this claim.
 
     Attributes:
-        name: the member's name.
-        used: its permits out, those of this claim included.
-        free: its permits that can be taken; none while the member is closed.
+        used: permits in use, including those of this claim.
+        free: permits that can be taken; 0 while the member is closed.
     """
 
     name: str
@@ -59,17 +58,17 @@ class GateView:
     """One gate, in this claim.
 
     Attributes:
-        template: under which it is declared; "" for an implicit gate.
-        kind: None for an implicit gate that is only open or closed.
+        kind: kind of the gate; None for an implicit gate that is only open or closed.
+        template: name under which it is declared; "" for an implicit gate.
         most: the largest amount it could ever give at once.
         free: the largest amount it can give now.
-        shut: it is closed, or outside its hours, and not merely full.
+        shut: whether it is closed or outside its hours, and not merely full.
         opens_at: when it opens by itself, if it is closed and that is known.
-        members: of a pool, in its order.
-        strategy: of a pool.
-        last: the member chosen last, of a pool.
-        counted: of a rate, the starts in the window when it was looked at.
-        reserved: the job it is reserved for.
+        members: members of a pool, in its order.
+        strategy: strategy of a pool.
+        last: member of a pool that was chosen last.
+        counted: for a rate, the starts in the window when the view was loaded.
+        reserved: the gate's reservation, if there is one.
     """
 
     name: str
@@ -90,14 +89,14 @@ class GateView:
 
         Args:
             amount: permits or starts.
-            order: of the job that asks; None asks as if nothing were reserved.
+            order: order of the job; None ignores a reservation.
         """
         if self.reserved is None or order is None:
             return self.free >= amount
         return any(free >= amount for free in self._frees(order))
 
     def total(self, order: Order | None = None) -> int:
-        """What it can give now, in several takings; `fits` is about one."""
+        """Return how much can be taken now in several steps; `fits` is about a single one."""
         return sum(max(0, free) for free in self._frees(order)) if self.free else 0
 
     def never_fits(self, amount: int) -> bool:
@@ -105,7 +104,7 @@ class GateView:
         return self.most < amount
 
     def is_short_for(self, amount: int) -> bool:
-        """Return whether all that is missing are more permits, for a job that asks for several."""
+        """Return whether a request for several permits fails only because too few are free."""
         return amount > 1 and not self.shut and amount <= self.most and not self.fits(amount)
 
     def is_reserved_for(self, order: Order) -> bool:
@@ -113,7 +112,7 @@ class GateView:
         return self.reserved is not None and self.reserved.order == order
 
     def reserve(self, job: str, order: Order, amount: int) -> bool:
-        """Reserve it for a job for which it is short, unless a job that comes before has it.
+        """Reserve it for a job, unless it is reserved for a job that comes before.
 
         Returns:
             Whether it is reserved for this job now.
@@ -123,13 +122,14 @@ class GateView:
         return self.reserved.job == job
 
     def take(self, amount: int, order: Order | None = None) -> str | None:
-        """Take an amount that fits; a reservation for the job that takes it is over.
+        """Take an amount that fits; a reservation for this job ends.
 
         Args:
             amount: permits or starts; must fit.
+            order: order of the job; None ignores a reservation.
 
         Returns:
-            The member chosen, of a pool; else None.
+            The chosen member of a pool; None for other gates.
         """
         if order is not None and self.is_reserved_for(order):
             self.reserved = None
@@ -151,12 +151,12 @@ class GateView:
         return member.name
 
     def take_many(self, amount: int, times: int) -> None:
-        """Take an amount that fits several times over; not of a pool."""
+        """Take an amount several times, which must fit; not for pools."""
         if self.free != UNLIMITED:
             self.free -= amount * times
 
     def _frees(self, order: Order | None) -> Sequence[int]:
-        """What is free for a job of this order: of each member, or of the gate itself."""
+        """Return what is free for a job of this order, for each member or for the gate itself."""
         kept = self.kept_from(order)
         if not self.members or not self.free:
             return (self.free - kept,)
@@ -164,11 +164,11 @@ class GateView:
         return [one.free - (kept if one is nearest else 0) for one in self.members]
 
     def kept_from(self, order: Order | None) -> int:
-        """Permits that are kept from a job of this order for one that comes before it."""
+        """Return how many permits are reserved for a job that comes before this order."""
         one = self.reserved
         return one.amount if one is not None and order is not None and order > one.order else 0
 
     def _nearest(self, amount: int) -> MemberView:
-        """The member of a pool that will first have an amount, and is kept for it."""
+        """Return the pool member that is reserved: the one closest to having the amount free."""
         able = [one for one in self.members if one.capacity >= amount]
         return max(able, key=lambda one: one.free)

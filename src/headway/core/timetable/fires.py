@@ -1,15 +1,14 @@
-"""The moments at which a schedule fires, changes of the clock included; which missed ones count.
+"""The times at which a schedule fires, including clock changes, and which missed fires count.
 
-What happens when clocks change:
+When clocks change:
 
-* A time of day (`At`, or `Cron` with an hour field that does not begin with `*`) fires once for
-  each reading of the wall clock. One that is jumped over fires once, at the end of the gap, and
-  several that are jumped over, or the end of the gap itself, are one fire. One that the clock
-  shows twice fires the first time.
-* A cron with an hour field that begins with `*` follows the running clock: it fires at each
-  minute that shows a reading it names, in both passes of a fold, and there is nothing to make up
-  for in a gap. So `*/15 * * * *` fires every 15 minutes of elapsed time.
-* An interval (`Every`) is elapsed time and knows no clock.
+* A time of day (`At`, or `Cron` with an hour field that does not start with `*`) fires once for
+  each wall-clock time. A time that is jumped over fires at the end of the gap; several of them, and
+  the end of the gap itself, are one fire. A time that occurs twice fires the first time.
+* A cron with an hour field that starts with `*` follows the running clock: it fires at each minute
+  that matches, in both passes of a fold, and makes up for nothing in a gap. So `*/15 * * * *` fires
+  every 15 minutes of elapsed time.
+* An interval (`Every`) counts elapsed time, regardless of clocks.
 
 The jump of a whole day (Apia, 30 December 2011) is a gap like any other.
 """
@@ -44,20 +43,17 @@ class MisfirePolicy(StrEnum):
     SKIP = "skip"
     """None."""
     ONCE = "once"
-    """The latest one, for all."""
+    """Only the latest one."""
     ALL = "all"
-    """Each one, the latest first to be kept when there are more than the cap."""
+    """All, or only the latest ones if there are more than the cap."""
 
 
 def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]:
-    """Choose the missed fires that still happen.
+    """Return the missed fires that still happen, in order.
 
     Args:
         moments: the missed fires, ms UTC, in order.
-        cap: with `all`, at most so many.
-
-    Returns:
-        Some of the moments, in order.
+        cap: maximum number of fires with `all`.
     """
     match policy:
         case MisfirePolicy.SKIP:
@@ -75,13 +71,13 @@ _SECOND = timedelta(seconds=1)
 
 
 def fires_after(schedule: Schedule, after_at: int) -> Iterator[int]:
-    """The moments at which a schedule fires, without end but that of the year 9999.
+    """Yield the times at which a schedule fires, up to the year 9999.
 
     Args:
-        after_at: ms UTC; only later fires count, and none before 1970.
+        after_at: ms UTC; only later fires are yielded, and none before 1970.
 
     Yields:
-        Instants in ms UTC, each later than the one before.
+        Instants in ms UTC, strictly increasing.
     """
     if after_at >= MAX_AT:
         return
@@ -89,39 +85,39 @@ def fires_after(schedule: Schedule, after_at: int) -> Iterator[int]:
     for at in _fires(schedule, last_at):
         if at > MAX_AT:
             return
-        # Several readings in one gap are one moment, and one in a fold may have been before.
+        # Several times in one gap are one instant, and a time in a fold may be in the past.
         if at > last_at:
             last_at = at
             yield at
 
 
 def next_fires(schedule: Schedule, after_at: int, n: int) -> list[int]:
-    """The next n fires later than `after_at` (ms UTC), in order; fewer only at the end of time."""
+    """Return the next n fires after `after_at` (ms UTC), in order; fewer if no more exist."""
     return list(islice(fires_after(schedule, after_at), n))
 
 
 def fires_between(schedule: Schedule, after_at: int, until_at: int, cap: int) -> list[int]:
-    """The earliest fires of a time.
+    """Return the first `cap` fires in a range.
 
     Args:
         after_at: ms UTC, exclusive.
         until_at: ms UTC, inclusive.
 
     Returns:
-        Instants in ms UTC, in order. When there are `cap` of them, there may be later ones.
+        Instants in ms UTC, in order. If there are `cap` of them, there may be later ones.
     """
     return list(islice(_until(schedule, after_at, until_at), max(cap, 0)))
 
 
 def latest_fires(schedule: Schedule, after_at: int, until_at: int, cap: int) -> list[int]:
-    """The latest fires of a time, at a cost that grows with `cap` and not with the time.
+    """Return the last `cap` fires in a range, at a cost that grows with `cap`, not with the range.
 
     Args:
         after_at: ms UTC, exclusive.
         until_at: ms UTC, inclusive.
 
     Returns:
-        Instants in ms UTC, in order. When there are `cap` of them, there may be earlier ones.
+        Instants in ms UTC, in order. If there are `cap` of them, there may be earlier ones.
     """
     if cap <= 0 or until_at <= after_at:
         return []
@@ -147,10 +143,10 @@ def _fires(schedule: Schedule, after_at: int) -> Iterator[int]:
             expression, zone = read_cron(expr), find_zone(tz)
             if expression.follows_clock:
                 return _by_running_clock(expression, zone, after_at)
-            # cronsim goes by Debian, which lets a `*` in the minute field follow the clock too
-            # (`*/15 2 * * *` would be lost in a gap and doubled in a fold), and gives a gap's end
-            # twice where several readings lead to it. Given only wall clocks without a zone, it
-            # leaves both to the rules of this module.
+            # Like Debian, cronsim lets a `*` in the minute field follow the clock too (`*/15 2 * *
+            # *` would be lost in a gap and doubled in a fold), and returns the end of a gap once
+            # for each time that leads to it. It is given wall clocks without a zone, so that the
+            # rules of this module apply instead.
             walls = expression.walls_after(wall_clock(zone, after_at))
             return (first_instant(zone, wall) for wall in walls)
         case At(time=text, tz=tz, days=days):
@@ -168,7 +164,7 @@ def _by_running_clock(expression: CronExpression, zone: ZoneInfo, after_at: int)
             start_at = look_at if stretch.start_at is None else stretch.start_at
             end_at = look_end_at if stretch.end_at is None else stretch.end_at
             start = EPOCH + timedelta(milliseconds=start_at + stretch.offset_ms)
-            # A second back, because the stretch's own first reading counts as well.
+            # Start a second earlier, because the first time of the stretch counts too.
             for wall in expression.walls_after(start - _SECOND):
                 at = wall_ms(wall) - stretch.offset_ms
                 if at >= end_at:

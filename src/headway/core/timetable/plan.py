@@ -1,10 +1,10 @@
-"""The plan: when everything fires, how often a dispatcher must look, and what others miss.
+"""The plan of a timetable: when entries fire, which tick meets every fire, and what others miss.
 
 A schedule with a constant period fires at some offsets in each period, both in elapsed time and
-counted from 1970 UTC. A dispatcher that looks only at multiples of a tick meets every fire if and
-only if the tick divides every period *and every offset*. Ticking at the greatest common divisor
+counted from 1970 UTC. A dispatcher that checks only at multiples of a tick meets every fire if and
+only if the tick divides every period *and every offset*. A tick that is the greatest common divisor
 of the periods alone misses fires: `0 * * * *` and `20 * * * *` both have a period of 60 minutes,
-and a tick of 60 minutes meets half of their fires; it has to be 20.
+and a tick of 60 minutes meets half of their fires; it must be 20.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headway.core.timetable.fires import fires_after, fires_between, next_fires
 from headway.core.timetable.schedule import At, Cron, Every, Schedule, read_cron
 
 MINUTE_MS = 60_000
-"""The tick that meets every reading of a wall clock: offsets are whole minutes since 1972."""
+"""The tick that meets every wall-clock time: since 1972, offsets are whole minutes."""
 
 _FORESIGHT_MS = 50 * 366 * DAY_MS
 
@@ -37,8 +37,8 @@ class Rhythm:
     """A constant period in elapsed time.
 
     Attributes:
-        period_ms: the shortest time after which the fires repeat.
-        offsets_ms: where in each period they are, counted from 1970 UTC, in order.
+        period_ms: shortest time after which the fires repeat.
+        offsets_ms: offsets of the fires in each period, counted from 1970 UTC, in order.
     """
 
     period_ms: int
@@ -46,15 +46,15 @@ class Rhythm:
 
 
 def rhythm(schedule: Schedule, *, since_at: int = 0) -> Rhythm | None:
-    """The constant period of a schedule, if it has one.
+    """Return the constant period of a schedule, if it has one.
 
     Args:
-        since_at: ms UTC; changes of the clock before it do not count.
+        since_at: ms UTC; earlier clock changes are ignored.
 
     Returns:
-        None if months, dates or weekdays are left out, or if changes of the zone's clock in the
-        50 years from `since_at` break it. In a zone that never changes, a time of day has a
-        period of a day; one that changes by whole hours leaves `*/15 * * * *` its period.
+        None if the schedule skips months, dates or weekdays, or if clock changes of the zone in the
+        50 years from `since_at` break the period. In a zone without clock changes, a time of day
+        has a period of a day; in one that changes by whole hours, `*/15 * * * *` keeps its period.
     """
     match schedule:
         case Every(interval_ms=interval_ms, anchor_at=anchor_at):
@@ -73,15 +73,14 @@ def rhythm(schedule: Schedule, *, since_at: int = 0) -> Rhythm | None:
 
 
 def tick_ms(schedules: Iterable[Schedule], *, since_at: int = 0) -> int:
-    """The longest tick that serves a timetable.
+    """Return the longest tick whose multiples, counted from 1970 UTC, meet every fire.
 
     Args:
-        since_at: ms UTC; fires and changes of the clock before it do not count.
+        since_at: ms UTC; earlier fires and clock changes are ignored.
 
     Returns:
         Milliseconds: the greatest common divisor of all periods and offsets, with 1 minute for
-        each schedule that has no constant period; 1 minute for no schedules. Looking at its
-        multiples, counted from 1970 UTC, meets every fire.
+        each schedule that has no constant period; 1 minute if there are no schedules.
     """
     tick = 0
     for schedule in schedules:
@@ -91,10 +90,10 @@ def tick_ms(schedules: Iterable[Schedule], *, since_at: int = 0) -> int:
 
 
 def cycle_ms(schedules: Iterable[Schedule], *, since_at: int = 0) -> int | None:
-    """The time after which a whole timetable repeats.
+    """Return the time after which a whole timetable repeats.
 
     Args:
-        since_at: ms UTC; changes of the clock before it do not count.
+        since_at: ms UTC; earlier clock changes are ignored.
 
     Returns:
         Milliseconds: the least common multiple of all periods; None if there are no schedules or
@@ -118,8 +117,8 @@ def _on_clock(
     period_ms = period * MINUTE_MS
     ahead = stretches(find_zone(tz), since_at, since_at + _FORESIGHT_MS)
     shifts = {stretch.offset_ms for stretch in ahead}
-    # A running clock that jumps by whole periods goes on as if it had not; a time of day is made
-    # up for in a gap and left out in a fold, which moves a fire whatever the period.
+    # A jump by whole periods does not affect a schedule that follows the clock. A time of day is
+    # made up for in a gap and skipped in a fold, which moves a fire whatever the period.
     phases = {shift % period_ms for shift in shifts} if follows_clock else shifts
     if len(phases) > 1:
         return None
@@ -129,7 +128,7 @@ def _on_clock(
 
 
 LONGEST_LOOK_MS = 7 * DAY_MS
-"""What is counted is counted over a cycle, and over a week if that is longer or there is none."""
+"""Fires are counted over a cycle, or over a week if the cycle is longer or there is none."""
 MOST_FIRES = 50_000
 
 
@@ -138,10 +137,9 @@ class EntryPlan:
     """When one entry fires.
 
     Attributes:
-        name: whose.
-        period_ms: its constant period; None if it has none.
-        offsets_ms: where in each period it fires, counted from 1970 UTC.
-        next: its next fires, ms UTC.
+        period_ms: constant period; None if there is none.
+        offsets_ms: offsets of the fires in each period, counted from 1970 UTC.
+        next: next fires, ms UTC.
     """
 
     name: str
@@ -152,12 +150,12 @@ class EntryPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meets:
-    """How many fires a dispatcher meets that looks only at multiples of a tick.
+    """How many fires a dispatcher meets that checks only at multiples of a tick.
 
     Attributes:
-        tick_ms: the tick, counted from 1970 UTC.
-        met: fires at such a moment.
-        missed: fires between two of them.
+        tick_ms: tick, counted from 1970 UTC.
+        met: number of fires at a multiple of the tick.
+        missed: number of fires between two multiples.
     """
 
     tick_ms: int
@@ -170,15 +168,15 @@ class Plan:
     """The whole timetable.
 
     Attributes:
-        entries: by name.
+        entries: plans of the entries.
         tick_ms: the longest tick that meets every fire.
-        cycle_ms: after which everything repeats: the least common multiple of the periods; None
-            if a schedule has no constant period.
-        counted_ms: over what time the fires below were counted.
-        by_tick: with that tick: none is missed.
-        by_periods: with the greatest common divisor of the periods alone, without their offsets;
-            None without a constant period.
-        by_cycle: with the least common multiple of the periods; None if there is none.
+        cycle_ms: time after which everything repeats: the least common multiple of the periods;
+            None if a schedule has no constant period.
+        counted_ms: length of the time over which the fires below were counted.
+        by_tick: fires met with `tick_ms`; none is missed.
+        by_periods: fires met with the greatest common divisor of the periods alone, without their
+            offsets; None if no schedule has a constant period.
+        by_cycle: fires met with the least common multiple of the periods; None if there is none.
     """
 
     entries: tuple[EntryPlan, ...]
@@ -194,8 +192,8 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
     """Plan a timetable.
 
     Args:
-        schedules: of the entries that are enabled, by id.
-        fires: how many of the next fires of each entry are listed.
+        schedules: schedules of the enabled entries, by id.
+        fires: number of next fires to list for each entry.
     """
     each = list(schedules.values())
     rhythms = {name: rhythm(one, since_at=now) for name, one in schedules.items()}
@@ -223,7 +221,7 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
 
 
 def next_fire(schedules: Iterable[Schedule], now: int) -> int | None:
-    """The next moment at which any of these schedules fires, ms UTC."""
+    """Return the next time at which any of these schedules fires, ms UTC; None if none does."""
     return next(merge(*(fires_after(one, now) for one in schedules)), None)
 
 

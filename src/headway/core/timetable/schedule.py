@@ -1,4 +1,4 @@
-"""The three schedules that a timetable entry can have, and how they are written as text."""
+"""The three kinds of schedules of a timetable entry, and their text form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headway.core.local_time import (
 _FIELDS = ("minute", "hour", "day of the month", "month", "weekday")
 _MAX_LENGTH = 256
 _HINT = 'five fields: minute hour day month weekday, as "*/15 9-17 * * mon-fri"'
-_NEVER = "the day of the month and the month never come together"
+_NEVER = "the given month never has this day"
 _MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -41,21 +41,21 @@ _NUMBERS = {
     **{name: (number + 1) % 7 for number, name in enumerate(WEEKDAYS)},
 }
 _STEPPED_RANGE = re.compile(r"([a-z]+|[0-9]+)-([a-z]+|[0-9]+)/0*[1-9][0-9]*", re.IGNORECASE)
-# A leap year before most that a job can mean; every expression that ever fires does within 40
-# years of any start (29 February on one weekday, across 2100).
+# A leap year before those of most jobs. Every expression that ever fires does so within 40 years of
+# any start (29 February on one weekday, across 2100).
 _PROBE = datetime(2000, 1, 1)  # noqa: DTZ001  (a wall clock has no zone)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CronExpression:
-    """What a cron expression says.
+    """A parsed cron expression.
 
     Attributes:
-        text: its five fields, as cronsim is given them.
-        follows_clock: the hour field begins with `*`. Such an expression fires at each minute
-            whose reading it names; any other one fires once for each reading.
-        every_day: no date is left out.
-        minutes: the minutes of a day on which it names, from 0 to 1439, in order.
+        text: its five fields, in cronsim's syntax.
+        follows_clock: whether the hour field starts with `*`. Such an expression fires at each
+            minute that matches; any other one fires once for each wall-clock time.
+        every_day: whether no date is skipped.
+        minutes: matching minutes of a day, from 0 to 1439, in order.
     """
 
     text: str
@@ -64,7 +64,7 @@ class CronExpression:
     minutes: tuple[int, ...]
 
     def walls_after(self, wall: datetime) -> Iterator[datetime]:
-        """The readings later than this one, in order, none twice; ends with datetime's years."""
+        """Yield the matching wall-clock times after this one, up to the end of datetime's years."""
         readings = CronSim(self.text, wall)
         while True:
             try:
@@ -78,18 +78,18 @@ class CronExpression:
 
 @lru_cache(maxsize=4096)
 def read_cron(text: str) -> CronExpression:
-    """Read a cron expression, as Debian's cron would.
+    """Parse a cron expression with the rules of Debian's cron.
 
-    When neither day field begins with `*`, a date that fits either one counts. Beyond Debian,
-    `L` (last day), `LW` (last weekday), `5L` and `5#2` are understood, `@daily` and its like stand
-    for their five fields, and `5/20` goes from 5 to the field's end (`5-5/20` is 5 alone). Weekdays
-    run from 0 to 7, both of them Sunday, so that `1/3` is Monday, Thursday and Sunday.
+    If neither day field starts with `*`, a date that matches either one counts. Beyond Debian's
+    syntax, `L` (last day), `LW` (last weekday), `5L`, `5#2`, `@daily` and similar are supported,
+    and `5/20` means from 5 to the end of the field (`5-5/20` is only 5). Weekdays are 0 to 7, where
+    0 and 7 are Sunday, so `1/3` is Monday, Thursday and Sunday.
 
     Args:
-        text: the five fields; case does not count.
+        text: the five fields; case-insensitive.
 
     Raises:
-        InvalidValue: it is none, or names a moment that never comes, such as 30 February.
+        InvalidValue: the text is not a cron expression, or never fires, as on 30 February.
     """
     fields = _MACROS.get(text.strip().lower(), text).split()
     if len(text) > _MAX_LENGTH or len(fields) != len(_FIELDS):
@@ -114,7 +114,7 @@ def read_cron(text: str) -> CronExpression:
 
 
 def _without_idle_step(term: str) -> str:
-    """Drop the step of a range of one value: cronsim reads `a-a/n` as `a/n`, to the field's end."""
+    """Drop the step of a one-value range: cronsim parses `a-a/n` as `a/n`, to the field's end."""
     match = _STEPPED_RANGE.fullmatch(term)
     if match is None:
         return term
@@ -143,7 +143,7 @@ def _every_day(sim: CronSim) -> bool:
 
 
 MIN_INTERVAL_MS = 1_000
-"""The shortest interval; what has to be faster is a loop, not a timetable."""
+"""Minimum interval; faster work needs a loop, not a timetable."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,7 +177,7 @@ class Every:
         anchor_at: first fire, ms UTC; all others follow at multiples of the interval.
 
     Raises:
-        InvalidValue: the interval or the anchor is out of its range.
+        InvalidValue: the interval or the anchor is out of range.
     """
 
     interval_ms: int = field(kw_only=False)
@@ -187,12 +187,12 @@ class Every:
         """Check the fields.
 
         Raises:
-            InvalidValue: one is out of its range.
+            InvalidValue: a field is out of range.
         """
         _whole("an interval in milliseconds", self.interval_ms)
         _whole("an anchor in milliseconds", self.anchor_at)
         if not MIN_INTERVAL_MS <= self.interval_ms <= MAX_DURATION_MS:
-            message = f"the interval {format_duration(self.interval_ms, parts=6)} cannot be kept"
+            message = f"the interval {format_duration(self.interval_ms, parts=6)} is out of range"
             raise InvalidValue(message, hint="from 1s to 36525d")
         if not 0 <= self.anchor_at <= MAX_AT:
             message = f"the anchor {self.anchor_at} ms is outside the years 1970 to 9999"
@@ -220,7 +220,7 @@ class At:
         """Check the fields.
 
         Raises:
-            InvalidValue: the time is 24:00, or one is not understood.
+            InvalidValue: the time is 24:00, or a field is not valid.
         """
         _text("a time of day", self.time)
         if self.time.strip() == "24:00":
@@ -250,17 +250,17 @@ _FORM = re.compile(r"\s*(cron|every|at)(?:\s*:\s*|\s+)(\S.*)", re.IGNORECASE | r
 
 
 def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedule:
-    """Read a schedule.
+    """Parse a schedule.
 
     Args:
-        text: "cron: 0 9 * * 1-5", "every 30m", "at 09:00" or "at 09:00 mon-fri"; the colon may
-            stand after each of the three words or be left out.
-        tz: the IANA zone of a cron or a time of day. An interval has none, but an unknown one is
-            refused all the same: it is a mistake that would show only after an edit.
-        anchor_at: the first fire of an interval, ms UTC.
+        text: "cron: 0 9 * * 1-5", "every 30m", "at 09:00" or "at 09:00 mon-fri"; the colon is
+            optional after all three words.
+        tz: IANA time zone of a cron or a time of day. It must be valid even for an interval, which
+            does not use it, because a mistake would only show up after an edit.
+        anchor_at: first fire of an interval, ms UTC.
 
     Raises:
-        InvalidValue: it is none of these, or a part of it is not understood.
+        InvalidValue: the text is none of these, or a part of it is not valid.
     """
     match = _FORM.fullmatch(text)
     if not match:
@@ -279,7 +279,7 @@ def parse_schedule(text: str, *, tz: str = "UTC", anchor_at: int = 0) -> Schedul
 
 
 def format_schedule(schedule: Schedule) -> str:
-    """Write a schedule so that `parse_schedule` reads it again, given its zone or anchor."""
+    """Format a schedule; `parse_schedule` is the inverse, given its zone or anchor."""
     match schedule:
         case Cron(expr=expr):
             return f"cron: {expr}"

@@ -309,7 +309,8 @@ class Failures:
             case Failed(error=text):
                 becomes, retry_in_ms = self._next_try(job, outcome)
             case Died() if not (job.stop == "cancel" and stopped):
-                text, becomes = outcome.error or outcome.reason, "dead"
+                text = outcome.error or outcome.reason
+                becomes = "cancelled" if job.stop == "cancel" else "dead"
             case Returned(error=text) if text:
                 becomes = "awaiting"
             case None if error is not None and not stopped:

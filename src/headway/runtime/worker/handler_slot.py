@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context, copy_context
+from typing import Any
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import Died, Failed, Outcome, Released, Succeeded
@@ -193,15 +194,17 @@ class HandlerSlot:
         self._failures = failures
         self._aborted = False
         self._task: asyncio.Task[None] | None = None
+        self._run: asyncio.Task[Any] | None = None
         self._base_context = Context()
         self._on_crash: Callable[[BaseException], None] = lambda _: None
 
     def start(self, context: Context, on_crash: Callable[[BaseException], None]) -> None:
-        """Start to take jobs.
+        """Start to take jobs, from the task of the worker's run.
 
         Args:
             on_crash: called if the slot itself fails.
         """
+        self._run = asyncio.current_task()
         self._base_context = context
         self._on_crash = on_crash
         self._restart()
@@ -300,10 +303,19 @@ class HandlerSlot:
         if isinstance(error, GeneratorExit | KeyboardInterrupt) or self._aborted:
             raise error
         if isinstance(error, asyncio.CancelledError):
+            if job.stop is None and self._all_cancelled:
+                if self._plan is not None and self._plan.place is not Place.LOOP:
+                    raise error  # the handler itself still runs, so its run is kept
+                job.request_stop("stop")
             self._clear_cancellation()
         outcome = raised(job, error, self._kinds)
         self._failures.report(job, outcome, error)
         return outcome
+
+    @property
+    def _all_cancelled(self) -> bool:
+        """Whether the worker's run is being cancelled, as by `asyncio.run` with all other tasks."""
+        return self._run is not None and self._run.cancelling() > 0
 
     def _clear_cancellation(self) -> None:
         """Forget a cancellation that was meant for the handler."""
@@ -321,7 +333,7 @@ class HandlerSlot:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            if not self._aborted and not task.get_loop().is_closed():
+            if not (self._aborted or self._all_cancelled or task.get_loop().is_closed()):
                 # A handler that has ended may have left a timer behind that cancels its task.
                 _log.warning("a free handler slot was cancelled from outside, and starts again")
                 self._restart()

@@ -109,8 +109,14 @@ class Settler:
         batch = tuple(self._queue[:MAX_BATCH])
         del self._queue[:MAX_BATCH]
         self._writing = len(batch)
-        verdicts = await self._deliver(batch)
-        self._writing = 0
+        try:
+            verdicts = await self._deliver(batch)
+        except asyncio.CancelledError:
+            # Whether they were written is unknown; the store recognizes a repeat.
+            self._queue[:0] = batch
+            raise
+        finally:
+            self._writing = 0
         self._finish(batch, verdicts)
         self._on_batch()
 

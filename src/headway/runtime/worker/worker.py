@@ -241,6 +241,9 @@ class WorkerRun:
             slot.abort()
         await self._end(asyncio.gather(*(slot.task for slot in slots), return_exceptions=True))
         self.settler.close(hurry=self._hurry)
+        if settling.cancelled():
+            # `asyncio.run` cancels all tasks at its end, and waits for this run.
+            settling = self._spawn(self.settler.run())
         await self._end(settling)
         self._plans.close()
 

@@ -1,1 +1,1 @@
-"""Alerts: rules over facts, sent to operators, and throttled."""
+"""Alerts: rules evaluated over facts, with throttled notifications to operators."""

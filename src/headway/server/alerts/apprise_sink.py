@@ -1,6 +1,6 @@
-"""Sending to any service that apprise knows.
+"""Notifications through any service that apprise supports.
 
-A URL is never shown or logged: in many of them the path is the secret.
+URLs are never shown or logged, because the path is often a secret.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from headway.core.errors import InvalidValue
 from headway.server.alerts.watch import Alert
 
 _QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
-"""Loggers that show addresses below these levels; apprise does of one that it cannot read."""
+"""Loggers that log URLs below these levels; apprise logs the URLs that it cannot parse."""
 
 
 def is_known(url: str) -> bool:
-    """Return whether apprise knows a service of this URL; nothing is connected."""
+    """Return whether apprise supports this URL, without connecting."""
     _be_quiet()
     return Apprise.instantiate(url) is not None  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
 
 
 def beginning(url: str) -> str:
-    """Return what may be shown of a URL that may hold a secret: which service it is of."""
+    """Return the scheme of a URL, the only part that certainly contains no secret."""
     return f"{url.partition(':')[0]}://…"
 
 
@@ -36,17 +36,17 @@ def _be_quiet() -> None:
 
 
 class AppriseAddress:
-    """Sends to one address of apprise."""
+    """An apprise URL to send notifications to."""
 
     def __init__(self, url: str, name: str) -> None:
-        """Read the address; nothing is connected.
+        """Parse the URL, without connecting.
 
         Args:
-            url: as apprise reads it; may hold a password.
-            name: of the address in messages, such as the setting that holds it.
+            url: an apprise URL; may contain a password.
+            name: how error messages refer to the address, such as its setting.
 
         Raises:
-            InvalidValue: apprise knows no such address.
+            InvalidValue: apprise does not support the URL.
         """
         _be_quiet()
         self._apprise = Apprise()
@@ -55,15 +55,14 @@ class AppriseAddress:
             raise InvalidValue(message, hint="such as mailto://, slack:// or json://")
 
     def send(self, title: str, text: str, kind: NotifyType) -> bool:
-        """Send a text, once; blocks until the service has answered or apprise gives up.
+        """Send a plain text once; block until the service responds or apprise gives up.
 
         Args:
-            text: plain.
-            kind: how bad it is, for services that show it.
+            kind: the severity, for services that show it.
 
         Returns:
-            Whether the service confirmed it. Apprise does not say whether one that did not confirm
-            it was reached.
+            Whether the service confirmed it. If not, apprise does not report whether the service
+            was reached.
         """
         sent = self._apprise.notify(  # pyright: ignore[reportUnknownMemberType]  (as above)
             title=title, body=text, notify_type=kind, body_format=NotifyFormat.TEXT
@@ -72,23 +71,23 @@ class AppriseAddress:
 
 
 MOST_WAITING = 100
-"""Alerts that wait for a slow service; further ones are given up, and logged."""
+"""Size of the queue for a slow service; when it is full, alerts are dropped and logged."""
 
 _log = logging.getLogger("headway.alerts")
 
 
 class AppriseSink:
-    """Sends alerts to one address, on its own thread, without waiting for the result."""
+    """Sends alerts to one address from a background thread."""
 
     def __init__(self, url: str, place: str) -> None:
         """Start the thread.
 
         Args:
-            url: of apprise; may contain a password, and is never shown.
-            place: where it was written, for messages.
+            url: an apprise URL; may contain a password, and is never shown.
+            place: how messages refer to the address.
 
         Raises:
-            InvalidValue: apprise knows no such address.
+            InvalidValue: apprise does not support the URL.
         """
         self._place = place
         self._address = AppriseAddress(url, place)
@@ -97,14 +96,14 @@ class AppriseSink:
         self._thread.start()
 
     def send(self, alert: Alert) -> None:
-        """Take an alert."""
+        """Queue an alert; drop it if the queue is full."""
         try:
             self._waiting.put_nowait(alert)
         except Full:
-            _log.warning("%s is too slow: an alert of %s is given up", self._place, alert.rule)
+            _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
 
     def close(self, drain_s: float = 0) -> None:
-        """End the thread after what waits, if there is time, else after the current alert."""
+        """Stop the thread: after the queued alerts within `drain_s`, or after the current alert."""
         if drain_s > 0:
             with suppress(Full):
                 self._waiting.put_nowait(None)
@@ -122,11 +121,11 @@ class AppriseSink:
             try:
                 text = f"{alert.text}\n{alert.runbook}"
                 sent = self._address.send(alert.title, text, _type(alert))
-            except Exception as error:  # noqa: BLE001  (a service that fails must not stop the thread)
+            except Exception as error:  # noqa: BLE001  (a failing service must not stop the thread)
                 _log.warning("%s failed: %s", self._place, type(error).__name__)
             else:
                 if not sent:
-                    _log.warning("%s did not take an alert of %s", self._place, alert.rule)
+                    _log.warning("%s did not accept an alert of %s", self._place, alert.rule)
 
 
 def _type(alert: Alert) -> NotifyType:

@@ -1,4 +1,4 @@
-"""The engine's alert rules, and the table [alerts] of the settings file."""
+"""The engine's alert rules, and the `[alerts]` table of the settings file."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class AlertSettings(ThresholdTable):
     """Recipients, rules and thresholds of alerts.
 
     Attributes:
-        urls: of apprise; where alerts go besides the log.
-        off: names of rules that do not hold.
-        runbooks: what stands before `#` and the rule's name in the link of an alert.
-        each_ms: from one look to the next.
+        urls: apprise URLs that alerts are sent to, in addition to the log.
+        off: names of disabled rules.
+        runbooks: the part of an alert's link before `#` and the rule's name.
+        each_ms: interval between two checks.
         lane_latency_for_ms: how long a lane must miss its target.
-        dead_jobs_more_than: so many new dead jobs of a lane are borne.
-        dead_jobs_within_ms: how long a dead job is new.
-        no_worker_for_ms: how long a lane with due jobs may be without a worker.
-        store_away_for_ms: how long the store may be away.
-        horizon_within_ms: for how long hours must be known.
+        dead_jobs_more_than: number of new dead jobs that a lane may have without an alert.
+        dead_jobs_within_ms: how long a dead job counts as new.
+        no_worker_for_ms: how long a lane with due jobs may have no worker.
+        store_away_for_ms: how long the store may be unavailable.
+        horizon_within_ms: how far ahead the hours of a gate must be known.
     """
 
     urls: tuple[str, ...] = Field(default=(), repr=False)
@@ -55,12 +55,15 @@ class AlertSettings(ThresholdTable):
 
 
 STORE_AWAY = "store_away"
-OTHERS = 3
-"""Servers that do not lead wait so many times as long: the one that does may be away as well."""
+OTHERS_FACTOR = 3
+"""Servers other than the leader wait this many times as long before they report an outage.
+
+They report it at all because the leader may be down as well.
+"""
 
 
 def engine_book(settings: AlertSettings) -> Book:
-    """Return the rules of the engine; they look at the facts as they are."""
+    """Return the engine's rules as a book; they evaluate the facts unchanged."""
 
     async def see(facts: Facts) -> Facts:
         return facts
@@ -69,56 +72,56 @@ def engine_book(settings: AlertSettings) -> Book:
 
 
 def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:
-    """Return the rules of the engine, also those that are off."""
-    wrong = _Wrong(settings)
-    # What was dead before the first look is not counted, and what is retried or forgotten is not
-    # taken off.
+    """Return the rules of the engine, including disabled ones."""
+    conditions = _Conditions(settings)
+    # Jobs that were dead before the first check are not counted; retried and forgotten jobs are
+    # not subtracted.
     dead: Grows[Facts] = Grows(
         "dead_jobs",
         Severity.P2,
         settings.dead_jobs_within_ms,
         _dead,
-        lambda grown: wrong.dead_jobs(grown, dead.seen or {}),
+        lambda grown: conditions.dead_jobs(grown, dead.seen or {}),
     )
     return (
-        Now(STORE_AWAY, Severity.P0, wrong.store_away),
+        Now(STORE_AWAY, Severity.P0, conditions.store_away),
         Lasts("no_worker", Severity.P1, settings.no_worker_for_ms, _without_worker),
         Lasts("lane_latency", Severity.P1, settings.lane_latency_for_ms, _late_lanes),
         dead,
-        Now("horizon", Severity.P2, wrong.horizon),
+        Now("horizon", Severity.P2, conditions.horizon),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrong:
-    """What rules with a threshold find wrong."""
+class _Conditions:
+    """The conditions of the rules that have thresholds."""
 
     at: AlertSettings
 
     def store_away(self, facts: Facts) -> Texts:
-        """The store does not answer, or is not the one it was."""
+        """Report a store that does not respond, or that is not the same as before."""
         if isinstance(facts.fault, StoreChanged):
-            # It has answered, and no patience heals it.
+            # The store has responded, and waiting does not help: alert at once.
             return {"store": f"{facts.fault.message}; {facts.fault.hint}"}
-        patience = self.at.store_away_for_ms * (1 if facts.leads else OTHERS)
+        patience = self.at.store_away_for_ms * (1 if facts.leads else OTHERS_FACTOR)
         if facts.fault is None or facts.away_ms < patience:
             return {}
         seconds = facts.away_ms // 1000
-        return {"store": f"the store has not answered for {seconds} s: {facts.fault.message}"}
+        return {"store": f"the store has not responded for {seconds} s: {facts.fault.message}"}
 
     def dead_jobs(self, grown: Mapping[str, int], dead: Mapping[str, int]) -> Texts:
-        """The number of a lane's dead jobs has grown lately."""
+        """Report lanes in which too many jobs died recently."""
         within = format_duration(self.at.dead_jobs_within_ms)
         return {
-            lane: f"{'1 job' if new == 1 else f'{new} jobs'} of the lane {lane} died within "
-            f"{within}; it holds {all_dead} dead one{'s' if all_dead != 1 else ''}"
+            lane: f"{'1 job' if new == 1 else f'{new} jobs'} in the lane {lane} died within "
+            f"{within}; the lane has {all_dead} dead job{'s' if all_dead != 1 else ''}"
             for lane, new in grown.items()
             for all_dead in (dead.get(lane, 0),)
             if new > self.at.dead_jobs_more_than
         }
 
     def horizon(self, facts: Facts) -> Texts | None:
-        """The opening hours of a gate are not extended; past their horizon it is closed."""
+        """Report gates whose hours are about to end; past its horizon a gate is closed."""
         if facts.overview is None:
             return None
         now = facts.overview.stats.now
@@ -131,8 +134,8 @@ class _Wrong:
 
 def _horizon_text(gate: str, left: int) -> str:
     if left <= 0:
-        return f"the hours of the gate {gate} are known no more: it is closed"
-    return f"the hours of the gate {gate} are known for {format_duration(left)} only"
+        return f"the known hours of the gate {gate} have ended: it is closed"
+    return f"the hours of the gate {gate} are known for only {format_duration(left)} ahead"
 
 
 def _dead(facts: Facts) -> Mapping[str, int] | None:
@@ -142,7 +145,7 @@ def _dead(facts: Facts) -> Mapping[str, int] | None:
 
 
 def _late_lanes(facts: Facts) -> Lasting | None:
-    """Return the lanes whose jobs start later than the lane's target allows."""
+    """Return the lanes that miss their latency target."""
     if facts.overview is None:
         return None
     texts = {lane.lane: _latency_text(lane) for lane in facts.latencies if lane.breached}
@@ -152,11 +155,11 @@ def _late_lanes(facts: Facts) -> Lasting | None:
 def _latency_text(lane: LaneLatency) -> str:
     parts = [f"the lane {lane.lane} misses its target of {format_duration(lane.target_ms or 0)}"]
     if lane.p95_ms is not None:
-        parts.append(f"95 of 100 jobs start within {format_duration(lane.p95_ms)}")
+        parts.append(f"95% of jobs start within {format_duration(lane.p95_ms)}")
     if lane.head_ms is not None:
-        parts.append(f"the first that waits has waited {format_duration(lane.head_ms)}")
+        parts.append(f"the job in front has waited {format_duration(lane.head_ms)}")
     if lane.handlers_missing:
-        parts.append("it lacks only a free handler")
+        parts.append("only a free handler is missing")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Rule books: rules that evaluate the same facts, and share a page of runbooks."""
+"""Rule books: groups of alert rules that evaluate the same facts and share a runbook page."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
-    Noted,
-    Remembered,
-    Remembering,
     Rule,
+    RuleState,
+    StatefulRule,
+    StoredAlerts,
 )
 from headway.server.overview import Overview
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What is known at one look.
+    """What the watcher knows at one check.
 
     Attributes:
-        at: when, in ms on a clock that never goes back; only differences mean anything.
-        overview: what the store looks like; None if it does not answer, or is another's to watch.
-        latencies: of lanes with a target; none without an overview.
-        away_ms: for how long the store has not answered; 0 if it does.
-        leads: whether this server is the one that alerts, or was when the store last answered.
+        at: time of the check, in ms on a monotonic clock; only differences are meaningful.
+        overview: None if the store does not respond, or if another server is the leader.
+        latencies: of the lanes with a target; empty without an overview.
+        away_ms: how long the store has not responded; 0 if it does.
+        leads: whether this server is the leader, or was when the store last responded.
     """
 
     at: int
@@ -43,14 +43,14 @@ class Facts:
 _log = logging.getLogger("headway.alerts")
 
 Seen = TypeVar("Seen")
-"""What the rules of a book look at."""
+"""The type of facts that the rules of a book evaluate."""
 
 Found = tuple[Rule[Any], Sequence[Finding]]
-"""A rule, and all that it finds now."""
+"""A rule and its current findings."""
 
 
 class RuleBook(Generic[Seen]):
-    """Rules that look at the same things."""
+    """Rules that evaluate the same facts."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class RuleBook(Generic[Seen]):
         see: Callable[[Facts], Awaitable[Seen | None]],
         runbooks: str,
     ) -> None:
-        """Have seen nothing yet.
+        """Create the rules.
 
         Args:
-            rules: creates them; called again after another process has sent the alerts.
-            see: reads the facts, at a bounded cost; None if they are unknown. The watch
-                bounds its time, and goes on without these rules if it fails.
-            runbooks: what stands before `#` and the rule's name in the link of an alert.
+            rules: creates the rules; called again when another server has become the leader.
+            see: reads the facts at a bounded cost; None if they are unknown. The watcher applies
+                a timeout, and skips these rules if it fails.
+            runbooks: the part of an alert's link before `#` and the rule's name.
         """
         self._make = rules
         self._rules = rules()
@@ -74,29 +74,31 @@ class RuleBook(Generic[Seen]):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of its rules."""
+        """The names of the rules."""
         return [rule.name for rule in self._rules]
 
-    def renew(self) -> None:
-        """Forget what the rules have seen: others have alerted meanwhile."""
+    def reset(self) -> None:
+        """Discard the state of the rules, because another server now sends the alerts."""
         self._rules = self._make()
 
-    def noted(self, ahead_ms: int) -> dict[str, Noted]:
-        """Return what those of its rules have seen that look back, by name."""
+    def states(self, ahead_ms: int) -> dict[str, RuleState]:
+        """Return the state of the rules that have one, by rule name."""
         return {
-            rule.name: rule.noted(ahead_ms) for rule in self._rules if isinstance(rule, Remembering)
+            rule.name: rule.state(ahead_ms)
+            for rule in self._rules
+            if isinstance(rule, StatefulRule)
         }
 
-    def recall(self, remembered: Remembered, ahead_ms: int) -> None:
-        """Let its rules go on from what others have seen."""
+    def restore(self, stored: StoredAlerts, ahead_ms: int) -> None:
+        """Restore the state of the rules from what another server stored."""
         for rule in self._rules:
-            noted = remembered.rules.get(rule.name)
-            if noted is not None and isinstance(rule, Remembering):
-                standing = {one.subject for one in remembered.standing if one.rule == rule.name}
-                rule.recall(noted, standing, ahead_ms)
+            state = stored.rules.get(rule.name)
+            if state is not None and isinstance(rule, StatefulRule):
+                standing = {one.subject for one in stored.standing if one.rule == rule.name}
+                rule.restore(state, standing, ahead_ms)
 
     async def look(self, facts: Facts) -> Sequence[Found]:
-        """Return what each rule finds now; rules without enough data are left out."""
+        """Return the findings of each rule, except rules without enough data."""
         seen = await self._see(facts)
         found: list[Found] = []
         if seen is None:
@@ -104,8 +106,8 @@ class RuleBook(Generic[Seen]):
         for rule in self._rules:
             try:
                 findings = rule.look(seen)
-            except Exception:  # noqa: BLE001  (it may be any bug)
-                # A rule that is wrong must not silence the others.
+            except Exception:  # noqa: BLE001  (any bug)
+                # A faulty rule must not silence the others.
                 _log.exception("the rule %s failed", rule.name)
                 continue
             if findings is not None:
@@ -114,16 +116,16 @@ class RuleBook(Generic[Seen]):
 
 
 Book = RuleBook[Any]
-"""Rules as those see them who watch, whatever they look at."""
+"""A rule book over any type of facts."""
 
 
 class Alerts:
-    """What systems add to the alerts of one server.
+    """The alert rules that systems add to a server, and what the rules share.
 
     Attributes:
-        leads: whether this server is the one of its store that alerts.
-        off: names of rules that are switched off.
-        place: where sent alerts are kept beyond this server's life; None for nowhere.
+        leads: whether this server is the leader, which sends the alerts.
+        off: names of disabled rules.
+        place: where sent alerts are stored across restarts; None to keep them in memory only.
     """
 
     def __init__(self) -> None:
@@ -134,30 +136,30 @@ class Alerts:
 
     @property
     def books(self) -> Sequence[Book]:
-        """Of the systems, in the order in which they were added."""
+        """The books of the systems, in the order in which they were added."""
         return tuple(self._books)
 
     def add(self, book: Book) -> None:
-        """Add rules of a system; its `start` is the moment to do it.
+        """Add the rules of a system; call this from the system's `start`.
 
         Raises:
-            InvalidValue: a rule of that name is there already.
+            InvalidValue: a rule of the same name was already added.
         """
         check_names((*self._books, book))
         self._books.append(book)
 
 
 def check_names(books: Iterable[Book], off: Iterable[str] = ()) -> None:
-    """Check that rule names are unique, and that only known rules are off.
+    """Check that rule names are unique, and that all disabled rules exist.
 
     Raises:
-        InvalidValue: two rules have one name, or one that is off is none.
+        InvalidValue: two rules have the same name, or a disabled rule does not exist.
     """
     names = [name for book in books for name in book.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        message = f"there are two rules {twice[0]!r:.80}"
-        raise InvalidValue(message, hint="give each its own name")
+        message = f"two alert rules are named {twice[0]!r:.80}"
+        raise InvalidValue(message, hint="give each rule its own name")
     for name in sorted(set(off).difference(names)):
         message = f"alerts.off: there is no rule {name!r:.80}"
-        raise InvalidValue(message, hint=f"there are {', '.join(names)}")
+        raise InvalidValue(message, hint=f"the rules are {', '.join(names)}")

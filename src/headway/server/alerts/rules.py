@@ -1,4 +1,4 @@
-"""Alert rules: rows that find what is wrong now, what lasts, what grows; their thresholds."""
+"""Alert rules: the kinds of rules (`Now`, `Lasts`, `Grows`), their state and thresholds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.runtime.settings_table import OpenTable
 
 
 class Severity(StrEnum):
-    """How bad it is, P0 the worst."""
+    """Severity of an alert; P0 is the highest."""
 
     P0 = "P0"
     P1 = "P1"
@@ -24,12 +24,12 @@ class Severity(StrEnum):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert that was sent and is not over.
+    """A sent alert that has not healed, as stored.
 
     Attributes:
         text: as last sent.
-        runbook: where it says what to do.
-        told_at: when, in ms UTC.
+        runbook: link to the runbook.
+        told_at: when it was last sent, in ms UTC.
     """
 
     rule: str
@@ -40,13 +40,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     told_at: int
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rule has seen; all moments in ms UTC.
+class RuleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of a rule, as stored; all times in ms UTC.
 
     Attributes:
-        since: since when something has been so, by subject.
-        seen: counts, by label, at the last look; None before the first.
-        grown: when each has grown, and by how much.
+        since: since when the condition has been true, by subject.
+        seen: counts at the last check, by label; None before the first check.
+        grown: when each count has grown, and by how much, by label.
     """
 
     since: dict[str, int] = {}
@@ -54,34 +54,34 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     grown: dict[str, list[tuple[int, int]]] = {}
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is remembered.
+class StoredAlerts(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored state of all alerts.
 
     Attributes:
-        standing: alerts that were sent and are not over.
-        rules: what those of them have seen that look back, by name.
+        standing: sent alerts that have not healed.
+        rules: the state of the rules that have one, by rule name.
     """
 
     standing: list[Standing] = []
-    rules: dict[str, Noted] = {}
+    rules: dict[str, RuleState] = {}
 
 
 class AlertStorage(Protocol):
-    """Where it is kept, so that it outlives a server: one for all servers of a store.
+    """Storage for the state of alerts, shared by all servers of a store.
 
-    Each operation raises StoreError if it cannot be reached.
+    Each operation raises StoreError if the storage cannot be reached.
     """
 
     async def read(self) -> bytes | None:
-        """Return what was written last; None for nothing."""
+        """Return the stored value, if any."""
         ...
 
     async def take_over(self, holder: str) -> bytes | None:
-        """Read, and take over the right to write."""
+        """Make `holder` the only one that may write, and return the stored value."""
         ...
 
     async def write(self, holder: str, value: bytes) -> None:
-        """Write; nothing, if another has taken over."""
+        """Store a value; do nothing if another holder has taken over."""
         ...
 
 
@@ -90,7 +90,7 @@ class Finding:
     """Something that is wrong now.
 
     Attributes:
-        subject: what it is about; one that is not found any more has healed.
+        subject: what it is about, such as a lane. When it is no longer found, its alert heals.
         text: one sentence with the facts.
     """
 
@@ -99,15 +99,15 @@ class Finding:
 
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
-"""What a rule looks at."""
+"""The type of facts that a rule evaluates."""
 
 
 class Rule(Protocol[Seen_contra]):
-    """Looks for one thing that may be wrong."""
+    """A check for one condition."""
 
     @property
     def name(self) -> str:
-        """Of the rule, and of its runbook."""
+        """The name of the rule and of its runbook."""
         ...
 
     @property
@@ -121,32 +121,33 @@ class Rule(Protocol[Seen_contra]):
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """A rule that looks back. Inside, moments are on the clock of its looks."""
+class StatefulRule(Protocol):
+    """A rule with state. In memory, its times are on the monotonic clock of the checks."""
 
-    def noted(self, ahead_ms: int) -> Noted:
-        """Return what it has seen, for storage.
+    def state(self, ahead_ms: int) -> RuleState:
+        """Return the state, for storage.
 
         Args:
-            ahead_ms: by how much UTC is ahead of the clock of its looks.
+            ahead_ms: UTC minus the clock of the checks.
         """
         ...
 
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """Go on from what another process has seen.
+    def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
+        """Restore the state that another process has stored.
 
         Args:
-            standing: the subjects of its alerts that are not over.
+            standing: the subjects of the rule's alerts that have not healed.
+            ahead_ms: UTC minus the clock of the checks.
         """
         ...
 
 
 class Timed(Protocol):
-    """What was seen at a moment."""
+    """Facts with the time of their check."""
 
     @property
     def at(self) -> int:
-        """When, in ms on a clock that never goes back."""
+        """Time of the check, in ms on a monotonic clock."""
         ...
 
 
@@ -154,9 +155,9 @@ Seen = TypeVar("Seen", bound=Timed)
 
 
 Texts = Mapping[str, str]
-"""What is wrong: by subject, one sentence with the facts."""
+"""Findings: by subject, one sentence with the facts."""
 Lasting = Mapping[str, Callable[[int], str]]
-"""The same, of how long it has lasted, in ms."""
+"""Findings: by subject, a function from the duration so far in ms to the sentence."""
 
 
 def _findings(texts: Texts) -> Sequence[Finding]:
@@ -165,11 +166,10 @@ def _findings(texts: Texts) -> Sequence[Finding]:
 
 @dataclass(slots=True)
 class Now(Generic[Seen]):
-    """Finds what is wrong at one look.
+    """A rule that alerts as soon as its condition is found.
 
     Attributes:
-        name: of the rule, and of its runbook.
-        find: what is wrong; None if that is unknown.
+        find: returns the findings; None if they are unknown.
     """
 
     name: str
@@ -184,13 +184,11 @@ class Now(Generic[Seen]):
 
 @dataclass(slots=True)
 class Lasts(Generic[Seen]):
-    """Finds what has been wrong for some time.
+    """A rule that alerts when its condition has lasted for some time.
 
     Attributes:
-        name: of the rule, and of its runbook.
-        for_ms: how long it must last.
-        find: what is wrong, by subject: a text, made of the ms for which it has been; None if that
-            is unknown.
+        for_ms: how long the condition must last.
+        find: returns the findings; None if they are unknown.
     """
 
     name: str
@@ -208,26 +206,25 @@ class Lasts(Generic[Seen]):
         lasted = {subject: facts.at - since for subject, since in self._since.items()}
         return _findings({one: found[one](ms) for one, ms in lasted.items() if ms >= self.for_ms})
 
-    def noted(self, ahead_ms: int) -> Noted:
-        """See `Remembering.noted`."""
-        return Noted(since={subject: at + ahead_ms for subject, at in self._since.items()})
+    def state(self, ahead_ms: int) -> RuleState:
+        """See `StatefulRule.state`."""
+        return RuleState(since={subject: at + ahead_ms for subject, at in self._since.items()})
 
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Remembering.recall`; a duration that was not reported yet starts again."""
-        since = noted.since.items()
+    def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
+        """See `StatefulRule.restore`; a duration that has not caused an alert starts again."""
+        since = state.since.items()
         self._since = {subject: at - ahead_ms for subject, at in since if subject in standing}
 
 
 @dataclass(slots=True)
 class Grows(Generic[Seen]):
-    """Finds counts that have grown too much lately; what they were at the first look is not growth.
+    """A rule about counts that have grown recently; the counts at the first check are not growth.
 
     Attributes:
-        name: of the rule, and of its runbook.
-        within_ms: what grew longer ago is forgotten.
-        counts: by label, as they are now; None if that is unknown.
-        find: what is wrong, of what has grown.
-        seen: the counts of the last look; None before the first.
+        within_ms: how long growth counts as recent.
+        counts: returns the current counts by label; None if they are unknown.
+        find: returns the findings for the recent growth by label.
+        seen: the counts at the last check; None before the first.
     """
 
     name: str
@@ -246,7 +243,7 @@ class Grows(Generic[Seen]):
         return None if counts is None else _findings(self.find(self._note(counts, facts.at)))
 
     def _note(self, counts: Mapping[str, int], at: int) -> dict[str, int]:
-        """Return by how much each has grown, without those that have not."""
+        """Record the growth, and return the recent growth of each count that has grown."""
         before, self.seen = self.seen, dict(counts)
         for label, count in counts.items():
             grown = 0 if before is None else count - before.get(label, 0)
@@ -259,31 +256,29 @@ class Grows(Generic[Seen]):
                 del self._grown[label]
         return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
 
-    def noted(self, ahead_ms: int) -> Noted:
-        """See `Remembering.noted`."""
+    def state(self, ahead_ms: int) -> RuleState:
+        """See `StatefulRule.state`."""
         grown = {
             label: [(at + ahead_ms, count) for at, count in each]
             for label, each in self._grown.items()
         }
-        return Noted(seen=None if self.seen is None else dict(self.seen), grown=grown)
+        return RuleState(seen=None if self.seen is None else dict(self.seen), grown=grown)
 
-    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
-        """See `Remembering.recall`; growth since the last evaluation counts at the next one."""
+    def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
+        """See `StatefulRule.restore`; growth since the stored check counts at the next check."""
         del standing
-        self.seen = noted.seen
+        self.seen = state.seen
         self._grown = {
             label: deque((at - ahead_ms, count) for at, count in each)
-            for label, each in noted.grown.items()
+            for label, each in state.grown.items()
         }
 
 
 class ThresholdTable(OpenTable):
-    """Thresholds of rules; a span is ms once it is read, and is written without `_ms`."""
+    """A table of thresholds; durations are written without the suffix `_ms` of their fields."""
 
     model_config = ConfigDict(alias_generator=lambda name: name.removesuffix("_ms"))
 
 
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-"""A share, from 0 to 1."""
 Least = Annotated[int, Field(strict=True, ge=0)]
-"""A whole number from 0."""

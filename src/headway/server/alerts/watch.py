@@ -1,4 +1,4 @@
-"""The alert watcher: evaluates the rules at intervals, and sends what they find, throttled."""
+"""The alert watcher: evaluates the rules periodically, and sends throttled alerts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from headway.server.alerts.rule_book import Alerts, Book, Facts, Found
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
-    Remembered,
     Rule,
     Severity,
     Standing,
+    StoredAlerts,
 )
 from headway.server.overview import read_overview
 
@@ -36,17 +36,17 @@ AGAIN_MS = {
     Severity.P2: 15 * MINUTE_MS,
     Severity.P3: 15 * MINUTE_MS,
 }
-"""How long after an alert it is sent again, if it still applies."""
+"""How long after an alert it is repeated, if its condition is still found."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alert:
-    """One thing that is wrong, or is not any more.
+    """A notification that something is wrong, or has healed.
 
     Attributes:
         subject: what it is about, such as a lane.
         text: one sentence with the facts.
-        runbook: where it says what to do.
+        runbook: link to the runbook.
     """
 
     rule: str
@@ -58,12 +58,12 @@ class Alert:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it cannot wait."""
+        """Whether it is urgent: P0 or P1."""
         return self.severity in {Severity.P0, Severity.P1}
 
     @property
     def title(self) -> str:
-        """A line for a subject field."""
+        """One line, such as the subject of a mail."""
         state = "healed" if self.healed else self.severity
         return f"[{state}] {self.rule}: {self.subject}"
 
@@ -72,14 +72,14 @@ _alert_log = structlog.stdlib.get_logger("headway.alerts")
 
 
 class Sink(Protocol):
-    """Where alerts go."""
+    """A destination of alerts."""
 
     def send(self, alert: Alert) -> None:
-        """Take an alert; returns at once, and never fails."""
+        """Accept an alert; return at once, and never raise."""
         ...
 
     def close(self, drain_s: float = 0) -> None:
-        """Take no more; what is not sent after so many seconds is given up."""
+        """Stop; drop the alerts that are not sent within `drain_s`."""
         ...
 
 
@@ -87,29 +87,29 @@ class LogSink:
     """Writes alerts to the log."""
 
     def send(self, alert: Alert) -> None:
-        """Write one line."""
+        """Log the alert at a level for its severity."""
         log = _alert_log.error if alert.is_bad else _alert_log.warning
         log = _alert_log.info if alert.healed else log
         log("alert", **{**asdict(alert), "severity": alert.severity.value})
 
     def close(self, drain_s: float = 0) -> None:
-        """Nothing is left."""
+        """Do nothing: the log has every alert."""
 
 
 CALM_MS = 30_000
-"""What comes and goes is not over before it has been away for so long."""
+"""How long a subject must not be found before its alert heals, so that alerts do not flap."""
 MOST_SUBJECTS = 50
-"""Alerts of one rule at a time; more would add no information."""
+"""Maximum number of findings of a rule that cause alerts; more would add no information."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Standing:
-    """An alert that was sent and is not over.
+    """A sent alert that has not healed; times are on the clock of the checks.
 
     Attributes:
         alert: as last sent.
-        told_at: when, in ms.
-        calm_since: since when it is not found any more.
+        told_at: when it was last sent, in ms.
+        calm_since: since when its subject has not been found; None if it was at the last check.
     """
 
     alert: Alert
@@ -118,25 +118,24 @@ class _Standing:
 
 
 class AlertThrottle:
-    """The sent alerts, and when."""
+    """Decides which alerts to send, from those already sent."""
 
     def __init__(self, runbooks: str) -> None:
-        """Begin without alerts.
+        """Start without alerts.
 
         Args:
-            runbooks: what stands before `#` and the rule's name.
+            runbooks: the part of an alert's link before `#` and the rule's name.
         """
         self._runbooks = runbooks
         self._standing: dict[tuple[str, str], _Standing] = {}
 
     def update(self, rule: Rule[Any], findings: Sequence[Finding], at: int) -> list[Alert]:
-        """Return the alerts of one rule to send.
-
-        Returns:
-            New alerts, those that have lasted long enough to be sent again, and healed ones.
-        """
+        """Return the alerts of a rule to send: new, repeated and healed ones."""
         due: list[Alert] = []
-        for finding in findings[:MOST_SUBJECTS]:
+        for place, finding in enumerate(findings):
+            standing = self._standing.get((rule.name, finding.subject))
+            if standing is None and place >= MOST_SUBJECTS:
+                continue
             alert = Alert(
                 rule=rule.name,
                 severity=rule.severity,
@@ -144,7 +143,6 @@ class AlertThrottle:
                 text=finding.text,
                 runbook=f"{self._runbooks}#{rule.name}",
             )
-            standing = self._standing.get((rule.name, finding.subject))
             if standing is not None:
                 standing.calm_since = None
             if standing is None or at - standing.told_at >= AGAIN_MS[rule.severity]:
@@ -154,10 +152,10 @@ class AlertThrottle:
         return due + self._healed(rule.name, found, at)
 
     def standing(self, ahead_ms: int) -> list[Standing]:
-        """Return the alerts that are not over, for storage.
+        """Return the alerts that have not healed, for storage.
 
         Args:
-            ahead_ms: by how much UTC is ahead of the clock of the looks.
+            ahead_ms: UTC minus the clock of the checks.
         """
         found: list[Standing] = []
         for one in self._standing.values():
@@ -166,11 +164,12 @@ class AlertThrottle:
             found.append(Standing(**fields, told_at=one.told_at + ahead_ms))
         return found
 
-    def recall(self, standing: Iterable[Standing], ahead_ms: int) -> None:
-        """Take over stored alerts of another process; its own stay.
+    def restore(self, standing: Iterable[Standing], ahead_ms: int) -> None:
+        """Add the stored alerts of another process, and keep this server's own.
 
         Args:
-            standing: that; whether it is found is seen at the next look.
+            standing: whether their subjects are still found is decided at the next check.
+            ahead_ms: UTC minus the clock of the checks.
         """
         for one in standing:
             fields: dict[str, Any] = msgspec.structs.asdict(one)
@@ -180,10 +179,10 @@ class AlertThrottle:
             self._standing.setdefault((one.rule, one.subject), restored)
 
     def forget(self, *, keep: str) -> None:
-        """Stop alerting: another process has taken over.
+        """Drop all alerts, because another server is now the leader.
 
         Args:
-            keep: the rule whose alerts this server still sends.
+            keep: the rule whose alerts this server continues to send.
         """
         self._standing = {key: one for key, one in self._standing.items() if key[0] == keep}
 
@@ -202,16 +201,16 @@ class AlertThrottle:
 
 
 STORAGE_PATIENCE_S = 5.0
-"""How long the place may take; a look asks it twice at most."""
+"""Timeout of the alert storage; each check uses it at most twice."""
 
-_decode_state = msgspec.json.Decoder(Remembered).decode
+_decode_state = msgspec.json.Decoder(StoredAlerts).decode
 _log = logging.getLogger("headway.alerts")
 
 
 class AlertStateKeeper:
-    """What one server remembers of alerts, kept for the next one that leads.
+    """Stores the state of a server's alerts, so that the next leader can restore it.
 
-    While the place is away alerts are still sent; those that it holds may be sent again.
+    While the storage is unavailable alerts are still sent, and stored ones may be sent again.
     """
 
     def __init__(
@@ -222,13 +221,13 @@ class AlertStateKeeper:
         alerts: Alerts,
         books: Sequence[tuple[Book, AlertThrottle]],
     ) -> None:
-        """Have read nothing.
+        """Start without reading anything.
 
         Args:
-            holder: this server's own name, as long as it runs.
-            timing: clocks; UTC is as far ahead of the other one as now for as long as it runs.
-            alerts: says which rules are off.
-            books: each with its throttle.
+            holder: unique id of this server process.
+            timing: the difference between UTC and the monotonic clock is taken once, now.
+            alerts: for its disabled rules.
+            books: the rule books, each with its throttle.
         """
         self._place = place
         self._holder = holder
@@ -236,43 +235,43 @@ class AlertStateKeeper:
         self._alerts = alerts
         self._books = books
         self._ahead_ms = timing.wall_at() - int(1000 * timing.monotonic())
-        self._has_it = False
-        self._looked = False
-        self._saw_away = False
+        self._holds_storage = False
+        self._has_checked = False
+        self._saw_outage = False
         self._written = b""
 
     async def before(self, *, leads: bool, away: bool) -> None:
-        """Restore the alerts of others, before the rules are evaluated."""
-        first, self._looked = not self._looked, True
+        """Restore the stored state if this server has become the leader, before a check."""
+        first, self._has_checked = not self._has_checked, True
         if away:
             if first:
-                # No process can lead now. The last leader may have reported that the store is away.
-                self._recall(await self._read(take=False), only_away=True)
-            self._saw_away = True
+                # No server can become the leader now. The last one may have reported the outage.
+                self._restore(await self._read(take=False), only_away=True)
+            self._saw_outage = True
         elif not leads:
-            self._has_it = False
-        elif not self._has_it:
-            self._recall(await self._read(take=True), only_away=False)
+            self._holds_storage = False
+        elif not self._holds_storage:
+            self._restore(await self._read(take=True), only_away=False)
 
     async def after(self, *, leads: bool) -> None:
-        """Store the alerts, if they have changed.
+        """Store the state after a check, if it has changed.
 
         Args:
-            leads: whether this server leads, or did when the store last answered.
+            leads: whether this server is the leader, or was when the store last responded.
         """
-        if not (leads and self._has_it):
+        if not (leads and self._holds_storage):
             return
         ahead = self._ahead_ms
         standing = [one for _, throttle in self._books for one in throttle.standing(ahead)]
-        noted = {name: one for book, _ in self._books for name, one in book.noted(ahead).items()}
-        value = msgspec.json.encode(Remembered(standing=standing, rules=noted))
+        states = {name: one for book, _ in self._books for name, one in book.states(ahead).items()}
+        value = msgspec.json.encode(StoredAlerts(standing=standing, rules=states))
         if value == self._written:
             return
         try:
             async with self._timing.limit(STORAGE_PATIENCE_S):
                 await self._place.write(self._holder, value)
         except (StoreError, TimeoutError) as error:
-            _log.warning("alerts are not stored: %s", error or "timeout")
+            _log.warning("alerts were not stored: %s", error or "timeout")
         else:
             self._written = value
 
@@ -283,46 +282,46 @@ class AlertStateKeeper:
                     return await self._place.read()
                 value = await self._place.take_over(self._holder)
         except (StoreError, TimeoutError) as error:
-            _log.warning("stored alerts cannot be read: %s", error or "timeout")
+            _log.warning("stored alerts could not be read: %s", error or "timeout")
             return None
-        self._has_it, self._written = True, b""
+        self._holds_storage, self._written = True, b""
         return value
 
-    def _recall(self, value: bytes | None, *, only_away: bool) -> None:
+    def _restore(self, value: bytes | None, *, only_away: bool) -> None:
         if value is None:
             return
         try:
             kept = _decode_state(value)
         except msgspec.DecodeError as error:
-            _log.warning("stored alerts cannot be decoded: %s", error)
+            _log.warning("stored alerts could not be decoded: %s", error)
             return
         for book, throttle in self._books:
             names = set(book.names) - self._alerts.off
             if only_away:
                 names &= {STORE_AWAY}
-            elif self._saw_away:
-                # Each server reports by itself that the store is away, and that it is back.
+            elif self._saw_outage:
+                # This server has reported the outage itself, and also reports its end.
                 names -= {STORE_AWAY}
             sent = [one for one in kept.standing if one.rule in names]
-            throttle.recall(sent, self._ahead_ms)
+            throttle.restore(sent, self._ahead_ms)
             if not only_away:
-                book.recall(Remembered(standing=sent, rules=kept.rules), self._ahead_ms)
+                book.restore(StoredAlerts(standing=sent, rules=kept.rules), self._ahead_ms)
 
 
 ROLE = "alerts"
 PATIENCE_S = 10.0
-"""How long the store may take to answer."""
+"""Timeout for the facts of a check, and again for each rule book."""
 TERMS = 3
-"""So many looks may fail before another server alerts."""
+"""Number of checks the leader may miss before another server takes over."""
 MOST_TARGETS = 200
-"""Lanes with a target that are looked at, the first by name."""
+"""Maximum number of lanes whose latency is checked, in order of their names."""
 
 
 class AlertWatcher:
-    """Check the rules and send alerts; of all servers of a store, only the leader does so.
+    """Checks the rules and sends alerts; of all servers of a store, only the leader does so.
 
-    While the store does not answer, no process can lead: the last leader reports the outage, and
-    the others do after three times as long, because the leader may be gone as well.
+    While the store does not respond, no server can become the leader: the last leader reports the
+    outage, and the others do after three times as long, because the leader may be down as well.
     """
 
     def __init__(
@@ -349,7 +348,7 @@ class AlertWatcher:
         self._answered_at = self._at()
 
     async def run(self) -> None:
-        """Look until it is cancelled."""
+        """Check periodically until cancelled, then close the sinks."""
         try:
             while True:
                 await self.look()
@@ -359,19 +358,19 @@ class AlertWatcher:
                 sink.close()
 
     async def look(self) -> None:
-        """Look once."""
+        """Check the rules once, and send the alerts."""
         led = self._leads
         facts = await self._facts()
         self._alerts.leads = self._leads and facts.fault is None
         if led and not self._leads:
             for book, throttle in self._books:
                 throttle.forget(keep=STORE_AWAY)
-                book.renew()
+                book.reset()
         if self._keeper is not None:
             await self._keeper.before(leads=self._leads, away=facts.fault is not None)
         await self._send_alerts(facts)
         if self._keeper is not None:
-            # Sent first: if it is killed in between, an alert is sent twice rather than never.
+            # After sending: a server killed in between sends an alert twice rather than never.
             await self._keeper.after(leads=self._leads)
 
     async def _send_alerts(self, facts: Facts) -> None:
@@ -384,31 +383,31 @@ class AlertWatcher:
                         sink.send(alert)
 
     async def _found(self, book: Book, facts: Facts) -> Sequence[Found]:
-        """Return what the rules of a book find; none if it cannot see what they look at."""
+        """Return the findings of a book; empty if its facts cannot be read."""
         try:
             async with self._timing.limit(PATIENCE_S):
                 return await book.look(facts)
         except (StoreError, TimeoutError) as error:
-            _log.warning("the rules %s see nothing: %s", book.names, error or "timeout")
-        except Exception:  # noqa: BLE001  (it may be any bug)
-            # What is wrong with one system must not silence the others.
-            _log.exception("the rules %s see nothing", book.names)
+            _log.warning("the rules %s could not be evaluated: %s", book.names, error or "timeout")
+        except Exception:  # noqa: BLE001  (any bug)
+            # A faulty system must not silence the others.
+            _log.exception("the rules %s could not be evaluated", book.names)
         return ()
 
     async def _facts(self) -> Facts:
-        """Return what is known now: of the store nothing while another server alerts."""
+        """Return the current facts; without an overview while another server is the leader."""
         try:
             async with self._timing.limit(PATIENCE_S):
-                facts = await self._ask()
+                facts = await self._read_facts()
         except HeadwayError as error:
-            return self._away(error)
+            return self._outage(error)
         except TimeoutError:
-            return self._away(StoreUnavailable(f"no answer within {PATIENCE_S:g} s"))
+            return self._outage(StoreUnavailable(f"no response within {PATIENCE_S:g} s"))
         self._answered_at = self._at()
         return facts
 
-    async def _ask(self) -> Facts:
-        # Each book may take as long as the store itself, and so may what is kept.
+    async def _read_facts(self) -> Facts:
+        # Each book may take as long as the facts themselves, and so may the alert storage.
         slow = len(self._books) + (self._keeper is not None)
         lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * slow
         self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
@@ -423,7 +422,7 @@ class AlertWatcher:
         latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         return Facts(at=self._at(), overview=overview, latencies=latencies)
 
-    def _away(self, fault: HeadwayError) -> Facts:
+    def _outage(self, fault: HeadwayError) -> Facts:
         at = self._at()
         return Facts(at=at, away_ms=at - self._answered_at, fault=fault, leads=self._leads)
 

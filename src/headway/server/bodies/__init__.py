@@ -1,1 +1,1 @@
-"""What requests may say; each body is checked before anything is done."""
+"""Models of request bodies, which are validated before anything is done."""

@@ -29,28 +29,28 @@ from headway.core.naming import MAX_NAME, check_name
 from headway.server.strict_json import yield_to_loop
 
 MOST_FIELDS = 64
-"""Fields of one object; no body has as many."""
+"""Maximum number of fields of an object; every model has fewer."""
 
 SLICE = 100
-"""Bodies of a list that are validated at once."""
+"""Number of bodies of a list that are validated in one call."""
 
 One = TypeVar("One")
 
 
 class FirstFault(FailFast):
-    """Ends with the first fault; can stand in a union, unlike its base."""
+    """Stops at the first fault; unlike its base class, it can be used in a union."""
 
     def __hash__(self) -> int:
-        """Return one hash for all, as instances are equal."""
+        """Return the same hash for equal instances."""
         return hash(self.fail_fast)
 
 
 FailFastList = Annotated[list[One], FirstFault()]
-"""A list that reports its first fault only: millions of faults would fill the memory."""
+"""A list that reports only its first fault: millions of faults would fill the memory."""
 
 
 def max_fields(most: int) -> BeforeValidator:
-    """Refuse an object with more than so many fields, before any of them can be a fault."""
+    """Refuse an object with more than `most` fields, before any field is validated."""
 
     def check(value: object) -> object:
         if isinstance(value, dict) and (count := len(cast("dict[Any, Any]", value))) > most:
@@ -64,8 +64,8 @@ def max_fields(most: int) -> BeforeValidator:
 def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa: ANN401  (an annotation)
     """Validate one body, or a list of them in slices.
 
-    A call of the validator holds the interpreter until it ends; between slices others are served.
-    And a union would report the faults of both shapes at once.
+    Each call of the validator holds the interpreter until it returns; other requests are served
+    between slices. Besides, a union would report the faults of both shapes.
     """
     single: TypeAdapter[One] = TypeAdapter(one)
     several: TypeAdapter[list[One]] = TypeAdapter(many)
@@ -78,7 +78,7 @@ def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa:
             try:
                 found += several.validate_python(given[len(found) : len(found) + SLICE])
             except ValidationError:
-                # Once more behind those that are validated, so that the fault has its place.
+                # Validate again, after the valid items, so that the fault has the right index.
                 return several.validate_python([*found, *given[len(found) :]])
             yield_to_loop()
         return found or several.validate_python(given)
@@ -87,14 +87,14 @@ def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa:
 
 
 class Body(BaseModel):
-    """A body: nothing unknown in it, and no value of another type than was asked for."""
+    """A body without unknown fields or values of other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod
     def _few_fields(cls, value: object) -> object:
-        # Each unknown field would be reported as a fault of its own.
+        # Otherwise each unknown field would be a fault.
         if isinstance(value, dict) and len(cast("dict[Any, Any]", value)) > MOST_FIELDS:
             message = f"it has more than {MOST_FIELDS} fields"
             raise ValueError(message)
@@ -102,7 +102,7 @@ class Body(BaseModel):
 
 
 class QueryModel(BaseModel):
-    """What a query string asks: nothing unknown in it; its values are text by nature."""
+    """The parameters of a query string, without unknown ones; values are converted from text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -120,7 +120,7 @@ def _tenant(value: str) -> str:
 
 
 def without_nul(value: str) -> str:
-    """Return a text that PostgreSQL keeps: a reason or an error is not worth a refusal."""
+    """Replace NUL characters, which PostgreSQL cannot store, instead of refusing the text."""
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -164,13 +164,13 @@ Text = Annotated[str, Field(max_length=4_000), AfterValidator(without_nul)]
 """A reason or a note: up to 4,000 characters."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_CAPACITY)]
-"""Permits, starts or jobs."""
+"""A number of permits, starts or jobs."""
 
 Positive = Annotated[int, Field(ge=1, le=MAX_CAPACITY)]
-"""At least one of them."""
+"""A number of permits, starts or jobs; at least 1."""
 
 Priority = Annotated[int, Field(ge=0, le=MAX_PRIORITY, examples=[512])]
-"""Smaller first."""
+"""A priority; smaller numbers start first."""
 
 Span = Annotated[
     int,
@@ -186,7 +186,7 @@ Span = Annotated[
         }
     ),
 ]
-"""A span of time; milliseconds once it is read."""
+"""A duration; milliseconds after validation."""
 
 When = Annotated[
     Moment,
@@ -204,10 +204,10 @@ When = Annotated[
         }
     ),
 ]
-"""A moment; a span counts from the store's now."""
+"""A time; a duration counts from the store's current time."""
 
 EARLIEST = 100_000_000_000
-"""Of 1973, in ms: an earlier moment was meant in seconds, and would be taken for now."""
+"""A time in 1973, in ms: a smaller number was meant in seconds, and would be due now."""
 
 
 def _not_seconds(value: object) -> object:
@@ -218,4 +218,4 @@ def _not_seconds(value: object) -> object:
 
 
 WhenNotSeconds = Annotated[When, BeforeValidator(_not_seconds)]
-"""A moment, but no number that can only be seconds."""
+"""A time, but not a number that is too small to be milliseconds."""

@@ -90,14 +90,14 @@ class HoursBody(Body):
 
 
 AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discriminator="kind")]
-"""A gate to be declared, by its kind."""
+"""A gate to declare, by its kind."""
 
 
 def gate_spec(name: str, body: AnyGate) -> GateSpec:
-    """Return what stores keep of a declaration.
+    """Return the spec of a gate.
 
     Raises:
-        InvalidValue: the name, the hours or the zone are unusable.
+        InvalidValue: the name, the hours or the zone are invalid.
     """
     match body:
         case SlotsBody():
@@ -130,7 +130,7 @@ class GateNumbersBody(ReasonBody):
     )
 
     def change(self, name: str) -> SetGate:
-        """Return the change of one gate."""
+        """Return the change of the gate with this name."""
         return SetGate(
             name=name,
             capacity=self.capacity,
@@ -161,11 +161,11 @@ class UntilBody(ReasonBody):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts from the store's now."""
+        """Whether the time depends on the store's current time."""
         return self.after is not None or (self.until is not None and self.until.at is None)
 
     def resolved(self, now: int) -> int | None:
-        """Return the moment, ms UTC; None for good."""
+        """Return the time in ms UTC; None for indefinitely."""
         if self.after is not None:
             return now + self.after
         return None if self.until is None else self.until.resolved(now)
@@ -239,7 +239,7 @@ class LaneBody(Body):
     )
 
     def spec(self, name: str) -> LaneSpec:
-        """Return what stores keep of it.
+        """Return the spec of the lane with this name.
 
         Raises:
             InvalidValue: there are weights, but the lane is not fair.
@@ -300,21 +300,21 @@ class EntryBody(Body):
     )
 
     def body_of(self, id: str) -> JobBody:
-        """Return what each fire makes, as a job that could be sent."""
+        """Return the job of each fire, as the body of a job to send."""
         fields: Any = {**dict(self.job), "id": id}
         return JobBody.model_construct(**fields)
 
     def read_schedule(self, now: int) -> Schedule:
-        """Return when it fires; an anchor may count from `now`.
+        """Parse the schedule; its anchor may be relative to `now`.
 
         Raises:
-            InvalidValue: the schedule or the zone is not understood.
+            InvalidValue: the schedule or the zone is invalid.
         """
         anchor_at = 0 if self.anchor is None else self.anchor.resolved(now)
         return parse_schedule(self.schedule, tz=self.tz, anchor_at=anchor_at)
 
     def spec(self, name: str, schedule: Schedule, job: NewJob) -> EntrySpec:
-        """Return what stores keep of it."""
+        """Return the spec of the entry with this name."""
         return EntrySpec(
             name=name,
             schedule=schedule,

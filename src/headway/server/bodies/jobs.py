@@ -24,9 +24,9 @@ from headway.server.bodies.base import (
 )
 
 MOST_JOBS = 10_000
-"""Jobs of one request."""
+"""Maximum number of jobs in a request."""
 MOST_GATES = 32
-"""Gates of one job, shared and keyed."""
+"""Maximum number of gates of a job, shared and keyed."""
 
 
 class GateBody(Body):
@@ -191,7 +191,7 @@ class RecurringBody(PolicyBody, WorkBody):
 
 
 POLICY_FIELDS = tuple(PolicyBody.model_fields)
-"""What only a plain job says."""
+"""Fields that only jobs without a kind of the server's App may have."""
 
 
 JobList = Annotated[FailFastList[JobBody], Field(min_length=1, max_length=MOST_JOBS)]
@@ -200,7 +200,7 @@ OneOrMany = Annotated[JobBody | JobList, one_or_many(JobBody, JobList, MOST_JOBS
 
 
 MOST_MOVED = 10_000
-"""Jobs of one request."""
+"""Maximum number of jobs that a request moves."""
 
 Reason = Annotated[Text, Field(default="", description="Reason, recorded in the trail.")]
 
@@ -232,7 +232,7 @@ class EditBody(ReasonBody):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether nothing is to be changed."""
+        """Whether the body changes nothing."""
         return self.args is None and self.priority is None and self.due is None
 
 
@@ -258,7 +258,7 @@ class FilterBody(Body):
 
     @property
     def names_something(self) -> bool:
-        """Whether anything but a state is asked for."""
+        """Whether the filter contains more than states."""
         given = (self.lane, self.tenant, self.kind, self.subject, self.key)
         return any(one is not None for one in given)
 
@@ -312,5 +312,5 @@ class MovesBody(EditBody):
 
     @property
     def move(self) -> Verb:
-        """What to do."""
+        """The verb to apply."""
         return Verb(self.verb)

@@ -53,7 +53,7 @@ LanesList = Annotated[
 
 
 MOST_AFTER = 10_000
-"""Lanes of which a worker says where its last claim stopped."""
+"""Maximum number of lanes in `after`."""
 
 
 class ClaimBody(Body):
@@ -104,7 +104,7 @@ class ClaimBody(Body):
 
     @property
     def weighted_lanes(self) -> tuple[tuple[str, int], ...]:
-        """Names or patterns, each with its weight, as they were asked for."""
+        """Names or patterns with their weights, in the order of the request."""
         if isinstance(self.lanes, str):
             return read_lanes(self.lanes)
         return tuple(
@@ -113,7 +113,7 @@ class ClaimBody(Body):
 
 
 MOST_RUNNING = 10_000
-"""Runs of one beat."""
+"""Maximum number of runs in a beat."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -131,10 +131,10 @@ class RunningBody(RunBody):
     progress: Any = Field(default=None, description="New progress, shown unchanged: any JSON.")
 
     def told_progress(self) -> bytes | None:
-        """Return the progress as JSON; None for none.
+        """Return the progress as JSON, if there is any.
 
         Raises:
-            PayloadTooLarge: it is above the limit.
+            PayloadTooLarge: the progress is above the limit.
         """
         if self.progress is None:
             return None
@@ -192,15 +192,15 @@ class LeaseBody(Body):
 
 
 MOST_THEN = MAX_BATCH
-"""Jobs that follow from one outcome."""
+"""Maximum number of jobs created with an outcome."""
 MOST_CLOSED = 16
-"""Gates that one outcome closes."""
+"""Maximum number of gates closed with an outcome."""
 HAND_OVER_MS = 1_800_000
-"""How long a hand-over may go unanswered, if nothing is said."""
+"""Default time from a hand-over to its deadline."""
 
 
 ErrorText = Annotated[str, Field(max_length=1_000_000), AfterValidator(without_nul)]
-"""An error, a traceback: the first 16,000 characters are kept."""
+"""An error or traceback, of which the first 16,000 characters are stored."""
 
 
 class CloseBody(Body):
@@ -340,7 +340,7 @@ AnyOutcome = (
     | GaveBackBody
     | UnfitBody
 )
-"""One of these, distinguished by `outcome`."""
+"""Any outcome; `outcome` distinguishes them."""
 
 
 class SettlementBody(Body):

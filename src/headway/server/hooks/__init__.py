@@ -1,1 +1,1 @@
-"""Webhooks of providers: each is proved by the provider's own signature, and becomes signals."""
+"""Webhooks of providers: verified by the provider's signature, then turned into signals."""

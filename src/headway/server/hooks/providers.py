@@ -1,4 +1,4 @@
-"""The providers of one server, read from the table [hooks] of the settings."""
+"""The webhook providers of a server, read from the `[hooks]` table of the settings."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from headway.server.hooks.standard import StandardWebhooks
 from headway.server.hooks.twilio import Twilio
 
 SHORTEST_SECRET = 24
-"""Bytes of a secret of Standard Webhooks, as its specification asks."""
+"""Minimum length of a Standard Webhooks secret in bytes, from its specification."""
 
 _SECRET, _PUBLIC = "whsec_", "whpk_"
 
 
-def _several(value: object) -> object:
-    """Return one key, or several by commas, as a variable gives them."""
+def _split_keys(value: object) -> object:
+    """Split a string, as an environment variable has it, into its comma-separated keys."""
     if not isinstance(value, str):
         return value
     return tuple(one.strip() for one in value.split(",") if one.strip())
@@ -40,7 +40,7 @@ def _several(value: object) -> object:
 
 Keys = Annotated[
     tuple[Annotated[str, Field(min_length=8)], ...],
-    BeforeValidator(_several),
+    BeforeValidator(_split_keys),
     Field(default=(), repr=False),
 ]
 
@@ -52,12 +52,12 @@ class TwilioTable(Table):
     shared_keys: Keys = ()
 
     def provider(self) -> Provider:
-        """Twilio, with these keys.
+        """Return the provider with these keys.
 
         Raises:
-            InvalidValue: there is none.
+            InvalidValue: there are no keys.
         """
-        _check_some("hooks.twilio", self.auth_tokens or self.shared_keys, 'auth_tokens = ["…"]')
+        _require_keys("hooks.twilio", self.auth_tokens or self.shared_keys, 'auth_tokens = ["…"]')
         return Twilio(auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
 
 
@@ -69,12 +69,12 @@ class SendGridTable(Table):
     only_refs: bool = False
 
     def provider(self) -> Provider:
-        """SendGrid, with these keys.
+        """Return the provider with these keys.
 
         Raises:
-            InvalidValue: there is none, or one is unusable.
+            InvalidValue: there are no keys, or one is invalid.
         """
-        _check_some("hooks.sendgrid", self.public_keys, 'public_keys = ["MFkw…"]')
+        _require_keys("hooks.sendgrid", self.public_keys, 'public_keys = ["MFkw…"]')
         keys = [_p256("hooks.sendgrid.public_keys", one) for one in self.public_keys]
         return SendGrid(public_keys=keys, tolerance_ms=self.tolerance, only_refs=self.only_refs)
 
@@ -86,13 +86,13 @@ class StandardTable(Table):
     tolerance: Span = TOLERANCE_MS
 
     def provider(self, name: str) -> Provider:
-        """Return the sender of this name, with these keys.
+        """Return the provider with this name and these keys.
 
         Raises:
-            InvalidValue: there is none, or one is unusable.
+            InvalidValue: there are no keys, or one is invalid.
         """
         where = f"hooks.standard.{name}"
-        _check_some(where, self.keys, 'keys = ["whsec_…"]')
+        _require_keys(where, self.keys, 'keys = ["whsec_…"]')
         return StandardWebhooks(
             name=name,
             secrets=[_secret(where, one) for one in self.keys if not one.startswith(_PUBLIC)],
@@ -101,9 +101,9 @@ class StandardTable(Table):
         )
 
 
-def _check_some(where: str, keys: tuple[str, ...], hint: str) -> None:
+def _require_keys(where: str, keys: tuple[str, ...], hint: str) -> None:
     if not keys:
-        message = f"{where}: there is no key to check its signatures with"
+        message = f"{where}: there is no key to verify its signatures with"
         raise InvalidValue(message, hint=hint)
 
 
@@ -116,14 +116,11 @@ class HooksTable(Table):
 
 
 def read_hooks(written: Mapping[str, object]) -> dict[str, Provider]:
-    """Return the providers whose webhooks are accepted.
-
-    Returns:
-        Each by its name, which is the last part of its URL.
+    """Return the configured providers by name, which is the last part of the URL.
 
     Raises:
-        InvalidValue: the table holds what is unknown or unusable; the message names the place,
-            never the value.
+        InvalidValue: the table contains an unknown key or an invalid value; the message names the
+            setting, never the value.
     """
     table = read_table("hooks", HooksTable, written)
     found: dict[str, Provider] = {}
@@ -134,8 +131,8 @@ def read_hooks(written: Mapping[str, object]) -> dict[str, Provider]:
     for name, sender in table.standard.items():
         check_provider_name(name)
         if name in found or name in HooksTable.model_fields:
-            message = f"hooks.standard.{name}: the name is another provider's"
-            raise InvalidValue(message, hint="choose another; it is the last part of the URL")
+            message = f"hooks.standard.{name}: the name belongs to another provider"
+            raise InvalidValue(message, hint="choose another name; it is the last part of the URL")
         found[name] = sender.provider(name)
     return found
 
@@ -144,12 +141,13 @@ def check_provider_name(name: str) -> str:
     """Validate the name of a provider, the last part of its URL.
 
     Raises:
-        InvalidValue: it cannot.
+        InvalidValue: the name is not a valid name, or contains other characters than ASCII
+            letters, digits, `-` and `_`.
     """
     check_name("provider", name)
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         message = f"the provider {name[:80]!r} cannot be the last part of a URL"
-        raise InvalidValue(message, hint="letters, digits, - and _")
+        raise InvalidValue(message, hint="use letters, digits, - and _")
     return name
 
 
@@ -169,7 +167,7 @@ def _secret(where: str, text: str) -> bytes:
     secret = _bytes(text.removeprefix(_SECRET))
     if secret is None or len(secret) < SHORTEST_SECRET:
         message = f"{where}: a key is not a secret of {SHORTEST_SECRET} bytes or more, in base64"
-        raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
+        raise InvalidValue(message, hint="use whsec_ and the output of: openssl rand -base64 32")
     return secret
 
 
@@ -177,7 +175,7 @@ def _ed25519(where: str, text: str) -> Ed25519PublicKey:
     data = _bytes(text.removeprefix(_PUBLIC))
     if data is None or len(data) != 32:
         message = f"{where}: a key is not an ed25519 public key"
-        raise InvalidValue(message, hint="whpk_ and 32 bytes in base64")
+        raise InvalidValue(message, hint="use whpk_ and 32 bytes in base64")
     return Ed25519PublicKey.from_public_bytes(data)
 
 
@@ -189,15 +187,15 @@ def _bytes(text: str) -> bytes | None:
 
 
 class Hooks:
-    """The providers of one server, each by the last part of its URL."""
+    """The webhook providers of a server, by the last part of their URLs."""
 
     def __init__(
         self, written: Mapping[str, object], *, public_url: str | None, timing: Timing
     ) -> None:
-        """Read the table [hooks] of the settings.
+        """Read the `[hooks]` table of the settings.
 
         Raises:
-            InvalidValue: it holds what is unknown or unusable.
+            InvalidValue: the table contains an unknown key or an invalid value.
         """
         self._providers = read_hooks(written)
         self._readings: dict[str, Reading] = {}
@@ -205,43 +203,43 @@ class Hooks:
         self._timing = timing
 
     def add(self, name: str, provider: Provider) -> None:
-        """Add a provider of a system's own.
+        """Add a system's own provider.
 
         Raises:
-            InvalidValue: the name is taken, or cannot be the last part of a URL.
+            InvalidValue: the name is already used, or cannot be the last part of a URL.
         """
         if check_provider_name(name) in self._providers:
             message = f"the provider {name!r} already exists"
-            raise InvalidValue(message, hint="choose another name, or read it in another way")
+            raise InvalidValue(message, hint="choose another name, or use read_with")
         self._providers[name] = provider
 
     def read_with(self, name: str, reading: Reading) -> None:
-        """Let a system read a provider's webhooks in its own way; who proves them stays.
+        """Replace how a provider's webhooks become signals; they are verified as before.
 
         Args:
-            name: of the provider; without keys in the settings, its webhooks are refused.
+            name: the provider. If the settings have no keys for it, its webhooks are refused.
         """
         self._readings[name] = reading
 
     async def take(self, name: str, request: Request) -> HookRequest:
-        """Return a webhook, proved; a system's own routes may begin with it too.
+        """Verify a request and return it as a webhook; routes of systems may use this too.
 
         Raises:
-            HTTPException: with 404, the provider is not configured.
-            Unauthenticated: the provider has not signed it.
+            HTTPException: with 404, if the provider is not configured.
+            Unauthenticated: the request does not have a valid signature of the provider.
         """
         provider = self._providers.get(name)
         if provider is None:
             raise HTTPException(404)
-        came = await received(request, self._public_url)
-        provider.verify(came, self._timing.wall_at())
-        return came
+        webhook = await received(request, self._public_url)
+        provider.verify(webhook, self._timing.wall_at())
+        return webhook
 
     def signals(self, name: str, request: HookRequest) -> Sequence[Signal]:
-        """Return what a proved webhook says.
+        """Return the signals of a verified webhook.
 
         Raises:
-            InvalidValue: it is not understood.
+            InvalidValue: the webhook is malformed.
         """
         reading = self._readings.get(name) or self._providers[name].signals
         return reading(request)

@@ -1,4 +1,4 @@
-"""A webhook as it was received, and what the checks of its signature share."""
+"""A received webhook, and what the signature schemes share."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PROVIDER_BODY: dict[str, Any] = {
         "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
     }
 }
-"""What OpenAPI says of the body of a route that receives webhooks."""
+"""OpenAPI description of the body of a route that receives webhooks."""
 
 
 def sender_url(scope: Mapping[str, Any], public_url: str | None) -> str:
     """Return the URL of a request as its sender wrote it.
 
-    Path and query are taken byte for byte. The rest is the server's public address; without one,
-    the scheme and the host are the request's own: of the headers of proxies only
-    X-Forwarded-Proto counts, and only that of a trusted one, which the listener has seen to.
+    Path and query are taken byte for byte. Scheme and host are those of the server's public URL,
+    or else of the request. Of the headers that proxies add, only X-Forwarded-Proto of a trusted
+    proxy counts; the listener has already applied it.
 
     Args:
-        scope: of the request, as ASGI has it.
-        public_url: the server's address as the outside world sees it; None if that is not known.
+        scope: the ASGI scope of the request.
+        public_url: the server's URL as the outside world sees it; None if unknown.
     """
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
@@ -51,11 +51,11 @@ MOST_FIELDS = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HookRequest:
-    """A webhook as it came.
+    """A webhook as it was received.
 
     Attributes:
-        url: as its sender wrote it, whatever a proxy made of it.
-        headers: in the order they came; the names in small letters.
+        url: as its sender wrote it; see `sender_url`.
+        headers: in the order received; names are in lower case.
     """
 
     method: str
@@ -64,10 +64,11 @@ class HookRequest:
     body: bytes = field(repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return the value of a header; None if there is none.
+        """Return the value of a header, if present.
 
         Raises:
-            Unauthenticated: it came twice, so that two readers could believe different ones.
+            Unauthenticated: the header was sent more than once, which two readers might resolve
+                differently.
         """
         found = [value for one, value in self.headers if one == name]
         if len(found) > 1:
@@ -76,48 +77,48 @@ class HookRequest:
         return found[0] if found else None
 
     def needed(self, name: str) -> str:
-        """Return the value of a header that must be there.
+        """Return the value of a required header.
 
         Raises:
-            Unauthenticated: it is missing, empty, or came twice.
+            Unauthenticated: the header is missing or empty, or was sent more than once.
         """
         value = self.header(name)
         if not value:
             message = f"the header {name} is missing"
-            raise Unauthenticated(message, hint="let the provider sign its webhooks")
+            raise Unauthenticated(message, hint="configure the provider to sign its webhooks")
         return value
 
     @property
     def is_form(self) -> bool:
         """Whether the body is a form."""
-        said = self.header("content-type") or ""
-        return said.partition(";")[0].strip().lower() == FORM
+        content_type = self.header("content-type") or ""
+        return content_type.partition(";")[0].strip().lower() == FORM
 
     def json(self) -> object:
         """Return the body as JSON.
 
         Raises:
-            InvalidValue: it is not strict JSON.
-            PayloadTooLarge: it has too many values.
+            InvalidValue: the body is not strict JSON.
+            PayloadTooLarge: the body has too many values.
         """
         return read_json(self.body)
 
     @property
     def query(self) -> str:
-        """The URL's query, as it was written."""
+        """The query of the URL, not decoded."""
         return self.url.partition("#")[0].partition("?")[2]
 
     def asked(self, name: str) -> str | None:
-        """Return the value of a parameter of the URL; None if there is none.
+        """Return the value of a query parameter, if present.
 
         Raises:
-            InvalidValue: it is there twice, or the query is unusable.
+            InvalidValue: the parameter has several values, or the query is malformed.
         """
         return only(read_form(self.query), name)
 
 
 async def received(request: Request, public_url: str | None) -> HookRequest:
-    """Return a webhook as it came; its URL as `sender_url` has it."""
+    """Read a request as a webhook; see `sender_url` for its URL."""
     return HookRequest(
         method=request.method,
         url=sender_url(request.scope, public_url),
@@ -127,42 +128,39 @@ async def received(request: Request, public_url: str | None) -> HookRequest:
 
 
 def is_object(one: object) -> TypeGuard[Mapping[str, object]]:
-    """Return whether a value is an object of JSON."""
+    """Return whether a value is a JSON object."""
     return isinstance(one, dict)
 
 
 def read_form(written: str | bytes) -> list[tuple[str, str]]:
-    """Read a form or a query.
-
-    Returns:
-        Names and values in their order, empty values too.
+    """Parse a form or a query into names and values, in order and including empty values.
 
     Raises:
-        InvalidValue: it is no UTF-8, or has too many fields.
+        InvalidValue: the text is not UTF-8, or has too many fields.
     """
     try:
         text = written if isinstance(written, str) else written.decode()
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
         message = "the form is not UTF-8, or has too many fields"
-        raise InvalidValue(message, hint=f"at most {MOST_FIELDS}") from None
+        raise InvalidValue(message, hint=f"at most {MOST_FIELDS} fields") from None
 
 
 def only(form: list[tuple[str, str]], name: str) -> str | None:
-    """Return the one value of a field; None if there is none.
+    """Return the value of a field, if present.
 
     Raises:
-        InvalidValue: it has several that differ.
+        InvalidValue: the field has several different values.
     """
     found = {value for one, value in form if one == name}
     if len(found) > 1:
         message = f"the field {name} has {len(found)} values"
-        raise InvalidValue(message, hint="give it once")
+        raise InvalidValue(message, hint="send it once")
     return next(iter(found), None)
 
 
 TOLERANCE_MS = 300_000
-"""How far the moment of a webhook may lie from now.
+"""Maximum difference between the timestamp of a webhook and now.
 
 Source: Standard Webhooks, "Verifying signatures".
 """
@@ -171,7 +169,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
 def refuse() -> NoReturn:
-    """Refuse a signature; the message reveals nothing about the expected one.
+    """Refuse a signature, without revealing anything about the expected one.
 
     Raises:
         Unauthenticated: always.
@@ -185,12 +183,12 @@ def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
     """Check that a timestamp is close enough to now.
 
     Args:
-        written: seconds since 1970, as the webhook says.
-        now: the moment, ms UTC.
-        tolerance_ms: how far it may lie from now, before and after.
+        written: seconds since 1970, as the webhook has it.
+        now: in ms UTC.
+        tolerance_ms: maximum difference, before and after now.
 
     Raises:
-        Unauthenticated: it is no number, or too far away.
+        Unauthenticated: the timestamp is not a number, or is too far from now.
     """
     if _SECONDS.fullmatch(written) is None:
         message = "the webhook's timestamp is not a number of seconds"
@@ -202,19 +200,16 @@ def check_fresh(written: str, now: int, tolerance_ms: int) -> None:
         raise Unauthenticated(message, hint="check the clocks; webhooks must not be replayed")
 
 
-def any_same(expected: Iterable[bytes], said: bytes) -> bool:
-    """Return whether one of them is what was said, in a time that does not depend on which one."""
+def any_same(expected: Iterable[bytes], given: bytes) -> bool:
+    """Return whether one of the values equals `given`, in a time that does not depend on which."""
     same = False
     for one in expected:
-        same |= hmac.compare_digest(one, said)
+        same |= hmac.compare_digest(one, given)
     return same
 
 
 def strict_base64(text: str) -> bytes | None:
-    """Return the bytes that a text stands for.
-
-    None unless it is the one text that stands for them.
-    """
+    """Decode base64; return None unless the text is the canonical encoding of the bytes."""
     try:
         data = b64decode(text, validate=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""SendGrid: events of mail, many in one webhook.
+"""SendGrid: mail events, several in one webhook.
 
 Source: SendGrid, "Event Webhook Reference", "Getting started with the Event Webhook security".
 """
@@ -36,7 +36,7 @@ from headway.server.hooks.signals import (
 SIGNATURE = "x-twilio-email-event-webhook-signature"
 TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
 REF = "headway_ref"
-"""The custom argument of a mail that names its job's reference."""
+"""Custom argument of a mail with the reference of its job."""
 
 EVENTS: Mapping[str, StatusMeaning] = {
     "processed": StatusMeaning(kind=SignalKind.NOTE),
@@ -53,8 +53,8 @@ EVENTS: Mapping[str, StatusMeaning] = {
 }
 
 _MOST_SIGNATURE = 200
-# An event's id goes on with the mail's route through SendGrid; the API returned only the part
-# before it.
+# In an event, the mail's route through SendGrid follows the message id; the API returned only the
+# id.
 _WAY = re.compile(r"\.(?:filter|recv).*\Z", re.DOTALL)
 
 
@@ -65,9 +65,9 @@ class MailEvent:
     Attributes:
         status: one of `EVENTS`.
         ref: the custom argument `headway_ref`; None if the mail has none.
-        message_id: as SendGrid answered it when it took the mail.
-        event: the same whenever the event is sent again.
-        reason: the status, and why in the words of the receiving server.
+        message_id: the id that SendGrid returned when it accepted the mail.
+        event: id of the event; the same each time the event is sent.
+        reason: the status, followed by the response of the receiving server.
     """
 
     status: str
@@ -80,15 +80,16 @@ class MailEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendGrid:
-    """SendGrid, by the public keys of its event webhooks.
+    """SendGrid's event webhooks.
 
-    A job is found by the custom argument `headway_ref` of its mail, else by the `X-Message-Id`
-    that SendGrid answered, which the job says with `known_as`.
+    A job is found by the custom argument `headway_ref` of its mail, or else by the `X-Message-Id`
+    that SendGrid returned, which the job passes as `known_as`.
 
     Attributes:
-        public_keys: P-256; several while one replaces another.
-        tolerance_ms: how far its moment may lie from now.
-        only_refs: pass over mail without `headway_ref`, since others send by this account too.
+        public_keys: P-256 keys; several while a key is replaced.
+        tolerance_ms: maximum difference between a timestamp and now.
+        only_refs: ignore events without `headway_ref`, for an account that is shared with other
+            senders.
     """
 
     public_keys: Sequence[EllipticCurvePublicKey]
@@ -97,8 +98,8 @@ class SendGrid:
 
     def verify(self, request: HookRequest, now: int) -> None:
         """See `Provider.verify`."""
-        said, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
-        signature = strict_base64(said) if len(said) <= _MOST_SIGNATURE else None
+        encoded, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
+        signature = strict_base64(encoded) if len(encoded) <= _MOST_SIGNATURE else None
         signed = timestamp.encode("utf-8", "replace") + request.body
         if signature is None or not any(_fits(key, signature, signed) for key in self.public_keys):
             refuse()
@@ -108,7 +109,7 @@ class SendGrid:
         """See `Provider.signals`.
 
         Raises:
-            InvalidValue: it is not a list of events.
+            InvalidValue: the body is not a list of events.
         """
         return [one for event in read_events(request) for one in self._signals_of(event)]
 
@@ -122,13 +123,10 @@ class SendGrid:
 
 
 def read_events(request: HookRequest) -> Sequence[MailEvent]:
-    """Read a verified webhook.
-
-    Returns:
-        The events of known sorts, in order.
+    """Return the events of a verified webhook in order, without those of unknown types.
 
     Raises:
-        InvalidValue: it is not a list of events.
+        InvalidValue: the body is not a list of events.
     """
     events = request.json()
     if not isinstance(events, list):
@@ -145,8 +143,8 @@ def _event(body: Mapping[str, object]) -> MailEvent | None:
     own = body.get("sg_event_id")
     if not isinstance(own, str) or not own:
         own = digest_id(msgspec.json.encode(body, order="sorted"))
-    said = body.get("reason") or body.get("response")
-    reason = f"{status}, {said}" if isinstance(said, str) else status
+    details = body.get("reason") or body.get("response")
+    reason = f"{status}, {details}" if isinstance(details, str) else status
     return MailEvent(
         status=status,
         ref=ref if isinstance(ref, str) and ref else None,

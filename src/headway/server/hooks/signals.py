@@ -1,4 +1,4 @@
-"""Signals from the outside: as JSON says them, or as a provider's statuses mean them."""
+"""Signals from outside: parsed from JSON, or mapped from the statuses of a provider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.server.bodies.base import Body, Name, Span, Text, without_nul
 from headway.server.hooks.request import HookRequest
 
 VERBS = ("final", "progress", "note")
-"""Of these, a signal says exactly one."""
+"""The fields of which a signal has exactly one."""
 
 
 class SignalBody(Body):
@@ -72,7 +72,8 @@ class SignalBody(Body):
         """Return the signal for a key.
 
         Raises:
-            InvalidValue: it says nothing or too much, or the key is unusable.
+            InvalidValue: the signal does not have exactly one of `VERBS`, or a field or the key is
+                invalid.
             PayloadTooLarge: the body is above the limit.
         """
         check_own_key(key, self.known_as)
@@ -105,34 +106,34 @@ def job_of(key: str) -> str | None:
 
 
 def check_own_key(of: str, key: str) -> None:
-    """Check that a run is not made known under the reference of another job.
+    """Check that a key to be added to a run is not the reference of another job.
 
-    The signals of that job would find this run instead: also those of its signed URLs.
+    Otherwise signals of that job, including those from its signed URLs, would find this run.
 
     Args:
-        of: a key of the run, such as its job's id.
-        key: the one to be added.
+        of: an existing key of the run, such as its job's id.
+        key: the key to be added.
 
     Raises:
-        InvalidValue: it is another job's reference.
+        InvalidValue: the key is another job's reference.
     """
     if job_of(key) not in {None, job_of(of)}:
         message = f"the key {key!r} is the reference of another job"
-        raise InvalidValue(message, hint="give the provider's id, or the run's own reference")
+        raise InvalidValue(message, hint="use the provider's id, or the run's own reference")
 
 
 def signal_of(key: str, fields: Mapping[str, object]) -> Signal:
-    """Return the signal that fields say which came by another way than as a JSON body.
+    """Build a signal from fields that were not received as the JSON body of a signal request.
 
     Raises:
-        InvalidValue: they are none; the message names the field and what is allowed.
-        PayloadTooLarge: the body is above the limit.
+        InvalidValue: a field is invalid; the message names the field and what is allowed.
+        PayloadTooLarge: the signal's body is above the limit.
     """
-    said = dict(fields)
+    given = dict(fields)
     try:
-        return SignalBody.model_validate(said).signal(key)
+        return SignalBody.model_validate(given).signal(key)
     except ValidationError as error:
-        found = faults(cast("list[dict[str, Any]]", error.errors(include_url=False)), said)
+        found = faults(cast("list[dict[str, Any]]", error.errors(include_url=False)), given)
         message = f"the signal: {sentence(found)}"
         raise InvalidValue(message) from None
 
@@ -142,11 +143,11 @@ MAX_REASON = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusMeaning:
-    """What a status of a provider means.
+    """How a provider's status is mapped to signals.
 
     Attributes:
-        noted: of a final one: whether a label is put on the trail as well, since its job may have
-            ended before.
+        noted: for a final status: whether to add a note as well, because the job may have ended
+            before.
     """
 
     kind: SignalKind = SignalKind.FINAL
@@ -156,19 +157,15 @@ class StatusMeaning:
     def signals(
         self, key: str, event: str, *, status: str, body: Mapping[str, object], reason: str = ""
     ) -> list[Signal]:
-        """Return the signals for a key.
-
-        Returns:
-            In the order in which they are to be sent; none if the key can be none.
-        """
+        """Return the signals for a key, in the order to send them; empty if the key is invalid."""
         try:
             check_name("key", key)
         except InvalidValue:
             return []
         label = bounded_text(status.upper().replace("-", "_"))
-        said = bounded_text(reason, MAX_REASON)
+        bounded = bounded_text(reason, MAX_REASON)
         note = Signal(
-            key=key, event=_event(event, "note"), kind=SignalKind.NOTE, label=label, reason=said
+            key=key, event=_event(event, "note"), kind=SignalKind.NOTE, label=label, reason=bounded
         )
         if self.kind is SignalKind.NOTE:
             return [note]
@@ -177,19 +174,19 @@ class StatusMeaning:
             event=_event(event, self.kind),
             kind=self.kind,
             decided=self.decided,
-            body=_recorded(body),
-            reason="" if self.decided is Decided.SUCCEEDED else said,
+            body=_encoded(body),
+            reason="" if self.decided is Decided.SUCCEEDED else bounded,
         )
         return [note, main] if self.noted else [main]
 
 
 def bounded_text(text: str, most: int = MAX_NAME) -> str:
-    """Return a text that every store can keep: no NUL, not above the limit."""
+    """Remove NUL characters from a text and truncate it, so that every store accepts it."""
     return text.replace("\0", "")[:most]
 
 
 def event_id(*parts: str) -> str:
-    """Return the id of an event from the parts that identify it."""
+    """Build the id of an event from the parts that identify it."""
     # The lengths keep ("a:b", "c") and ("a", "b:c") apart.
     whole = ":".join(parts)
     if len(whole) <= MAX_NAME - 16 and "\0" not in whole and whole.count(":") == len(parts) - 1:
@@ -199,7 +196,7 @@ def event_id(*parts: str) -> str:
 
 
 def digest_id(data: bytes) -> str:
-    """Return the id of an event that has no other than what it says."""
+    """Build the id of an event from its content."""
     return f"sha256:{sha256(data).hexdigest()}"
 
 
@@ -207,7 +204,7 @@ def _event(event: str, kind: str) -> str:
     return f"{event}:{kind}"
 
 
-def _recorded(body: Mapping[str, object]) -> bytes | None:
+def _encoded(body: Mapping[str, object]) -> bytes | None:
     data = msgspec.json.encode(dict(body))
     return data if len(data) <= MAX_RESULT else None
 
@@ -216,16 +213,14 @@ AT_ONCE = 16
 
 
 async def deliver(store: Store, signals: Sequence[Signal]) -> list[SignalReply]:
-    """Report signals.
-
-    Args:
-        signals: in the order in which they are true.
+    """Apply signals: in order for each key, and for several keys concurrently.
 
     Returns:
-        The reply to each, in this order.
+        The replies, in the order of the signals.
 
     Raises:
-        StoreError: some were not sent, or it is not known; sending all of them again is safe.
+        StoreError: some signals were not applied, or their result is unknown; it is safe to send
+            all of them again.
     """
     keys: dict[str, list[int]] = {}
     for place, one in enumerate(signals):
@@ -241,7 +236,8 @@ async def deliver(store: Store, signals: Sequence[Signal]) -> list[SignalReply]:
     if len(keys) <= 1:
         await send(range(len(signals)))
         return replies
-    # All of them run to their end: a repeated signal has no effect, a missing one is late.
+    # Without cancelling the others on an error: a repeated signal has no effect, a missing one
+    # is late.
     ends = await asyncio.gather(*map(send, keys.values()), return_exceptions=True)
     for end in ends:
         if end is not None:
@@ -250,29 +246,30 @@ async def deliver(store: Store, signals: Sequence[Signal]) -> list[SignalReply]:
 
 
 Reading = Callable[[HookRequest], Sequence[Signal]]
-"""What a webhook says, as signals; none if it says nothing to a job. It is asked only about
-webhooks that were proved, and must answer the same for the same webhook: its event ids are what
-keeps a repeated one from having its effect again."""
+"""Returns the signals of a verified webhook; empty if it concerns no job.
+
+It must return the same event ids for the same webhook: they make a repeated webhook idempotent.
+"""
 
 
 class Provider(Protocol):
-    """Whose signature proves a webhook, and what the webhook says."""
+    """A sender of webhooks: how they are verified, and which signals they contain."""
 
     def verify(self, request: HookRequest, now: int) -> None:
         """Verify the signature of a webhook.
 
         Args:
-            now: the moment, ms UTC.
+            now: in ms UTC.
 
         Raises:
-            Unauthenticated: it is not signed, or not by the provider, or too long ago.
+            Unauthenticated: the webhook is not signed, not by the provider, or not recently.
         """
         ...
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:
-        """Return what a proved webhook says.
+        """Return the signals of a verified webhook.
 
         Raises:
-            InvalidValue: it is not understood.
+            InvalidValue: the webhook is malformed.
         """
         ...

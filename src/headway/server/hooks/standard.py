@@ -1,4 +1,4 @@
-"""Standard Webhooks: signed with a shared key, or with a provider's key pair.
+"""Standard Webhooks: signed with a shared secret or a provider's key pair.
 
 Source: the Standard Webhooks specification, "Signature scheme" and "Verifying signatures".
 """
@@ -41,10 +41,10 @@ class StandardWebhooks:
     """A sender of Standard Webhooks.
 
     Attributes:
-        name: of the sender; it distinguishes its events from those of other senders.
+        name: prefix of the event ids, so that those of several senders differ.
         secrets: for `v1`, HMAC-SHA256.
         public_keys: for `v1a`, ed25519.
-        tolerance_ms: how far its moment may lie from now.
+        tolerance_ms: maximum difference between a timestamp and now.
     """
 
     name: str
@@ -59,7 +59,7 @@ class StandardWebhooks:
         if len(own) > _MOST_ID or len(signatures) > _MOST_SIGNATURES:
             refuse()
         signed = f"{own}.{timestamp}.".encode("utf-8", "replace") + request.body
-        # Each is looked at, whether or not one before it fits.
+        # Check all of them, so that the time does not depend on which one matches.
         if True not in [self._fits(one, signed) for one in signatures]:
             refuse()
         check_fresh(timestamp, now, self.tolerance_ms)
@@ -68,22 +68,22 @@ class StandardWebhooks:
         """See `Provider.signals`.
 
         Raises:
-            InvalidValue: it is no signal, though it says that it is one.
+            InvalidValue: the type is `headway.signal`, but the data is not a valid signal.
         """
-        said = request.json()
-        if not is_object(said) or said.get("type") != TYPE:
+        body = request.json()
+        if not is_object(body) or body.get("type") != TYPE:
             return []
-        data = said.get("data")
+        data = body.get("data")
         if not is_object(data):
             message = f"the data of a {TYPE} is not an object"
-            raise InvalidValue(message, hint='{"key": "…", "final": "succeeded"}')
+            raise InvalidValue(message, hint='send {"key": "…", "final": "succeeded"}')
         key = data.get("key")
         if not isinstance(key, str):
-            message = f"the data of a {TYPE} names no key"
-            raise InvalidValue(message, hint="a job's reference, or a key that it is known as")
+            message = f"the data of a {TYPE} has no key"
+            raise InvalidValue(message, hint="use a job's reference, or another key of its run")
         own = {"event": event_id(self.name, request.needed(ID))}
-        said_of_it = {name: value for name, value in data.items() if name != "key"}
-        return [signal_of(key, own | said_of_it)]
+        fields = {name: value for name, value in data.items() if name != "key"}
+        return [signal_of(key, own | fields)]
 
     def _fits(self, signature: str, signed: bytes) -> bool:
         version, _, text = signature.partition(",")

@@ -1,9 +1,9 @@
 """Twilio: status callbacks of calls and messages, and their signature.
 
-The signature covers the URL as Twilio calls it, and the form's fields in order.
+The signature covers the URL that Twilio calls, and the fields of the form in sorted order.
 
 Source: Twilio, "Webhooks security", "Call status values", "Message status values"; its own
-RequestValidator decides where the text is silent.
+RequestValidator where these are silent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CALLS: Mapping[str, StatusMeaning] = {
     "failed": _DEAD,
     "canceled": _DEAD,
 }
-"""A busy line may be free later; a number that cannot be called stays one."""
+"""A busy line may be free later; a number that cannot be called stays that way."""
 
 MESSAGES: Mapping[str, StatusMeaning] = {
     "accepted": _NOTE,
@@ -56,25 +56,26 @@ Form = list[tuple[str, str]]
 
 
 def status_signals(form: Form, key: str | None = None) -> list[Signal]:
-    """Return what a status callback says.
+    """Return the signals of a status callback.
 
     Args:
-        key: of the job; None for the call's or message's own id.
+        key: key of the job; None for the id of the call or message.
 
     Returns:
-        The signals; none for a webhook of another sort. A status that is not known is noted.
+        The signals; empty if the form is not a status callback or its id is not one of Twilio's.
+        An unknown status becomes a note.
 
     Raises:
-        InvalidValue: a field has several values, or the id is none of Twilio's.
+        InvalidValue: a field has several different values.
     """
     call = only(form, "CallStatus")
     table = MESSAGES if call is None else CALLS
     names = ("MessageStatus", "SmsStatus") if call is None else ("CallStatus",)
     ids = ("MessageSid", "SmsSid") if call is None else ("CallSid",)
-    status, sid = _first(form, names), _first(form, ids)
+    status, sid = _first_value(form, names), _first_value(form, ids)
     if status is None or sid is None or not SID.fullmatch(sid):
-        # The fields are signed one behind the other without a mark between them: an id of another
-        # shape may have swallowed the next field's name.
+        # The fields are signed without separators, so an id of another shape may have absorbed
+        # the next field's name.
         return []
     return table.get(status, _NOTE).signals(
         sid if key is None else key,
@@ -91,18 +92,18 @@ def is_status(form: Form) -> bool:
     return {"CallStatus", "CallSid"} <= names or {"MessageStatus", "MessageSid"} <= names
 
 
-def _first(form: Form, names: tuple[str, ...]) -> str | None:
+def _first_value(form: Form, names: tuple[str, ...]) -> str | None:
     return next((value for name in names if (value := only(form, name))), None)
 
 
 def failure_words(form: Form) -> list[str]:
-    """Return what a status callback says of why something failed; nothing if it does not."""
-    said = {
+    """Return the failure details of a status callback; empty if it has none."""
+    details = {
         "error": only(form, "ErrorCode"),
         "": only(form, "ErrorMessage"),
         "SIP": only(form, "SipResponseCode"),
     }
-    return [f"{name} {value}".strip() for name, value in said.items() if value]
+    return [f"{name} {value}".strip() for name, value in details.items() if value]
 
 
 SIGNATURE = "x-twilio-signature"
@@ -117,12 +118,12 @@ def check_twilio(
 ) -> None:
     """Verify Twilio's signature of a webhook.
 
-    Nothing in it says when it was signed: it can be replayed, and must have no effect then.
+    The signature has no timestamp, so a webhook can be replayed; a replay must have no effect.
 
     Raises:
-        Unauthenticated: it is not signed, or not with one of these.
+        Unauthenticated: the webhook is not signed, or not with one of the keys.
     """
-    said = request.needed(SIGNATURE)
+    signature = request.needed(SIGNATURE)
     algorithm, by_shared_key = _settings(request.header(SETTINGS) or "")
     keys = shared_keys if by_shared_key else auth_tokens
     tail = _signed_fields(request)
@@ -131,12 +132,12 @@ def check_twilio(
         for key in keys
         for url in both_ports(request.url)
     ]
-    if not any_same(expected, said.encode("utf-8", "surrogatepass")):
+    if not any_same(expected, signature.encode("utf-8", "surrogatepass")):
         refuse()
 
 
 def both_ports(url: str) -> tuple[str, str]:
-    """Return a URL with its port and without; which one Twilio signs depends on who of it calls."""
+    """Return a URL without and with its port; which one is signed varies within Twilio."""
     scheme, _, rest = url.partition("://")
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     place, path = rest[:end], rest[end:]
@@ -147,15 +148,15 @@ def both_ports(url: str) -> tuple[str, str]:
 
 
 def _settings(header: str) -> tuple[str, bool]:
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in header.split(","):
         name, _, value = part.strip().partition("=")
-        said[name] = value
-    algorithm = said.get("algorithm") or "HMAC_SHA1"
+        values[name] = value
+    algorithm = values.get("algorithm") or "HMAC_SHA1"
     if algorithm.upper() not in ALGORITHMS:
         message = "the webhook is signed with an unknown algorithm"
         raise Unauthenticated(message, hint=f"known: {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[algorithm.upper()], bool(said.get("key"))
+    return ALGORITHMS[algorithm.upper()], bool(values.get("key"))
 
 
 def _signed_fields(request: HookRequest) -> str:
@@ -166,7 +167,7 @@ def _signed_fields(request: HookRequest) -> str:
         digest = request.asked("bodySHA256")
     except InvalidValue:
         refuse()
-    # A body that is no form is signed by its hash, which stands in the signed URL.
+    # Any other body is signed through its hash, which is a parameter of the signed URL.
     if digest is None and not request.body:
         return ""
     real = sha256(request.body).hexdigest().encode()
@@ -177,14 +178,14 @@ def _signed_fields(request: HookRequest) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Twilio:
-    """Twilio, by an account's tokens.
+    """Twilio's status callbacks.
 
-    A job is found by `?ref=` of the URL that was given as status callback, else by the id of the
-    call or message, which the job says with `known_as`.
+    A job is found by `?ref=` in the URL of the status callback, or else by the id of the call or
+    message, which the job passes as `known_as`.
 
     Attributes:
-        auth_tokens: of the account; several while one replaces another.
-        shared_keys: for webhooks that are signed with one.
+        auth_tokens: of the account; several while a token is replaced.
+        shared_keys: for webhooks that are signed with a shared key.
     """
 
     auth_tokens: Sequence[str] = field(default=(), repr=False)
@@ -192,7 +193,7 @@ class Twilio:
 
     def verify(self, request: HookRequest, now: int) -> None:
         """See `Provider.verify`."""
-        del now  # the signature does not say when it was made
+        del now  # the signature has no timestamp
         check_twilio(request, auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:

@@ -1,1 +1,1 @@
-"""Long polls: claims that wait."""
+"""Long polls: claims that wait for jobs."""

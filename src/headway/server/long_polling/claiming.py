@@ -1,4 +1,4 @@
-"""Claims for clients that may disconnect at any moment: then nothing stays claimed."""
+"""Claims for clients that may disconnect at any time; their jobs are released then."""
 
 from __future__ import annotations
 
@@ -20,48 +20,46 @@ from headway.runtime.timing import Timing, persist
 from headway.server.long_polling.waiters import ClaimAttempt
 
 LEASE_MS = 30_000
-"""How long a worker's runs live without a beat, if it does not say."""
+"""Default lease of a worker's runs."""
 SHORTEST_LEASE_MS, LONGEST_LEASE_MS = 1_000, 86_400_000
 
 
 def check_lease(lease_ms: int) -> int:
-    """Validate the length of a lease.
+    """Validate the duration of a lease.
 
     Raises:
-        InvalidValue: it is too short to be kept, or so long that a dead worker blocks its jobs.
+        InvalidValue: it is too short to be renewed in time, or so long that a dead worker would
+            block its jobs.
     """
     if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
-        message = f"a lease of {lease_ms} ms"
-        raise InvalidValue(message, hint="from 1s to 24h; 30s is usual")
+        message = f"{lease_ms} ms is not a valid lease"
+        raise InvalidValue(message, hint="use 1s to 24h; the default is 30s")
     return lease_ms
 
 
 MAX_WANTED = 256
-"""The most lanes and patterns of one pull."""
+"""Maximum number of lanes and patterns in a poll."""
 MAX_WEIGHT = 1_000
-"""The largest weight of a lane."""
+"""Maximum weight of a lane."""
 
 Lanes = tuple[tuple[str, int], ...]
-"""Names of lanes, each with its weight."""
+"""Names or patterns of lanes, each with its weight."""
 Key = TypeVar("Key", bound=Hashable)
 
 _MAGIC = frozenset("*?[")
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name stands for any number of lanes, such as `send_*`."""
+    """Return whether a name is a pattern, such as `send_*`."""
     return not _MAGIC.isdisjoint(name)
 
 
 def read_lanes(text: str) -> Lanes:
-    """Read lanes as one line says them, such as `send_*,enrich:2`.
+    """Parse a list of lanes such as `send_*,enrich:2`.
 
     Args:
-        text: names or patterns with commas between them, each with its weight after a colon.
-
-    Returns:
-        Each with its weight; 1 if none is said. What follows the last colon is a weight only if
-        it is a number.
+        text: names or patterns, separated by commas; each may have a colon and a weight (default:
+            1). The text after the last colon is only a weight if it is a number.
     """
     lanes: list[tuple[str, int]] = []
     for part in filter(None, (one.strip() for one in text.split(","))):
@@ -74,34 +72,31 @@ def read_lanes(text: str) -> Lanes:
 
 
 def check_lanes(lanes: Sequence[tuple[str, int]]) -> Lanes:
-    """Validate the lanes of a claim.
-
-    Returns:
-        The same, each once.
+    """Validate the lanes of a claim, and return them without duplicates.
 
     Raises:
-        InvalidValue: there are none or too many, or a name or a weight is unusable.
+        InvalidValue: there are none or too many, or a name or a weight is invalid.
     """
     if not 1 <= len(lanes) <= MAX_WANTED:
-        message = f"a pull from {len(lanes)} lanes"
-        raise InvalidValue(message, hint=f"from 1 to {MAX_WANTED} names or patterns")
+        message = f"the claim names {len(lanes)} lanes"
+        raise InvalidValue(message, hint=f"pass 1 to {MAX_WANTED} names or patterns")
     for name, weight in lanes:
         check_name("lane", name)
         if not 1 <= weight <= MAX_WEIGHT:
             message = f"the weight of the lane {name[:80]!r} is {weight}"
-            raise InvalidValue(message, hint=f"from 1 to {MAX_WEIGHT}")
+            raise InvalidValue(message, hint=f"use 1 to {MAX_WEIGHT}")
     return tuple(dict(lanes).items())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneSelection:
-    """The lanes that a pull asks for.
+    """The lanes of a poll.
 
     Attributes:
-        lanes: each name or pattern with its weight, each once; in strict order if `order` says so.
-        order: "weighted" shares by weight, "strict" empties an earlier lane first.
-        reach: which of the lanes that fit a pattern are the caller's; None for all. Names were
-            checked before.
+        lanes: names and patterns, each once; their order matters if `order` is "strict".
+        order: "weighted" shares claims by weight, "strict" empties an earlier lane first.
+        reach: names and patterns of the caller's scope, which restrict the patterns of `lanes`;
+            None for no restriction. Names in `lanes` were checked before.
     """
 
     lanes: Lanes
@@ -110,26 +105,26 @@ class LaneSelection:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Those of its lanes that are patterns."""
+        """The lanes that are patterns."""
         return tuple(name for name, _ in self.lanes if is_pattern(name))
 
     @property
     def group(self) -> tuple[object, ...]:
-        """Equal for pulls that the same jobs can serve."""
+        """A key that is equal for polls that the same jobs can serve."""
         names = tuple(name for name, _ in self.lanes)
         if self.order == "weighted":
             names = tuple(sorted(names))
         return names, self.order, self.reach if self.patterns else None
 
     def among(self, known: Iterable[str]) -> Lanes:
-        """Return the lanes that are meant, if these exist.
+        """Expand the patterns.
 
         Args:
-            known: names of lanes; those that are wanted by name need not be among them.
+            known: the existing lanes; lanes that are selected by name need not be among them.
 
         Returns:
-            Each lane once, with the weight of the first that names or fits it; those that fit
-            one pattern by name.
+            Each lane once, with the weight of the first name or pattern that matches it; lanes
+            that match the same pattern are in order of their names.
         """
         met: dict[str, int] = {}
         sorted_names: list[str] | None = None
@@ -142,7 +137,7 @@ class LaneSelection:
                 met.setdefault(lane, weight)
         return tuple(met.items())
 
-    def meets(self, lane: str) -> bool:
+    def matches(self, lane: str) -> bool:
         """Return whether a new lane matches one of the patterns."""
         return any(self._fits(pattern)(lane) for pattern in self.patterns)
 
@@ -160,11 +155,11 @@ class LongPoll:
     """A claim that may wait.
 
     Attributes:
-        worker: as the store knows it.
-        n: the most jobs, 1 to 1000.
-        free: the most jobs with gates.
-        lease_ms: how long the worker's runs live without a beat.
-        request: the number of the claim; None lets the registry number each try.
+        worker: the store's id of the worker.
+        n: maximum number of jobs, 1 to 1000.
+        free: maximum number of jobs with gates.
+        lease_ms: how long the worker's runs stay valid without a beat.
+        request: number of the claim; None to let the registry number each attempt.
         after: where the worker's last claim stopped, by lane.
     """
 
@@ -179,19 +174,18 @@ class LongPoll:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PollReply:
-    """What a pull brought.
+    """The reply to a poll.
 
     Attributes:
-        worker: as the store knows it.
-        request: the number of the claim that brought it; of one that brought nothing, for what it
-            is worth.
-        jobs: in the order to be started.
-        now: the store's time; about, where this pull waited behind others and never claimed.
-        lease_until: when the worker's runs lapse without a beat; None if this pull never claimed.
-        next_at: when it is worth asking again; None for not before something happens.
-        again: ask again at once.
-        after: to be given to the worker's next pull.
-        is_repeat: the jobs were handed out before, in answer to the same number.
+        worker: the store's id of the worker.
+        request: number of the claim that returned the jobs; meaningless without jobs.
+        jobs: in the order in which to start them.
+        now: the store's time; approximate if this poll waited behind others and never claimed.
+        lease_until: when the worker's runs lapse without a beat; None if this poll never claimed.
+        next_at: when it is worth polling again; None for not before a wake.
+        again: whether to poll again at once.
+        after: to be passed to the worker's next poll.
+        is_repeat: whether the jobs were handed out before, for the same number.
     """
 
     worker: str
@@ -206,30 +200,27 @@ class PollReply:
 
 
 MAX_REQUEST = 2**53 - 1
-"""The largest number of a claim: the largest that every JSON reader keeps exactly."""
+"""Maximum number of a claim: the largest integer that every JSON parser reads exactly."""
 MOST_TRIES = 32
-"""After so many numbers that were used before, the clock is not what is wrong."""
+"""Attempts after which numbers that are already used cannot be due to a server's clock."""
 
 
 class RequestNumbers:
-    """Gives numbers that grow, and are seldom below those that another server gave."""
+    """Generates increasing numbers that are seldom below those of another server."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._last = 0
 
     def next(self, turn: int, of: int, tries: int = 0) -> int:
-        """Return a number above all that were given before.
+        """Return a number above all earlier ones; microseconds since 1970, or more.
 
         Args:
-            turn: the number is this one's next, by its remainder, for a claim shares its places
-                by that; see `share`.
-            of: turns until they begin again.
-            tries: how many before it were used up, by a server whose clock is ahead or by another
-                pull of the same worker; each makes the number jump further.
-
-        Returns:
-            Microseconds since 1970, or more.
+            turn: the number is congruent to the turn after this one, modulo `of`, because a claim
+                shares its places between lanes by the number; see `share`.
+            of: number of turns in a cycle.
+            tries: how many numbers before this one were already used, by a server whose clock is
+                ahead or by another poll of the same worker; each doubles the distance to jump.
         """
         ahead = 1_000_000 << tries if tries > 1 else 0
         least = max(self._last + 1, self._timing.wall_at() * 1_000 + ahead)
@@ -238,60 +229,58 @@ class RequestNumbers:
 
 
 MOST_LANES = 256
-"""Lanes of one claim; where more fit a pull's patterns, claims follow one another."""
+"""Maximum number of lanes in a claim; for more, several claims are made in turn."""
 MOST_REMEMBERED = 10_000
-"""Workers of which it is remembered which of their numbers brought jobs."""
+"""Maximum number of workers whose last number that returned jobs is remembered."""
 MOST_TURNS = 1_000
-"""Selections of lanes whose turns are counted."""
+"""Maximum number of lane selections whose turns are counted."""
 GIVE_BACK_WITHIN = 60.0
-"""Seconds for which a giving back is repeated; then the lease brings the jobs back."""
+"""Seconds for which releasing jobs is retried; after that they return when the lease ends."""
 
 _log = logging.getLogger("headway.server")
 
 
 class PollClaimer:
-    """Claims for pulls."""
+    """Claims for long polls."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
         self._numbers = RequestNumbers(timing)
         self._turn = 0
-        # Claims that brought jobs: those that bring none must not use up a lane's turn.
+        # Counts only claims that returned jobs, so that empty ones do not use up a lane's turn.
         self._turns: OrderedDict[Lanes, int] = OrderedDict()
-        self._brought: OrderedDict[str, int] = OrderedDict()
+        self._last_with_jobs: OrderedDict[str, int] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def under_way(self) -> int:
-        """How many givings back are not done yet."""
+    def releasing(self) -> int:
+        """Number of releases in progress."""
         return len(self._tasks)
 
-    async def look(self, pull: LongPoll, known: Collection[str]) -> ClaimAttempt:
-        """Claim once from all lanes that a pull wants.
-
-        If it is cancelled, what was claimed is given back.
+    async def attempt(self, poll: LongPoll, known: Collection[str]) -> ClaimAttempt:
+        """Claim once from all lanes of a poll; if cancelled, release the claimed jobs.
 
         Args:
-            known: the store's lanes, if the pull has patterns.
+            known: the store's lanes, if the poll has patterns.
 
         Returns:
-            What was found. If nothing, its moments hold for all of the lanes.
+            The claim; if it is empty, its times apply to all of the lanes.
 
         Raises:
-            InvalidValue: the claim is unusable.
+            InvalidValue: the claim is invalid.
         """
-        lanes = pull.wanted.among(known)
+        lanes = poll.wanted.among(known)
         if not lanes:
             nothing = ClaimReply(jobs=[], now=self._timing.wall_at(), lease_until=0, next_at=None)
-            return ClaimAttempt(reply=nothing, lanes=(), request=pull.request or 0)
-        looks: list[ClaimAttempt] = []
-        for some in self._windows(lanes, strict=pull.wanted.order == "strict"):
-            look = await self._round(pull, some)
-            looks.append(look)
-            if look.is_final:
+            return ClaimAttempt(reply=nothing, lanes=(), request=poll.request or 0)
+        attempts: list[ClaimAttempt] = []
+        for window in self._windows(lanes, strict=poll.wanted.order == "strict"):
+            attempt = await self._round(poll, window)
+            attempts.append(attempt)
+            if attempt.is_final:
                 break
-        return _joined(looks)
+        return _joined(attempts)
 
     def give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
         """Release jobs whose reply was not delivered, in the background."""
@@ -299,7 +288,7 @@ class PollClaimer:
             self._spawn(self._give_back(worker, jobs))
 
     async def finish(self) -> None:
-        """Wait until all that is to be given back is."""
+        """Wait until all undelivered jobs are released."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -307,71 +296,68 @@ class PollClaimer:
         windows = [lanes[at : at + MOST_LANES] for at in range(0, len(lanes), MOST_LANES)]
         if strict or len(windows) == 1:
             return windows
-        # Each claim begins elsewhere, so that no window lives on what others leave.
+        # Each claim starts with another window, so that none gets only what the others leave.
         self._turn += 1
         first = self._turn % len(windows)
         return windows[first:] + windows[:first]
 
-    async def _round(self, pull: LongPoll, lanes: Lanes) -> ClaimAttempt:
-        """Claim until something is found, or all flows were looked at."""
-        after = {lane: pull.after[lane] for lane, _ in lanes if lane in pull.after}
+    async def _round(self, poll: LongPoll, lanes: Lanes) -> ClaimAttempt:
+        """Claim until there are jobs, or all flows have been examined."""
+        after = {lane: poll.after[lane] for lane, _ in lanes if lane in poll.after}
         whole = not after
         tries = 0
         weights = sum(weight for _, weight in lanes)
         while True:
             turn = self._turns.get(lanes, 0)
             request = ClaimRequest(
-                worker=pull.worker,
-                request=pull.request or self._numbers.next(turn, weights, tries),
+                worker=poll.worker,
+                request=poll.request or self._numbers.next(turn, weights, tries),
                 lanes=lanes,
-                order=pull.wanted.order,
-                n=pull.n,
-                free=pull.free,
-                lease_ms=pull.lease_ms,
+                order=poll.wanted.order,
+                n=poll.n,
+                free=poll.free,
+                lease_ms=poll.lease_ms,
                 after=after,
             )
             reply, is_repeat = await self._claim(request)
             if reply.jobs:
                 _remember(self._turns, lanes, turn + 1, MOST_TURNS)
             names = tuple(name for name, _ in lanes)
-            look = ClaimAttempt(
+            attempt = ClaimAttempt(
                 reply=reply, lanes=names, request=request.request, is_repeat=is_repeat
             )
-            if look.is_used_up and pull.request is None and tries < MOST_TRIES:
+            if attempt.is_used_up and poll.request is None and tries < MOST_TRIES:
                 tries += 1
-            elif look.is_final or (whole and not reply.again):
-                return look
+            elif attempt.is_final or (whole and not reply.again):
+                return attempt
             else:
-                # A round that began in the middle has not looked at what stands before.
+                # A round that started in the middle has not examined the flows before.
                 whole = whole or not reply.again
                 after = dict(reply.after)
                 await self._timing.pause(0)
 
     async def _claim(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
-        """Claims.
-
-        Returns:
-            The reply, and whether its number had brought jobs before.
+        """Claim, and return the reply and whether the number had returned jobs before.
 
         Raises:
-            CancelledError: it was cancelled; what the claim brings is given back.
+            CancelledError: the task was cancelled; the claimed jobs will be released.
         """
-        claim = asyncio.ensure_future(self._ask(request))
+        claim = asyncio.ensure_future(self._claim_jobs(request))
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
             self._spawn(self._undo(request.worker, claim))
             raise
 
-    async def _ask(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
-        is_repeat = self._brought.get(request.worker, 0) >= request.request
+    async def _claim_jobs(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
+        is_repeat = self._last_with_jobs.get(request.worker, 0) >= request.request
         try:
             reply = await self._store.claim(request)
         except OutcomeUnknown:
-            # A repeat of the same number brings what the first may have claimed.
+            # Repeating the same number returns the jobs that the first call may have claimed.
             reply = await self._store.claim(request)
         if reply.jobs and not is_repeat:
-            _remember(self._brought, request.worker, request.request, MOST_REMEMBERED)
+            _remember(self._last_with_jobs, request.worker, request.request, MOST_REMEMBERED)
         await log_dead(self._store, reply.dead)
         return reply, is_repeat
 
@@ -379,7 +365,7 @@ class PollClaimer:
         try:
             reply, is_repeat = await claim
         except StoreError as error:
-            _log.warning("what a claim brought is not known, and its puller is gone: %s", error)
+            _log.warning("claim of a disconnected client has an unknown result: %s", error)
             return
         if not is_repeat:
             await self._give_back(worker, reply.jobs)
@@ -387,7 +373,7 @@ class PollClaimer:
     async def _give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
         if not jobs:
             return
-        reason = "its puller was gone"
+        reason = "its client had disconnected"
         outcomes = tuple(Released(job.id, job.run, reason=reason) for job in jobs)
         request = SettleRequest(worker=worker, outcomes=outcomes)
         end = self._timing.monotonic() + GIVE_BACK_WITHIN
@@ -399,7 +385,7 @@ class PollClaimer:
                 until=lambda: self._timing.monotonic() >= end,
             )
         except StoreError as error:
-            _log.warning("%d jobs come back at the end of their lease: %s", len(jobs), error)
+            _log.warning("%d jobs remain claimed until their lease ends: %s", len(jobs), error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -408,25 +394,23 @@ class PollClaimer:
 
 
 def _remember(known: OrderedDict[Key, int], key: Key, value: int, most: int) -> None:
-    """Note a value; the one that was noted longest ago is forgotten if there are too many."""
+    """Set a value; if there are too many, remove the one that was set longest ago."""
     known[key] = value
     known.move_to_end(key)
     if len(known) > most:
         known.popitem(last=False)
 
 
-def _joined(looks: Sequence[ClaimAttempt]) -> ClaimAttempt:
-    """Return what several claims found.
-
-    The last one's jobs, else moments that hold for all of them.
-    """
-    last = looks[-1]
-    if len(looks) == 1 or last.is_final:
+def _joined(attempts: Sequence[ClaimAttempt]) -> ClaimAttempt:
+    """Combine claims: the jobs of the last one, or else times that apply to all of them."""
+    last = attempts[-1]
+    if len(attempts) == 1 or last.is_final:
         return last
-    moments = [look.reply.next_at for look in looks]
+    times = [attempt.reply.next_at for attempt in attempts]
     reply = replace(
         last.reply,
-        next_at=min((at for at in moments if at is not None), default=None),
-        seen=min(look.reply.seen for look in looks),
+        next_at=min((at for at in times if at is not None), default=None),
+        seen=min(attempt.reply.seen for attempt in attempts),
     )
-    return replace(last, reply=reply, lanes=tuple(name for look in looks for name in look.lanes))
+    lanes = tuple(name for attempt in attempts for name in attempt.lanes)
+    return replace(last, reply=reply, lanes=lanes)

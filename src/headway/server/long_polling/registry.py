@@ -1,4 +1,4 @@
-"""The registry of long polls: one wait on the store for all polls of the same lanes."""
+"""The registry of long polls: polls for the same lanes share one wait on the store."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollCl
 from headway.server.long_polling.waiters import ClaimAttempt, Waiter, Waiters
 
 EVERY = 10.0
-"""Seconds between two beats; who waits for less costs none."""
+"""Seconds between two beats; polls that wait for less time cause none."""
 PRESENCE_LEASE_MS = 30_000
 MOST_SERVED = 1_000
-"""Lanes that are reported."""
+"""Maximum number of lanes in a beat."""
 NAME = "long polls"
 
 _log = logging.getLogger("headway.server")
 
 
 class PollerHeartbeat:
-    """The worker under which a registry's polls are listed in the store.
+    """The heartbeat of the worker that represents a registry's polls in the store.
 
     Args:
-        lanes: returns the lanes that clients wait for now.
+        lanes: returns the lanes that clients currently wait for.
     """
 
     def __init__(self, store: Store, timing: Timing, lanes: Callable[[], Iterable[str]]) -> None:
@@ -39,7 +39,7 @@ class PollerHeartbeat:
         self._worker = f"lobby.{secrets.token_hex(6)}"
 
     async def keep(self) -> None:
-        """Beat until it is cancelled; its lease ends by itself soon after."""
+        """Send beats until cancelled; the lease expires soon after."""
         while True:
             await self._timing.pause(EVERY)
             lanes = sorted(set(self._lanes()))[:MOST_SERVED]
@@ -49,36 +49,34 @@ class PollerHeartbeat:
             try:
                 await self._store.beat(request)
             except StoreError as error:
-                # A claim reports it; here it only means that fewer workers are listed.
-                _log.debug("waiting clients are not reported: %s", error)
+                # A claim reports the error; here it only means that the lanes show fewer workers.
+                _log.debug("beat of long polls failed: %s", error)
 
 
 LIST_EVERY = 1.0
-"""Seconds between two lists of lanes, while a client waits for a pattern."""
+"""Seconds between two reads of the lanes while a client waits for a pattern."""
 
 
 class LaneNames:
-    """The names of the store's lanes, as they were a moment ago.
+    """A cache of the names of the store's lanes.
 
     Args:
-        store: has the lanes.
-        timing: the clock that measures how long ago that was.
-        met: called with each new lane.
+        on_new: called with each new lane.
     """
 
-    def __init__(self, store: Store, timing: Timing, met: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, timing: Timing, on_new: Callable[[str], None]) -> None:
         self._store = store
         self._timing = timing
-        self._met = met
+        self._on_new = on_new
         self._names: set[str] = set()
         self._listed_at = float("-inf")
         self._listing = asyncio.Lock()
 
     async def names(self) -> Collection[str]:
-        """Return the names; read from the store if the last list is older than a second.
+        """Return the names; read the store if the cache is older than a second.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the store cannot be read.
         """
         async with self._listing:
             if self._timing.monotonic() >= self._listed_at + LIST_EVERY:
@@ -86,19 +84,19 @@ class LaneNames:
         return self._names
 
     def note(self, lane: str) -> None:
-        """Note that a job was sent to a lane: the lane exists now."""
+        """Add a lane that a job was sent to, so that it exists now."""
         if lane not in self._names:
             self._names.add(lane)
-            self._met(lane)
+            self._on_new(lane)
 
     async def keep_listing(self) -> None:
-        """List again and again, until it is cancelled; other processes make lanes too."""
+        """Read the names periodically until cancelled, because other processes create lanes too."""
         while True:
             await self._timing.pause(LIST_EVERY)
             try:
                 await self.names()
             except PASSING:
-                # A claim reports the reason.
+                # A claim reports the error.
                 continue
 
     async def _list(self) -> None:
@@ -126,100 +124,99 @@ class LongPollRegistry:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """Return how many wait, and do not look just now."""
+        """Return the number of waiting polls, without those that are claiming now."""
         return sum(len(waiters) for _, waiters in self._groups.values())
 
     @property
     def giving_back(self) -> int:
-        """How many claims whose puller has gone are not given back yet."""
-        return self._claiming.under_way
+        """Number of claims of disconnected clients that have not been released yet."""
+        return self._claiming.releasing
 
     def waiting_for(self, lane: str) -> int:
-        """Return how many polls ask for a lane by name, those that look just now included."""
+        """Return the number of polls for a lane by name, including those that are claiming now."""
         entries = self._groups.values()
         return sum(waiters.present for wanted, waiters in entries if lane in dict(wanted.lanes))
 
     def note_lanes(self, lanes: Iterable[str]) -> None:
-        """Note lanes that jobs were sent to; polls for a matching pattern look again."""
+        """Add lanes that jobs were sent to; wake the polls whose patterns match a new one."""
         for lane in lanes:
             self._known.note(lane)
 
     async def among(self, wanted: LaneSelection) -> tuple[str, ...]:
-        """Return the names of the lanes that are wanted, those that fit a pattern among them."""
+        """Return the names of the selected lanes, with patterns expanded."""
         known = await self._known.names() if wanted.patterns else ()
         return tuple(name for name, _ in wanted.among(known))
 
-    async def pull(self, pull: LongPoll, seconds: float = 0.0) -> PollReply:
-        """Claims; while there is nothing, waits.
+    async def pull(self, poll: LongPoll, seconds: float = 0.0) -> PollReply:
+        """Claim jobs; if there are none, wait.
 
-        Who waits for the same lanes is served in the order of coming. A worker that numbers its
-        pulls has one at a time: a later one sends the earlier home. If it is cancelled, nothing
-        stays claimed.
+        Polls for the same lanes are served in order of arrival. A worker that numbers its polls
+        has one at a time: a later one cancels the earlier one. If this call is cancelled, the jobs
+        that it claimed are released.
 
         Args:
-            pull: what to claim.
-            seconds: how long it may wait.
+            seconds: maximum time to wait.
 
         Returns:
-            The jobs; none when the time is up or the registry was closed.
+            The jobs; none if the time is up or the registry was closed.
 
         Raises:
-            InvalidValue: the claim is unusable.
+            InvalidValue: the claim is invalid.
         """
-        if pull.request is not None:
-            self._cancel_earlier(pull.worker)
+        if poll.request is not None:
+            self._cancel_earlier(poll.worker)
         if seconds <= 0 or self._is_closed:
-            return _pulled(pull, await self._look(pull))
-        group = (pull.wanted.group, pull.free > 0)
-        waiters = self._waiters_of(group, pull.wanted)
+            return _reply(poll, await self._attempt(poll))
+        group = (poll.wanted.group, poll.free > 0)
+        waiters = self._waiters_of(group, poll.wanted)
         waiter = waiters.add()
-        if pull.request is not None:
-            self._waiter_by_worker[pull.worker] = (waiters, waiter)
+        if poll.request is not None:
+            self._waiter_by_worker[poll.worker] = (waiters, waiter)
         try:
-            look = await waiters.serve(waiter, lambda: self._look(pull), seconds)
-            if look is not None:
-                return _pulled(pull, look)
-            return await self._nothing(pull, waiters, again=waiter.is_cancelled)
+            attempt = await waiters.serve(waiter, lambda: self._attempt(poll), seconds)
+            if attempt is not None:
+                return _reply(poll, attempt)
+            return await self._empty_reply(poll, waiters, again=waiter.is_cancelled)
         finally:
-            if self._waiter_by_worker.get(pull.worker) == (waiters, waiter):
-                del self._waiter_by_worker[pull.worker]
+            if self._waiter_by_worker.get(poll.worker) == (waiters, waiter):
+                del self._waiter_by_worker[poll.worker]
             self._leave(group, waiters)
 
-    def give_back(self, pulled: PollReply) -> None:
-        """Hand back the jobs of a pull that were not delivered.
+    def give_back(self, reply: PollReply) -> None:
+        """Release the jobs of a reply that was not delivered.
 
-        Not those of a repeat: the first answer may have been last.
+        Jobs of a repeated claim are kept: their first reply may have been delivered.
         """
-        if not pulled.is_repeat:
-            self._claiming.give_back(pulled.worker, pulled.jobs)
+        if not reply.is_repeat:
+            self._claiming.give_back(reply.worker, reply.jobs)
 
     def close(self) -> None:
-        """Cancel all waits; later ones return at once."""
+        """Cancel all waits; later polls return at once."""
         self._is_closed = True
         for _, waiters in list(self._groups.values()):
             waiters.cancel_all()
 
     async def finish(self) -> None:
-        """Wait until all that is to be given back is."""
+        """Wait until all undelivered jobs are released."""
         await self._claiming.finish()
 
-    async def _look(self, pull: LongPoll) -> ClaimAttempt:
+    async def _attempt(self, poll: LongPoll) -> ClaimAttempt:
         known: Collection[str] = ()
-        if pull.wanted.patterns:
+        if poll.wanted.patterns:
             known = await self._known.names()
-        return await self._claiming.look(pull, known)
+        return await self._claiming.attempt(poll, known)
 
-    async def _nothing(self, pull: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
-        """Return the reply to an empty poll, which may still have to ask the store."""
+    async def _empty_reply(self, poll: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
+        """Return the reply to an empty poll from the group's last empty claim, or claim again."""
         last = waiters.last_empty
         if last is None and not again:
-            return _pulled(pull, await self._look(pull))
+            return _reply(poll, await self._attempt(poll))
         now = self._timing.wall_at()
         if last is not None:
             now = last.reply.now + int(1000 * (self._timing.monotonic() - waiters.last_empty_at))
         return PollReply(
-            worker=pull.worker,
-            request=pull.request or 0,
+            worker=poll.worker,
+            request=poll.request or 0,
             jobs=(),
             now=now,
             lease_until=None,
@@ -227,28 +224,28 @@ class LongPollRegistry:
             again=again,
         )
 
-    async def _sleep(self, look: ClaimAttempt) -> None:
-        # Only now, so that a pull which finds something at once starts nothing beside it.
+    async def _sleep(self, attempt: ClaimAttempt) -> None:
+        # Not before, so that a poll that finds jobs at once starts no tasks.
         self._update_tasks()
-        if look.lanes:
-            await self._store.wait(look.lanes, look.reply.next_at, look.reply.seen)
+        if attempt.lanes:
+            await self._store.wait(attempt.lanes, attempt.reply.next_at, attempt.reply.seen)
         else:
             await asyncio.Event().wait()
 
     def _wake_matching(self, lane: str) -> None:
         for wanted, waiters in list(self._groups.values()):
-            if wanted.meets(lane):
+            if wanted.matches(lane):
                 waiters.wake()
 
     def _cancel_earlier(self, worker: str) -> None:
-        """End the earlier wait of a worker that polls again."""
+        """Cancel the earlier wait of a worker that polls again."""
         waiting = self._waiter_by_worker.pop(worker, None)
         if waiting is not None:
             waiters, waiter = waiting
             waiters.cancel(waiter)
 
     def _waiters_of(self, group: object, wanted: LaneSelection) -> Waiters:
-        """Return the waiters of a group, created if there are none."""
+        """Return the waiters of a group; create them if there are none."""
         entry = self._groups.get(group)
         if entry is not None:
             return entry[1]
@@ -258,7 +255,7 @@ class LongPollRegistry:
         return waiters
 
     def _leave(self, group: object, waiters: Waiters) -> None:
-        """Forget a group without waiters."""
+        """Remove a group without waiters."""
         entry = self._groups.get(group)
         if entry is not None and entry[1] is waiters and waiters.is_idle:
             del self._groups[group]
@@ -273,7 +270,7 @@ class LongPollRegistry:
                 yield from (name for name, _ in wanted.among(()))
 
     def _update_tasks(self) -> None:
-        """Run the heartbeat while there are waiters, the listing while any has a pattern."""
+        """Run the heartbeat while there are waiters, and the listing while any has a pattern."""
         loop = asyncio.get_running_loop()
         if self._groups and self._heartbeat_task is None:
             self._heartbeat_task = loop.create_task(self._heartbeat.keep(), name="long polls")
@@ -289,17 +286,17 @@ class LongPollRegistry:
             self._listing_task = None
 
 
-def _pulled(pull: LongPoll, look: ClaimAttempt) -> PollReply:
-    reply = look.reply
+def _reply(poll: LongPoll, attempt: ClaimAttempt) -> PollReply:
+    reply = attempt.reply
     return PollReply(
-        worker=pull.worker,
-        request=look.request,
+        worker=poll.worker,
+        request=attempt.request,
         jobs=reply.jobs,
         now=reply.now,
-        lease_until=reply.lease_until if look.lanes else None,
+        lease_until=reply.lease_until if attempt.lanes else None,
         next_at=reply.next_at,
         again=reply.again,
-        # The store's own note of when a round began means nothing to another claim.
+        # The empty lane is the store's mark of when the round started; other claims cannot use it.
         after={lane: at for lane, at in reply.after.items() if lane},
-        is_repeat=look.is_repeat,
+        is_repeat=attempt.is_repeat,
     )

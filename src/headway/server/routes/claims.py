@@ -1,6 +1,6 @@
-"""POST /v1/claims: work for a worker, at once or as soon as there is some.
+"""POST /v1/claims: jobs for a worker, at once or as soon as there are any.
 
-A reply whose client is gone gives its jobs back.
+If the client disconnects before it has the whole reply, its jobs are released.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class ClientGone(Exception):
 
 
 class ClientWatch:
-    """Watches a client; to be closed with the request, unless `during` raised.
+    """Detects that a client disconnects; close it with the request, unless `during` raised.
 
     Args:
-        receive: of the request, whose body has been read.
+        receive: of a request whose body has been read.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -58,23 +58,20 @@ class ClientWatch:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it went away."""
+        """Whether the client has disconnected."""
         return self._watch.done()
 
     async def during(
         self, work: Coroutine[Any, Any, Result], undo: Callable[[Result], None]
     ) -> Result:
-        """Do something for as long as the client is there.
+        """Run `work` and return its result, unless the client disconnects first.
 
         Args:
-            work: cancelled when the client goes.
-            undo: called with the result of the work if it cannot be delivered.
-
-        Returns:
-            What the work brought.
+            work: cancelled when the client disconnects.
+            undo: called with the result if it cannot be delivered.
 
         Raises:
-            ClientGone: it went away first.
+            ClientGone: the client disconnected first.
         """
         task = asyncio.ensure_future(work)
         is_answered = False
@@ -91,7 +88,7 @@ class ClientWatch:
         raise ClientGone
 
     def close(self) -> None:
-        """End the watch."""
+        """Stop watching."""
         self._watch.cancel()
 
 
@@ -101,7 +98,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def _end(task: asyncio.Future[Result], undo: Callable[[Result], None]) -> None:
-    """Cancel work; what it brought all the same is undone."""
+    """Cancel work, and undo it if it was completed nevertheless."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and task.exception() is None:
@@ -109,17 +106,16 @@ async def _end(task: asyncio.Future[Result], undo: Callable[[Result], None]) -> 
 
 
 TURNS = 3
-"""Turns of the loop from reading the end of a connection until the watch of its client is done."""
+"""Rounds of the event loop between reading the end of a connection and `ClientWatch.is_gone`."""
 WRITE_WITHIN = 20.0
-"""Seconds for a reply to be written; shorter than the lease of what it hands out."""
+"""Seconds in which a reply must be written; shorter than the lease of its jobs."""
 
 
 class TrackedReply(Response):
-    """A reply whose last byte is held back until the rest is written and the client still there.
+    """A reply whose last byte is only sent when the rest is written and the client is connected.
 
-    A client that has not had the last byte cannot take the reply for whole, so what it hands out
-    can be given back. Once that byte is written, it counts as handed out: what a network loses
-    after that no server sees.
+    Without the last byte a client cannot use the reply, so its jobs can be released. Once that
+    byte is written, the jobs count as handed out: a later loss in the network is not detected.
     """
 
     def __init__(
@@ -131,13 +127,13 @@ class TrackedReply(Response):
         unread: Callable[[], None],
         read: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Make it.
+        """Prepare the reply.
 
         Args:
             content: JSON.
-            presence: of the client; closed when the reply has been written.
-            unread: called if the reply was not written whole.
-            read: called when it was.
+            presence: closed when the reply has been written.
+            unread: called if the reply was not completely written.
+            read: called if the reply was completely written.
         """
         super().__init__(content, media_type="application/json")
         self._presence = presence
@@ -147,13 +143,13 @@ class TrackedReply(Response):
         self.is_whole = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Write it."""
+        """Write the reply."""
         del scope, receive
         try:
             async with self._timing.limit(WRITE_WITHIN):
                 await self._write(send)
         except (OSError, TimeoutError):
-            # The connection is broken, or the client is gone: the missing byte shows the end.
+            # The connection is closed or the client does not read; the last byte is missing.
             return
         finally:
             self._presence.close()
@@ -172,8 +168,8 @@ class TrackedReply(Response):
             }
         )
         await send({"type": "http.response.body", "body": body[:-1], "more_body": True})
-        # A server waits here until the rest has been taken or the connection is gone, and does not
-        # say which. Nor does it say that it writes to a connection whose end it has just read.
+        # The server waits here until the rest is written or the connection is closed, and does not
+        # report which; nor whether it has just read the end of the connection.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         for _ in range(TURNS):
             await self._timing.pause(0)
@@ -196,11 +192,11 @@ ClaimedModel = reply(
     ref=(str, "Reference of the run, `id:run`: a key under which signals find it."),
     signal_url=(str, "URL at which outside systems signal this run; pass it to the provider."),
 )
-"""What a claim's reply says of each job."""
+"""A job in the reply to a claim."""
 
 
 def claimed_record(claimed: Claimed, ref: str, signal_url: str) -> Record:
-    """Return what a claim's reply says of a job."""
+    """Return the record of a job in the reply to a claim."""
     fields: Record = claimed._asdict()
     fields["args"] = embedded_json(claimed.args)
     fields["policy"] = _policy_record(claimed.policy)
@@ -222,14 +218,15 @@ async def answer_pull(
     request: Request,
     encode: Callable[[PollReply], object],
 ) -> Response:
-    """Claim for a caller, waits while there is nothing, and answers with what it brings.
+    """Claim jobs for a caller, wait if there are none, and return the reply.
 
-    If the client disconnects or does not read the whole reply, nothing stays claimed.
+    If the client disconnects or does not read the whole reply, its jobs are released.
 
     Raises:
-        Unauthenticated: its token ended while it waited.
-        Forbidden: a lane is not the caller's, or the caller may not claim at all.
-        InvalidValue: a value is out of its range.
+        Unauthenticated: the token was revoked or expired during the wait.
+        Forbidden: a lane is outside the caller's scope, the caller is scoped to tenants, or the
+            token was changed during the wait.
+        InvalidValue: a value is invalid.
     """
     registry = service.long_polls
     presence = ClientWatch(request.receive)
@@ -246,7 +243,7 @@ async def answer_pull(
 
 
 async def _pull(service: Service, caller: Caller, body: ClaimBody, request: Request) -> PollReply:
-    # A claim cannot be limited to tenants, so it hands out jobs of any.
+    # A claim cannot be limited to tenants: it hands out jobs of all of them.
     caller.every_tenant()
     lanes = check_lanes(body.weighted_lanes)
     for name, _ in lanes:

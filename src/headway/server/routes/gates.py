@@ -1,4 +1,4 @@
-"""/v1/gates, /v1/closures, /v1/permits: limits as they stand, and changing them."""
+"""/v1/gates, /v1/closures, /v1/permits: reading and changing gates."""
 
 from __future__ import annotations
 

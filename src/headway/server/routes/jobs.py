@@ -1,4 +1,4 @@
-"""/v1/jobs: making jobs, finding them, asking why one is not running."""
+"""/v1/jobs and /v1/flows: creating and finding jobs, and why a job is not running."""
 
 from __future__ import annotations
 

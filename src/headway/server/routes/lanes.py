@@ -1,4 +1,4 @@
-"""/v1/lanes: what each lane holds and carries, and changing it."""
+"""/v1/lanes: reading and changing lanes."""
 
 from __future__ import annotations
 

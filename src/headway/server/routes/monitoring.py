@@ -1,4 +1,4 @@
-"""The whole store from outside: workers, counts, the trail, events, metrics and health."""
+"""Monitoring a store and server: workers, counts, the trail, events, metrics and health."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ async def list_workers(asked: WhichPage, service: TheService, caller: Observer) 
     """
     caller.whole()
     found = await service.store.read(WorkersQuery())
-    seen = [one for one in found if caller.lanes is None or any(map(caller.covers, one.lanes))]
-    return answer(page_of(seen, attrgetter("id"), asked))
+    return answer(page_of(found, attrgetter("id"), asked))
 
 
 @WHOLE.get("/stats", summary="Get counts of the whole store", response_model=reply_model(StatsView))
@@ -207,7 +206,7 @@ async def readyz(request: Request, service: TheService, _: Public) -> Response:
     if fault is None:
         return answer({"status": "ok"})
     _log.warning("not ready: %s", fault)
-    # The route needs no token, so the reply has the kind of the fault, not the store's address.
+    # The route is public, so the reply only has the type of the error, not the store's address.
     return _not_ready(request, fault.code, (getdoc(type(fault)) or "").partition("\n")[0])
 
 

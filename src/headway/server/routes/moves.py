@@ -1,4 +1,4 @@
-"""Operations on jobs: cancel, retry, run now, edit, succeed, kill; one by one or many."""
+"""Operations on single or many jobs: cancel, retry, run now, edit, succeed, kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ APPLIES: dict[Verb, tuple[State, ...]] = {
     Verb.SUCCEED: tuple(one for one in State if one not in FINAL),
     Verb.KILL: tuple(one for one in State if one not in FINAL),
 }
-"""The states that a filter takes in where it names none."""
+"""The states that a filter without states applies to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,8 @@ class Operation:
     """An operation on jobs, its author and the reason.
 
     Attributes:
-        repeat: under which all repeats of the request are one; None if it may not be repeated.
+        repeat: id under which repeats of the request are applied once; None without an
+            Idempotency-Key.
     """
 
     verb: Verb
@@ -56,14 +57,14 @@ class Operation:
     repeat: str | None = None
 
     def under(self, key: str | None, what: object) -> Operation:
-        """Return the operation under an Idempotency-Key; another body makes another one.
+        """Return the operation with `repeat` derived from an Idempotency-Key and the request.
 
         Args:
-            key: the header; None for none.
-            what: all that the request says besides the verb, as it was given.
+            key: the header, if sent.
+            what: the content of the request, except the verb.
 
         Raises:
-            InvalidValue: it is no key.
+            InvalidValue: the key is invalid.
         """
         if key is None:
             return self
@@ -72,7 +73,7 @@ class Operation:
         return replace(self, repeat=repeat)
 
     def request(self, ids: Sequence[str], step: int = 0) -> ActRequest:
-        """Return the move on up to 1000 jobs."""
+        """Return the request to the store for up to 1000 jobs."""
         name = str(uuid.uuid4()) if self.repeat is None else f"{self.repeat}.{step}"
         return ActRequest(
             request=name,
@@ -85,7 +86,7 @@ class Operation:
 
 
 async def edit_of(service: Service, body: EditBody) -> Edit:
-    """Return what to change.
+    """Return the changes of a body.
 
     Raises:
         PayloadTooLarge: the arguments are above the limit.
@@ -105,9 +106,9 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:
     """Move one job.
 
     Raises:
-        UnknownJob: there is none that the caller sees.
-        InvalidState: the move does not apply to its state.
-        InvalidArguments: its kind refuses the arguments that it was to get.
+        UnknownJob: there is no such job, or the caller does not see it.
+        InvalidState: the move does not apply to the job's state.
+        InvalidArguments: the new arguments do not match the kind's handler.
     """
     reply = (await move_named(service, move, [id]))[0]
     if reply.answer is Acted.UNKNOWN:
@@ -120,10 +121,10 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:
 
 
 async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> list[ActReply]:
-    """Move the jobs named, a thousand a step; answers in the order of the ids.
+    """Move jobs by id in batches of a thousand; return replies in the order of the ids.
 
     Raises:
-        InvalidArguments: a kind refuses the arguments of an edit; its step moved nothing.
+        InvalidArguments: new arguments do not match a kind's handler; its batch moved nothing.
     """
     replies: list[ActReply] = []
     for step, start in enumerate(range(0, len(ids), MAX_BATCH)):
@@ -140,10 +141,10 @@ async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> l
 
 
 async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> None:
-    """Check the arguments that an edit gives jobs whose kinds the server's App declares.
+    """Check new arguments for jobs whose kinds the server's App declares.
 
     Raises:
-        InvalidArguments: a kind's handler refuses them; none of these jobs was moved.
+        InvalidArguments: the arguments do not match a kind's handler.
     """
     if move.edit.args is None or service.app is None or not ids:
         return
@@ -157,13 +158,9 @@ async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> 
 async def move_fitting(
     service: Service, move: Operation, which: FilterBody, limit: int
 ) -> Counter[Acted]:
-    """Move the jobs that fit a filter, oldest arrival first.
-
-    Returns:
-        How many were moved, how many refused.
-    """
+    """Move the jobs that match a filter, oldest arrival first, and count the results."""
     steps = _Steps(service, move)
-    async for ids in _fitting(service, move, which, limit):
+    async for ids in _matching(service, move, which, limit):
         if not await steps.take(ids):
             return steps.counts
     if move.repeat is not None:
@@ -172,14 +169,14 @@ async def move_fitting(
 
 
 class _Steps:
-    """The steps of one request by filter; a repeat goes on where the first was cut off.
+    """The steps of a request by filter; a repeat continues where the first one was interrupted.
 
-    What a request has moved fits no more when it is repeated, so that its pages are others; but
-    the store knows what it answered to each step. A step without jobs says that it went to its
-    end: a repeat then moves nothing more, whatever fits by then.
+    Moved jobs no longer match when the request is repeated, so its pages differ; but the store
+    remembers its reply to each step. A final step without jobs records that the request was
+    completed: a repeat then moves nothing more, whatever matches by then.
 
     Attributes:
-        counts: how many were moved, how many refused.
+        counts: number of jobs by result.
     """
 
     def __init__(self, service: Service, move: Operation) -> None:
@@ -190,7 +187,7 @@ class _Steps:
         self._done: set[str] = set()
 
     async def take(self, ids: Sequence[str]) -> bool:
-        """Move a page of jobs; False if the request went to its end before."""
+        """Move a page of jobs; return False if the request was already completed."""
         await _check_args(self._service, self._move, ids)
         while left := [one for one in ids if one not in self._done]:
             if not await self._act(left):
@@ -198,7 +195,7 @@ class _Steps:
         return True
 
     async def end(self) -> None:
-        """Count what was answered before, and notes that the request went to its end."""
+        """Count the remaining steps of an earlier request, and record that it is completed."""
         while await self._act(()):
             pass
 
@@ -210,13 +207,13 @@ class _Steps:
         return bool(replies)
 
 
-async def _fitting(
+async def _matching(
     service: Service, move: Operation, which: FilterBody, limit: int
 ) -> AsyncIterator[list[str]]:
     """Yield pages of ids of the matching jobs that the caller sees.
 
     Raises:
-        InvalidValue: the caller has several tenants, and none was named.
+        InvalidValue: the caller is for several tenants, and the filter has none.
     """
     caller, cursor, left = move.caller, None, limit
     if which.lane is not None:
@@ -356,7 +353,7 @@ async def move_jobs(
         replies = await move_named(service, move, body.ids or ())
         return answer(_outcome_body(Counter(one.answer for one in replies), jobs=replies))
     if body.dry:
-        pages = _fitting(service, move, body.filter, body.limit)
+        pages = _matching(service, move, body.filter, body.limit)
         fits = sum([len(ids) async for ids in pages])
         return answer(_outcome_body(Counter(), fits=fits))
     return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
@@ -369,8 +366,8 @@ def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None
 async def _one(
     service: Service, move: Operation, id: str, body: ReasonBody, repeat_key: str | None
 ) -> Response:
-    said = (id, body.model_dump())
-    return answer(asdict(await move_one(service, move.under(repeat_key, said), id)))
+    content = (id, body.model_dump())
+    return answer(asdict(await move_one(service, move.under(repeat_key, content), id)))
 
 
 def _outcome_body(

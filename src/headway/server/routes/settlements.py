@@ -1,4 +1,4 @@
-"""POST /v1/settlements and /v1/leases: how runs ended, and keeping their leases."""
+"""POST /v1/settlements and /v1/leases: settling runs, and renewing their leases."""
 
 from __future__ import annotations
 
@@ -65,26 +65,25 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 async def settle_runs(
-    service: Service, caller: Caller, worker: str, said: Sequence[AnyOutcome]
+    service: Service, caller: Caller, worker: str, bodies: Sequence[AnyOutcome]
 ) -> list[Verdict]:
-    """Write what a caller's worker says of its runs.
+    """Settle runs of a caller's worker.
 
     Args:
-        caller: what follows must be within its lanes and tenants.
-        worker: as the caller names it.
-        said: up to 1000 outcomes.
+        worker: the name of the worker within the caller's token.
+        bodies: up to 1000 outcomes.
 
     Returns:
-        A verdict for each, in this order; `lost` for a run that this worker does not hold.
+        Verdicts in the order of the outcomes; `lost` for a run that this worker does not hold.
 
     Raises:
-        Forbidden: a job that is to follow, or a gate to be closed, is not the caller's.
-        CallerError: an outcome asks for what cannot be; nothing was written.
+        Forbidden: a job to create or a gate to close is outside the caller's scope.
+        CallerError: an outcome is invalid; nothing was written.
     """
     name = caller.worker(worker)
-    gates = await _gates_of_stages(service, name, said)
+    gates = await _gates_of_stages(service, name, bodies)
     outcomes: list[Outcome] = []
-    for one in said:
+    for one in bodies:
         then = await _follow_ups(service, caller, name, one)
         close = tuple(_closing(caller, each) for each in one.close)
         outcomes.append(_outcome(one, then, close, gates))
@@ -97,95 +96,92 @@ async def settle_runs(
 
 
 async def _follow_ups(
-    service: Service, caller: Caller, worker: str, said: AnyOutcome
+    service: Service, caller: Caller, worker: str, body: AnyOutcome
 ) -> tuple[NewJob, ...]:
-    if not said.then:
+    if not body.then:
         return ()
-    # The same outcome said again makes the same jobs.
-    what = getattr(said, "key", "") or getattr(said, "gate", "")
-    repeat_key = derived_id("then", worker, said.job, said.run, said.outcome, what)
-    return tuple(await make_jobs(service, caller, said.then, repeat_key=repeat_key))
+    # A repeated outcome creates the same jobs.
+    what = getattr(body, "key", "") or getattr(body, "gate", "")
+    repeat_key = derived_id("then", worker, body.job, body.run, body.outcome, what)
+    return tuple(await make_jobs(service, caller, body.then, repeat_key=repeat_key))
 
 
-def _closing(caller: Caller, said: CloseBody) -> Closing:
-    caller.check_closing(said.gate)
-    after_ms, until_at = _delay(said.after, said.until)
-    return Closing(gate=said.gate, for_ms=after_ms, until_at=until_at, reason=said.reason)
+def _closing(caller: Caller, body: CloseBody) -> Closing:
+    caller.check_closing(body.gate)
+    after_ms, until_at = _delay(body.after, body.until)
+    return Closing(gate=body.gate, for_ms=after_ms, until_at=until_at, reason=body.reason)
 
 
 def _delay(after: int | None, until: Moment | None) -> tuple[int | None, int | None]:
-    """Return a delay in ms, or a moment; the moment if both are given, as everywhere."""
+    """Return a delay in ms, or a time; `until` takes precedence, as everywhere."""
     if until is None:
         return after, None
     return (None, until.at) if until.after_ms is None else (until.after_ms, None)
 
 
 def _outcome(  # noqa: C901, PLR0911, PLR0912  (one line for each outcome)
-    said: AnyOutcome,
+    body: AnyOutcome,
     then: tuple[NewJob, ...],
     close: tuple[Closing, ...],
     gates: Mapping[tuple[str, str], tuple[GateUse, ...]],
 ) -> Outcome:
-    job, run = said.job, said.run
-    match said:
+    job, run = body.job, body.run
+    match body:
         case SucceededBody():
-            result = None if said.result is None else _encode(said.result)
+            result = None if body.result is None else _encode(body.result)
             return Succeeded(job, run, then, close, result)
         case FailedBody():
-            return Failed(job, run, then, close, said.error, *_delay(said.after, said.until))
+            return Failed(job, run, then, close, body.error, *_delay(body.after, body.until))
         case DeadBody():
-            return Died(job, run, then, close, said.reason or "failed", said.error)
+            return Died(job, run, then, close, body.reason or "failed", body.error)
         case SnoozedBody():
-            return Snoozed(job, run, then, close, *_delay(said.after, said.until), said.reason)
+            return Snoozed(job, run, then, close, *_delay(body.after, body.until), body.reason)
         case NextStageBody():
-            return NextStage(job, run, then, close, said.stage, gates.get((job, said.stage), ()))
+            return NextStage(job, run, then, close, body.stage, gates.get((job, body.stage), ()))
         case ReleasedBody():
-            return Released(job, run, then, close, said.reason)
+            return Released(job, run, then, close, body.reason)
         case HandedOverBody():
-            check_own_key(job, said.key)
-            return HandedOver(job, run, then, close, said.key, said.timeout)
+            check_own_key(job, body.key)
+            return HandedOver(job, run, then, close, body.key, body.timeout)
         case KnownAsBody():
-            check_own_key(job, said.key)
-            return KnownAs(job, run, then, close, said.key)
+            check_own_key(job, body.key)
+            return KnownAs(job, run, then, close, body.key)
         case ReturnedBody():
-            return Returned(job, run, then, close, said.error)
+            return Returned(job, run, then, close, body.error)
         case GaveBackBody():
-            return GaveBack(job, run, then, close, said.gate)
+            return GaveBack(job, run, then, close, body.gate)
         case UnfitBody():
-            return FoundUnfit(job, run, then, close, said.reason)
+            return FoundUnfit(job, run, then, close, body.reason)
         case _:
-            assert_never(said)
+            assert_never(body)
 
 
 async def _gates_of_stages(
-    service: Service, worker: str, said: Iterable[OutcomeBody]
+    service: Service, worker: str, bodies: Iterable[OutcomeBody]
 ) -> dict[tuple[str, str], tuple[GateUse, ...]]:
-    """Return what jobs ask for at their next stages, by job and stage.
-
-    Their arguments name the gates.
-    """
-    stages = [one for one in said if isinstance(one, NextStageBody)]
+    """Return the gates of the next stages, by job and stage; names are filled in from arguments."""
+    stages = [one for one in bodies if isinstance(one, NextStageBody)]
     if not stages:
         return {}
     ids = tuple({one.job for one in stages})
     page = await service.store.read(JobsQuery(ids=ids, limit=len(ids)))
-    # Another's job is answered as lost, whatever is said of it.
+    # Jobs of other workers get the verdict `lost` in any case.
     jobs = {job.id: job for job in page.rows if job.worker == worker}
     held = [one for one in stages if one.job in jobs]
     return {(one.job, one.stage): await _uses(service, jobs[one.job], one) for one in held}
 
 
-async def _uses(service: Service, job: JobView, said: NextStageBody) -> tuple[GateUse, ...]:
+async def _uses(service: Service, job: JobView, body: NextStageBody) -> tuple[GateUse, ...]:
     kind = service.app.kinds.get(job.kind) if service.app is not None else None
-    ours = None if kind is None else kind.uses(said.stage, job.lane, job.tenant, job.args)
-    if said.gates is None:
+    ours = None if kind is None else kind.uses(body.stage, job.lane, job.tenant, job.args)
+    if body.gates is None:
         return ours or ()
-    known = await known_gates(service.gates, said.gates)
+    known = await known_gates(service.gates, body.gates)
     named = {"tenant": job.tenant, "lane": job.lane, "kind": job.kind}
     values = {**_decode(job.args), **named}
-    theirs = gate_uses(said.gates, known, values, cascade=job.cascade is not None)
+    theirs = gate_uses(body.gates, known, values, cascade=job.cascade is not None)
     if ours is not None and set(ours) != set(theirs):
-        message = f"{job.kind}: the kind itself defines the gates of its stage {said.stage!r}"
+        message = f"{job.kind}: the kind itself defines the gates of its stage {body.stage!r}"
         raise InvalidValue(message, hint="omit them; the server's App declares this kind")
     return theirs
 
@@ -247,7 +243,7 @@ async def beat(
     retried. With `leaving`, jobs that the worker holds and does not list are handed back.
     """
     progress = ((one.job, one.run, one.told_progress()) for one in body.running)
-    heard = await service.store.beat(
+    result = await service.store.beat(
         BeatRequest(
             worker=caller.worker(body.worker),
             running=tuple((one.job, one.run) for one in body.running),
@@ -261,16 +257,16 @@ async def beat(
     )
     return answer(
         {
-            "now": heard.now,
-            "lease_until": heard.lease_until,
-            "lost": [{"job": job, "run": run} for job, run in heard.lost],
-            "cancel": [{"job": job, "run": run} for job, run in heard.cancel],
+            "now": result.now,
+            "lease_until": result.lease_until,
+            "lost": [{"job": job, "run": run} for job, run in result.lost],
+            "cancel": [{"job": job, "run": run} for job, run in result.cancel],
         }
     )
 
 
 async def _served(service: Service, caller: Caller, lanes: list[str]) -> tuple[str, ...]:
-    """Return the lanes that a worker serves, by name."""
+    """Return the names of the lanes that a worker serves, with patterns expanded."""
     if not lanes:
         return ()
     for lane in lanes:

@@ -1,4 +1,4 @@
-"""POST /v1/signals/{key} and /hooks/{provider}: signals of jobs, webhooks of providers."""
+"""POST /v1/signals/{key} and /hooks/{provider}: signals about jobs, webhooks of providers."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ from headway.server.routing import TheService, router
 from headway.server.service import Service
 
 SIGNED = Caller(id="signal-url", name="signal URL", may=frozenset({Permission.SIGNAL}))
-"""The caller with a signed URL, which has the key that it may signal and our signature."""
+"""The caller with a signed URL, which contains the key that it may signal."""
 
 
 class TokenOrSignature(Policy):
-    """Accepts requests whose URL this server has signed, and others as `Policy` does."""
+    """Accepts requests with a signed URL, and others like `Policy`."""
 
     async def admit(self, request: Request) -> None:
         """Authenticate a request before its body is read.
 
         Raises:
-            Unauthenticated: the URL's signature is not ours, or over; or there is neither a
-                signature nor a token.
-            Forbidden: the token is not for this.
+            Unauthenticated: the URL's signature is invalid or has expired, or the token is missing
+                or invalid.
+            Forbidden: the token does not have the permission.
+            TooManyRequests: the caller's request rate is above the limit.
         """
-        asked = request.query_params
-        expires, signature = asked.getlist("expires"), asked.getlist("signature")
+        query = request.query_params
+        expires, signature = query.getlist("expires"), query.getlist("signature")
         if not expires and not signature:
             await super().admit(request)
             return
@@ -72,11 +73,10 @@ class TokenOrSignature(Policy):
 
 
 def signal_urls(service: Service, base: str) -> SignalUrls:
-    """Make the URLs under which the outside world signals runs.
+    """Return the signed URLs at which outside systems signal runs.
 
     Args:
-        service: whose keys sign them.
-        base: the server's own address, used while the public one is not known.
+        base: base URL if the server has no `public_url`.
     """
     options = service.options
     return SignalUrls(base=options.public_url or base, keys=options.signing_keys)
@@ -85,51 +85,48 @@ def signal_urls(service: Service, base: str) -> SignalUrls:
 _TRUE, _FALSE = frozenset({"true", "1", "yes", ""}), frozenset({"false", "0", "no"})
 
 
-def read_callback(key: str, came: HookRequest) -> Sequence[Signal]:
-    """Return what a callback says.
+def read_callback(key: str, webhook: HookRequest) -> Sequence[Signal]:
+    """Return the signals of a callback, at least one, in the order to send them.
 
-    The fields of a signal stand in its JSON, or in its form, or in its URL: then whatever it
-    carries is the record's body. A form that is a status callback of Twilio's is read as one.
-
-    Returns:
-        One signal or more, in the order in which they are to be sent.
+    The fields of a signal are in the JSON, the form or the URL; if they are in the URL, any
+    content becomes the signal's body. A form may also be a status callback of Twilio.
 
     Raises:
-        InvalidValue: it says nothing, or too much, or cannot be read.
-        PayloadTooLarge: what it carries is above the limit.
+        InvalidValue: the fields are not those of a signal, or the content is malformed.
+        PayloadTooLarge: the signal's body is above the limit.
     """
-    asked = _fields(read_form(came.query))
-    # Many clients send everything without an explicit type as a form.
-    is_form = came.is_form and not came.body.lstrip().startswith(b"{")
-    if any(verb in asked for verb in VERBS):
-        asked.setdefault("event", digest_id(came.query.encode() + b"\n" + came.body))
-        return [signal_of(key, {**asked, "body": _carried(came, is_form=is_form)})]
+    query = _fields(read_form(webhook.query))
+    # Many clients send content without an explicit type as a form.
+    is_form = webhook.is_form and not webhook.body.lstrip().startswith(b"{")
+    if any(verb in query for verb in VERBS):
+        query.setdefault("event", digest_id(webhook.query.encode() + b"\n" + webhook.body))
+        return [signal_of(key, {**query, "body": _content(webhook, is_form=is_form)})]
     if not is_form:
-        said = came.json()
-        if not is_object(said):
+        content = webhook.json()
+        if not is_object(content):
             message = "a signal must be a JSON object"
-            raise InvalidValue(message, hint='as {"event": "evt-7", "final": "succeeded"}')
-        return [signal_of(key, said)]
-    form = read_form(came.body)
+            raise InvalidValue(message, hint='send {"event": "evt-7", "final": "succeeded"}')
+        return [signal_of(key, content)]
+    form = read_form(webhook.body)
     if is_status(form):
         signals = status_signals(form, key)
         if not signals:
-            message = "the status callback names no call or message"
+            message = "the status callback has no valid id of a call or message"
             raise InvalidValue(message)
         return signals
     fields = _fields(form)
-    fields.setdefault("event", digest_id(came.body))
+    fields.setdefault("event", digest_id(webhook.body))
     return [signal_of(key, fields)]
 
 
-def _carried(came: HookRequest, *, is_form: bool) -> object:
-    if not came.body:
+def _content(webhook: HookRequest, *, is_form: bool) -> object:
+    if not webhook.body:
         return None
-    return dict(read_form(came.body)) if is_form else came.json()
+    return dict(read_form(webhook.body)) if is_form else webhook.json()
 
 
 def _fields(form: Form) -> dict[str, object]:
-    """Return the fields of a signal that text gives; what is no field of one is passed over."""
+    """Return the fields of a signal from text values; other names are ignored."""
     found: dict[str, object] = {}
     for name in SignalBody.model_fields:
         text = only(form, name)
@@ -198,10 +195,10 @@ async def signal(
 
 
 async def _check_scope(service: Service, caller: Caller, signals: Sequence[Signal]) -> None:
-    """Check that the signals' job is visible to the caller.
+    """Check that the caller sees the job of the signals.
 
     Raises:
-        UnknownJob: it is not, or is not known yet; another's job is not distinguished from none.
+        UnknownJob: there is no such job yet, or the caller does not see it.
     """
     if caller.tenants is None and caller.lanes is None:
         return
@@ -209,8 +206,8 @@ async def _check_scope(service: Service, caller: Caller, signals: Sequence[Signa
     of = job_of(key)
     job = None if of is None else await service.store.read(JobQuery(id=of))
     if job is None or not caller.sees(job):
-        message = f"there is no job of the token {caller.name!r} under the key {key[:80]!r}"
-        raise UnknownJob(message, hint="a token for some tenants signals by the reference id:run")
+        message = f"the token {caller.name!r} sees no job with the key {key[:80]!r}"
+        raise UnknownJob(message, hint="a token with a scope must use the reference id:run")
 
 
 HOOKS = router("hooks")
@@ -241,8 +238,8 @@ async def hear_webhook(
     configured. 401: the signature is missing or wrong. 503: the store is unavailable, and the
     provider should send the webhook again.
     """
-    came = await service.hooks.take(provider, request)
-    replies = await deliver(service.store, service.hooks.signals(provider, came))
+    webhook = await service.hooks.take(provider, request)
+    replies = await deliver(service.store, service.hooks.signals(provider, webhook))
     answers = ", ".join(one.answer for one in replies)
-    _log.debug("webhook of %s: %s", provider, answers or "nothing for a job")
+    _log.debug("webhook of %s: %s", provider, answers or "no signals")
     return Response(status_code=204)

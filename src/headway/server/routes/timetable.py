@@ -1,4 +1,4 @@
-"""/v1/timetable: what recurs, and when it fires next."""
+"""/v1/timetable: reading, changing and firing entries."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from headway.server.service import Service
 ROUTES = router("timetable", prefix="/v1/timetable")
 
 UNFIRED_MS = 30_000
-"""Until a fire by hand is due on its own, should the server end before it was moved to now."""
+"""When a manual fire becomes due by itself, if the server stops before it makes the job due."""
 NEXT = 3
-"""Fires per entry in the listing."""
+"""Number of next fires of each entry in the listing."""
 
 
 class EntryAsked(QueryModel):
@@ -167,7 +167,7 @@ async def fire_entry(
     own = str(uuid7())
     if repeat_key is not None:
         own = derived_id("http", caller.id, check_repeat_key(repeat_key), "fire", name)
-    # Scheduled, and made due by a move: so the trail has who fired it.
+    # Scheduled, then made due by a move, so that the trail records who fired it.
     later = await service.now() + UNFIRED_MS
     job = entry.spec.job.changed(id=own, due_at=later, key=None)
     (made,) = await send_jobs(service, [job], caller=caller)
@@ -178,7 +178,7 @@ async def fire_entry(
 
 
 def covers_entry(caller: Caller, entry: EntryView) -> bool:
-    """Return whether an entry is within the caller's scope, as its jobs are."""
+    """Return whether the jobs of an entry are within the caller's scope."""
     job = entry.spec.job
     return caller.covers(job.lane) and (caller.tenants is None or job.tenant in caller.tenants)
 
@@ -189,10 +189,10 @@ async def _found(service: Service, name: str) -> EntryView | None:
 
 
 async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
-    """Return an entry that the caller covers.
+    """Return an entry within the caller's scope.
 
     Raises:
-        UnknownEntry: there is none.
+        UnknownEntry: there is no such entry, or it is outside the caller's scope.
     """
     entry = await _found(service, name)
     if entry is None or not covers_entry(caller, entry):
@@ -205,7 +205,7 @@ def _check_known(entry: EntryView | None, caller: Caller) -> None:
     """Check that an existing entry is within the caller's scope.
 
     Raises:
-        Forbidden: it is another's.
+        Forbidden: it is not.
     """
     if entry is not None and not covers_entry(caller, entry):
         message = f"the entry {entry.spec.name[:80]!r} is not for this token's tenants and lanes"
@@ -216,11 +216,11 @@ def _check_job(name: str, key: str | None) -> None:
     """Check the job of an entry.
 
     Raises:
-        InvalidValue: its kind gives it a key, which all fires would share.
+        InvalidValue: the job has a key, which all fires would share.
     """
     if key is not None:
         message = f"the entry {name[:80]!r} gives its jobs a key"
-        raise InvalidValue(message, hint="each fire is a separate job; omit the key")
+        raise InvalidValue(message, hint="each fire is a separate job; use a kind without a key")
 
 
 def _entry_body(

@@ -1,4 +1,4 @@
-"""/v1/tokens and /v1/me: who may call, and what for."""
+"""/v1/tokens and /v1/me: managing tokens, and what a token may do."""
 
 from __future__ import annotations
 
@@ -179,10 +179,10 @@ def _repeated_id(caller: Caller, key: str) -> str:
 
 
 def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
-    """Check that a repeated request makes the same token.
+    """Check that a repeated request creates the same token.
 
     Raises:
-        IdConflict: it is another.
+        IdConflict: it would create a different one.
     """
     for view in found:
         old = view.spec
@@ -192,7 +192,7 @@ def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
 
 
 def _within(caller: Caller, spec: TokenSpec) -> bool:
-    """Return whether a token reaches no further than a caller."""
+    """Return whether the permissions and scope of a token are within those of a caller."""
     return (
         permissions(map(Role, spec.roles)) <= caller.may
         and _among(spec.tenants, caller.tenants)
@@ -212,10 +212,10 @@ def _among(names: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> bool:
 
 
 async def _token(service: Service, caller: Caller, id: str) -> TokenView:
-    """Return a token that is the caller's to change.
+    """Return a token that the caller may change.
 
     Raises:
-        InvalidValue: there is none; reported as 404.
+        InvalidValue: there is no such token; status 404.
     """
     found = await service.store.read(TokensQuery(ids=(id,)))
     if not found or not _within(caller, found[0].spec):
@@ -227,7 +227,7 @@ async def _token(service: Service, caller: Caller, id: str) -> TokenView:
 
 
 async def _set(service: Service, caller: Caller, spec: TokenSpec, before: StatsView) -> None:
-    # If two callers set it at once, one must learn that its secret was not set.
+    # With the revision: if two callers set the token at once, one of them gets a conflict.
     items = (SetToken(spec=spec),)
     request = DefineRequest(items=items, author=caller.name, revision=before.revision)
     await service.store.define(request)

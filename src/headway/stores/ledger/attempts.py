@@ -1,4 +1,4 @@
-"""How an attempt goes on: another stage, the next candidate, a retry, or its worker's lapse."""
+"""What follows an attempt: another stage, the next candidate, a retry, or its worker's lapse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Stage(NamedTuple):
     """A stage of a job.
 
     Attributes:
-        name: empty in a kind without stages.
+        name: empty if the kind has no stages.
         flow: the number of the flow in which the job waits for it.
     """
 
@@ -29,27 +29,24 @@ class Stage(NamedTuple):
 def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage:
     """Resolve a stage and its gates for a job.
 
-    Returns:
-        What `enter` takes.
-
     Raises:
         UnknownGate: a gate is not declared; the step must be rolled back.
-        InvalidValue: the gates cannot be asked for; the step must be rolled back.
+        InvalidValue: the gates cannot be used like this; the step must be rolled back.
     """
     flow, keyed = flow_of(step.book, row.lane, row.tenant, row.kind, gates)
     return Stage(name, flow, keyed)
 
 
 def another_stage(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage | None:
-    """As `stage_of`; None for an empty name, which means the job's current stage."""
+    """Resolve a stage as `stage_of` does; return None for an empty name, the current stage."""
     return stage_of(step, row, name, gates) if name else None
 
 
 def enter(step: Step, row: JobRow, stage: Stage | None) -> None:
-    """Move a job that is back in its queue to a stage; one that has ended stays as it was.
+    """Move a requeued job to a stage; leave a job that has ended unchanged.
 
     Args:
-        row: already out of its former queue.
+        row: must have left its former queue already.
         stage: None to stay at the current one.
     """
     if stage is None or row.state not in QUEUED:
@@ -59,7 +56,7 @@ def enter(step: Step, row: JobRow, stage: Stage | None) -> None:
 
 
 def end_turn(step: Step, row: JobRow, answer: Answer, reason: str) -> State:
-    """End the offer to a candidate; the next turn begins, or the cascade is exhausted."""
+    """End the offer to a candidate; the next turn starts, or the cascade is exhausted."""
     if row.cascade is None:
         # Not a cascade: there is no other candidate.
         return step.end(row, State.DEAD, str(answer), reason=reason or str(answer))
@@ -69,7 +66,7 @@ def end_turn(step: Step, row: JobRow, answer: Answer, reason: str) -> State:
 
 
 def accept(step: Step, row: JobRow, body: bytes | None) -> State:
-    """Accept the job for the candidate whose turn it is; it ends, or awaits its end.
+    """Accept the job for the candidate whose turn it is; the job ends, or awaits its end.
 
     Args:
         body: the candidate's reply, JSON; kept as the result.
@@ -90,7 +87,7 @@ def accept(step: Step, row: JobRow, body: bytes | None) -> State:
 
 
 def lapse(step: Step, worker: WorkerRow) -> None:
-    """Take all jobs from a worker whose lease has ended; its runs are flushed."""
+    """Take all jobs from a worker whose lease has ended; changes to its runs must be flushed."""
     held = step.ledger.jobs.held_by(worker.id)
     step.load(one.id for one in held)
     take_from(step, worker, held, whole=True)
@@ -99,17 +96,17 @@ def lapse(step: Step, worker: WorkerRow) -> None:
 def take_from(step: Step, worker: WorkerRow, held: Sequence[HeldRow], *, whole: bool) -> int:
     """Take jobs from a worker whose lease has ended.
 
-    The rest is fenced by the end of its lease. The worker is marked as lapsed when nothing is left:
-    until then each sweep finds it, and its own beat or claim takes the rest first.
+    The end of the lease fences the remaining jobs. The worker is marked as lapsed when it has no
+    job left: until then each sweep finds it, and its own beat or claim takes the rest first.
 
     Args:
-        step: the step, which has loaded the jobs.
-        worker: its row; marked and saved here.
-        held: the jobs that it holds, or the first of them.
-        whole: whether `held` is all that it holds.
+        step: must have loaded the jobs.
+        worker: marked and saved here.
+        held: the jobs that the worker holds, or the first of them.
+        whole: whether `held` is all that the worker holds.
 
     Returns:
-        How many runs it lost.
+        The number of runs that it lost.
     """
     lost = 0
     for one in held:
@@ -143,7 +140,7 @@ def mark_in_doubt(step: Step, row: JobRow) -> None:
 
 
 def ask_provider(step: Step, row: JobRow) -> bool:
-    """Start the kind's reconcile job, and extend the deadline for it.
+    """Create the kind's reconcile job, if it has one, and extend the deadline for it.
 
     Returns:
         Whether the kind has one.

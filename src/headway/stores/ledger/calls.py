@@ -1,4 +1,4 @@
-"""Calls that a thread of a store serves, how each caller gets its reply, and work in a thread."""
+"""Calls served by a store's thread, the delivery of their replies, and functions in threads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Answer = TypeVar("Answer")
 
 
 class CallBase(Generic[Answer]):
-    """One requested operation; each store's subclass adds what is to be done.
+    """One requested operation; each store's subclass adds the request itself.
 
     Args:
-        loop: of the caller; None if it waits in its own thread.
+        loop: the caller's event loop; None if the caller blocks its own thread.
 
     Attributes:
-        future: what a caller in a loop waits for.
-        done_lock: what a caller in its own thread waits for; released when the reply is there.
-        delivered: the caller has its reply.
+        future: awaited by a caller with an event loop.
+        done_lock: blocks a caller without an event loop; released with the reply.
+        delivered: whether the caller has its reply.
     """
 
     __slots__ = ("answer", "delivered", "done_lock", "error", "future", "loop")
@@ -39,7 +39,7 @@ class CallBase(Generic[Answer]):
         self.error: BaseException | None = None
 
     def deliver_reply(self) -> None:
-        """Hand the reply to the caller; in its loop's own thread, if it has a loop."""
+        """Deliver the reply; if the caller has a loop, call this in the loop's thread."""
         if self.delivered:
             return
         self.delivered = True
@@ -53,10 +53,10 @@ class CallBase(Generic[Answer]):
             self.future.set_result(cast("Answer", self.answer))
 
     def result(self) -> Answer:
-        """Return the result to a caller in its own thread.
+        """Return the result, for a caller that blocked its own thread.
 
         Raises:
-            BaseException: what the operation raised, or why it was refused.
+            BaseException: the error of the operation, or the reason for its refusal.
         """
         if self.error is not None:
             raise self.error
@@ -64,7 +64,7 @@ class CallBase(Generic[Answer]):
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread, if there is one."""
+    """Return this thread's running event loop, if there is one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -72,7 +72,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def deliver(calls: Iterable[CallBase[Any]]) -> None:
-    """Hand each caller its reply, from any thread, waking each loop once."""
+    """Deliver the replies, from any thread, waking each loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[CallBase[Any]]] = {}
     for call in calls:
         if call.loop is None:
@@ -83,7 +83,7 @@ def deliver(calls: Iterable[CallBase[Any]]) -> None:
         try:
             loop.call_soon_threadsafe(_deliver_all, group)
         except RuntimeError:
-            # The loop is closed, so no caller waits there.
+            # The loop is closed, so no caller is waiting there.
             continue
 
 
@@ -96,9 +96,9 @@ Result = TypeVar("Result")
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    """Run a function in a thread, to its end even if the caller is cancelled.
+    """Run a function in a thread, to completion even if the caller is cancelled.
 
-    `asyncio.to_thread` never begins it if no thread was free until then.
+    `asyncio.to_thread` would never run it if the cancellation came before a thread was free.
     """
     running = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
@@ -108,6 +108,6 @@ async def in_thread(work: Callable[[], Result]) -> Result:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        running.exception()  # or it is logged as never retrieved
+        running.exception()  # otherwise asyncio logs it as never retrieved
         raise cancelled
     return running.result()

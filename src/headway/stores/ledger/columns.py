@@ -1,4 +1,4 @@
-"""Columns of the SQL stores, and how rows are read from them by position."""
+"""Columns of the SQL stores, and conversion between them and rows, by position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headway.stores.ledger.rows import EntryRow, FlowKey, JobRow, WorkerRow
 from headway.stores.ledger.tables import TokenRow
 
 STATES: tuple[State, ...] = tuple(State)
-"""In the order of their numbers; the migrations rely on it."""
+"""In the order of their numbers, on which the migrations rely."""
 CODES = {state: code for code, state in enumerate(STATES)}
 
 SCHEDULED = CODES[State.SCHEDULED]
@@ -72,7 +72,7 @@ _rest_of_job = attrgetter(*_JobRest._fields)
 
 
 def encode_job_rest(row: JobRow) -> bytes | None:
-    """Encode the rarely used fields; None if all are empty."""
+    """Encode the rarely used fields; return None if all are empty."""
     rest = _rest_of_job(row)
     return encode(rest) if rest != _NO_JOB_REST else None
 
@@ -80,7 +80,7 @@ def encode_job_rest(row: JobRow) -> bytes | None:
 def read_job(
     row: Sequence[Any], flow_of: Callable[[int], FlowKey], word_of: Callable[[int], str]
 ) -> JobRow:
-    """Return the job of a row selected by `JOB`."""
+    """Read a job from a row selected by `JOB`."""
     flow = flow_of(row[3])
     rest = _decode_job_rest(row[38]) if row[38] is not None else _NO_JOB_REST
     return JobRow(
@@ -143,9 +143,9 @@ _new = cast("Any", tuple).__new__
 
 
 def read_heads(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
-    """Return the heads of rows selected by `HEAD`, in their order."""
+    """Read heads from rows selected by `HEAD`, in their order."""
     return [
-        # Plain heads are built without a call each, which matters in a claim of 1,000.
+        # Plain heads are built without a function call each, which matters in a claim of 1,000.
         _new(Head, (_new(Order, row[:3]), row[6], (), None, (), *row[7:]))
         if row[3:6] == _PLAIN
         else _read_head(row)
@@ -166,7 +166,7 @@ def _read_head(row: tuple[Any, ...]) -> Head:
 
 
 GATE = "name, template, pool, used, timer_at, horizon_at, rest"
-"""The columns of `read_gate`; these and those of the rest are the fields of `GateRow`, in order."""
+"""The columns of `read_gate`; with the fields of `_GateRest`, those of `GateRow` in order."""
 
 
 class _GateRest(NamedTuple):
@@ -189,20 +189,20 @@ _rest_of_gate = attrgetter(*_GateRest._fields)
 
 
 def encode_gate_rest(row: GateRow) -> bytes | None:
-    """Encode the rarely used fields; None if all are empty."""
+    """Encode the rarely used fields; return None if all are empty."""
     rest = _rest_of_gate(row)
     return encode(rest) if rest != _NO_GATE_REST else None
 
 
 def read_gate(kept: tuple[Any, ...]) -> GateRow:
-    """Return the gate of a row selected by `GATE`."""
+    """Read a gate from a row selected by `GATE`."""
     *values, data = kept
     values += _NO_GATE_REST if data is None else _decode_gate_rest(data)
     return GateRow(*values)
 
 
 def read_templates(kept: Iterable[tuple[Any, ...]]) -> Mapping[str, TemplateRow]:
-    """Return declared gates by name, from rows of name, spec and override; read-only."""
+    """Read declared gates from rows of name, spec and override; return them by name, read-only."""
     return MappingProxyType(
         {
             name: TemplateRow(
@@ -219,7 +219,7 @@ WORKER = "id, name, lanes, seen_at, lease_until, request, lapsed"
 
 
 def read_worker(kept: tuple[Any, ...]) -> WorkerRow:
-    """Return the worker of a row selected by `WORKER`."""
+    """Read a worker from a row selected by `WORKER`."""
     worker, name, lanes, seen_at, lease_until, request, lapsed = kept
     return WorkerRow(worker, name, decode_names(lanes), seen_at, lease_until, request, bool(lapsed))
 
@@ -243,7 +243,7 @@ _others_of_entry = attrgetter(*ENTRY.split(", ")[2:])
 
 
 def read_entry(kept: tuple[Any, ...]) -> EntryRow:
-    """Return the entry of a row selected by `ENTRY`."""
+    """Read an entry from a row selected by `ENTRY`."""
     name, spec, *others = kept
     return EntryRow(name, decode_entry(spec), *others)
 
@@ -260,7 +260,7 @@ _spec = decoder(TokenSpec)
 
 
 def read_token(kept: tuple[Any, ...]) -> TokenRow:
-    """Return the token of a row selected by `TOKEN`."""
+    """Read a token from a row selected by `TOKEN`."""
     _, spec, *others = kept
     return TokenRow(_spec(spec), *others)
 

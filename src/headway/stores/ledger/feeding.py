@@ -1,4 +1,4 @@
-"""Feeding: parked jobs are moved into their flows when their keyed gate has room."""
+"""Move parked jobs back into their flows when their keyed gate has room."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headway.stores.ledger.rows import JobRow
 FEED_FLOWS = 256
 """Flows read at a time."""
 FEED_HEADS = 100
-"""Heads of one flow that are fed in one step; the others follow as these leave."""
+"""Most heads of one flow fed in one step; the others follow as these leave."""
 REFIT = 1_000
-"""Unfit jobs examined again in one step when their gate's capacity changed."""
+"""Most unfit jobs examined again in one step after their gate's capacity changed."""
 
 
 def feed_gate(book: GateBook, gate: str) -> int:
@@ -27,7 +27,7 @@ def feed_gate(book: GateBook, gate: str) -> int:
     Flows are fed in the order of their heads: a head that reserves keeps later ones waiting.
 
     Returns:
-        How many jobs were moved.
+        The number of jobs moved.
     """
     jobs = book.ledger.jobs
     moved, after = 0, -1
@@ -43,7 +43,7 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
     """Move the next parked heads of one flow into it, each with a ticket.
 
     Returns:
-        How many were moved.
+        The number of jobs moved.
     """
     # Two: the head after the last one fed needs a timer if the gate opens by itself.
     return _feed(book, gate, flow, book.ledger.jobs.parked_heads(gate, flow, 2))
@@ -74,8 +74,8 @@ def _keep_waiting(book: GateBook, head: Head, gate: str, ahead: int) -> None:
     """Reserve for a head that stays parked, or set a timer, so that it is fed eventually.
 
     Args:
-        head: the first that was not fed.
-        ahead: what ticketed jobs before it ask for. They take it without checking the gate again.
+        head: the first head that was not fed.
+        ahead: what the ticketed jobs before it will take, without checking the gate again.
     """
     use = use_at(head, gate)
     view = book.view(use)
@@ -90,10 +90,10 @@ def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
 
 
 def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
-    """Mark heads that ask for more than the gate's lowered capacity, so that they block no others.
+    """Mark heads that need more than the gate's lowered capacity, so that they do not block others.
 
     Returns:
-        The heads that are first now: two, if there are as many.
+        The first heads now, at most two.
     """
     jobs = book.ledger.jobs
     for _ in range(0, REFIT, FEED_HEADS):
@@ -111,8 +111,8 @@ def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
 def _fitting(
     book: GateBook, gate: GateView, flow: int, heads: list[Head]
 ) -> tuple[list[tuple[Head, int]], int]:
-    """Return the first heads that fit, with their amounts, and what is ahead of the next one."""
-    # What is reserved for one of them must not be counted twice.
+    """Return the first heads that fit, with their amounts, and what jobs before the next take."""
+    # Do not count twice what is reserved for one of them.
     tickets = [
         one for one in book.ledger.jobs.tickets(gate.name, flow) if not gate.is_reserved_for(one[0])
     ]
@@ -130,18 +130,18 @@ def _fitting(
 
 
 def from_parked(book: GateBook, lane: str, n: int) -> None:
-    """Count jobs that went from parked to waiting."""
+    """Count jobs that moved from parked to waiting."""
     counts = book.ledger.counts
     counts.move(lane, State.PARKED, State.WAITING, n)
     counts.happened("fed", n)
 
 
 def arm(book: GateBook, use: GateUse, kept: int) -> None:
-    """Set the timer of a keyed gate that is shut now and open by itself.
+    """Set the timer of a keyed gate that is shut now and will open by itself.
 
     Args:
-        use: of a job that is parked there.
-        kept: what jobs that come before it will take there.
+        use: the gate's use by a job parked there.
+        kept: what jobs before that job will take there.
     """
     view = book.view(use)
     if view.fits(use.amount + kept):
@@ -158,7 +158,7 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
     """Process keyed gates whose timer is due.
 
     Returns:
-        How many gates, and how many jobs were moved.
+        The number of gates processed, and the number of jobs moved.
     """
     gates = book.ledger.gates.due_timers(limit)
     if gates:

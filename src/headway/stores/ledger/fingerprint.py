@@ -14,9 +14,9 @@ from headway.stores.ledger.rows import TrailRow
 from headway.stores.ledger.tables import TrailTable
 
 MARKED = "store changed"
-"""The verb of the trail's line with the reason why claims are refused."""
+"""The verb of the trail's line that records why claims are refused."""
 _LINES = 100
-"""Lines about the store that are searched for it."""
+"""How many of the trail's lines about the store are searched for it."""
 
 
 class StoreFingerprint(NamedTuple):
@@ -25,7 +25,7 @@ class StoreFingerprint(NamedTuple):
     Attributes:
         identity: random, written once.
         epoch: raised by an operator.
-        epoch_at: when the epoch began, by the store's time.
+        epoch_at: when the epoch started, in the store's time.
         high_water: the highest time ever used.
     """
 
@@ -35,10 +35,10 @@ class StoreFingerprint(NamedTuple):
     high_water: int
 
     def fits(self, before: StoreFingerprint) -> bool:
-        """Return whether this store may be the one that was seen before.
+        """Return whether this may be the store that was seen before.
 
-        It is if an operator began a new epoch later than everything that was seen, or if it is the
-        same store and not older.
+        True if an operator started a new epoch after everything seen so far, or if the identity is
+        the same and the store is not older.
         """
         if self.epoch > 1 and self.epoch_at >= before.high_water:
             return True
@@ -61,12 +61,12 @@ class StoreFingerprint(NamedTuple):
 class FingerprintWatch:
     """Compares fingerprints in replies with the one known when the request was sent.
 
-    Several connections of a process work at once, so replies may be handled in another order than
-    the server sent them. Only what was known when a request was sent is certainly older than its
-    reply: a caller keeps `known` when it sends, and compares the reply with that.
+    A process uses several connections at once, so it may handle replies in another order than the
+    server sent them. Only what was known when a request was sent is certainly older than its
+    reply. A caller therefore keeps `known` when it sends, and compares the reply with that.
 
     Attributes:
-        known: the latest fingerprint that was read or written; None before the first.
+        known: the latest fingerprint read or written; None before the first.
         reason: why the store was found to be replaced or older; empty if it was not.
     """
 
@@ -77,10 +77,10 @@ class FingerprintWatch:
         self.reason = ""
 
     def may_follow(self, found: StoreFingerprint, before: StoreFingerprint | None) -> bool:
-        """Return whether a fingerprint may be of the same store, and not older.
+        """Return whether a fingerprint may belong to the same store, and is not older.
 
         Args:
-            before: what was known when its request was sent.
+            before: what was known when the request was sent.
         """
         suspect = self._suspect
         if suspect is not None:
@@ -88,7 +88,7 @@ class FingerprintWatch:
         return before is None or found.fits(before)
 
     def accept(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
-        """Remember a fingerprint, unless a later one is known by now."""
+        """Remember a fingerprint, unless a later one is already known."""
         with self._lock:
             known, suspect = self.known, self._suspect
             if suspect is not None and found.epoch <= suspect.epoch:
@@ -100,7 +100,7 @@ class FingerprintWatch:
                 self.known = found if (found.epoch, found.high_water) > before_at else known
 
     def suspect(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
-        """Record that the store was replaced or restored, until a later epoch begins."""
+        """Record that the store was replaced or restored, until a later epoch starts."""
         with self._lock:
             if self._suspect is None and before is not None:
                 self._suspect, self.reason = found, found.against(before)
@@ -112,7 +112,7 @@ def process_name() -> str:
 
 
 def mark_suspect(ledger: Ledger, reason: str) -> None:
-    """Write to the trail that this process found the store replaced or restored, and why."""
+    """Record on the trail that this process found the store replaced or restored, and why."""
     line = TrailRow(0, ledger.now, process_name(), reason, MARKED, "store", "claims are refused")
     ledger.trail.add([line])
 
@@ -121,7 +121,7 @@ def suspicion(trail: TrailTable, now: int, reason: str) -> Suspicion:
     """Return why claims are refused, from the trail.
 
     Args:
-        reason: of this process, which may not be on the trail yet; empty for none.
+        reason: this process's own, which may not be on the trail yet; empty if it has none.
     """
     for row in trail.page("store", None, _LINES):
         if row.verb == MARKED:

@@ -1,4 +1,4 @@
-"""The gates of one step: their room, the permits taken and returned, and the hours ahead."""
+"""The gates of one step: their room, permits taken and returned, and the hours computed ahead."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
 
 FORGET_AFTER_MS = 60_000
-"""How long after its window a keyed rate is forgotten."""
+"""How long after its window a keyed rate is removed."""
 
 
 class GateBook:
     """The gates that one step uses; each is loaded once, and written once at the end.
 
     Args:
-        templates: the declared gates, if they are known.
+        templates: the declared gates, if the caller has read them.
     """
 
     ledger: Ledger
@@ -51,7 +51,7 @@ class GateBook:
     # Rows
 
     def template(self, name: str) -> TemplateRow | None:
-        """Return what is declared under a name."""
+        """Return the gate declared under a name."""
         return self.templates.get(name)
 
     def refuse_members_name(self, spec: GateSpec) -> None:
@@ -71,7 +71,7 @@ class GateBook:
         return place_of(self.templates, gate)
 
     def prefetch(self, names: Iterable[str]) -> None:
-        """Load several gates at once; that one has no row is cached as well."""
+        """Load several gates at once; that a gate has no row is cached too."""
         wanted = [name for name in dict.fromkeys(names) if name not in self.rows]
         if not wanted:
             return
@@ -80,7 +80,7 @@ class GateBook:
             self.rows[name] = found.get(name)
 
     def prefetch_uses(self, uses: Iterable[GateUse]) -> None:
-        """Load the gates of these uses, members of pools among them."""
+        """Load the gates of these uses, including members of pools."""
         self.prefetch(name for use in uses for name in self._names(use.name, use.template))
 
     def _names(self, name: str, template: str) -> Iterable[str]:
@@ -88,7 +88,7 @@ class GateBook:
         return (name,) if spec is None else RULES[spec.kind].row_names(name, spec)
 
     def find(self, name: str) -> GateRow | None:
-        """The gate's row, if there is one."""
+        """Return the gate's row, if there is one."""
         if name not in self.rows:
             self.prefetch((name,))
         return self.rows[name]
@@ -151,9 +151,9 @@ class GateBook:
         return views
 
     def is_just_full(self, flow: FlowKey) -> GateUse | None:
-        """Return a full gate of a flow of which no gate is closed, or may be outside its hours.
+        """Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
 
-        None if the gates must be looked at one by one, for any reason.
+        Return None if the gates must be examined one by one.
         """
         rows = map(self.find, implicit_gates(*flow[:3]))
         if any(row is not None and row.closed_until is not None for row in rows):
@@ -190,7 +190,7 @@ class GateBook:
         return view
 
     def is_shut(self, row: GateRow | None) -> bool:
-        """Return whether the gate is closed now, whatever its limit says."""
+        """Return whether the gate is closed now, regardless of its limit."""
         return (
             row is not None and row.closed_until is not None and row.closed_until > self.ledger.now
         )
@@ -215,7 +215,7 @@ class GateBook:
     # Reserving
 
     def reserve(self, view: GateView) -> int | None:
-        """Write a gate's reservation, if it is new or half of its time is over.
+        """Write a gate's reservation, if it is new or half of its time has passed.
 
         Returns:
             When a claim must renew it; None if the gate's timer does, because jobs park there.
@@ -286,11 +286,11 @@ class GateBook:
         """Count permits as returned, and drop the cached view.
 
         Raises:
-            InvariantBroken: fewer are taken; the step must be rolled back.
+            InvariantBroken: fewer permits are out; the step must be rolled back.
         """
         row = self.find(gate)
         if row is None or row.used < amount:
-            message = f"{amount} permits of {gate!r} come back, but fewer are out"
+            message = f"{amount} permits of {gate!r} are returned, but fewer are out"
             raise InvariantBroken(message)
         row.used -= amount
         self.dirty.add(gate)
@@ -310,17 +310,17 @@ class GateBook:
             self.change(pool, template).last = member
 
     def save(self) -> None:
-        """Write what changed."""
+        """Write the changed rows."""
         if self.dirty:
             self.ledger.gates.save(row for name in self.dirty if (row := self.rows[name]))
-            # An idle row is deleted now, so rows are read again.
+            # Idle rows have been deleted, so the rows must be read again.
             for name in self.dirty:
                 del self.rows[name]
             self.dirty.clear()
 
 
 def _are_alike(one: Reservation, other: Reservation) -> bool:
-    """Return whether two reservations are the same except for their ends."""
+    """Return whether two reservations differ only in when they end."""
     is_of_one = one.job == other.job and one.amount == other.amount
     return is_of_one and one.order == other.order
 
@@ -332,21 +332,21 @@ def use_at(head: Head, gate: str) -> GateUse:
         gate: where it is parked, or whose ticket it carries.
 
     Raises:
-        InvariantBroken: the job does not ask for this gate.
+        InvariantBroken: the job does not use this gate.
     """
     for use in head.keyed:
         for candidate in head.candidates or ("",):
             turn = in_turn(use, candidate)
             if turn.name == gate:
                 return turn
-    message = f"job {head.id} is parked at {gate!r}, which it does not ask for"
+    message = f"job {head.id} is parked at {gate!r}, which it does not use"
     raise InvariantBroken(message)
 
 
 HORIZON_MS = 16 * DAY_MS
-"""How far ahead intervals are computed."""
+"""How far ahead open intervals are computed."""
 EXTEND_BELOW_MS = 15 * DAY_MS
-"""A sweep extends hours that are computed for less than this."""
+"""A sweep extends hours that are computed less far ahead than this."""
 
 
 def ensure_hours(book: GateBook, use: GateUse) -> None:
@@ -370,11 +370,7 @@ def extend(book: GateBook, name: str, template: str, zone: str) -> None:
 
 
 def extend_short(book: GateBook, limit: int) -> int:
-    """Extend hours whose horizon is near.
-
-    Returns:
-        How many were extended.
-    """
+    """Extend hours whose horizon is near, and return how many were extended."""
     rows = book.ledger.gates.short_horizons(book.ledger.now + EXTEND_BELOW_MS, limit)
     for row in rows:
         extend(book, row.name, row.template, row.zone or "UTC")

@@ -1,4 +1,4 @@
-"""Changes of gates: declared by code, set, reset and opened by an operator."""
+"""Changes of gates: declarations by code; values and openings set by operators."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ PAGE = 1_000
 
 
 def declare_gate(step: Step, spec: GateSpec) -> bool:
-    """Declare a gate.
-
-    Returns:
-        Whether anything changed.
+    """Declare a gate, and return whether anything changed.
 
     Raises:
         InvalidValue: it is declared as another kind, or has the name of a pool's member; nothing
@@ -71,7 +68,7 @@ def _recompute_hours(step: Step, template: str) -> None:
 
 
 def _recheck_keyed(step: Step, template: str) -> None:
-    """Make the timers of a template's keyed gates that have parked jobs due now."""
+    """Make the timers of a template's keyed gates with parked jobs due now."""
     after = ""
     jobs = step.ledger.jobs
     while names := jobs.parked_gates(after, PAGE):
@@ -83,10 +80,7 @@ def _recheck_keyed(step: Step, template: str) -> None:
 
 
 def check_set(item: SetGate) -> str:
-    """Validate values to be set on a gate.
-
-    Returns:
-        The values as text, for the trail.
+    """Validate the values to set on a gate, and return them as text for the trail.
 
     Raises:
         InvalidValue: there is no value, or one is out of its range.
@@ -96,16 +90,16 @@ def check_set(item: SetGate) -> str:
         if value is not None:
             check_count(f"{what} of {item.name!r}", value, least=0)
     if item.per_ms is not None and item.per_ms < 1:
-        message = f"the window of {item.name!r} is {item.per_ms} ms"
-        raise InvalidValue(message, hint="at least 1 ms")
+        message = f"{item.per_ms} ms is not a valid window of the gate {item.name!r}"
+        raise InvalidValue(message, hint="it must be at least 1 ms")
     for member, capacity in item.members or ():
         check_name(f"member of {item.name!r}", member)
         check_count(f"capacity of {member!r}", capacity, least=0)
-    said = ", ".join(f"{what} {value}" for what, value in _values_of(item).items())
-    if not said:
+    values = ", ".join(f"{what} {value}" for what, value in _values_of(item).items())
+    if not values:
         message = f"nothing to set on the gate {item.name!r}"
         raise InvalidValue(message, hint="pass a capacity, a limit and window, or members")
-    return said
+    return values
 
 
 def _values_of(item: SetGate) -> dict[str, Any]:
@@ -133,7 +127,7 @@ def _with_values(step: Step, declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
     values = _values_of(item)
     if not rules_of(spec.kind).settable.issuperset(values):
-        message = f"the gate {item.name!r} is a {spec.kind}"
+        message = f"the gate {item.name!r} is a {spec.kind}, which does not have these values"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
     changed = replace(spec, **values)
     step.book.refuse_members_name(changed)
@@ -169,10 +163,10 @@ def _after_change(step: Step, name: str) -> None:
 
 
 def track_implicit(step: Step, gate: str) -> None:
-    """Count permits of an implicit gate from now on, including those of jobs that run already.
+    """Count permits of an implicit gate from now on, including those of jobs already running.
 
     Args:
-        gate: `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
+        gate: `all`, `lane:…`, `tenant:…` or `kind:…`, which is about to get a limit.
     """
     what, _, name = gate.partition(":")
     hold = implicit_hold(gate)
@@ -229,10 +223,7 @@ def _reset_instance(step: Step, name: str) -> None:
 
 
 def open_gate(step: Step, name: str) -> bool:
-    """Open a closed gate.
-
-    Returns:
-        Whether it was closed.
+    """Open a gate, and return whether it was closed.
 
     Raises:
         UnknownGate: the gate is not declared; nothing was written.

@@ -1,4 +1,4 @@
-"""What each kind of gate knows: its room, when it opens, what a start takes, what can be set."""
+"""The rules of each kind of gate: room, when it opens, what a start takes, what can be set."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class GateRows(Protocol):
         ...
 
     def is_shut(self, row: GateRow | None) -> bool:
-        """Return whether the gate is closed now, whatever its limit says."""
+        """Return whether the gate is closed now, regardless of its limit."""
         ...
 
 
 class GateRules(ABC):
-    """One kind of gate.
+    """The rules of one kind of gate.
 
     Attributes:
-        takes_permits: whether a start takes permits, which come back.
+        takes_permits: whether a start takes permits, which are returned later.
         counts_starts: whether a start is counted for the length of a window.
-        chooses_member: whether the permits are those of a member; a pool may have none, for now.
-        settable: the values of `SetGate` that a declared gate of this kind has.
-        has_own_limit: whether one instance of a declared gate can have a value of its own.
+        chooses_member: whether a start takes a member's permits; a pool may have no members.
+        settable: the fields of `SetGate` that apply to a declared gate of this kind.
+        has_own_limit: whether one instance of a declared gate can have its own limit.
     """
 
     takes_permits: bool = False
@@ -51,9 +51,9 @@ class GateRules(ABC):
         """Fill in a view with the room that the gate has now, as if it were not closed."""
 
     def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
-        """Return whether it has certainly no room until a permit comes back.
+        """Return whether the gate certainly has no room until a permit is returned.
 
-        A claim asks this of each flow before it looks at the flow's gates: most are full.
+        A claim checks this for each flow before it examines the flow's gates, since most are full.
         """
         del gates, name, spec, row
         return False
@@ -69,17 +69,17 @@ class GateRules(ABC):
         return (name,)
 
     def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
-        """Return the gate whose permits a start takes, and its pool, which is "" for none.
+        """Return the gate whose permits a start takes, and its pool ("" if it has none).
 
         Args:
-            members: those chosen by the claim, by pool.
+            members: the members chosen by the claim, by pool.
         """
         del members
         return name, ""
 
 
 class SlotsRules(GateRules):
-    """Permits that are out at once."""
+    """A limit on the permits that are out at once."""
 
     takes_permits = True
     settable = frozenset({"capacity"})
@@ -97,7 +97,7 @@ class SlotsRules(GateRules):
 
 
 class RateRules(GateRules):
-    """Starts in a window."""
+    """A limit on the starts in a window."""
 
     counts_starts = True
     settable = frozenset({"limit", "per_ms"})
@@ -117,7 +117,7 @@ class RateRules(GateRules):
             return None
         starts, per_ms = gates.ledger.starts, spec.per_ms or 0
         after_at = gates.ledger.now - per_ms
-        # So many starts must leave the window first; each stored moment counts at least one.
+        # This many starts must leave the window first; each row counts at least one start.
         excess = starts.total(view.name, after_at) + amount - view.most
         for at, number in starts.oldest(view.name, after_at, max(1, excess)):
             excess -= number
@@ -127,7 +127,7 @@ class RateRules(GateRules):
 
 
 class HoursRules(GateRules):
-    """Open at some hours; nothing is taken."""
+    """Open at certain hours; a start takes nothing."""
 
     def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
         del spec
@@ -138,7 +138,7 @@ class HoursRules(GateRules):
 
 
 class PoolRules(GateRules):
-    """Several members with permits of their own, of which a start takes one's."""
+    """Several members with their own permits; a start takes permits of one member."""
 
     takes_permits = True
     chooses_member = True
@@ -158,7 +158,7 @@ class PoolRules(GateRules):
             view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
         view.most = max((one.capacity for one in view.members), default=0)
         view.free = max((one.free for one in view.members), default=0)
-        # Set even while another member is free: that one may be taken in this step.
+        # Set even while another member is free: this step may take that one.
         view.opens_at = min(opens, default=None)
 
     def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
@@ -186,12 +186,12 @@ RULES: Mapping[GateKind, GateRules] = {
 
 
 def rules_of(kind: GateKind) -> GateRules:
-    """Return what a kind of gate knows."""
+    """Return the rules of a kind of gate."""
     return RULES[kind]
 
 
 def _limit(declared: int | None, row: GateRow | None) -> int:
-    """Return a gate's limit: an operator's value for this instance, else what is declared."""
+    """Return a gate's limit: an operator's value for this instance, or the declared one."""
     if row is not None and row.capacity is not None:
         return row.capacity
     return declared or 0

@@ -1,4 +1,4 @@
-"""The ledger's rows of gates, and the declared gate that a resolved name belongs to."""
+"""The ledger's gate rows, and the declared gate that a resolved name belongs to."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from headway.core.gates.spec import GateSpec, GateUse, Hold, is_implicit
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
-"""The end of the year 9999: closed until then means closed until opened by hand."""
+"""The end of the year 9999: a gate closed until then stays closed until it is opened."""
 MOST_LANES = 64
-"""Lanes that a shut gate remembers by name."""
+"""Most lanes that a shut gate remembers by name."""
 ANY_LANE = ""
-"""Stands for more lanes than MOST_LANES; no lane has an empty name."""
+"""Replaces the names of more than MOST_LANES lanes; no lane has an empty name."""
 
 
 class GateRow(msgspec.Struct):
-    """A gate's instance; it has a row while there is state to keep.
+    """An instance of a gate; it has a row while there is state to keep.
 
-    A msgspec struct, as `JobRow` is: a step copies each that it reads and that it writes.
+    A msgspec struct, as `JobRow` is, because a step copies each row that it reads or writes.
 
     Attributes:
         name: resolved; `pool/member` for a pool's member.
-        template: under which it is declared; "" for an implicit gate.
-        pool: of a member, its pool's name; else "".
+        template: the name under which it is declared; "" for an implicit gate.
+        pool: a member's pool; "" for other gates.
         used: permits out, or starts in the window as of the last trim: a cache.
         timer_at: when a keyed gate must be processed because it opens by itself.
-        horizon_at: of an Hours: known up to here.
-        capacity: an operator's value for this instance (a rate's limit too); None for none.
-        closed_until: when a closed gate opens; None if it is not closed, FOREVER without an end.
-        last: of a pool, the member chosen last.
-        lanes: of a shared gate, lanes whose claims found it shut since it had room last: they are
-            woken, and forgotten, when it has room again. At most MOST_LANES, else ANY_LANE alone.
-        opens: of an Hours, absolute open intervals, sorted.
+        horizon_at: until when the intervals of an Hours are computed.
+        capacity: an operator's value for this instance (for a rate, its limit); None if not set.
+        closed_until: when a closed gate opens, FOREVER if never by itself; None if not closed.
+        last: the member that a pool chose last.
+        lanes: lanes whose claims found a shared gate shut since it last had room. They are woken
+            and removed when it has room again. At most MOST_LANES names, or only ANY_LANE.
+        opens: the open intervals of an Hours, absolute and sorted.
         reserved: the current or last reservation; None if there was none.
     """
 
@@ -61,7 +61,7 @@ class GateRow(msgspec.Struct):
     reserved: Reservation | None = None
 
     def idle(self) -> bool:
-        """Return whether the row holds no state and can be deleted."""
+        """Return whether the row has no state and can be deleted."""
         return (
             self.used == 0
             and self.capacity is None
@@ -89,8 +89,8 @@ class TemplateRow:
     """A declared gate, and an operator's override.
 
     Attributes:
-        spec: as declared by code.
-        override: as set by an operator; None for none.
+        spec: as declared in code.
+        override: as set by an operator; None if not set.
     """
 
     spec: GateSpec
@@ -106,8 +106,8 @@ class PermitRow(NamedTuple):
     """A permit; its holder is (job, run).
 
     Attributes:
-        gate: what it is a permit of; of a pool, the member's gate.
-        pool: the pool's name; else "".
+        gate: the gate of which it is a permit; for a pool, the member's gate.
+        pool: the pool's name; "" for other gates.
     """
 
     gate: str
@@ -120,12 +120,12 @@ class PermitRow(NamedTuple):
 
 
 class Holders(NamedTuple):
-    """What is out of a gate.
+    """The permits of a gate that are out.
 
     Attributes:
-        permits: how many.
-        amount: of these together.
-        first: the first permits.
+        permits: their number.
+        amount: their total amount.
+        first: the first of them.
     """
 
     permits: int
@@ -141,7 +141,7 @@ class Place(NamedTuple):
 
     Attributes:
         template: the declared name; "" for an implicit gate.
-        pool: of a member, its pool's resolved name; else "".
+        pool: the resolved name of a member's pool; "" for other gates.
     """
 
     template: str
@@ -160,7 +160,7 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
         gate: resolved, or the name of a pool's member (`pool/member`).
 
     Returns:
-        Its place. If several templates match, the one with the most fixed characters.
+        The place. If several templates match, the one with the most fixed characters wins.
 
     Raises:
         UnknownGate: the gate is not declared.
@@ -181,7 +181,7 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
 
 
 def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, Place]]:
-    """Return the pools of this spec of which the gate is a member, with their fixed characters."""
+    """Return the pools of this spec that have the gate as a member, with their fixed characters."""
     pools = [(member, gate.removesuffix(f"/{member}")) for member, _ in spec.members]
     return [
         (len(template) + len(member), Place(template, pool))
@@ -191,13 +191,13 @@ def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, Plac
 
 
 def refuse_members_name(templates: Mapping[str, TemplateRow], spec: GateSpec) -> None:
-    """Refuse a gate and a pool's member of one name: what one takes would be counted at both.
+    """Refuse a gate with the name of a pool's member: permits of one would count at both.
 
     Args:
-        spec: as it is declared, or as an operator sets it.
+        spec: the gate as it is declared, or as an operator sets it.
 
     Raises:
-        InvalidValue: a declared gate has the name of a member, or the gate has a member's.
+        InvalidValue: a declared gate has the name of one of its members, or it has a member's name.
     """
     for name, row in templates.items():
         if not (spec.members or row.spec.members or row.override):
@@ -210,7 +210,7 @@ def refuse_members_use(templates: Mapping[str, TemplateRow], use: GateUse) -> No
     """Refuse a templated gate whose resolved name is that of a pool's member.
 
     Raises:
-        InvalidValue: it is.
+        InvalidValue: a pool has a member of this name.
     """
     if use.name != use.template and "/" in use.name:
         for row in templates.values():
@@ -234,7 +234,7 @@ def _matches(template: str, gate: str) -> bool:
     fixed, brace, _ = template.partition("{")
     if not brace:
         return template == gate
-    # Nearly all are told by their beginning; more patterns than are kept would be made each time.
+    # The prefix rules out nearly all; patterns beyond the cache's size are compiled on each use.
     return template == gate or (
         gate.startswith(fixed) and _pattern(template).fullmatch(gate) is not None
     )

@@ -34,12 +34,12 @@ def kept_for(policy: JobPolicy, *, keyed: bool) -> int:
     return max(policy.keep_ms, policy.key_for_ms) if keyed else policy.keep_ms
 
 
-# It retries until the deadline: giving up sooner would keep the permits taken until then.
+# It retries until the deadline: if it gave up sooner, the permits would stay taken until then.
 _RECONCILE_POLICY = JobPolicy(retry=RetryPolicy(attempts=100_000, base_ms=1_000, cap_ms=30_000))
 
 
 def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
-    """Return the `on_final` job of a job that ended; the same life gives the same job.
+    """Return the `on_final` job of a job that ended; the same life always has the same job.
 
     Its id is derived. If that is taken, the next id of the series is used.
     """
@@ -49,14 +49,14 @@ def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
 
 
 def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
-    """Return the `on_accepted` job of a job that was accepted; the same run gives the same job."""
+    """Return the `on_accepted` job of an accepted job; the same run always has the same job."""
     body = {"job": row.id, "state": "accepted", "candidate": row.candidate, "run": row.run}
     lane = follow.lane or row.lane
     return _following(row, derived_id("on_accepted", row.id, row.run), follow.kind, lane, body)
 
 
 def reconcile_job(row: JobRow, kind: str) -> NewJob:
-    """Return the job that asks the provider about a run; one for each time that it is asked."""
+    """Return the job that asks the provider about a run; each request to it has its own job."""
     body = {"job": row.id, "run": row.run, "asked": row.reconciles}
     derived = derived_id("reconcile", row.id, row.run, row.reconciles)
     return _following(row, derived, kind, row.lane, body).changed(policy=_RECONCILE_POLICY)
@@ -78,18 +78,18 @@ def _following(
 def flow_of(
     book: GateBook, lane: str, tenant: str, kind: str, gates: Sequence[GateUse]
 ) -> tuple[int, tuple[GateUse, ...]]:
-    """Find or make the flow of a job.
+    """Find or create the flow of a job.
 
     Args:
-        book: the step's gates; hours that are new are added to it.
+        book: the step's gates; hours used for the first time are added to it.
 
     Returns:
-        The flow's number, and those of the gates that are keyed.
+        The flow's number, and the keyed ones of the gates.
 
     Raises:
         UnknownGate: a gate is not declared; the step must be rolled back.
-        InvalidValue: the gates cannot be asked for together, or one is declared as a shared gate
-            and asked for as a keyed one or the reverse; the step must be rolled back.
+        InvalidValue: the gates cannot be combined, or a gate is used as shared but declared as
+            keyed, or the reverse; the step must be rolled back.
     """
     keyed: tuple[GateUse, ...] = ()
     if gates:
@@ -99,20 +99,20 @@ def flow_of(
 
 
 def flow_key(lane: str, tenant: str, kind: str, gates: Sequence[GateUse]) -> FlowKey:
-    """Return the flow of a job that asks for these gates."""
+    """Return the flow of a job that uses these gates."""
     shared = tuple([use for use in gates if use.shared]) if gates else ()
     return FlowKey(lane, tenant, kind, shared)
 
 
 def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
-    """Check that a job can ask for these gates, and compute hours that are new.
+    """Validate the gates of a job, and compute hours that are used for the first time.
 
     Args:
-        book: the step's gates; hours that are new are added to it.
+        book: the step's gates; those hours are added to it.
 
     Raises:
-        UnknownGate: as `flow_of`.
-        InvalidValue: as `flow_of`.
+        UnknownGate: as in `flow_of`.
+        InvalidValue: as in `flow_of`.
     """
     check_gates(kind, gates)
     for use in gates:
@@ -138,9 +138,9 @@ Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
 """All jobs of a batch are created now."""
 AT_ONCE = 250
-"""Rows that are written at once: a server may store them while the next are made."""
+"""Rows written at a time: a server may store them while the next are built."""
 MOST_LOOKED_AT = 64
-"""Ids of a series that are looked up together, at most."""
+"""Most ids of a series that are looked up together."""
 
 
 class Insertion:
@@ -167,7 +167,7 @@ class Insertion:
         self.now = ledger.now
 
     def add(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        """Insert jobs that do not exist; the replies are in the order of the jobs."""
+        """Insert jobs that do not exist; return replies in the order of the jobs."""
         check_jobs(jobs)
         self._know_flows(jobs)
         known = self.ledger.jobs.known(list(map(_ID, jobs)))
@@ -201,9 +201,9 @@ class Insertion:
         return replies
 
     def _may_split(self, jobs: Sequence[NewJob]) -> bool:
-        """Return whether some may be written before the rest is looked at.
+        """Return whether the batch may be written in parts.
 
-        A lane's limit is held against all its new jobs at once.
+        A lane's `max_backlog` must be checked against all its new jobs at once.
         """
         lanes = self.ledger.lanes.load(dict.fromkeys(map(_LANE, jobs)))
         return all(row.current.max_backlog is None for row in lanes.values())
@@ -214,15 +214,15 @@ class Insertion:
             self.ledger.read_ahead(Ahead(flows=[flow_key(*shape) for shape in shapes]))
 
     def _is_ready(self, gates: Sequence[GateUse]) -> bool:
-        """Return whether gates are declared as they are asked for; a refused job leaves no flow."""
+        """Return whether gates are declared as they are used: a refused job must leave no flow."""
         specs = ((use, self.book.spec(use.template)) for use in gates)
         return all(spec is not None and spec.shared == use.shared for use, spec in specs)
 
     def _find_id(self, job: NewJob) -> NewJob:
         """Return the job under the first free id of its series.
 
-        Callers can choose ids, so another job may have the derived one, even with the same body;
-        the follow-up is inserted nevertheless. A repeated step does not get here, because its own
+        Callers can choose ids, so another job may have the derived id, even with the same body.
+        The follow-up is inserted nevertheless. A repeated step does not get here, because its own
         guard detects the repeat.
         """
         series = [job.id]
@@ -237,9 +237,9 @@ class Insertion:
         _refuse_other_body(job, _body_of(self.ledger.jobs.load([job.id])[job.id]))
 
     def _standing(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], KeyRow]:
-        """Return the rows of keys of these jobs that are valid now."""
+        """Return the key rows of these jobs that are valid now."""
         if not any(map(_KEY, jobs)):
-            # No key is empty.
+            # A key is never empty.
             return {}
         places = [(job.tenant, job.key) for job in jobs if job.key is not None]
         now, rows = self.ledger.now, self.ledger.keys.load(places)
@@ -250,7 +250,7 @@ class Insertion:
         }
 
     def _holder(self, job: NewJob, key: str, standing: dict[tuple[str, str], KeyRow]) -> str | None:
-        """Return the id of the job that holds the key; None if the new job holds it from now on.
+        """Return the id of the job that holds the key; None if the new job takes it.
 
         Raises:
             KeyConflict: that job has another body.
@@ -278,7 +278,7 @@ class Insertion:
             row.created_at = self.created.get(job.id, self.now)
         if job.due_at is not None:
             row.due_at = job.due_at
-        # The overlap of a timetable's fire is decided at its promotion, even if it is due already.
+        # Overlap of a timetable's fire is decided at its promotion, even if it is already due.
         if row.due_at > self.now or job.entry is not None:
             row.state = State.SCHEDULED
         if job.key is not None or job.entry is not None:
@@ -290,9 +290,9 @@ class Insertion:
         self.rows.append(row)
 
     def _model(self, job: NewJob) -> JobRow:
-        """Return the row that jobs of this lane, kind, gates and policy share, due now."""
+        """Return the row to copy for jobs with the same lane, tenant, kind, gates and policy."""
         policy = job.policy
-        # Jobs of a batch share the same policy object, so its id is enough.
+        # Jobs of a batch share policy objects, so the object's id is enough.
         shape = (job.lane, job.tenant, job.kind, job.gates, id(policy))
         model = self.models.get(shape)
         if model is None:
@@ -372,7 +372,7 @@ class Insertion:
 
 
 def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
-    """Return whether a job's end takes more than writing its state."""
+    """Return whether ending a job takes more than writing its state."""
     return has_follow_up or cascade or keep_ms != DEFAULT_POLICY.keep_ms
 
 
@@ -388,11 +388,11 @@ def insert_new(
     """Insert jobs that do not exist yet, within a step.
 
     Args:
-        book: the step's gates; hours that are new are added to it, and the caller saves it.
+        book: the step's gates; hours used for the first time are added to it. The caller saves it.
         limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
         derived: whether the ids are derived; if another job has one, the next id of its series is
-            used, which is not a conflict.
-        created: when a job was created, by id; now if it is not in it.
+            used instead of reporting a conflict.
+        created: creation times by job id; the other jobs are created now.
 
     Returns:
         As `Store.enqueue`.

@@ -1,4 +1,4 @@
-"""The claim of one lane: read its flows, decide, and write what starts and what parks."""
+"""The claim of one lane: read its flows, decide, and write the starts and parkings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from headway.stores.ledger.rows import FlowKey, ShutSpell
 from headway.stores.ledger.start_writer import StartWriter
 
 BEGAN = ""
-"""The key, among a claim's cursors by lane, of the last wake before the round began."""
+"""The key, among a claim's cursors by lane, of the last wake before the round started."""
 
 
 def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply:
     """Add to a claim's reply the number of the last wake that `wait` may ignore.
 
-    Jobs that arrive during a round may be behind its cursor, so the reply that ends a round gives
-    the number from its begin.
+    Jobs that arrive during a round may be behind its cursor, so the reply that ends a round has
+    the number from the start of the round.
 
     Args:
         seen: the number of the last wake before the claim.
@@ -43,25 +43,25 @@ def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply
 
 
 FLOWS = 256
-"""Flows that one claim examines in a lane."""
+"""Most flows that one claim examines in a lane."""
 PARKS = 1_000
-"""Jobs that one claim parks in a lane."""
+"""After about this many parked jobs, a claim stops in a lane."""
 LEAST_HEADS = 16
 """Heads read of one flow at a time, among several flows."""
 MANY_FLOWS = 8
-"""Above this many flows a claim begins with few heads of each, since usually little is free."""
+"""Above this many flows a claim starts with few heads of each, since usually little is free."""
 FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
 CANDIDATES, MORE_CANDIDATES = 500, 4
-"""Candidates that are read when one is busy, and how many times as many are the next time."""
+"""How many candidates are read when one is busy, and the factor by which this grows each time."""
 SPELLS = 100_000
-"""Flows of which a process remembers when they were shut; over years there may be millions."""
+"""Most flows whose shut spells a process remembers; over years there may be millions of flows."""
 GROWTH = 4
-"""After a round that parked jobs, the next one reads this many times as many heads in all."""
+"""After a round that parked jobs, the next reads this many times as many heads in total."""
 
 
 def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
-    """Return how many heads of each flow a round of a claim reads: at least, and at most."""
+    """Return the least and the most heads of each flow that a round of a claim reads."""
     least = LEAST_HEADS
     if flows > MANY_FLOWS:
         least = min(LEAST_HEADS, FIRST_HEADS << rounds)
@@ -69,7 +69,7 @@ def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
 
 
 class LaneClaim:
-    """One lane in one claim."""
+    """One lane of a claim."""
 
     def __init__(self, book: GateBook, request: ClaimRequest, lane: str) -> None:
         self.book = book
@@ -93,7 +93,7 @@ class LaneClaim:
         self.opening: dict[tuple[str, int], int | None] = {}
 
     def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
-        """Start up to n jobs, gated ones up to `free`; in order of start."""
+        """Start up to n jobs, of which up to `free` are gated; return them in order of start."""
         if self.row is None:
             return []
         if self.flows is None:
@@ -106,7 +106,7 @@ class LaneClaim:
             decision = decide(views, self._view, self._ahead, n - len(started), free, self.fairness)
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)
-            # After the write: a rate opens again when what has just started leaves its window.
+            # After the write: a rate opens again when the new starts leave its window.
             self._note_closed(views, decision)
             for start in decision.starts:
                 started.append((start, by_flow[start.flow]))
@@ -160,8 +160,8 @@ class LaneClaim:
         self.ledger.read_ahead(Ahead(heads=self.flows or ()))
         least, most = heads_of_each(n, len(flows), self.rounds)
         self.rounds += 1
-        # Where all keys are taken few can start, however many heads a round reads: rounds must not
-        # grow in number with what is parked.
+        # If all keys are taken, few jobs can start, however many heads a round reads. The number of
+        # rounds must not grow with the number of parked jobs.
         deep = min(GROWTH * self.parked_last, PARKS - self.parked) // len(flows)
         least, most = max(least, deep), max(most, deep)
         views: list[FlowView] = []
@@ -174,7 +174,7 @@ class LaneClaim:
             if closed and self._is_shut(flow, key, closed):
                 continue
             room = min([_room(view, amount) for view, amount in shared], default=most)
-            # No more can start than the shared gates have room for, plus one to detect others.
+            # The shared gates' room limits the starts; one more head shows whether others wait.
             limit = 1 if closed else min(most, max(least, room + 1))
             heads = self.ledger.jobs.heads(flow, limit)
             if not heads:
@@ -197,7 +197,7 @@ class LaneClaim:
         return views
 
     def _is_just_full(self, flow: int, key: FlowKey) -> bool:
-        """Return whether a flow waits at a full gate; then its other gates need no look."""
+        """Return whether a flow waits at a full gate, so that its other gates need no check."""
         use = self.book.is_just_full(key)
         if use is None:
             return False
@@ -225,7 +225,7 @@ class LaneClaim:
 
     def _prefetch_shared(self, flows: list[int]) -> None:
         names: set[str] = set()
-        # Most flows use the same few gates, and a pool has many names, so each gate is listed once.
+        # Most flows use the same few gates, and a pool has many names: list each gate once.
         uses: dict[str, GateUse] = {}
         for flow in flows:
             if flow not in self.shared:
@@ -265,7 +265,7 @@ class LaneClaim:
             self.book.prefetch_uses([use for use, _ in uses])
 
     def _view(self, use: GateUse) -> GateView:
-        # Jobs are looked at in about the order of their candidates here, so few are read in vain.
+        # Jobs are examined in about the order of these candidates, so few reads are wasted.
         while use.name not in self.book.rows:
             more = [*islice(self.candidates, self.most_candidates)]
             if not more:
@@ -286,7 +286,7 @@ class LaneClaim:
             elif not decision.again:
                 spell = self.ledger.shut_spells.get(view.flow)
                 if spell is not None and spell.until is None:
-                    # Jobs that waited through it and start later still count it.
+                    # Jobs that waited through the spell and start later still count it.
                     self.ledger.shut_spells[view.flow] = ShutSpell(spell.since, self.ledger.now)
 
     def _shut(self, flow: int, order: Order | None = None) -> None:
@@ -315,7 +315,7 @@ class LaneClaim:
         spell = spells.get(flow)
         if spell is None or spell.until is not None:
             if len(spells) >= SPELLS:
-                # The oldest half: of these flows the wait is reported as longer than it was.
+                # Drop the oldest half: the wait of their jobs is reported as longer than it was.
                 for old in [*islice(spells, SPELLS // 2)]:
                     del spells[old]
             spells[flow] = ShutSpell(self.ledger.now, None)
@@ -368,7 +368,7 @@ class LaneClaim:
         for gate, flow in dict.fromkeys(left):
             feed_flow(self.book, gate, flow)
         for gate in ended:
-            # Jobs that are parked there waited for the reservation to end.
+            # Jobs parked there waited for the reservation to end.
             feed_gate(self.book, gate)
 
     def _save_fairness(self) -> None:
@@ -387,7 +387,7 @@ class LaneClaim:
 def _uses_in_turn(
     cascades: Sequence[tuple[Head, int]], first: int, end: int | None
 ) -> Iterator[tuple[GateUse, int]]:
-    """Return what heads would take in the turns of candidates from one place to another."""
+    """Yield what each head would take in the turns of its candidates from `first` to `end`."""
     for head, flow in cascades:
         for candidate in head.candidates[first:end]:
             for use in head.keyed:

@@ -1,4 +1,4 @@
-"""A ledger: the tables of one store as one step sees them, and what a step reads ahead."""
+"""The ledger: the tables of one store as one step sees them, and what a step reads ahead."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ class Ahead(NamedTuple):
     """What a step will read.
 
     Attributes:
-        keys: signal keys of runs, and the jobs of these runs.
-        kept: signal keys for which events may be kept.
-        events: by (scope, event).
-        jobs: ids, with the permits that they hold.
-        permits: ids of jobs whose permits alone are read.
-        ends: jobs that may end: their keys, and the gates at which they hold or wait.
+        keys: signal keys; the jobs of their runs are read too.
+        kept: signal keys whose kept events are read.
+        events: (scope, event) pairs.
+        jobs: job ids; the jobs' permits are read too.
+        permits: ids of jobs of which only the permits are read.
+        ends: jobs that may end; their enqueue keys are read, and the gates whose permits they
+            hold or where they wait.
         runs: ids of jobs whose former runs are read.
-        gates: names, with the jobs that are parked there or wait with a ticket.
-        queues: gates and flows: the rows of the gates, and the first job of each that is parked.
+        gates: gate names; the jobs parked there or waiting with a ticket are read too.
+        queues: (gate, flow) pairs; the gate's row and the flow's first job parked there are read.
         refits: gates whose unfit jobs are examined again.
-        dedupe: enqueue keys, by (tenant, key).
-        workers: ids of workers whose jobs are taken.
+        dedupe: enqueue keys, as (tenant, key).
+        workers: ids of workers that lose their jobs.
         flows: flows that may be new.
         heads: numbers of the flows whose heads are read next.
     """
@@ -66,8 +67,8 @@ NOTHING = Ahead()
 class Ledger(Protocol):
     """The tables of one store, within one atomic step.
 
-    A verb reads the state at the step's begin and its own writes. Others see its writes when the
-    step ends, or never.
+    A verb reads the state at the start of the step, and its own writes. Other steps see its writes
+    once the step has ended, or never.
     """
 
     @property
@@ -87,7 +88,7 @@ class Ledger(Protocol):
 
     @property
     def starts(self) -> StartTable:
-        """Starts that rates count."""
+        """Starts counted by rates."""
         ...
 
     @property
@@ -102,7 +103,7 @@ class Ledger(Protocol):
 
     @property
     def keys(self) -> KeyTable:
-        """Keys of enqueues."""
+        """Enqueue keys."""
         ...
 
     @property
@@ -140,17 +141,17 @@ class Ledger(Protocol):
 
     @property
     def now(self) -> int:
-        """The store's time of this step, ms: constant within it, never less than in an earlier."""
+        """The store's time, ms: constant within the step, never less than in an earlier one."""
         ...
 
     def read_ahead(self, ahead: Ahead) -> None:
-        """Read what the step will need at once, if that saves round trips."""
+        """Read what the step will need in one batch, if that saves round trips."""
         ...
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
         """Wake the waiters of a lane (None: of all lanes) after the step.
 
         Args:
-            at: from when; None for now.
+            at: when there may be work for them, ms; None for now.
         """
         ...

@@ -20,12 +20,12 @@ from headway.stores.ledger.rows import FlowKey
 Value = TypeVar("Value")
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
-"""Equal policies give equal bytes: their numbers are found by these."""
+"""Equal values encode to equal bytes; policies are looked up by their bytes."""
 encode_json: Callable[[object], bytes] = msgspec.json.Encoder().encode
 
 
 def encode_some(value: object) -> bytes | None:
-    """Encode a value; None for one that is None or empty."""
+    """Encode a value; return None if it is None or empty."""
     return encode(value) if value else None
 
 
@@ -50,17 +50,17 @@ _cascades = decoder(tuple[tuple[str, ...], str, tuple[Asked, ...]])
 
 
 def encode_signal(event: Signal) -> bytes:
-    """Encode a signal that is kept."""
+    """Encode a signal to keep."""
     return encode_json(event)
 
 
 def decode_signal(payload: bytes) -> Signal:
-    """Decode a signal that was kept."""
+    """Decode a kept signal."""
     return _signal(payload)
 
 
 def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:
-    """Encode the gates of a job; None for none."""
+    """Encode the gates of a job; return None if there are none."""
     return encode(_bare_uses(uses)) if uses else None
 
 
@@ -81,7 +81,7 @@ def _whole_uses(bare: list[_Use]) -> tuple[GateUse, ...]:
 
 
 def encode_flow(key: FlowKey) -> bytes:
-    """Encode a flow's key; equal keys give equal bytes."""
+    """Encode a flow's key; equal keys encode to equal bytes."""
     return encode((key.lane, key.tenant, key.kind, _bare_uses(key.shared)))
 
 
@@ -97,12 +97,12 @@ def decode_members(data: bytes | None) -> dict[str, str]:
 
 
 def encode_cascade(cascade: Cascade | None) -> bytes | None:
-    """Encode a job's candidates; None for none."""
+    """Encode a job's cascade, if it has one."""
     return encode((cascade.left, cascade.turn, cascade.asked)) if cascade is not None else None
 
 
 def decode_cascade(data: bytes | None) -> Cascade | None:
-    """Decode a job's candidates."""
+    """Decode a job's cascade, if it has one."""
     if data is None:
         return None
     left, turn, asked = _cascades(data)
@@ -110,7 +110,7 @@ def decode_cascade(data: bytes | None) -> Cascade | None:
 
 
 class StoredEntry(msgspec.Struct, kw_only=True):
-    """An entry; exactly one of the three schedules is there."""
+    """A timetable entry; exactly one of the three schedules is set."""
 
     name: str
     job: NewJob
@@ -127,7 +127,7 @@ _entries = decoder(StoredEntry)
 
 
 def encode_entry(spec: EntrySpec | None) -> bytes | None:
-    """Encode a timetable entry; None for one that was removed."""
+    """Encode a timetable entry; return None if it was removed."""
     if spec is None:
         return None
     schedule = spec.schedule
@@ -154,7 +154,7 @@ def decode_entry(data: bytes | None) -> EntrySpec | None:
 def entry_spec(kept: StoredEntry) -> EntrySpec:
     """Return the entry as it was declared."""
     schedule = kept.cron or kept.every or kept.at
-    assert schedule is not None  # noqa: S101  (every entry has one of them)
+    assert schedule is not None  # noqa: S101  (every entry has one)
     return EntrySpec(
         name=kept.name,
         schedule=schedule,

@@ -1,4 +1,4 @@
-"""Paging through a listing of jobs: where a page begins, and which rows it has."""
+"""Paging through a listing of jobs: where a page starts, and which rows it has."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.rows import FlowKey
 
 LOOKED_AT = 5_000
-"""Rows that one page of a listing examines."""
+"""Most rows examined for one page of a listing."""
 FIRST = 500
-"""Rows that are examined first: most pages are found in these."""
+"""Rows that are examined first; they suffice for most pages."""
 _END = 2**62
 
 
 class Seen(NamedTuple):
-    """What some rows have, one after another.
+    """A summary of consecutive rows.
 
     Attributes:
-        rows: how many they are; fewer than asked for at the end.
-        last: seq of the last; None without any.
-        flows: of those in the asked states, each once.
+        rows: their number; fewer than requested at the end of the listing.
+        last: seq of the last row; None if there are none.
+        flows: the flows of the rows in the requested states, each once.
     """
 
     rows: int
@@ -32,21 +32,21 @@ class Seen(NamedTuple):
 
 
 class Rows(Protocol):
-    """The rows of a listing, examined by the database: what does not fit never leaves it."""
+    """The rows of a listing, filtered by the database: rows that do not match never leave it."""
 
     def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
-        """Return what the next rows have."""
+        """Summarize the next rows."""
         ...
 
     def fitting(
         self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
     ) -> list[int]:
-        """Return the seqs of the first of these rows that have one of the states and flows."""
+        """Return the seqs of the first of these rows with one of the states and flows."""
         ...
 
 
 def read_place(cursor: str | None, last: int = _END) -> int | None:
-    """Return the number after which a page begins; None for the first page.
+    """Return the number after which a page starts; None for the first page.
 
     Args:
         last: the highest number that the listing may have.
@@ -63,10 +63,10 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
 
 
 def start_of(query: JobsQuery) -> int:
-    """Return the seq after which the page begins: above it, or below it if the newest come first.
+    """Return the seq after which the page starts: above it, or below it if newest come first.
 
     Raises:
-        InvalidValue: the cursor is not one of a listing.
+        InvalidValue: the cursor does not belong to a listing.
     """
     place = read_place(query.cursor)
     return (_END if query.newest else 0) if place is None else place
@@ -99,7 +99,7 @@ def page_of(
 
 
 def _is_about(query: JobsQuery, flow: FlowKey) -> bool:
-    # A subject belongs to a tenant; without one it is a subject of jobs without a tenant.
+    # A subject belongs to a tenant; without a tenant, it is a subject of jobs that have none.
     tenant = query.tenant if query.subject is None else query.tenant or ""
     return (
         (query.lane is None or flow.lane == query.lane)

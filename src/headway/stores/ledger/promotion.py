@@ -1,4 +1,4 @@
-"""Promotion of due jobs, and the overlap of the fires of a timetable entry."""
+"""Promotion of due jobs, with the misfire and overlap policies of timetable entries."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headway.stores.ledger.rows import DueRow, EntryRow, JobRow
 from headway.stores.ledger.step import Step
 
 MISSED_AFTER_MS = 60_000
-"""A fire that is promoted later than this was missed."""
+"""A fire promoted later than this counts as missed."""
 
 
 def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> Sequence[DueRow]:
     """Decide which of an entry's due fires become waiting; the others are folded.
 
-    After an outage, while fires up to now are still missing, nothing is decided: they are inserted
-    first, so that the misfire policy sees all of them.
+    After an outage, nothing is decided until all fires up to now have been inserted, so that the
+    misfire policy sees all of them.
 
     Args:
-        step: the step; folded fires end in it.
+        step: ends the folded fires.
 
     Returns:
-        Those to promote.
+        The fires to promote.
     """
     row = step.ledger.entries.load(entry)
     if row is None or row.spec is None:
@@ -44,7 +44,7 @@ def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> Sequence[DueR
 
 
 def _fold(step: Step, entry: EntryRow, job: JobRow) -> None:
-    """End a fire that a policy leaves out, and count it."""
+    """End a fire that a policy skips, and count it."""
     step.end(job, State.CANCELLED, "", reason="folded")
     entry.folded += 1
     step.ledger.counts.happened("folded")
@@ -57,7 +57,7 @@ def _by_misfire(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[
     if spec.misfire is MisfirePolicy.SKIP:
         return fresh
     if spec.misfire is MisfirePolicy.ONCE:
-        # The fire that is due now makes up for all that were missed.
+        # The fire that is due now makes up for all missed ones.
         return fresh or [missed[-1]]
     first = max(0, len(missed) - spec.misfire_cap)
     return [*missed[first:], *fresh]
@@ -74,18 +74,18 @@ def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[
     ]
     if spec.overlap == "skip":
         return () if earlier else due[:1]
-    # "one": at most one waits behind the one that runs.
+    # "one": at most one fire waits behind the running one.
     return () if any(job.state in QUEUED for job in earlier) else due[:1]
 
 
 def promote(step: Step, lane: str) -> int:
-    """Promote the due jobs of a lane, at most 1000.
+    """Promote at most 1000 due jobs of a lane.
 
     Args:
-        step: the step; fires that are folded end in it.
+        step: ends the folded fires.
 
     Returns:
-        How many became waiting.
+        The number of jobs that became waiting.
     """
     ledger = step.ledger
     due = ledger.jobs.due(lane, MAX_BATCH)

@@ -25,33 +25,33 @@ class FlowKey(NamedTuple):
 
 
 class JobRow(msgspec.Struct, kw_only=True, gc=False):
-    """A job; a msgspec struct, because it is created and copied for each job of a batch.
+    """A job; a msgspec struct, because rows are created and copied for each job of a batch.
 
-    It cannot be part of a reference cycle, so the garbage collector need not visit it.
+    A row cannot be part of a reference cycle, so the garbage collector need not visit it.
 
     Attributes:
-        seq: arrival; given by the ledger at insert, 0 before.
-        body: hash of what a repeated enqueue must agree on, after an edit changed the fields;
+        seq: the order of arrival; assigned by the ledger at insert, 0 before.
+        body: hash of what a repeated enqueue must agree on, set when an edit changed the fields;
             empty before.
         flow: number of its flow, which has lane, tenant, kind and shared gates.
-        keyed: its keyed gates, as asked; `{candidate}` not filled in.
-        care: its end takes more than writing its state and returning its permits: key, follow-up,
-            cascade, entry, signal keys, a requested cancel, or a retention of its own.
-        ticket: the keyed gate that it was fed from, while it waits.
-        ticket_amount: how many permits it asks for there.
+        keyed: its keyed gates as enqueued, with `{candidate}` not filled in.
+        care: ending it takes more than writing its state and returning its permits: it has a key,
+            a follow-up, a cascade, an entry, signal keys, a requested cancel or its own retention.
+        ticket: the keyed gate from which it was fed, while it waits.
+        ticket_amount: how many permits it needs there.
         parked_at: the keyed gate where it is parked.
-        unfit: it asks for more than that gate's capacity.
+        unfit: it needs more than that gate's capacity.
         blocked_ms: time spent parked since it was due.
         worker: the holder of the run; while awaiting, only until its handler has returned.
         last_worker: the holder of the run that ended or whose handler has returned.
-        request: the worker's claim request that took it.
-        members: gates taken by this run: the member of a pool, "" for other kinds.
-        gated: this run took anything at all.
-        candidate: of a cascade, whose turn this run is.
+        request: number of the worker's claim that took it.
+        members: gates taken by this run, each with the pool's member ("" for other kinds).
+        gated: this run took a permit or counts as a start of a rate.
+        candidate: the candidate of a cascade whose turn this run is.
         cancel_requested: a cancel waits for the end of the run.
         reconciles: how many reconcile jobs this run has had; negative after its deadline was
-            extended, because the provider is asked again at the new one.
-        purge_at: when it may be removed; set at its end.
+            extended, because the provider is asked again at the new deadline.
+        purge_at: when it may be removed; set when it ends.
         outcome: how the last run ended; empty while it is live.
         (the others: as in contract.views.JobView)
     """
@@ -114,7 +114,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def accepted(self) -> bool:
-        """Whether a candidate accepted it, and it awaits its end."""
+        """Whether a candidate accepted it and it awaits its end."""
         return (
             self.state is State.AWAITING
             and self.cascade is not None
@@ -128,7 +128,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
 
 @dataclass(slots=True, kw_only=True)
 class RunRow:
-    """A run that ended, of a job that went on; `ended_at` is None in a view of one that lives."""
+    """An ended run of a job that continued; `ended_at` is None only in views of a live run."""
 
     job: str
     run: int
@@ -160,15 +160,15 @@ class ShutSpell(NamedTuple):
     """A time during which the claims of this process found a flow shut.
 
     Attributes:
-        since: time of the first claim that did.
-        until: time of the first that found it open again; None while it is shut.
+        since: the first claim that found it shut.
+        until: the first claim that found it open again; None while it is shut.
     """
 
     since: int
     until: int | None
 
     def overlap_ms(self, begin: int, end: int) -> int:
-        """Return how much of an interval lies in the spell, ms."""
+        """Return how much of an interval overlaps the spell, ms."""
         until = end if self.until is None else min(self.until, end)
         return max(0, until - max(self.since, begin))
 
@@ -177,8 +177,8 @@ class Finished(NamedTuple):
     """The result of `finish_plain`.
 
     Attributes:
-        lanes: for each run, in the order asked, its lane; None for one that was left untouched.
-        gated: whether any that ended had taken anything.
+        lanes: the lane of each run, in the order of the request; None if it was left unchanged.
+        gated: whether any run that ended was gated.
     """
 
     lanes: list[str | None]
@@ -220,7 +220,7 @@ class LaneRow:
 
 
 class KeyRow(NamedTuple):
-    """A key of a tenant; valid while `until_at` is None, and then until that moment."""
+    """A tenant's enqueue key; valid while `until_at` is None, and afterwards until that time."""
 
     tenant: str
     key: str
@@ -234,10 +234,10 @@ class SignalRow:
     """An event that was received.
 
     Attributes:
-        scope: the job's id, or the key's text while no run is known under it.
+        scope: the job's id, or the key itself while no run is known by it.
         event: the event's id; unique in the scope.
         kept_until: until when it is kept for a run that does not await it yet; None once applied.
-        payload: the signal, encoded, while it is kept; then `LATE`, or empty if it was applied.
+        payload: the encoded signal while it is kept; then `LATE`, or empty if it was applied.
     """
 
     LATE: ClassVar[bytes] = b"late"
@@ -255,8 +255,8 @@ class WorkerRow:
     """A worker, by its random id.
 
     Attributes:
-        request: the number of its last claim.
-        lapsed: a sweep has seen its lease end.
+        request: number of its last claim.
+        lapsed: its lease has ended, and its jobs were taken from it.
     """
 
     id: str
@@ -270,7 +270,7 @@ class WorkerRow:
 
 @dataclass(slots=True)
 class EntryRow:
-    """A timetable entry; `spec` is None for one that was removed."""
+    """A timetable entry; `spec` is None if it was removed."""
 
     name: str
     spec: EntrySpec | None

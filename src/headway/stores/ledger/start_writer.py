@@ -1,4 +1,4 @@
-"""Writes the starts of a claim: permits, counts of rates, and the jobs' rows."""
+"""Write the starts of a claim: permits, counts of rates, and the jobs' rows."""
 
 from __future__ import annotations
 
@@ -86,15 +86,15 @@ class StartWriter:
 
     def _of_job(self, start: Start) -> list[Need]:
         needs: list[Need] = []
-        for asked in start.head.keyed:
-            use = in_turn(asked, start.candidate)
+        for keyed in start.head.keyed:
+            use = in_turn(keyed, start.candidate)
             kind = self.book.view(use).kind
             if kind is not None:
                 needs.append(Need(use.name, RULES[kind], use.template, use.amount, use.hold))
         return needs
 
     def _take(self, start: Start, need: Need) -> str:
-        """Take at one gate, and return the chosen member of a pool, else ""."""
+        """Take from one gate, and return the chosen member of a pool ("" for other kinds)."""
         gate, rules, template, amount, hold = need
         if amount > 1:
             self.reserved.append((gate, start.head.id))
@@ -120,7 +120,7 @@ class StartWriter:
         if spell is None:
             return 0
         head, now = start.head, self.ledger.now
-        # Its flow may have been shut while it was parked; that time must not be counted twice.
+        # Its flow may have been shut while it was parked: do not count that time twice.
         waited = now - head.order.due_at - head.blocked_ms
         return max(0, min(spell.overlap_ms(head.order.due_at, now), waited))
 

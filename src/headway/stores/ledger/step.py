@@ -1,6 +1,6 @@
-"""One step of a verb on jobs that are held or queued: changes are collected, then written.
+"""One step of a verb on held or queued jobs: changes are collected, then written.
 
-A verb changes rows by `end`, `requeue` and `move`; `flush` returns permits, writes the rows,
+A verb changes rows with `end`, `requeue` and `move`. `flush` returns permits, writes the rows,
 inserts follow-ups, and feeds, in that order.
 """
 
@@ -28,7 +28,7 @@ class Step:
     """The changes of one verb.
 
     Args:
-        templates: the declared gates, if they are known.
+        templates: the declared gates, if the caller has read them.
     """
 
     ledger: Ledger
@@ -51,11 +51,14 @@ class Step:
         self.woken: dict[tuple[str | None, int | None], None] = {}
         self.kept: dict[str, list[SignalRow]] = {}
 
-    def load(self, ids: Iterable[str], also: Ahead = NOTHING, staying: Container[str] = ()) -> None:
-        """Load jobs that the step may change, and what their ends would need.
+    def load(
+        self, ids: Iterable[str], ahead: Ahead = NOTHING, staying: Container[str] = ()
+    ) -> None:
+        """Load jobs that the step may change, and read ahead what ending them needs.
 
         Args:
-            staying: ids of those that the step ends only if a cancel was requested.
+            ahead: what else to read ahead.
+            staying: ids of jobs that the step ends only if a cancel was requested.
         """
         ledger = self.ledger
         missing = [one for one in dict.fromkeys(ids) if one not in self.rows]
@@ -64,25 +67,25 @@ class Step:
         self.rows.update(found)
         rows = found.values()
         ends = tuple(row for row in rows if row.cancel_requested or row.id not in staying)
-        ledger.read_ahead(also._replace(ends=ends))
+        ledger.read_ahead(ahead._replace(ends=ends))
 
     def row(self, job: str) -> JobRow | None:
-        """A job, loaded once in the step."""
+        """Return a job, loaded once per step; None if it does not exist."""
         if job not in self.rows:
             self.load((job,))
         return self.rows.get(job)
 
     @property
     def dead(self) -> list[str]:
-        """The jobs that the step has made dead, if it loads none that were dead before."""
+        """Ids of the jobs that the step made dead; it must not have loaded jobs already dead."""
         return sorted([row.id for row in self.rows.values() if row.state is State.DEAD])
 
     def changed(self, row: JobRow) -> None:
-        """Mark the row to be written."""
+        """Mark a row to be written by `flush`."""
         self.rows[row.id] = self.dirty[row.id] = row
 
     def move(self, row: JobRow, new: State) -> None:
-        """Move a job to another state, and count it."""
+        """Move a job to another state, and update the counts."""
         check_move(row.state, new)
         if row.state in QUEUED:
             self._leave_queue(row)
@@ -96,7 +99,7 @@ class Step:
             self.tickets[row.ticket, row.flow] = None
             row.ticket, row.ticket_amount = None, 0
         if row.parked_at is not None:
-            # A parked job may have blocked those behind it.
+            # A parked job may have blocked the jobs behind it.
             self.tickets[row.parked_at, row.flow] = None
             row.blocked_ms += self.ledger.now - row.parked_since
             row.parked_at, row.unfit = None, False
@@ -114,10 +117,11 @@ class Step:
         error: str = "",
         result: bytes | None = None,
     ) -> State:
-        """End a job; a requested cancel decides the state, the outcome stays on the run.
+        """End a job; a held job with a requested cancel ends as cancelled.
 
         Args:
-            state: from the run, signal, deadline or operator.
+            state: the final state without a requested cancel.
+            outcome: recorded on the run, if the job is held; a cancel does not change it.
             result: JSON.
         """
         held = row.state in HELD
@@ -152,11 +156,11 @@ class Step:
     ) -> State:
         """Put a held job back into its queue.
 
-        One with a requested cancel, or a cascade without candidates left, ends instead.
+        A job with a requested cancel, or a cascade with no candidates left, ends instead.
 
         Args:
             due_at: when it is due again; None keeps its due time, and so its place.
-            repeat: whether the attempt is repeated rather than counted.
+            repeat: whether the attempt is repeated, and so not counted.
         """
         if row.cancel_requested:
             return self.end(row, State.CANCELLED, outcome, reason="cancelled", error=error)
@@ -175,7 +179,7 @@ class Step:
         return row.state
 
     def keep_run(self, row: JobRow, outcome: str, error: str = "") -> None:
-        """Write the run that ends to the job's history, and reset the row for the next."""
+        """Add the ending run to the job's history, and reset the row for the next run."""
         if row.claimed_at is None:
             return
         self.runs.append(run_of(row, row.finished_at or self.ledger.now, outcome, error))
@@ -186,12 +190,15 @@ class Step:
         self.changed(row)
 
     def kept_events(self, key: str) -> list[SignalRow]:
-        """Take the events that are kept for a key; those read ahead are not read again."""
+        """Return the events kept for a key, from what was read ahead if possible."""
         events = self.kept.pop(key, None)
         return self.ledger.signals.kept(key) if events is None else events
 
     def give_back(self, row: JobRow, *, gate: str | None = None, hold: str | None = None) -> None:
-        """Return a held job's permits at a gate or of a hold; doing so twice has no effect."""
+        """Return a held job's permits: all, or those of one gate or hold.
+
+        Returning them twice has no further effect.
+        """
         self.releases.append((row.id, gate, hold))
 
     def close(self, closings: Iterable[Closing], author: str) -> None:
@@ -203,7 +210,7 @@ class Step:
             self.close_gate(closing.gate, until, author, closing.reason)
 
     def close_gate(self, gate: str, until: int, author: str, reason: str) -> None:
-        """Close a gate until a moment; one that is closed for longer stays so.
+        """Close a gate until a given time; a later end of its current closing is kept.
 
         Raises:
             UnknownGate: the gate is not declared; the step must be rolled back.
@@ -217,7 +224,7 @@ class Step:
         row.closed_by, row.closed_reason = author, reason
         self.book.forget_view(gate)
         if until < FOREVER:
-            # Jobs may be parked there by then, so its opening needs a timer.
+            # Jobs may be parked there by then, so a timer must process its opening.
             self.wake(None, until)
             row.timer_at = until if row.timer_at is None else min(row.timer_at, until)
 
@@ -286,7 +293,7 @@ class Step:
         """Remove permits and count them as returned.
 
         Returns:
-            The gates that have room now and may have jobs parked.
+            The gates that now have room and may have parked jobs.
         """
         permits = list(permits)
         self.ledger.permits.remove(permits)
@@ -304,7 +311,7 @@ class Step:
         )
 
     def _have_room(self, gates: Iterable[str]) -> list[str]:
-        """Wake the lanes that shared gates blocked, and return the keyed gates, to be fed."""
+        """Wake the lanes that shared gates blocked; return the keyed gates, which need feeding."""
         freed: list[str] = []
         for gate in dict.fromkeys(gates):
             if self._is_keyed(gate):
@@ -334,7 +341,11 @@ class Step:
 
 
 def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:
-    """Keep a job's key until a moment, None for as long as the job; unless another job has it."""
+    """Keep a job's key until a given time, unless another job has the key.
+
+    Args:
+        until_at: None to keep it as long as the job.
+    """
     place = (row.tenant, row.key or "")
     known = ledger.keys.load([place]).get(place)
     if known is not None and known.job == row.id:
@@ -342,7 +353,7 @@ def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:
 
 
 def run_of(row: JobRow, ended_at: int | None, outcome: str, error: str) -> RunRow:
-    """Return the last run of a job that was claimed."""
+    """Return the last run of a job, which must have been claimed."""
     return RunRow(
         job=row.id,
         run=row.run,
@@ -362,14 +373,14 @@ def run_of(row: JobRow, ended_at: int | None, outcome: str, error: str) -> RunRo
 
 
 def run_error(row: JobRow) -> str:
-    """Return the error of a job's last run, which has ended."""
+    """Return the error of a job's last run, which must have ended."""
     return row.error if row.outcome not in {"", "succeeded"} else ""
 
 
 def _own_error(row: JobRow, error: str) -> str:
-    """Return the error of the run that ends: never that of an earlier run of the job.
+    """Return the error of the ending run, never that of an earlier run of the job.
 
-    A row keeps the error of its last failed run until a hand-over clears it. From then on it has
-    what the handler of this run raised.
+    A row keeps the error of its last failed run until a hand-over clears it. From then on, the
+    row's error is what this run's handler raised.
     """
     return error or (row.error if row.handed_at is not None else "")

@@ -57,7 +57,7 @@ class JobTable(Protocol):
         ...
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that exist."""
+        """Return the ids that exist."""
         ...
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
@@ -76,7 +76,7 @@ class JobTable(Protocol):
         ...
 
     def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
-        """Return flows of a lane with waiting jobs, by number, those above `after`."""
+        """Return flows of a lane with waiting jobs, by number, starting after `after`."""
         ...
 
     def heads(self, flow: int, limit: int) -> list[Head]:
@@ -84,15 +84,15 @@ class JobTable(Protocol):
         ...
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
-        """Make waiting jobs that take no permits running; adds 1 to `run` and `attempt`."""
+        """Start waiting jobs that take no permits; add 1 to their `run` and `attempt`."""
         ...
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
-        """Start jobs as `start_plain`, with what each holds; its ticket is removed."""
+        """Start jobs as `start_plain` does, with what each takes; remove their tickets."""
         ...
 
     def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
-        """Make running jobs of this worker and run that need no care succeeded.
+        """End jobs as succeeded if this worker has the given run and they need no care.
 
         The caller returns their permits.
         """
@@ -103,11 +103,7 @@ class JobTable(Protocol):
         ...
 
     def promote(self, seqs: Sequence[int]) -> set[int]:
-        """Make scheduled jobs waiting.
-
-        Returns:
-            Their flows.
-        """
+        """Make scheduled jobs waiting, and return their flows."""
         ...
 
     def next_due(self, lane: str) -> int | None:
@@ -127,11 +123,11 @@ class JobTable(Protocol):
         ...
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        """Return flows with jobs parked at a gate, without unfit ones, those above `after`."""
+        """Return flows with fit jobs parked at a gate, by number, starting after `after`."""
         ...
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
-        """Return the first jobs of a flow parked at a gate, without unfit ones, in order."""
+        """Return the first fit jobs of a flow parked at a gate, in order."""
         ...
 
     def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
@@ -139,7 +135,7 @@ class JobTable(Protocol):
         ...
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
-        """Return the order of the first of them."""
+        """Return the order of the first of the `parked_heads`; None if there are none."""
         ...
 
     def parked_counts(self, gates: Sequence[str], limit: int) -> Mapping[str, int]:
@@ -151,7 +147,7 @@ class JobTable(Protocol):
         ...
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
-        """Return gates with parked jobs, including unfit ones, by name, those above `after`."""
+        """Return gates with parked jobs, including unfit ones, by name, starting after `after`."""
         ...
 
     def tickets(self, gate: str, flow: int) -> list[tuple[Order, int]]:
@@ -159,11 +155,11 @@ class JobTable(Protocol):
         ...
 
     def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
-        """Make parked jobs waiting with the gate's ticket, and add up the time parked."""
+        """Make parked jobs waiting with the gate's ticket, and add their time parked."""
         ...
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
-        """Park waiting jobs at a gate now; their tickets are removed."""
+        """Park waiting jobs at a gate now, and remove their tickets."""
         ...
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
@@ -171,7 +167,7 @@ class JobTable(Protocol):
         ...
 
     def held_counts(self, workers: Sequence[str]) -> Mapping[str, int]:
-        """Return how many jobs each of these workers holds; 0 may be left out."""
+        """Return how many jobs each of these workers holds; workers with none may be omitted."""
         ...
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:
@@ -183,7 +179,7 @@ class JobTable(Protocol):
         ...
 
     def next_deadline(self) -> int | None:
-        """Return when the next deadline is."""
+        """Return the next deadline."""
         ...
 
     def purgeable(self, limit: int) -> list[str]:
@@ -191,7 +187,7 @@ class JobTable(Protocol):
         ...
 
     def of_entry(self, entry: str) -> list[JobRow]:
-        """Return jobs of a timetable entry that are not final, by the moment fired."""
+        """Return jobs of a timetable entry that are not final, by fire time."""
         ...
 
     def place(self, flow: int, order: Order, limit: int) -> int:
@@ -207,19 +203,19 @@ class JobTable(Protocol):
         ...
 
     def held(self, after: str, limit: int) -> list[JobRow]:
-        """Return running and awaiting jobs by id, those above `after`."""
+        """Return running and awaiting jobs by id, starting after `after`."""
         ...
 
     def arrived(self, after: int, limit: int) -> list[JobRow]:
-        """Return copies of jobs in any state by `seq`, those above `after`."""
+        """Return copies of jobs in any state by `seq`, starting after `after`."""
         ...
 
     def oldest_due(self, lanes: Sequence[str]) -> Mapping[str, int]:
-        """Return the due time of a waiting job among the oldest of each lane that has any."""
+        """Return the due time of one of the oldest waiting jobs of each lane that has any."""
         ...
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
-        """Keep runs that ended."""
+        """Add runs that ended."""
         ...
 
     def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
@@ -231,7 +227,7 @@ class GateTable(Protocol):
     """Declared gates, and the instances that have state."""
 
     def templates(self) -> Mapping[str, TemplateRow]:
-        """Return all declared gates by name; do not change them in place."""
+        """Return all declared gates by name; they must not be changed in place."""
         ...
 
     def save_template(self, row: TemplateRow) -> None:
@@ -243,11 +239,11 @@ class GateTable(Protocol):
         ...
 
     def save(self, rows: Iterable[GateRow]) -> None:
-        """Write gates; one that is idle is removed."""
+        """Write gates, and remove idle ones."""
         ...
 
     def page(self, after: str, limit: int) -> list[GateRow]:
-        """Return gates that have a row, by name, those above `after`."""
+        """Return gates that have a row, by name, starting after `after`."""
         ...
 
     def due_timers(self, limit: int) -> list[str]:
@@ -259,12 +255,12 @@ class GateTable(Protocol):
         ...
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
-        """Return hours whose intervals end before a moment."""
+        """Return hours whose intervals end before a given time."""
         ...
 
 
 class PermitTable(Protocol):
-    """Permits, with their holders; a job holds at most one of a gate."""
+    """Permits, with their holders; a job has at most one permit of a gate."""
 
     def add(self, rows: Sequence[PermitRow]) -> None:
         """Add permits."""
@@ -279,43 +275,39 @@ class PermitTable(Protocol):
         ...
 
     def at(self, gates: Sequence[str], limit: int) -> Mapping[str, Holders]:
-        """Return what is out of each of these gates, with its first holders, oldest first."""
+        """Return the permits out of each of these gates, with the first holders, oldest first."""
         ...
 
     def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
-        """Return gates that have permits, by name, those above `after`, with the amounts' sum."""
+        """Return gates with permits out, and their total amounts, by name, after `after`."""
         ...
 
     def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
-        """Return permits by (gate, job), those above `after`."""
+        """Return permits by (gate, job), starting after `after`."""
         ...
 
 
 class StartTable(Protocol):
-    """The starts that rates count: one number for each gate and millisecond."""
+    """The starts counted by rates: one number for each gate and millisecond."""
 
     def add(self, counts: Mapping[str, int]) -> None:
         """Count starts now, by gate."""
         ...
 
     def put(self, gate: str, moments: Mapping[int, int]) -> None:
-        """Set the numbers of starts at these moments, replacing earlier numbers."""
+        """Set the numbers of starts at these times, replacing earlier numbers."""
         ...
 
     def trim(self, gate: str, until_at: int) -> int:
-        """Remove the starts up to and including a moment.
-
-        Returns:
-            How many starts were removed.
-        """
+        """Remove the starts up to and including a time, and return how many were removed."""
         ...
 
     def total(self, gate: str, after_at: int) -> int:
-        """Return how many starts are later than a moment."""
+        """Return how many starts are later than a given time."""
         ...
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        """Return the first (moment, number) later than a moment, oldest first."""
+        """Return the first (time, number) pairs later than a given time, oldest first."""
         ...
 
 
@@ -352,10 +344,10 @@ class LaneTable(Protocol):
 
 
 class CountTable(Protocol):
-    """Maintained counts, so that nothing has to be scanned."""
+    """Counts that are kept up to date, so that nothing has to be scanned."""
 
     def move(self, lane: str, old: State | None, new: State | None, n: int = 1) -> None:
-        """Count jobs of a lane that went from one state to another; None is outside the store."""
+        """Count jobs of a lane that moved from one state to another; None is outside the store."""
         ...
 
     def happened(self, what: str, n: int = 1) -> None:
@@ -376,7 +368,7 @@ class CountTable(Protocol):
 
 
 class KeyTable(Protocol):
-    """Keys that make enqueue idempotent."""
+    """Keys that make enqueues idempotent."""
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
         """Return the keys that have a row, by (tenant, key)."""
@@ -403,11 +395,11 @@ class SignalTable(Protocol):
         ...
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
-        """Return all (key, job, run), by key, those above `after`."""
+        """Return all (key, job, run), by key, starting after `after`."""
         ...
 
     def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        """Return events by (scope, event), those above `after`."""
+        """Return events by (scope, event), starting after `after`."""
         ...
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
@@ -415,7 +407,7 @@ class SignalTable(Protocol):
         ...
 
     def save(self, row: SignalRow) -> None:
-        """Write an event; writing it again, as by an import that is repeated, changes nothing."""
+        """Write an event; writing it again, as a repeated import does, changes nothing."""
         ...
 
     def kept(self, key: str) -> list[SignalRow]:
@@ -451,7 +443,7 @@ class WorkerTable(Protocol):
         ...
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
-        """Return workers whose lease has ended and that no sweep has marked yet."""
+        """Return workers whose lease has ended and that are not marked as lapsed."""
         ...
 
     def all(self) -> list[WorkerRow]:
@@ -476,14 +468,14 @@ class EntryTable(Protocol):
 
 
 class TrailTable(Protocol):
-    """Who did what, when and why; and replies to requests, in case they are repeated."""
+    """Who did what, when and why; and the replies to requests, in case one is repeated."""
 
     def add(self, rows: Sequence[TrailRow]) -> None:
         """Add lines, and assign their `seq`."""
         ...
 
     def remove(self, rows: Sequence[TrailRow]) -> None:
-        """Remove the oldest lines, in order; never the newest of all."""
+        """Remove the oldest lines, given in order; never the newest of all."""
         ...
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
@@ -491,7 +483,7 @@ class TrailTable(Protocol):
         ...
 
     def since(self, after: int, limit: int) -> list[TrailRow]:
-        """Return lines, oldest first, those with a larger seq than `after`."""
+        """Return lines with a larger seq than `after`, oldest first."""
         ...
 
     def answer(self, request: str) -> bytes | None:
@@ -499,7 +491,7 @@ class TrailTable(Protocol):
         ...
 
     def keep_answer(self, request: str, answer: bytes) -> None:
-        """Store the reply to a request, for an hour at least."""
+        """Store the reply to a request, for at least an hour."""
         ...
 
 
@@ -507,7 +499,7 @@ class FactTable(Protocol):
     """The store's own facts."""
 
     def identity(self) -> str:
-        """Return the random identity, which is written once."""
+        """Return the random identity, which was written once."""
         ...
 
     def epoch(self) -> int:
@@ -550,7 +542,7 @@ class TokenRow:
 
 
 class TokenTable(Protocol):
-    """Tokens by id, some thousands at most."""
+    """Tokens by id, a few thousand at most."""
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
         """Return copies of the tokens that exist, by id."""

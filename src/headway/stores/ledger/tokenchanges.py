@@ -12,9 +12,9 @@ from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.tables import TokenRow
 
 MAX_TOKENS = 10_000
-"""Tokens that a store holds at most."""
+"""Most tokens in a store."""
 MAX_SUMMARY = 500
-"""Characters of a token's summary on the trail."""
+"""Most characters of a token's summary on the trail."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -29,10 +29,10 @@ def check_token(spec: TokenSpec) -> str:
     """Validate a token.
 
     Returns:
-        A summary for the trail: its name, roles, scopes, end, and how many secrets it has.
+        A summary for the trail: name, roles, scopes, expiry, and number of secrets.
 
     Raises:
-        InvalidValue: an id, role, secret, scope or moment is missing or unusable.
+        InvalidValue: an id, role, secret, scope or time is missing or invalid.
     """
     _check_shape(spec)
     _check_scope("tenant", spec.tenants)
@@ -83,25 +83,25 @@ def _check_moment(at: int) -> None:
 
 
 def _summary(spec: TokenSpec) -> str:
-    said = [f"{spec.name}: {', '.join(spec.roles)}"]
+    parts = [f"{spec.name}: {', '.join(spec.roles)}"]
     if spec.tenants is not None:
-        said.append(f"tenants {', '.join(map(repr, spec.tenants))}")
+        parts.append(f"tenants {', '.join(map(repr, spec.tenants))}")
     if spec.lanes is not None:
-        said.append(f"lanes {', '.join(map(repr, spec.lanes))}")
+        parts.append(f"lanes {', '.join(map(repr, spec.lanes))}")
     if spec.closes:
-        said.append(f"closes {', '.join(map(repr, spec.closes))}")
+        parts.append(f"closes {', '.join(map(repr, spec.closes))}")
     if spec.expires_at is not None:
-        said.append(f"until {spec.expires_at}")
-    said.append(f"{len(spec.secrets)} secret{'s' if len(spec.secrets) > 1 else ''}")
-    words = "; ".join(said)
-    return words if len(words) <= MAX_SUMMARY else f"{words[: MAX_SUMMARY - 1]}…"
+        parts.append(f"until {spec.expires_at}")
+    parts.append(f"{len(spec.secrets)} secret{'s' if len(spec.secrets) > 1 else ''}")
+    text = "; ".join(parts)
+    return text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
 
 
 def check_uses(item: NoteUse) -> dict[str, int]:
-    """Return when each token was used last; invalid ids are ignored.
+    """Return when each token was last used; invalid ids are ignored.
 
     Raises:
-        InvalidValue: a moment is out of range.
+        InvalidValue: a time is out of range.
     """
     latest: dict[str, int] = {}
     for token, at in item.used:
@@ -114,7 +114,7 @@ def check_uses(item: NoteUse) -> dict[str, int]:
 def set_token(ledger: Ledger, spec: TokenSpec, author: str) -> bool:
     """Create or replace a token, and return whether anything changed.
 
-    A replaced one keeps the times of its creation and last use.
+    A replaced token keeps the times of its creation and last use.
     """
     row = ledger.tokens.load([spec.id]).get(spec.id)
     if row is None:
@@ -127,10 +127,10 @@ def set_token(ledger: Ledger, spec: TokenSpec, author: str) -> bool:
 
 
 def check_number(ledger: Ledger) -> None:
-    """Check the number of tokens of the store.
+    """Check the number of tokens in the store.
 
     Raises:
-        InvalidValue: it holds more; the whole definition is undone.
+        InvalidValue: there are more than MAX_TOKENS; the step must be rolled back.
     """
     if ledger.tokens.count() > MAX_TOKENS:
         message = f"there would be more than {MAX_TOKENS} tokens"
@@ -138,11 +138,7 @@ def check_number(ledger: Ledger) -> None:
 
 
 def revoke_token(ledger: Ledger, token: str) -> str | None:
-    """Remove a token.
-
-    Returns:
-        Its name; None if there is none.
-    """
+    """Remove a token, and return its name; None if there is no such token."""
     row = ledger.tokens.load([token]).get(token) if is_token_id(token) else None
     if row is None:
         return None
@@ -151,7 +147,7 @@ def revoke_token(ledger: Ledger, token: str) -> str | None:
 
 
 def note_use(ledger: Ledger, item: NoteUse) -> None:
-    """Record when tokens were used, if later than recorded before."""
+    """Record when tokens were used, if later than what is recorded."""
     latest = check_uses(item)
     later: list[TokenRow] = []
     for token, row in ledger.tokens.load(latest).items():

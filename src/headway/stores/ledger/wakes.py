@@ -1,4 +1,4 @@
-"""Waiters of this process, and a record of recent wakes, so that none is missed."""
+"""The waiters of this process, and a record of recent wakes, so that no wake is missed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Waiter:
         self.awake = False
 
     def touch(self) -> None:
-        """Make it check its time limit again, from any thread."""
+        """Make the waiter check its time limit again; callable from any thread."""
         try:
             self.loop.call_soon_threadsafe(self.poked.set)
         except RuntimeError:
@@ -35,8 +35,8 @@ class _LaneWakes:
 
     Attributes:
         now: the count of the last immediate wake.
-        later: the count of the last wake for a later moment.
-        later_at: the earliest such moment that has not passed.
+        later: the count of the last wake for a later time.
+        later_at: the earliest such time that has not passed.
     """
 
     now: int = 0
@@ -61,12 +61,12 @@ class Wakes:
 
     @property
     def count(self) -> int:
-        """Grows with each wake; read it before a claim."""
+        """The number of wakes so far; read it before a claim."""
         return self._count
 
     @property
     def lanes(self) -> set[str]:
-        """Those in which there are waiters."""
+        """The lanes that have waiters."""
         with self._lock:
             return {lane for waiter in self._waiters for lane in waiter.lanes}
 
@@ -74,7 +74,8 @@ class Wakes:
         """Wake the waiters of lanes.
 
         Args:
-            lanes: each with from when; None for any lane, None for now.
+            lanes: pairs of a lane (None: all lanes) and the time from which there may be work
+                (None: now).
         """
         with self._lock:
             self._count += 1
@@ -107,15 +108,15 @@ class Wakes:
         self.wake(((None, None),))
 
     def wake_one_of_each(self) -> None:
-        """Wake as many waiters as it takes to have one of each lane.
+        """Wake enough waiters that each lane has one that is awake.
 
-        If a claim there takes all that it asked for, the caller is to wake the others.
+        If a claim of theirs gets as many jobs as it requested, the caller must wake the others.
         """
         lanes: set[str] = set()
         woken: list[_Waiter] = []
         with self._lock:
             self._count += 1
-            # Callers that have claimed, and do not wait yet, claim again.
+            # Callers that have claimed but do not wait yet must claim again.
             self._note(None, None)
             for waiter in self._waiters:
                 if not waiter.lanes <= lanes:
@@ -126,10 +127,10 @@ class Wakes:
             waiter.touch()
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleep until a lane is woken or the moment has come.
+        """Sleep until a lane is woken or a given time is reached.
 
         Args:
-            until_at: ms by the clock; None for no end.
+            until_at: ms by the clock; None for no limit.
             seen: the count before the claim; a later wake ends the wait.
         """
         waiter = _Waiter(lanes, until_at)
@@ -153,7 +154,7 @@ class Wakes:
                 del self._waiters[waiter]
 
     def _was_woken(self, waiter: _Waiter, seen: int) -> bool:
-        """Return whether a wake came since; a wake for a later moment shortens the wait."""
+        """Return whether there was a wake since; a wake for a later time shortens the wait."""
         for lane in (None, *waiter.lanes):
             wakes = self._lane_wakes.get(lane)
             if wakes is None:

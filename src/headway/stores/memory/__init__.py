@@ -1,4 +1,4 @@
-"""The memory store: the reference, the users' test double and the simulator's engine."""
+"""The memory store: the reference model, the users' test double and the simulator's engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The indexes over jobs; the index entries of a row follow from the row alone."""
+"""The indexes over jobs; a row's index entries depend on that row alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.rows import JobRow
 
 Filing = tuple[str, Hashable, Any]
-"""(index, bucket, key)"""
+"""An index entry: (index, bucket, key)."""
 
 
 def filings(row: JobRow) -> list[Filing]:
@@ -68,7 +68,7 @@ class JobIndex:
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, Hashable], SortedList[Any]] = {}
-        # Names of buckets, for scans in their order.
+        # Names of buckets, for scans in order of name.
         self.lanes_scheduled: SortedDict[str, None] = SortedDict()
         self.gates_parked: SortedDict[str, None] = SortedDict()
 

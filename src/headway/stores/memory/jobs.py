@@ -27,7 +27,7 @@ from headway.stores.memory.timing import StepTime
 
 
 class MemoryJobs:
-    """See `JobTable`; a stored row is never changed in place, it is replaced."""
+    """See `JobTable`. A stored row is never changed in place, but replaced."""
 
     def __init__(
         self, time: StepTime, journal: Journal, keys: MemoryKeys, signals: MemorySignals
@@ -318,7 +318,7 @@ class MemoryJobs:
     def of_entry(self, entry: str) -> list[JobRow]:
         return [self._rows[seq].clone() for _, seq in self._index.bucket("entry", entry)]
 
-    # Numbers are never reused: one that an undone step assigned stays unused.
+    # Numbers are never reused: a number assigned by an undone step stays unused.
 
     def flow_number(self, key: FlowKey) -> int:
         number = self._flows.get(key)

@@ -1,4 +1,4 @@
-"""The undo journal of a step, for when the verb raises."""
+"""The undo journal of a step, used if the verb raises."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ class Journal:
         self._undo.clear()
 
     def roll_back(self) -> None:
-        """Undo all writes, the last one first."""
+        """Undo all writes, last one first."""
         while self._undo:
             self._undo.pop()()

@@ -16,7 +16,7 @@ from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 
 ANSWERS = 10_000
-"""Replies to requests that are kept."""
+"""How many replies to requests are kept."""
 
 
 class MemoryKeys:
@@ -50,8 +50,8 @@ class MemorySignals:
         self._keys_of: dict[str, list[str]] = {}
         self._heard: dict[str, dict[str, SignalRow]] = {}
         self._kept: SortedDict[tuple[int, str, str], SignalRow] = SortedDict()
-        # The order in which kept events arrived: an undone step puts them back at the end.
-        self._came: dict[tuple[str, str], int] = {}
+        # Arrival order of kept events, which dicts lose if an undone step adds an event back.
+        self._arrivals: dict[tuple[str, str], int] = {}
         self._numbers = count(1)
 
     def known(self, key: str) -> tuple[str, int] | None:
@@ -85,11 +85,13 @@ class MemorySignals:
         self._journal.put(self._heard.setdefault(row.scope, {}), row.event, row)
         if row.kept_until is not None:
             self._journal.put(self._kept, (row.kept_until, row.scope, row.event), row)
-            self._journal.put(self._came, (row.scope, row.event), next(self._numbers))
+            self._journal.put(self._arrivals, (row.scope, row.event), next(self._numbers))
 
     def kept(self, key: str) -> list[SignalRow]:
         rows = (row for row in self._heard.get(key, {}).values() if row.kept_until is not None)
-        return [replace(row) for row in sorted(rows, key=lambda row: self._came[key, row.event])]
+        return [
+            replace(row) for row in sorted(rows, key=lambda row: self._arrivals[key, row.event])
+        ]
 
     def kept_count(self) -> int:
         return len(self._kept)
@@ -102,7 +104,7 @@ class MemorySignals:
             self._journal.drop(self._heard[row.scope], row.event)
             if old.kept_until is not None:
                 self._journal.drop(self._kept, (old.kept_until, row.scope, row.event))
-                self._journal.drop(self._came, (row.scope, row.event))
+                self._journal.drop(self._arrivals, (row.scope, row.event))
 
     def stale(self, limit: int) -> list[SignalRow]:
         old = self._kept.irange(maximum=(self._time.now + 1, "", ""))

@@ -72,7 +72,7 @@ class MemoryLedger:
         self.woken[lane, at if at is not None and at > self.now else None] = None
 
     def begin(self) -> None:
-        """Begin a step."""
+        """Start a step."""
         self._time.begin()
         self.woken.clear()
 
@@ -93,7 +93,7 @@ class MemoryStore:
     """All state in this process, lost when it ends. See `Store` for the promises.
 
     Args:
-        clock: returns ms since 1970; None for the machine's.
+        clock: returns ms since 1970 (default: the machine's clock).
     """
 
     runs_inline = True

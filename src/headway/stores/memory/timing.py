@@ -13,7 +13,7 @@ def machine_clock() -> int:
 
 
 class StepTime:
-    """The time of the current step; never less than that of an earlier one."""
+    """The time of the current step, never less than that of an earlier step."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

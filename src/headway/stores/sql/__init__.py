@@ -1,1 +1,1 @@
-"""What the stores on SQL share: statements, a job's columns, and the tables that are alike."""
+"""What the SQL stores share: statements, a job's columns, and tables with the same layout."""

@@ -1,4 +1,4 @@
-"""What many rows share is stored once, by number; a process caches a bounded number of them."""
+"""Interned values: each is stored once, under a number; a process caches a bounded number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Thing = TypeVar("Thing")
 
 MOST_KNOWN = 100_000
-"""Values of one table that a process caches; over years there may be millions of tenants."""
+"""Most values of one table that a process caches; over years there may be millions of tenants."""
 
 
 class Interned(ABC, Generic[Thing]):
@@ -21,10 +21,10 @@ class Interned(ABC, Generic[Thing]):
         self._last: tuple[Thing | None, int] = (None, 0)
 
     def number(self, thing: Thing) -> int:
-        """Return the number of a value; a new one gets one."""
+        """Return the number of a value; a new value gets one."""
         last, number = self._last
         if thing is last:
-            # Hashing a policy or a flow costs more than all that follows.
+            # Hashing a policy or a flow costs more than everything below.
             return number
         found = self._numbers.get(thing)
         if found is None:
@@ -34,7 +34,7 @@ class Interned(ABC, Generic[Thing]):
 
     @abstractmethod
     def _make(self, thing: Thing) -> int:
-        """Return the number of a value that is not cached; a new one gets one."""
+        """Return the number of a value that is not cached; a new value gets one."""
 
     @abstractmethod
     def find(self, thing: Thing) -> int | None:
@@ -50,18 +50,18 @@ class Interned(ABC, Generic[Thing]):
 
     @abstractmethod
     def read(self, numbers: Iterable[int]) -> None:
-        """Read the values of these numbers at once, if that saves round trips."""
+        """Read the values of these numbers in one batch, if that saves round trips."""
 
     def _remember(self, thing: Thing, number: int) -> None:
         if len(self._things) >= MOST_KNOWN and number not in self._things:
-            # The oldest half: what is in use is asked for again, and then the newest.
+            # Drop the oldest half; values in use are read again, and become the newest.
             for old in list(self._things)[: MOST_KNOWN // 2]:
                 self._numbers.pop(self._things.pop(old), None)
         self._numbers[thing] = number
         self._things[number] = thing
 
     def forget(self) -> None:
-        """Forget everything; the store may be another one now."""
+        """Drop the cache, because the store may have been replaced."""
         self._last = (None, 0)
         self._numbers = {}
         self._things = {}

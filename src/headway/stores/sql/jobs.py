@@ -1,4 +1,4 @@
-"""A job's row as it is written: its columns, and their values by position; and its listings."""
+"""A job's columns with their values by position, as they are written; and listings of jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAVED = (
 
 
 def new_values(row: JobRow, lane: int) -> tuple[Any, ...]:
-    """Return the values of a new job that nothing has happened to, in the order of `NEW`."""
+    """Return the values of a new, unchanged job, in the order of `NEW`."""
     return (
         *_new_as_is(row),
         row.id,
@@ -66,18 +66,19 @@ def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
 
 
 class Walk(NamedTuple):
-    """A listing by arrival in one direction, of which the database examines some rows."""
+    """A listing by arrival in one direction; the database examines a limited number of rows."""
 
     look: Select
     fitting: Select
 
 
 class Walks(NamedTuple):
-    """The statements of a store's listings; of each pair the second begins at the newest.
+    """The statements of a store's listings; in each pair, the second starts at the newest job.
 
     Attributes:
-        by_state: over those in one state, by its code, for the states that have an index.
-        read_flows: reads the flows of a `look`.
+        about: over the jobs with one subject.
+        by_state: over the jobs in one state, by its code, for states that have an index.
+        read_flows: decodes the flows that a `look` returns.
     """
 
     all: tuple[Walk, Walk]
@@ -87,12 +88,11 @@ class Walks(NamedTuple):
 
 
 def walk_pair(flows: str, where: str) -> tuple[Walk, Walk]:
-    """Return the walks onwards and back.
+    """Return the walks in both directions.
 
     Args:
         flows: the aggregate that lists the distinct flows.
-        where: follows the table's name and ends in a condition; `?` stands for what it is bound
-            to.
+        where: follows the table's name and ends in a condition; `?` is its parameter.
     """
 
     def walk(past: str, order: str, last: str) -> Walk:
@@ -111,7 +111,7 @@ def walk_pair(flows: str, where: str) -> tuple[Walk, Walk]:
 
 
 class Listed:
-    """The rows of a query's walk, the one that examines the fewest; see `paging.Rows`."""
+    """The rows of the walk that examines the fewest for a query; see `paging.Rows`."""
 
     def __init__(self, session: SqlSession, walks: Walks, query: JobsQuery) -> None:
         self._session = session
@@ -125,8 +125,8 @@ class Listed:
 
     def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
         session = self._session
-        asked = (after, many, session.number_list(states), *self._bound)
-        count, last, found = session.select(self._walk.look, *asked)[0]
+        parameters = (after, many, session.number_list(states), *self._bound)
+        count, last, found = session.select(self._walk.look, *parameters)[0]
         flows = self._read_flows(found)
         session.flows.read(flows)
         return Seen(count, last, flows)
@@ -135,8 +135,8 @@ class Listed:
         self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
     ) -> list[int]:
         lists = self._session.number_list
-        asked = (after, many, lists(states), lists(flows), limit, *self._bound)
-        return [seq for (seq,) in self._session.select(self._walk.fitting, *asked)]
+        parameters = (after, many, lists(states), lists(flows), limit, *self._bound)
+        return [seq for (seq,) in self._session.select(self._walk.fitting, *parameters)]
 
 
 class SqlJobs(SqlTable[SessionOf], ABC):

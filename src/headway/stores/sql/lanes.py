@@ -1,4 +1,4 @@
-"""The tables of lanes, of their tenants' starts, and of counts, as far as they are alike."""
+"""The tables of lanes, tenants' starts and counts, as far as the SQL stores share them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LAST_KEY = 2**62
 
 
 def read_lane(name: str, rows: Rows) -> LaneRow | None:
-    """Return the lane that `LANE` has found; None if it has no row."""
+    """Read a lane from the result of `LANE`; return None if it has no row."""
     if not rows:
         return None
     spec, override, level = rows[0]
@@ -44,7 +44,7 @@ def read_lane(name: str, rows: Rows) -> LaneRow | None:
 
 
 class SqlLanes(SqlTable[SessionOf]):
-    """The starts of tenants; see `LaneTable`. Lanes are cached by each store in its own way."""
+    """The starts of tenants; see `LaneTable`. Each store caches lanes in its own way."""
 
     def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
         session, wanted = self._session, tuple(sorted(tenants))
@@ -59,7 +59,7 @@ class SqlLanes(SqlTable[SessionOf]):
 
 
 class SqlCounts(ABC):
-    """Counts that are kept with each step, so that no reader has to scan; see `CountTable`.
+    """Counts that each step updates, so that no reader has to scan; see `CountTable`.
 
     Args:
         count: adds to the number of a key.

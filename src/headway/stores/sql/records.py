@@ -1,4 +1,4 @@
-"""The tables of the timetable's entries, of tokens, of the trail, and of the store's own facts."""
+"""The tables of timetable entries, tokens, the trail, and the store's own facts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _TRAIL_SINCE = Select(
 )
 _LAST_SEQ = 2**62
 ANSWERS_KEPT_MS = 7_200_000
-"""How long the reply to a request is stored at least."""
+"""How long the reply to a request is stored, at least."""
 
 
 class SqlEntries(SqlTable[SqlSession]):
@@ -149,10 +149,10 @@ class SqlFacts:
 
 
 class SqlTrail(SqlTable[SessionOf]):
-    """What is read of the trail; see `TrailTable`. How it is written is each store's own."""
+    """Reads of the trail; see `TrailTable`. Each store writes it in its own way."""
 
     page_of_target: Select
-    """Bound to the target, below which seq, and how many."""
+    """Its parameters are the target, the seq below which to read, and the limit."""
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         below = _LAST_SEQ if before is None else before

@@ -1,4 +1,4 @@
-"""Statements of a store on SQL, what each reads or changes, and the session that executes them."""
+"""Statements of a SQL store, what each reads or changes, and the session that executes them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 HIGH_WATER = -1
-"""The key of the highest time that was ever used, ms; this and the next are keys of numbers."""
+"""The key of the highest time ever used, ms. This and the following are keys of numbers."""
 REVISION = -3
-"""Of the definitions, as in the contract."""
+"""The revision of the definitions, as in the contract."""
 DEFINITIONS = -4
-"""Grows whenever a declared gate is written, so that other processes reload them."""
+"""Grows whenever a declared gate is written, so that other processes reload the gates."""
 EPOCH = -5
 KEPT_EVENTS = -7
 IDENTITY = -8
@@ -27,11 +27,11 @@ IDENTITY = -8
 SCHEMA = -9
 """The number of the last migration, so that a running process notices a newer schema."""
 EPOCH_AT = -10
-"""When the current epoch began, ms; 0 for the first."""
+"""When the current epoch started, ms; 0 for the first."""
 FIRST_TOTAL = -16
-"""Keys of totals are below, one for each word; those of a lane's counts are above 0."""
+"""Keys of totals are below this, one for each word; keys of lanes' counts are above 0."""
 WIDTH = 8
-"""Numbers of a lane's counts, one for each state."""
+"""Keys reserved for each lane's counts, one for each state."""
 
 
 class Select(NamedTuple):
@@ -40,8 +40,8 @@ class Select(NamedTuple):
     Attributes:
         text: in PostgreSQL's dialect, with `@` before each table's name and `@now` for the step's
             time.
-        of: what it reads, in the words of `Write.changes`.
-        ahead: whether a step of the same kind may prefetch it.
+        of: what it reads, in the terms of `Write.changes`.
+        ahead: whether a later step of the same kind may prefetch it.
     """
 
     text: str
@@ -53,9 +53,9 @@ class Write(NamedTuple):
     """A change.
 
     Attributes:
-        text: as of a query.
-        changes: what earlier answers no longer hold for.
-        beside: the mode of a step in which it may be written beside exclusive steps, if any.
+        text: as in a query.
+        changes: what it changes; earlier results of queries `of` it are outdated.
+        beside: the mode of the steps that may write it beside exclusive steps, if any.
     """
 
     text: str
@@ -64,11 +64,11 @@ class Write(NamedTuple):
 
 
 ANY_JOB = frozenset({"waiting", "scheduled", "parked", "held", "expiry", "deadline", "job"})
-"""Whatever may be cached of jobs."""
+"""Everything that may be cached of jobs."""
 
 
 def of(*words: str) -> frozenset[str]:
-    """Return what a statement reads or changes."""
+    """Return the set of what a statement reads or changes."""
     return frozenset(words)
 
 
@@ -125,11 +125,11 @@ class SqlSession(Protocol):
         ...
 
     def select(self, select: Select, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
-        """Return the rows of a query, as of now and of what this step wrote."""
+        """Return the rows of a query, including what this step wrote."""
         ...
 
     def write(self, write: Write, *bound: Any) -> None:  # noqa: ANN401  (depends on the statement)
-        """Write a change, at the end of the step at the latest."""
+        """Write a change, now or at the end of the step."""
         ...
 
     def text_list(self, values: Iterable[str], /) -> object:

@@ -1,4 +1,4 @@
-"""The operations that every store on SQL runs alike, and new epochs."""
+"""The operations that all SQL stores implement in the same way, and new epochs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 
 class SqlLedger(Ledger, Protocol):
-    """The tables of a store on SQL within one step."""
+    """The tables of a SQL store within one step."""
 
     suspect_key: int
     """The key of the number that is 1 while claims are refused in the whole store."""
@@ -33,7 +33,7 @@ class SqlLedger(Ledger, Protocol):
         ...
 
     def end_leases(self) -> None:
-        """End all leases now, also for a process that has read one of them."""
+        """End all leases now, even for processes that have read one of them."""
         ...
 
     def set_time_back(self) -> None:
@@ -42,14 +42,14 @@ class SqlLedger(Ledger, Protocol):
 
 
 class SqlStore(ABC):
-    """What the stores on SQL share of `Store`, `Repairable` and `Movable`."""
+    """The part of `Store`, `Repairable` and `Movable` that the SQL stores share."""
 
     @abstractmethod
     async def _decide(self, verb: Callable[[SqlLedger], Answer], *, adds: bool = False) -> Answer:
-        """Run a verb that decides alone.
+        """Run a verb in an exclusive step.
 
         Args:
-            verb: gets the tables within the step.
+            verb: is called with the tables within the step.
             adds: whether it adds jobs, which may be refused while the device is nearly full.
         """
 
@@ -59,7 +59,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _close(self) -> None:
-        """Release everything. Blocks until running operations have ended."""
+        """Release all resources. Blocks until running operations have ended."""
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         return await self._decide(lambda ledger: verbs.restore(ledger, jobs), adds=True)
@@ -110,7 +110,7 @@ class SqlStore(ABC):
 def mark_if_changed(ledger: SqlLedger) -> None:
     """Record for all processes that this one found the store replaced or restored.
 
-    A later check may not notice it, because the store's time has moved on by then.
+    A later check may not notice it, because the store's time will have moved on.
     """
     session = ledger.session
     reason = session.watch.reason
@@ -120,7 +120,7 @@ def mark_if_changed(ledger: SqlLedger) -> None:
 
 
 def _new_epoch(ledger: SqlLedger, author: str, reason: str) -> int:
-    """End every lease, so that earlier runs can no longer write; return the epoch now."""
+    """End every lease, so that earlier runs can no longer write; return the new epoch."""
     session = ledger.session
     epoch = session.number(EPOCH) + 1
     session.put(EPOCH, epoch)
@@ -133,9 +133,9 @@ def _new_epoch(ledger: SqlLedger, author: str, reason: str) -> int:
 
 
 def _reset_clock(ledger: SqlLedger, author: str, reason: str) -> int:
-    """Set the store's time back to its clock; return by how many ms it went back.
+    """Set the store's time back to its clock, and return by how many ms.
 
-    Every lease ends, because its end would lie ahead.
+    Every lease ends, because otherwise it would end too far in the future.
     """
     session = ledger.session
     ahead = session.clock_ahead_ms()

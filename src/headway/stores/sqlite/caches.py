@@ -1,4 +1,4 @@
-"""What a connection caches: counters, and the numbers of interned values."""
+"""The caches of a connection: counters, and the numbers of interned values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from headway.stores.sql.interned import Interned, Thing
 from headway.stores.sqlite.database import Database
 
 LAST_SEQ = -2
-"""The key of the last arrival number; this store's own keys, beside those that are shared."""
+"""The key of the last arrival number. This and the following are used only by this store."""
 WAKES = -6
 """Grows with each step that may have made something claimable."""
 SUSPECT = -11
-"""1 after a process found the store replaced or restored, until a new epoch begins."""
+"""1 after a process found the store replaced or restored, until a new epoch starts."""
 FREE_CLOCK = -12
-"""1 if the file was created under its own clock, as in a test, which is never checked."""
+"""1 if the file was created under its own clock, as in a test; that clock is never checked."""
 
 READ = "SELECT n FROM number WHERE key = ?"
 _READ_FACTS = "SELECT key, n FROM number WHERE key BETWEEN -16 AND -1"
@@ -24,10 +24,10 @@ WRITE = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = ex
 
 
 class Numbers(dict[int, int]):
-    """The numbers in one connection; each is read from the file when it is first asked for.
+    """A connection's cache of the numbers; each is read from the file when first needed.
 
     Attributes:
-        changed: what the step has changed; written once, at its end.
+        changed: the numbers that the step has changed; written once, at its end.
     """
 
     def __init__(self, db: Database) -> None:
@@ -41,7 +41,7 @@ class Numbers(dict[int, int]):
         return found
 
     def load_facts(self) -> None:
-        """Read the store's own numbers at once."""
+        """Read all of the store's own numbers in one query."""
         self.update(self._db.execute(_READ_FACTS))
 
     def put(self, key: int, n: int) -> None:
@@ -49,7 +49,7 @@ class Numbers(dict[int, int]):
         self[key] = self.changed[key] = n
 
     def add(self, key: int, n: int) -> int:
-        """Add to a number, and return it."""
+        """Add to a number, and return the sum."""
         new = self[key] = self.changed[key] = self[key] + n
         return new
 
@@ -60,17 +60,17 @@ class Numbers(dict[int, int]):
         return sorted(found.items())
 
     def write(self) -> None:
-        """Write what the step has changed."""
+        """Write the numbers that the step has changed."""
         self._db.executemany(WRITE, self.changed.items())
         self.changed.clear()
 
     def forget(self) -> None:
-        """Drop the cache after another connection's write or a rollback."""
+        """Drop the cache, after another connection's write or a rollback."""
         self.clear()
         self.changed.clear()
 
     def back_to(self, changed: dict[int, int]) -> None:
-        """Undo the changes that the step made after it had made these."""
+        """Restore an earlier set of the step's changes."""
         self.clear()
         self.changed = changed
         self.update(changed)
@@ -81,8 +81,8 @@ class SqliteInterned(Interned[Thing]):
 
     Args:
         statements: select the number of a code, select the code of a number, insert a code.
-        fresh: the numbers that the step has given, of all such tables of the connection.
-        encode: gives the code of a value; equal values have equal codes.
+        fresh: the numbers assigned by the step, in all such tables of the connection.
+        encode: returns the code of a value; equal values have equal codes.
     """
 
     def __init__(
@@ -133,14 +133,14 @@ class SqliteInterned(Interned[Thing]):
         return known
 
     def read(self, numbers: Iterable[int]) -> None:
-        """Do nothing: reading several values at once saves nothing here."""
+        """Do nothing: reading several values at once would save nothing."""
 
     def remove(self, thing: Thing, number: int) -> None:
-        """Forget a number that was given in a step that is rolled back."""
+        """Drop a number that was assigned in a step that is rolled back."""
         self._last = (None, 0)
         self._numbers.pop(thing, None)
         self._things.pop(number, None)
 
 
 Fresh = list[tuple[SqliteInterned[Any], Any, int]]
-"""What a step has added: to which table, the value and its number."""
+"""What a step has added: the table, the value, and its number."""

@@ -1,4 +1,4 @@
-"""Calls, and the queue in which they are served, one group at a time."""
+"""Calls, and the queue that serves them, one group at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.stores.sqlite.timing import monotonic
 URGENT, NORMAL, BULK = range(3)
 """The ranks of calls."""
 MOST_JOBS, MOST_BYTES = 16, 65_536
-"""An enqueue of more jobs, or of more bytes of arguments, is bulk."""
+"""An enqueue with more jobs, or with more bytes of arguments, is bulk."""
 _ARGS = attrgetter("args")
 
 
@@ -27,9 +27,9 @@ class Call(CallBase[Answer]):
 
     Attributes:
         verb: runs within a step.
-        jobs: of an enqueue, its jobs, so that several enqueues can be merged; else None.
-        rank: an `URGENT` call overtakes all others, as a beat must, on which leases depend; a
-            `BULK` one may take long, so later calls may overtake it.
+        jobs: the jobs of an enqueue, so that several enqueues can be merged; None for other calls.
+        rank: an `URGENT` call overtakes all others: leases depend on beats. A `BULK` call may take
+            long, so later calls may overtake it.
         takes_room: it is refused while the device is nearly full.
         asked_at: when it was submitted, by the monotonic clock.
     """
@@ -56,7 +56,7 @@ class Call(CallBase[Answer]):
         self.asked_at = monotonic()
 
     def wait(self) -> None:
-        """Block a caller in its own thread until its reply is there."""
+        """Block a caller without an event loop until it has its reply."""
         if self.done_lock is not None:
             self.done_lock.acquire()
 
@@ -65,7 +65,7 @@ AnyCall = Call[Any]
 
 
 def fail(calls: Iterable[AnyCall], error: BaseException) -> None:
-    """Refuse calls that were not begun, each with the same error."""
+    """Refuse calls that were not started, all with the same error."""
     failed = list(calls)
     for call in failed:
         call.error = error
@@ -78,7 +78,7 @@ def _closed() -> StoreUnavailable:
 
 
 _SLICE = 0.1
-"""Seconds after which a caller that waits for its turn checks whether its call was refused."""
+"""How often a caller that waits for its turn checks whether its call was refused, seconds."""
 
 
 class CallQueue:
@@ -86,8 +86,8 @@ class CallQueue:
 
     Args:
         serve: takes calls off the queue and serves them. Its argument is whether it may wait for
-            other processes; it returns False if it would have had to. Never raises an Exception.
-        leave: called at the end.
+            other processes; it returns False if it would have had to. It never raises an Exception.
+        leave: releases what `serve` uses, when the queue is closed.
     """
 
     def __init__(self, name: str, serve: Callable[[bool], bool], leave: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class CallQueue:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def submit(self, call: AnyCall) -> None:
-        """Put a call at the end of its queue, to be served by the queue's thread.
+        """Append a call to its queue, for the queue's thread to serve.
 
         Raises:
             StoreUnavailable: the queue is closed, or belongs to the process before a fork.
@@ -120,7 +120,7 @@ class CallQueue:
         self._wake()
 
     def serve_here(self, call: AnyCall) -> None:
-        """Serve a call, and others that are queued, on the caller's own thread. Blocks.
+        """Serve a call, and others in the queue, on the caller's own thread. Blocks.
 
         Raises:
             StoreUnavailable: the queue is closed, or belongs to the process before a fork.
@@ -146,7 +146,7 @@ class CallQueue:
             raise StoreUnavailable(message, hint="open a store in each process")
         self._by_rank[call.rank].append(call)
         if self._ended:
-            # It was closed meanwhile, and its thread may have passed over this call.
+            # The queue was closed in the meantime, and its thread may have missed this call.
             self.give_up(float("inf"), _closed())
 
     def _start(self) -> None:
@@ -163,7 +163,7 @@ class CallQueue:
             try:
                 self._sleep_lock.release()
             except RuntimeError:
-                # Another thread has released it in the same moment.
+                # Another thread has just released it.
                 return
 
     def _run(self) -> None:
@@ -182,16 +182,16 @@ class CallQueue:
         self._end()
 
     def _end(self) -> None:
-        """Leave, and refuse what came too late to be served."""
+        """Release everything, and refuse calls that came too late to be served."""
         with self._turn:
             self._leave()
             self._ended = True
             self.give_up(float("inf"), _closed())
 
     def take(self, most: int) -> list[AnyCall]:
-        """Take calls off the queues: urgent ones first, bulk ones in groups of their own.
+        """Take calls off the queues: urgent ones first, bulk ones in separate groups.
 
-        Bulk groups alternate with others: no call waits for more than one bulk group.
+        Bulk groups alternate with others, so that no call waits for more than one bulk group.
         """
         taken: list[AnyCall] = []
         with self._taking:
@@ -203,15 +203,15 @@ class CallQueue:
         return taken
 
     def put_back(self, left: list[AnyCall]) -> None:
-        """Put calls that were not begun back at the front of their queues."""
+        """Put calls that were not started back at the front of their queues."""
         for call in reversed(left):
             self._by_rank[call.rank].appendleft(call)
 
     def give_up(self, before: float, error: StoreUnavailable) -> None:
-        """Refuse calls that were not begun.
+        """Refuse calls that were not started.
 
         Args:
-            before: calls submitted before this moment of the monotonic clock.
+            before: only calls submitted before this time of the monotonic clock.
         """
         late: list[AnyCall] = []
         with self._taking:
@@ -224,10 +224,10 @@ class CallQueue:
     def close(self, limit: float | None = None) -> None:
         """Serve the queued calls, then end the thread. Blocks.
 
-        Calls of other threads that come meanwhile are served or refused.
+        Calls that other threads submit in the meantime are served or refused.
 
         Args:
-            limit: seconds to wait for it; calls that are left then are refused.
+            limit: maximum time to wait, seconds; the remaining calls are then refused.
         """
         with self._starting:
             if self._closing:

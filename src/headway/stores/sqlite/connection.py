@@ -1,4 +1,4 @@
-"""The database file: created, opened, and migrated to the schema of this program."""
+"""The database file: creation, connections, and migration to the schema of this program."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def version_of(db: Database, path: str) -> int:
     """Return the version of a file's schema; 0 for an empty file.
 
     Args:
-        db: a connection to it, in a transaction, because another process may create the schema
-            between two of the statements here.
+        db: a connection to the file, in a transaction, because another process may create the
+            schema between two statements of this function.
 
     Raises:
         SchemaMismatch: the file belongs to another program, or has a later schema.
@@ -82,7 +82,7 @@ def is_empty(db: Database, path: str) -> bool:
 
 
 def migrate_schema(db: Database, path: str, *, free_clock: bool = False) -> tuple[int, int]:
-    """Bring a file to the latest schema, in one step.
+    """Migrate a file to the latest schema, in one step.
 
     Args:
         free_clock: whether a file that is created now has its own clock, as in a test.
@@ -91,11 +91,11 @@ def migrate_schema(db: Database, path: str, *, free_clock: bool = False) -> tupl
         The old and the new version.
 
     Raises:
-        SchemaMismatch: the file is not Headway's or newer; nothing was written.
+        SchemaMismatch: the file is not Headway's, or its schema is newer; nothing was written.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have migrated it before this one got the lock.
+        # Another process may have migrated the file before this one got the lock.
         before = version_of(db, path)
         for number, statements in migrations():
             if number > before:
@@ -130,8 +130,8 @@ def create(options: SqliteOptions, clock: Clock | None = None) -> None:
     """Create the file if it does not exist, readable only by its owner, with its schema.
 
     Args:
-        clock: of the store, if it is not the machine's. A file that is created under another
-            clock, as in a test, is never compared with the machine's.
+        clock: the store's clock, if it is not the machine's. The clock of a file that is created
+            under another clock, as in a test, is never compared with the machine's.
 
     Raises:
         StoreUnavailable: it cannot be created or written.
@@ -167,10 +167,10 @@ def _refuse_scrap(path: Path) -> None:
 
 def _check(options: SqliteOptions, clock: Clock | None) -> None:
     try:
-        # Read only: closing it leaves a file of another program exactly as it was.
+        # Read-only, so that closing it leaves a file of another program unchanged.
         empty = _is_empty(options, write=False)
     except ReadOnly:
-        # A process was killed while it wrote; only a writer may roll its journal back.
+        # A process was killed while it wrote; only a connection that writes may roll back.
         empty = _is_empty(options, write=True)
     if empty:
         skew = 0 if clock is None else skew_ms(clock, options.path)
@@ -187,7 +187,7 @@ def _is_empty(options: SqliteOptions, *, write: bool) -> bool:
 
 
 def migrate(options: SqliteOptions, *, free_clock: bool = False) -> tuple[int, int]:
-    """Bring the file's schema up to date; the file is created if it does not exist.
+    """Migrate the file to the latest schema; create it if it does not exist.
 
     Args:
         free_clock: whether a file that is created now has its own clock, as in a test.
@@ -237,7 +237,7 @@ def _use_wal(db: Database) -> None:
 
 
 def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:
-    # Changing the journal mode does not use the busy handler.
+    # SQLite does not call the busy handler when the journal mode is changed.
     end = monotonic() + patience_ms / 1000
     while True:
         try:
@@ -250,7 +250,7 @@ def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:
             return
 
 
-class _explained:  # noqa: N801  (reads as the phrase that it is)
+class _explained:  # noqa: N801  (reads as a phrase in `with`)
     """Converts SQLite's errors to Headway's."""
 
     def __init__(self, options: SqliteOptions) -> None:
@@ -264,7 +264,7 @@ class _explained:  # noqa: N801  (reads as the phrase that it is)
 
         Raises:
             StoreError: the meaning of SQLite's error.
-            InvariantBroken: it is a bug.
+            InvariantBroken: the error is a bug.
         """
         if isinstance(error, Failure):
             raised: StoreError | InvariantBroken = explain(error, self._path, committing=False)

@@ -1,4 +1,4 @@
-"""The SQLite wrapper as the store uses it: connections, lists as parameters, errors."""
+"""The part of the SQLite wrapper that the store uses: connections, list parameters, errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headway.core.errors import (
 )
 
 STATEMENTS = 256
-"""Prepared statements that a connection keeps."""
+"""Most prepared statements that a connection caches."""
 
 
 PASSIVE = apsw.SQLITE_CHECKPOINT_PASSIVE
-"""Writes back as much of the log as possible without waiting for other connections."""
+"""Writes back as much of the WAL as possible without waiting for other connections."""
 
 WalHook = Callable[[Any, str, int], int]
 
@@ -35,10 +35,10 @@ class Found(Protocol):
 
     @property
     def get(self) -> Any:  # noqa: ANN401  (depends on the statement)
-        """The only value, the only row, or all rows; None for nothing."""
+        """The only value, the only row, or all rows; None if there are no rows."""
         ...
 
-    def fetchone(self) -> Any:  # noqa: ANN401  (what it is, its statement says)
+    def fetchone(self) -> Any:  # noqa: ANN401  (depends on the statement)
         """The next row, or None."""
         ...
 
@@ -47,7 +47,7 @@ class Found(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Any]:
-        """Row by row."""
+        """Iterate over the rows."""
         ...
 
 
@@ -59,7 +59,7 @@ class Database(Protocol):
         ...
 
     def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]]) -> Found:
-        """Execute a statement for each of some bindings."""
+        """Execute a statement once for each of the bindings."""
         ...
 
     def pragma(self, name: str, value: Any = ...) -> Any:  # noqa: ANN401  (each pragma has its type)
@@ -80,23 +80,23 @@ class Database(Protocol):
         ...
 
     def readonly(self, name: str) -> bool:
-        """Return whether it cannot be written."""
+        """Return whether the database cannot be written."""
         ...
 
     def set_busy_timeout(self, milliseconds: int) -> None:
-        """Set for how long it waits for a lock."""
+        """Set how long the connection waits for a lock."""
         ...
 
     def set_wal_hook(self, callable: WalHook) -> None:  # noqa: A002  (the wrapper's own name)
-        """Set a function that each commit calls with the connection, "main" and the log's pages."""
+        """Set a function that commits call with the connection, "main" and the WAL's pages."""
         ...
 
     def wal_checkpoint(self, dbname: str | None = None, mode: int = ...) -> tuple[int, int]:
-        """Write the log back; (pages in it, pages written back)."""
+        """Write the WAL back; return the numbers of pages in it and of pages written back."""
         ...
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         ...
 
 
@@ -104,7 +104,7 @@ def open_database(path: Path, *, write: bool) -> Database:
     """Open an existing file.
 
     Args:
-        write: whether it may be written; if not, not a byte of it changes.
+        write: whether it may be written; otherwise not a byte of it changes.
     """
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     opened = apsw.Connection(str(path), flags=flags, statementcachesize=STATEMENTS)
@@ -112,12 +112,12 @@ def open_database(path: Path, *, write: bool) -> Database:
 
 
 def text_list(values: Iterable[str]) -> object:
-    """Return texts as one parameter that SQLite reads as a list; at least one."""
+    """Return texts, at least one, as one parameter that SQLite reads as a list."""
     return _carray(tuple(values))
 
 
 def number_list(values: Iterable[int]) -> object:
-    """Return whole numbers as one parameter that SQLite reads as a list; at least one."""
+    """Return whole numbers, at least one, as one parameter that SQLite reads as a list."""
     return _carray(array("q", values))
 
 
@@ -125,7 +125,7 @@ _carray = cast("Any", apsw).carray
 
 
 flat: Callable[[Iterable[Sequence[Any]]], Iterator[Any]] = chain.from_iterable
-"""The values of rows of one column."""
+"""Returns the values of rows with one column."""
 
 Failure = apsw.Error
 """Base class of all errors of SQLite and its wrapper."""
@@ -142,7 +142,7 @@ _BROKEN = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError
 def is_broken(error: BaseException) -> bool:
     """Return whether the connection must be closed and opened again.
 
-    After a failed fsync the kernel may have dropped the pages, so that a second try would falsely
+    After a failed fsync the kernel may have dropped the pages, so a second fsync could falsely
     report success.
 
     Source: https://wiki.postgresql.org/wiki/Fsync_Errors
@@ -151,7 +151,7 @@ def is_broken(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, path: str, *, committing: bool) -> StoreError | InvariantBroken:
-    """Return the error of Headway's tree for an error of SQLite.
+    """Return Headway's error for an error of SQLite.
 
     Args:
         committing: whether COMMIT itself failed, so that the step may have been written.
@@ -170,7 +170,7 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
 
 
 _MISSING = ("no such table", "no such index")
-"""How SQLite begins to report what each schema of Headway has."""
+"""Prefixes of SQLite's reports that part of the schema is missing."""
 _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...] = (
     ((apsw.FullError,), StoreFull, "free some space on its device"),
     ((apsw.CorruptError, apsw.NotADBError), StoreCorrupt, "stop, keep the file, restore a backup"),

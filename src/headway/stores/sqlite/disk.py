@@ -1,4 +1,4 @@
-"""What the writer needs of the disk: a fair lock of the file, checkpoints, and free space."""
+"""What the writer needs from the disk: a fair lock on the file, checkpoints, and free space."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 class WriteLock:
-    """The write lock of a file, as one process takes it.
+    """One process's handle on the write lock of a database file.
 
     Attributes:
-        file: descriptor of the lock file, beside the database.
-        waiting_since: since when it waits for another process, by the monotonic clock; None
-            while it does not.
+        file: descriptor of the lock file beside the database.
+        waiting_since: since when this process has waited for another, by the monotonic clock; None
+            if it is not waiting.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,20 +70,18 @@ def _open(path: Path) -> int:
 
 
 SOON = 1_000
-"""Pages of the log (4 KiB each) after which it is written back between small commits."""
+"""Pages of the WAL (4 KiB each) after which it is written back between small commits."""
 LATE = 4_000
-"""The same between large commits; a hot page is then copied less often."""
+"""The same between large commits, so that hot pages are copied less often."""
 SMALL = 100
-"""Pages of a small commit, at most."""
+"""Most pages of a small commit."""
 
 
 class Checkpoints:
-    """Watches the log of the connection that writes.
-
-    SQLite would write it back within a COMMIT, while the caller waits.
+    """Checkpoints the WAL between steps; SQLite would do it within a COMMIT, delaying the caller.
 
     Args:
-        db: the connection; its automatic checkpoints are off.
+        db: the connection that writes, with automatic checkpoints turned off.
     """
 
     def __init__(self, db: Database) -> None:
@@ -102,10 +100,10 @@ class Checkpoints:
         return 0
 
     def run_if_due(self) -> bool:
-        """Write the log back if it is long; takes no lock that others wait for.
+        """Write the WAL back if it is long, without taking a lock that others wait for.
 
         Returns:
-            Whether it was tried. While a reader uses the log it stays long; the next try follows
+            Whether it was tried. The WAL stays long while a reader uses it; the next try follows
             when it has grown by the same number of pages.
         """
         if self._pages - self._tried < (SOON if self._grown <= SMALL else LATE):
@@ -118,14 +116,14 @@ class Checkpoints:
 _LOOK_EVERY = 0.25
 """Seconds for which a check of the device is cached."""
 _SHARE = 20
-"""On a small device the reserve is a twentieth of its size."""
+"""On a small device, the reserve is its size divided by this."""
 
 
 class DiskSpace:
     """The free space of a device.
 
     Args:
-        reserve_bytes: the least free space, unless the device is small.
+        reserve_bytes: the least free space required, unless the device is small.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
@@ -135,7 +133,7 @@ class DiskSpace:
         self._short: StoreFull | None = None
 
     def shortage(self) -> StoreFull | None:
-        """Return the error to refuse new jobs with; None unless the device is nearly full."""
+        """Return the error with which to refuse new jobs if the device is nearly full."""
         now = monotonic()
         if now - self._looked_at >= _LOOK_EVERY:
             self._looked_at = now
@@ -151,5 +149,5 @@ class DiskSpace:
         reserve = min(self._reserve, device.f_blocks * device.f_frsize // _SHARE)
         if free >= reserve:
             return None
-        message = f"the device of {self._folder} has {free} bytes left of a reserve of {reserve}"
+        message = f"the device of {self._folder} has {free} bytes free; the reserve is {reserve}"
         return StoreFull(message, hint="free some space; nothing was written")

@@ -51,7 +51,7 @@ class SqliteLedger:
         return self.session.now
 
     def read_ahead(self, ahead: Ahead) -> None:
-        """Do nothing: one more statement costs as much as one more row."""
+        """Do nothing: another statement costs no more than another row."""
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
         """Wake the waiters of a lane (None: of all lanes) after the step."""

@@ -1,4 +1,4 @@
-"""Wake-ups between processes: each waiting process listens at a socket beside the file."""
+"""Notifications between processes: each waiting process listens on a socket beside the file."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.timing import file_age_ms, monotonic
 
 _LONGEST = 100
-"""Bytes of a socket's path; the system takes 103 to 107."""
+"""Most bytes of a socket's path; the limit of the system is 103 to 107."""
 _MOST = 60_000
-"""Bytes of one message; a longer one is replaced by "any lane"."""
+"""Most bytes of one message; a longer one is replaced by "all lanes"."""
 _SETTLED_MS = 100
-"""A folder's time stamp is coarse: a younger folder may change again with the same stamp."""
+"""A folder's time stamp is coarse: within this time it may change again with the same stamp."""
 
 _TRIES = 3
-"""How often the folder is made, if others that end remove it."""
+"""How often the folder is created, if processes that exit remove it."""
 
 Lanes = Iterable[tuple[str | None, int | None]]
 Notification = tuple[int, list[tuple[str | None, int | None]]]
-"""The number of the commit, and the lanes with from when."""
+"""The number of the commit, and the lanes to wake, each with the time (None: now)."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Notification).decode
 
 
 def folder_of(path: Path) -> Path:
-    """Return the folder of a file's sockets: beside it, or a short path if its own is long."""
+    """Return the folder of a file's sockets: beside the file, or elsewhere if its path is long."""
     beside = path.resolve()
     beside = beside.with_name(f"{beside.name}.wake")
     if len(os.fsencode(beside)) + 20 <= _LONGEST:
@@ -51,11 +51,12 @@ def folder_of(path: Path) -> Path:
 
 
 class Notifier:
-    """Sends to, and listens at, the sockets of the processes that wait for one file."""
+    """Sends to the sockets of other processes that wait for one file, and listens on its own."""
 
     def __init__(self, path: Path) -> None:
         self._folder = folder_of(path)
         self._own: Path | None = None
+        self._process = os.getpid()
         self._receiver: socket.socket | None = None
         self._sender: socket.socket | None = None
         self._others: list[str] = []
@@ -64,7 +65,7 @@ class Notifier:
     # Receiving
 
     def start(self) -> None:
-        """Bind a socket, once; if that fails, the process relies on the slow poll."""
+        """Bind a socket, once; if that fails, the process relies on `PollFallback`."""
         if self._receiver is not None:
             return
         own = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -75,7 +76,7 @@ class Notifier:
                 receiver.bind(os.fspath(own))
                 own.chmod(0o600)
             except FileNotFoundError:
-                # A process that has just ended removed the folder, which was empty.
+                # A process that just exited removed the empty folder.
                 continue
             except OSError:
                 break
@@ -85,7 +86,7 @@ class Notifier:
 
     def listen(self, seconds: float) -> Notification | None:
         """Block until a notification arrives; return None at the time limit."""
-        assert self._receiver is not None  # noqa: S101  (the caller has started it)
+        assert self._receiver is not None  # noqa: S101  (started by the caller)
         self._receiver.settimeout(seconds)
         try:
             return _decode(self._receiver.recv(_MOST + 1024))
@@ -98,14 +99,14 @@ class Notifier:
         return self._receiver is not None
 
     def wake_own(self) -> None:
-        """End a `listen` of this process."""
+        """Make a `listen` of this process return."""
         if self._own is not None:
             self._send(_encode((0, [])), [os.fspath(self._own)])
 
     # Sending
 
     def notify(self, number: int, lanes: Lanes) -> None:
-        """Notify all other waiting processes; never blocks, and never fails."""
+        """Notify all other waiting processes; never blocks and never fails."""
         others = self._find_others()
         if not others:
             return
@@ -122,11 +123,11 @@ class Notifier:
             try:
                 self._sender.sendto(message, other)
             except ConnectionRefusedError:
-                # Its process is gone and left the socket behind.
+                # Its process died and left the socket behind.
                 with suppress(OSError):
                     os.unlink(other)
             except OSError:
-                # Its buffer is full: it will notice the gap in the numbers.
+                # Its buffer is full; it will notice the gap in the numbers.
                 continue
 
     def _find_others(self) -> list[str]:
@@ -134,7 +135,7 @@ class Notifier:
             stamp = os.stat(self._folder).st_mtime_ns
             names = os.listdir(self._folder) if stamp != self._stamp else []
         except OSError:
-            # It does not exist, or a cleaner of temporary files has just removed it.
+            # It does not exist, or a cleaner of temporary files just removed it.
             return []
         if stamp != self._stamp:
             own = self._own.name if self._own is not None else ""
@@ -144,11 +145,14 @@ class Notifier:
         return self._others
 
     def close(self) -> None:
-        """Close the sockets, and remove this process's own, and the folder if it was the last."""
+        """Close the sockets, remove this process's socket file, and the folder if it is empty.
+
+        A forked process removes nothing, because the socket file belongs to its parent.
+        """
         for one in (self._receiver, self._sender):
             if one is not None:
                 one.close()
-        if self._own is not None:
+        if self._own is not None and self._process == os.getpid():
             self._own.unlink(missing_ok=True)
             with suppress(OSError):
                 self._folder.rmdir()
@@ -168,7 +172,7 @@ class PollFallback:
                 self._db = connect(self._options)
             return self._db.execute(READ, (WAKES,)).get or 0
         except (Failure, HeadwayError):
-            # A claim reports the error; here it only means that no waiter is woken.
+            # A claim will report the error; here it only means that no waiter is woken.
             self.close()
             return 0
 
@@ -185,10 +189,10 @@ LOOK_EVERY = 1.0
 
 
 class BackgroundThread:
-    """One thread for work that no call asks for.
+    """The thread that receives notifications and checks the store once a second.
 
     Attributes:
-        started: `start` has nothing left to do.
+        started: whether `start` has nothing left to do.
     """
 
     def __init__(
@@ -207,14 +211,14 @@ class BackgroundThread:
         self._starting = threading.Lock()
 
     def start(self) -> None:
-        """Begin, once."""
+        """Start the thread, once."""
         with self._starting:
             if not self.started and not self._stopped:
                 self._thread.start()
                 self.started = True
 
     def start_listening(self) -> bool:
-        """Begin to receive notifications; return whether one may have been missed before."""
+        """Start to receive notifications; return whether one may have been missed until now."""
         if self._notifier.listening:
             return False
         self._notifier.start()
@@ -237,7 +241,7 @@ class BackgroundThread:
                 self._poke.clear()
 
     def stop(self) -> None:
-        """End the thread. Blocks until it has ended."""
+        """Stop the thread. Blocks until it has ended."""
         with self._starting:
             self._stopped = True
         if self.started:

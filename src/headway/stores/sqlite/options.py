@@ -1,4 +1,4 @@
-"""Options of a database file, and the URL that has them."""
+"""The options of a database file, and the URL that contains them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _HINT = "sqlite:///relative.db or sqlite:////absolute.db, ?synchronous=full|norm
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SqliteOptions:
-    """Options of a file.
+    """The options of a database file.
 
     Attributes:
-        path: of the file; it is created if it does not exist, but its folder is not.
+        path: path of the file. The file is created if it does not exist; its folder is not.
         synchronous: "full" waits for the device at each commit; "normal" may lose the last
-            commits when the power fails, never when a process dies.
-        reserve_bytes: while the device has less space than this, new jobs are refused, so that
+            commits when the power fails, but not when a process dies.
+        reserve_bytes: while the device has less free space than this, new jobs are refused, so that
             those in flight can still be settled.
         patience_ms: how long an operation waits for other processes before it is refused.
     """
@@ -73,7 +73,7 @@ def _synchronous(value: str) -> Synchronous:
         if value.lower() == known:
             return known
     message = f"synchronous is {value!r}"
-    raise InvalidValue(message, hint="full or normal")
+    raise InvalidValue(message, hint="it must be full or normal")
 
 
 def _whole(given: Mapping[str, str], name: str, default: int) -> int:

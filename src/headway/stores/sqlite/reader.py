@@ -16,7 +16,7 @@ from headway.stores.sqlite.session import Session
 
 
 class Reader:
-    """Serves all calls that only read, so that a long listing does not delay claims.
+    """Serves calls that only read, so that a long listing does not delay claims.
 
     Args:
         clock: returns ms since 1970.
@@ -44,7 +44,7 @@ class Reader:
     def _read(self, call: AnyCall) -> object:
         try:
             if self._ledger is not None and self._inode != self._inode_now():
-                # The file was replaced: the open one is no longer the store.
+                # The file was replaced, so the open one is no longer the store.
                 self._close()
             if self._ledger is None:
                 self._inode = self._inode_now()

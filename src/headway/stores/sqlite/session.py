@@ -1,4 +1,4 @@
-"""One connection with its caches, and the steps on it."""
+"""One connection with its caches and its steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _WORDS = (
 
 
 class Savepoint(NamedTuple):
-    """The state at the begin of a part of a step."""
+    """The state at the start of a part of a step."""
 
     numbers: dict[int, int]
     fresh: int
@@ -66,7 +66,7 @@ class Savepoint(NamedTuple):
 
 @dataclass(slots=True)
 class SessionCache:
-    """What is read again after another connection's write."""
+    """Cached values that are read again after another connection's write."""
 
     lanes: dict[str, LaneRow | None] = field(default_factory=dict[str, "LaneRow | None"])
     templates: Mapping[str, TemplateRow] | None = None
@@ -76,13 +76,13 @@ class SessionCache:
 class Session:
     """One connection to the store: one step at a time, and caches that are never stale.
 
-    Numbers of flows, policies, lanes and words never change once committed, so they are never
-    dropped; the rest is dropped when another connection has written or a step was rolled back.
+    Numbers of flows, policies, lanes and words never change once committed, so they stay cached.
+    Everything else is dropped when another connection has written or a step was rolled back.
 
     Attributes:
         now: the store's time of the current operation, ms.
-        wakes: lanes to be woken after the step (None: all), each with the moment (None: now).
-        memory: what is read again after another connection's write.
+        wakes: lanes to wake after the step (None: all), each with the time (None: now).
+        memory: cached values that are read again after another connection's write.
         watch: detects a replaced or restored store.
     """
 
@@ -133,10 +133,10 @@ class Session:
     # A step
 
     def begin(self, *, write: bool) -> None:
-        """Begin a step: it excludes other writers until it ends, or reads one snapshot."""
+        """Start a step, which excludes other writers until it ends, or reads one snapshot."""
         self.db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         if not write:
-            # The snapshot is taken by the first read, and the version is known only then.
+            # The first read takes the snapshot, and only then is its version known.
             self.numbers.load_facts()
         version = self.db.data_version()
         if version != self._version:
@@ -150,14 +150,14 @@ class Session:
         numbers = self.numbers
         if numbers[SCHEMA] != latest():
             message = (
-                f"the schema of the store became {numbers[SCHEMA]}, and this program has {latest()}"
+                f"the store now has schema {numbers[SCHEMA]}, but this program needs {latest()}"
             )
             raise SchemaMismatch(message, hint="restart this process with the current program")
         if numbers[EPOCH] != self._epoch:
             # An operator may have set the store's time back.
             self._epoch, self.now = numbers[EPOCH], 0
         found = self._fingerprint()
-        # One connection sees the file in order, so what is known is older than this.
+        # One connection reads the file's states in order, so the known fingerprint is older.
         if self.watch.may_follow(found, self.watch.known):
             self.watch.accept(found, self.watch.known)
         else:
@@ -177,7 +177,7 @@ class Session:
         self.watch, self._epoch = before.watch, before._epoch
 
     def fix_time(self) -> int:
-        """Fix the time of an operation: never before that of an earlier one."""
+        """Fix the time of an operation, never before that of an earlier one, and return it."""
         self.now = now = max(self.numbers[HIGH_WATER], self._clock(), self.now)
         return now
 
@@ -200,7 +200,7 @@ class Session:
             self.watch.accept(self._fingerprint(), None)
 
     def end_reading(self) -> None:
-        """End a step that only read, and keep its caches."""
+        """End a step that only read, and keep the caches."""
         self.db.execute("COMMIT")
         self._version = self.db.data_version()
 
@@ -215,16 +215,16 @@ class Session:
         self._version = -1
 
     def mark(self) -> Savepoint:
-        """Begin a part of the step that can be undone separately."""
+        """Start a part of the step that can be undone separately."""
         self.db.execute("SAVEPOINT part")
         return Savepoint(dict(self.numbers.changed), len(self._fresh), len(self.wakes))
 
     def keep_part(self) -> None:
-        """Keep the part."""
+        """Keep the changes of the part."""
         self.db.execute("RELEASE part")
 
     def undo_part(self, mark: Savepoint) -> None:
-        """Undo the part."""
+        """Undo the changes of the part."""
         self.db.execute("ROLLBACK TO part")
         self.db.execute("RELEASE part")
         self.numbers.back_to(mark.numbers)
@@ -240,7 +240,7 @@ class Session:
     def _forget(self) -> None:
         self.numbers.forget()
         definitions, templates = self.memory.definitions, self.memory.templates
-        # Declared gates are many and change rarely; DEFINITIONS shows when.
+        # Declared gates are many and change rarely; DEFINITIONS shows when they do.
         self.memory = SessionCache(templates=templates, definitions=definitions)
 
 

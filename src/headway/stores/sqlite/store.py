@@ -33,11 +33,11 @@ class SqliteStore(SqlStore):
     """All state in one file; several processes may open it at once. See `Store` for the promises.
 
     Args:
-        clock: returns ms since 1970; None for the machine's.
+        clock: returns ms since 1970 (default: the machine's clock).
 
     Attributes:
-        runs_inline: an operation that is driven outside any event loop does its work on the
-            caller's thread and ends without suspending; all but `wait`.
+        runs_inline: outside any event loop, every operation except `wait` does its work on the
+            caller's thread, and ends without suspending.
 
     Raises:
         StoreUnavailable: the file cannot be created, opened or written.
@@ -45,8 +45,8 @@ class SqliteStore(SqlStore):
         SchemaMismatch: it belongs to another program, or its schema is older or newer; it was not
             changed.
 
-    An operation that writes raises ClockSkewed, and writes nothing, while the clock is off by more
-    than ten seconds against that of the machine that has the file.
+    An operation that writes raises ClockSkewed, and writes nothing, while the clock differs by more
+    than ten seconds from that of the machine that has the file.
     """
 
     runs_inline = True
@@ -120,7 +120,7 @@ class SqliteStore(SqlStore):
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         if self._background.start_listening():
-            # A commit may have come before the socket was bound: the caller claims again.
+            # There may have been a commit before the socket was bound: the caller claims again.
             self._background.start()
             return
         await self._wakes.wait(lanes, until_at, seen)
@@ -168,5 +168,5 @@ class SqliteStore(SqlStore):
 
 
 def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | Suspicion:
-    """Claim, or return why claims are refused; returned so that the step commits the finding."""
+    """Claim, or return why claims are refused, instead of raising, so that the step commits it."""
     return ledger.facts.suspicion() or verbs.claim(ledger, request)

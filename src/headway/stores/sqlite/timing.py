@@ -14,13 +14,13 @@ from headway.core.instant import format_instant
 CLOCK_LIMIT_MS = 10_000
 """How far the clock of a process may differ from that of the machine that has the file."""
 _CHECK_AGAIN_MS = 1_000
-"""How far a clock moves against the monotonic one before it is checked again."""
+"""How far a clock may drift from the monotonic clock before it is checked again."""
 
 monotonic = time.monotonic
-"""Seconds that only grow; for limits within one process."""
+"""Seconds that never decrease, for time limits within one process."""
 
 pause = time.sleep
-"""Waits in a thread of the store's own; never in an event loop."""
+"""Sleeps, only in the store's own threads, never in an event loop."""
 
 
 def system_clock() -> int:
@@ -29,19 +29,19 @@ def system_clock() -> int:
 
 
 def file_age_ms(modified_ns: int) -> int:
-    """Return how long ago a file's time stamp was set; negative if the clock was set back since."""
+    """Return the age of a file's time stamp; negative if the clock was set back since."""
     return (time.time_ns() - modified_ns) // 1_000_000
 
 
 def skew_ms(clock: Clock, file: int | Path) -> int | None:
-    """Compare a clock with that of the machine that has a file, by a time stamp on the file.
+    """Compare a clock with that of the machine that has a file, using the file's time stamp.
 
     Args:
         file: descriptor or path of a file that this process may write; its time stamp is set.
 
     Returns:
-        By how many ms the clock is ahead, negative if it is behind; 0 while it is within the
-        resolution of the stamp. None if the file cannot be stamped.
+        How far the clock is ahead, ms; negative if it is behind, 0 if the difference is below the
+        resolution of the stamp, None if the file cannot be stamped.
     """
     with suppress(OSError):
         before = clock()
@@ -54,8 +54,8 @@ def skew_ms(clock: Clock, file: int | Path) -> int | None:
 class CheckedClock:
     """The clock of a process, which raises while it differs from the clock of the store.
 
-    The store's clock is that of the machine that has the file, and time stamps on files show it to
-    every process. A file is stamped only when the clock was moved, so a call costs nothing.
+    The store's clock is that of the machine that has the file; time stamps on files show it to
+    every process. A file is stamped only after the clock was moved, so most calls cost nothing.
 
     Args:
         clock: returns ms since 1970.
@@ -76,7 +76,7 @@ class CheckedClock:
         now = self._clock()
         ahead = now - monotonic() * 1000
         if self._checked is None or abs(ahead - self._checked) > _CHECK_AGAIN_MS:
-            # A file system that refuses a stamp does not show anything about the clock.
+            # A file system that refuses a stamp shows nothing about the clock.
             skew = skew_ms(self._clock, self._file)
             if skew is not None and abs(skew) > CLOCK_LIMIT_MS:
                 raised: ClockSkewed = _skewed(now, skew)
@@ -87,8 +87,8 @@ class CheckedClock:
 
 def _skewed(now: int, skew: int) -> ClockSkewed:
     message = (
-        f"the clock of this process says {format_instant(now)}, and that of the store"
-        f" {format_instant(now - skew)}: they may differ by {CLOCK_LIMIT_MS // 1000} s"
+        f"the clock of this process shows {format_instant(now)}, but that of the store shows"
+        f" {format_instant(now - skew)}; they may differ by at most {CLOCK_LIMIT_MS // 1000} s"
     )
     hint = "correct the clock of this process or container; nothing was written"
     return ClockSkewed(message, hint=hint)

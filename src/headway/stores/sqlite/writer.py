@@ -1,4 +1,4 @@
-"""The writer: one thread, one connection, one commit for all calls that came meanwhile."""
+"""The writer: one thread, one connection, and one commit for all calls that queued up."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.timing import CheckedClock, monotonic
 
 GROUP_CALLS = 256
-"""The most calls of one commit, and as many urgent ones; or bulk ones."""
+"""Most calls in one commit: this many urgent and as many normal ones, or this many bulk ones."""
 GROUP_SECONDS = 0.015
-"""Seconds after which a step ends, so that other processes get the lock."""
+"""A step ends after this time, so that other processes get the lock."""
 
 Woken = dict[tuple[str | None, int | None], None]
 Announce = Callable[[int, Woken], None]
-"""Called after a commit: its number, and the lanes to wake (None: all), from when (None: now)."""
+"""Called after a commit with its number and the lanes to wake (None: all), each with the time from
+which there may be work (None: now)."""
 
 
 class Writer:
-    """Serves all calls that write.
+    """Serves calls that write.
 
     Args:
         clock: returns ms since 1970.
@@ -88,7 +89,7 @@ class Writer:
             self._ledger = None
 
     def check_file(self) -> None:
-        """Check whether the open file was replaced."""
+        """Check whether the open file was replaced; if so, the next step opens the new one."""
         try:
             self._stale = os.stat(self._options.path).st_ino != self._inode
         except OSError:
@@ -114,7 +115,7 @@ class Writer:
             finally:
                 self.write_lock.release()
         except Exception as error:  # noqa: BLE001  (bugs go to the callers, not to the thread)
-            # If the lock itself failed, no call was taken yet.
+            # If the lock itself failed, no call has been taken yet.
             group = group or self.queue.take(1)
             self._refuse([call for call in group if call not in self._done], error)
         except BaseException:
@@ -147,11 +148,11 @@ class Writer:
             self._announce(number, lanes)
         deliver(done)
         if left:
-            # Calls for which there was no time come first in the next step.
+            # Calls that did not fit into the step's time come first in the next step.
             self.queue.put_back(left)
 
     def _work(self, group: list[AnyCall]) -> list[AnyCall]:
-        """Run a group in one step, or in several if a call fails; return what had no time left."""
+        """Run a group in one step, or in several if a call fails; return the calls not started."""
         group = self._refuse_if_disk_is_full(group)
         if not group:
             return []
@@ -159,7 +160,7 @@ class Writer:
             return self._step(group, self._run_whole)
         except StoreFull as error:
             if len(group) > 1:
-                # The smaller ones may still fit, each alone.
+                # Smaller ones may still fit on their own.
                 for call in group:
                     self._work([call])
             else:
@@ -170,7 +171,7 @@ class Writer:
             if len(group) == 1:
                 self._refuse(group, error)
             else:
-                # One of them failed: each gets its own savepoint, so that the others succeed.
+                # One call failed: run each in its own savepoint, so that the others succeed.
                 return self._work_in_parts(group)
         return []
 
@@ -202,7 +203,7 @@ class Writer:
         """Run calls in one step and commit it.
 
         Returns:
-            Calls for which there was no time.
+            The calls for which there was no time.
 
         Raises:
             StoreError: SQLite failed; nothing was written, unless the error is OutcomeUnknown.
@@ -244,7 +245,7 @@ class Writer:
             self._close()
 
     def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
-        """Run calls as one, and return those left. One that raises fails all."""
+        """Run calls together, and return those not started. A call that raises fails all."""
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         merged = _insert_together(ledger, group) if len(group) > 1 else frozenset[int]()
         for place, call in enumerate(group):
@@ -258,7 +259,10 @@ class Writer:
         return []
 
     def _run_parts(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
-        """Run each call in its own savepoint, and return those left. One that raises fails alone.
+        """Run each call in its own savepoint, so that failures are independent.
+
+        Returns:
+            The calls for which there was no time.
 
         Raises:
             Failure: SQLite failed, which ends the whole step.
@@ -282,7 +286,7 @@ class Writer:
 
 
 def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[int]:
-    """Run the enqueues of a group as one, as far as they fit in a batch; return their places."""
+    """Run enqueues of a group as one, as many as fit in a batch; return their indexes."""
     together: list[int] = []
     jobs: list[NewJob] = []
     for place, call in enumerate(group):

@@ -1,4 +1,4 @@
-"""The directory: what systems keep besides jobs, such as numbers and technicians, in SQL.
+"""The directory: SQL records that systems keep besides jobs, such as numbers and technicians.
 
-One database serves all systems of an installation; each has tables and migrations of its own.
+One database serves all systems of an installation; each has its own tables and migrations.
 """

@@ -1,4 +1,4 @@
-"""The place in the directory where the state of sent alerts outlives a server."""
+"""The state of sent alerts, stored in the directory so that it survives a server."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WRITE = text("UPDATE alerts_told SET value = :value WHERE id = 1 AND holder = :
 
 
 class AlertPlace:
-    """See `headway.server.alerts.rules.Place`."""
+    """Implements `headway.server.alerts.rules.Place` in a table that all servers share."""
 
     def __init__(self, directory: Directory) -> None:
-        """Read nothing yet; the directory has the table of `SCHEMA`, for all servers of a store."""
+        """Use a directory that has the table of `SCHEMA`."""
         self._directory = directory
 
     async def read(self) -> bytes | None:

@@ -1,7 +1,7 @@
-"""The directory's database: opened once, read and changed in sessions, migrated to its schema.
+"""The directory's database: connections, sessions and migrations.
 
-A new directory gets the tables of each system as they are defined now. Older ones are upgraded, by
-revisions of each system that are written with Alembic's operations.
+A new directory gets the current tables of each system. An older one is upgraded by the revisions of
+each system, which are written with Alembic's operations.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ DRIVERS = {
     "postgres": "postgresql+psycopg",
 }
 BUSY_S = 10.0
-"""How long a writer of SQLite waits for another."""
-_LOOK = {
-    True: "its folder must be there, and this user must be able to write in it, and the file",
-    False: "see that its server runs, and that the URL is right",
+"""How long a writer waits for SQLite's write lock."""
+_HINTS = {
+    True: "its folder must exist, and this user must be able to write to the folder and the file",
+    False: "check that its server is running, and that the URL is correct",
 }
 CONNECTIONS = 10
-"""At once, to SQLite."""
+"""Maximum number of open connections to SQLite."""
 FIRST = "0001"
-"""The revision of a system's first tables."""
+"""The first revision of every system."""
 _LOCK = 0x6865_6164_7761_79
-"""The advisory lock of PostgreSQL that a migration holds: one process migrates at a time."""
+"""Key of the PostgreSQL advisory lock that makes processes migrate one at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,10 +66,11 @@ class Schema:
     """The tables of one system.
 
     Attributes:
-        name: of the system; the table `<name>_schema` holds the current revision.
-        metadata: the tables of a new directory.
-        upgrades: of an older one, by the revision that it has then, oldest first. One that creates
-            a table by its definition is written out as soon as that definition changes.
+        name: name of the system; the table `<name>_schema` contains the current revision.
+        metadata: tables of a new directory.
+        upgrades: upgrades of an older directory, by the revision they lead to, oldest first. One
+            that creates a table from its definition must be written out when the definition
+            changes.
     """
 
     name: str
@@ -87,7 +88,7 @@ class Migrated:
     """The result of migrating the tables of one system.
 
     Attributes:
-        before: the revision before; None if there were no tables.
+        before: previous revision; None if there were no tables.
     """
 
     system: str
@@ -99,18 +100,18 @@ class Directory:
     """The directory's database."""
 
     def __init__(self, url: str) -> None:
-        """Open nothing yet; the URL is "sqlite:///…" or "postgresql://…".
+        """Parse the URL, "sqlite:///…" or "postgresql://…"; open nothing yet.
 
         Raises:
-            InvalidValue: it is not a URL of either.
+            InvalidValue: the URL is neither.
         """
-        self._url = _read(url)
+        self._url = _parse_url(url)
         self._engine: AsyncEngine | None = None
         self._schemas: dict[str, Schema] = {}
         self._threads: list[Thread] = []
 
     def needs(self, *schemas: Schema) -> None:
-        """Require these tables, from `open` on."""
+        """Add tables that `open` and `migrate` create or upgrade."""
         self._schemas |= {schema.name: schema for schema in schemas}
 
     @property
@@ -123,7 +124,7 @@ class Directory:
 
         Raises:
             SchemaMismatch: the tables are newer than this program, or it may not change them.
-            InvalidValue: the package that speaks to this database is not installed.
+            InvalidValue: the driver of this database is not installed.
         """
         if self._engine is not None:
             return
@@ -139,11 +140,11 @@ class Directory:
         """Migrate the required tables to this program's schema, and leave the database closed.
 
         Returns:
-            One for each, in the order in which they were required.
+            The result for each system, in the order in which they were required.
 
         Raises:
             SchemaMismatch: the tables are newer than this program, or it may not change them.
-            InvalidValue: the package that speaks to this database is not installed.
+            InvalidValue: the driver of this database is not installed.
         """
         engine = _engine(self._url, self._connect)
         try:
@@ -152,28 +153,28 @@ class Directory:
             await self._dispose(engine)
 
     async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
-        async with _translated(self.place):
+        async with _translate_errors(self.place):
             return [await _migrate(engine, one) for one in self._schemas.values()]
 
     async def close(self) -> None:
-        """Close its connections; it may be opened again."""
+        """Close the connections; the directory can be opened again."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await self._dispose(engine)
 
     async def _dispose(self, engine: AsyncEngine) -> None:
         await engine.dispose()
-        # No pool knows the connections of those who were cancelled. Their threads answer to this
-        # event loop once more before they end, so it may not be closed earlier.
+        # Connections of cancelled tasks are in no pool. Their threads call back into this event
+        # loop once more before they exit, so they must exit before the loop is closed.
         threads, self._threads = self._threads, []
         for thread in threads:
             if thread.is_alive():
                 await asyncio.to_thread(thread.join, BUSY_S)
 
     def _connect(self, *args: Any, **options: Any) -> aiosqlite.Connection:  # noqa: ANN401
-        """Connect to SQLite as SQLAlchemy does, and keep the connection's thread."""
+        """Connect to SQLite as SQLAlchemy does, and keep track of the connection's thread."""
         made = aiosqlite.connect(*args, **options)
-        # The driver has no other way to it.
+        # The driver has no public attribute for it.
         thread = made._thread  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         thread.daemon = True
         self._threads = [one for one in self._threads if one.is_alive()]
@@ -182,31 +183,32 @@ class Directory:
 
     @property
     def place(self) -> str:
-        """Where it is, as the settings say it, without its password."""
+        """The URL as in the settings, without its password."""
         named = self._url.set(drivername=self._url.get_backend_name())
         return named.render_as_string(hide_password=True)
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncSession]:
-        """Yield a session that only reads; what it loaded stays usable after it."""
+        """Yield a session for reading; what it loaded stays usable afterwards."""
         async with (
-            _translated(self.place),
+            _translate_errors(self.place),
             AsyncSession(self._opened(), expire_on_commit=False) as one,
         ):
             yield one
 
     @asynccontextmanager
     async def change(self) -> AsyncGenerator[AsyncSession]:
-        """Yield a session in a transaction of its own: committed at the end, undone if it raises.
+        """Yield a session in its own transaction: committed at the end, rolled back on an error.
 
         Raises:
             StoreUnavailable: the database cannot be reached; nothing was written, unless the
-                connection broke while it committed.
+                connection broke during the commit.
         """
-        # At once: one that reads first and writes later would find others' writes in its way.
+        # Take SQLite's write lock at the start: a transaction that reads first and writes later
+        # fails if another one has written meanwhile.
         engine = self._opened().execution_options(headway_writes=True)
         made = AsyncSession(engine, expire_on_commit=False)
-        async with _translated(self.place), made as one, one.begin():
+        async with _translate_errors(self.place), made as one, one.begin():
             yield one
 
     def _opened(self) -> AsyncEngine:
@@ -216,16 +218,16 @@ class Directory:
         return self._engine
 
 
-def _read(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         found = make_url(url)
     except ArgumentError:
-        message = "the directory's URL cannot be read"
+        message = "the directory's URL is not valid"
         raise InvalidValue(message, hint="use for example sqlite:///headway-directory.db") from None
     driver = DRIVERS.get(found.get_backend_name())
     if driver is None:
-        message = f"the directory cannot be in {found.get_backend_name()}"
-        raise InvalidValue(message, hint="sqlite:///… or postgresql://…")
+        message = f"the directory cannot be stored in {found.get_backend_name()}"
+        raise InvalidValue(message, hint="use sqlite:///… or postgresql://…")
     return found.set(drivername=driver)
 
 
@@ -236,8 +238,8 @@ def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngi
         except ModuleNotFoundError as error:
             message = f"the directory needs the package {error.name}, which is not installed"
             raise InvalidValue(message, hint="pip install 'headway[postgres]'") from None
-    # Each connection is a thread: those beyond a pool's size would come and go all the time.
-    # One in memory has but one connection, and a pool that takes no size.
+    # Each connection is a thread, so overflow connections would start and stop threads all the
+    # time. A database in memory has only one connection, and its pool has no size.
     in_memory = url.database in {None, "", ":memory:"}
     size = {} if in_memory else {"pool_size": CONNECTIONS, "max_overflow": 0}
     if not in_memory:
@@ -246,20 +248,20 @@ def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngi
     engine = create_async_engine(url, connect_args=options, **size)
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
-    event.listen(engine.sync_engine, "invalidate", _let_go)
+    event.listen(engine.sync_engine, "invalidate", _roll_back)
     return engine
 
 
 def _make_private(path: str) -> None:
-    """Make the file for its owner alone, if it is not there: it holds telephone numbers."""
-    with suppress(OSError):  # SQLite reports what is wrong with the path next
+    """Create the file for its owner only, if it does not exist: it contains phone numbers."""
+    with suppress(OSError):  # SQLite reports a wrong path next
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
     del record
     try:
-        # The driver begins no transactions of its own: `_begin` does.
+        # `_begin` starts the transactions, not the driver.
         connection.isolation_level = None
         connection.run_async(_use_wal)
         cursor = connection.cursor()
@@ -267,14 +269,14 @@ def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the dri
             cursor.execute(f"PRAGMA {line}")
         cursor.close()
     except BaseException:
-        # A task that is cancelled here leaves a connection that no pool knows.
+        # If the task is cancelled here, the connection is not in a pool yet.
         connection.terminate()
         raise
 
 
 async def _use_wal(connection: aiosqlite.Connection) -> None:
-    # The first change of a file's mode does not use the busy handler, so those who open a new file
-    # at once retry here.
+    # The first change of a file's mode ignores the busy timeout, so processes that open a new file
+    # at the same time retry here.
     end = monotonic() + BUSY_S
     while True:
         try:
@@ -287,30 +289,30 @@ async def _use_wal(connection: aiosqlite.Connection) -> None:
             return
 
 
-def _let_go(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
-    """End the transaction of a connection that is given up, such as one whose user was cancelled.
+def _roll_back(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
+    """Roll back the transaction of an invalidated connection, such as one of a cancelled task.
 
-    SQLite keeps a closed connection's locks while a statement of it is left, and that may hang on
-    a cancelled task until garbage is collected: meanwhile no other could write.
+    SQLite keeps the locks of a closed connection until its last statement is gone. A cancelled task
+    can refer to one until it is garbage collected, and meanwhile no other task could write.
     """
     del record, error
-    with suppress(Exception):  # it is closed next, whatever its state
+    with suppress(Exception):  # the connection is closed next, whatever its state
         connection.rollback()
 
 
-def _begin(connection: Any) -> None:  # noqa: ANN401  (as SQLAlchemy hands it over)
+def _begin(connection: Any) -> None:  # noqa: ANN401  (as above)
     writes = connection.get_execution_options().get("headway_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @asynccontextmanager
-async def _translated(place: str) -> AsyncGenerator[None]:
-    """Translate errors of a database: of one that is unavailable, and of an unusable value.
+async def _translate_errors(place: str) -> AsyncGenerator[None]:
+    """Translate database errors into Headway's.
 
     Raises:
-        StoreUnavailable: it does not answer.
-        InvalidValue: it cannot keep such a value, however often it is sent.
-        IntegrityError: it refuses what the block wrote; the block's caller knows what that means.
+        StoreUnavailable: the database does not answer.
+        InvalidValue: the database cannot store a value, so a retry would fail too.
+        IntegrityError: a constraint was violated; only the caller of the block knows why.
     """
     try:
         yield
@@ -321,9 +323,9 @@ async def _translated(place: str) -> AsyncGenerator[None]:
         hint = "remove NUL characters, and numbers beyond 64 bits"
         raise InvalidValue(message, hint=hint) from error
     except (DBAPIError, PoolTimeout, OSError) as error:
-        said = str(getattr(error, "orig", error))[:200]
-        message = f"the directory at {place} does not answer: {said}"
-        raise StoreUnavailable(message, hint=_LOOK[place.startswith("sqlite")]) from error
+        reason = str(getattr(error, "orig", error))[:200]
+        message = f"the directory at {place} does not answer: {reason}"
+        raise StoreUnavailable(message, hint=_HINTS[place.startswith("sqlite")]) from error
 
 
 async def _migrate(engine: AsyncEngine, schema: Schema) -> Migrated:
@@ -338,16 +340,16 @@ async def _migrate(engine: AsyncEngine, schema: Schema) -> Migrated:
             return await connection.run_sync(_upgrade, schema)
     except ProgrammingError as error:
         message = (
-            f"the tables of {schema.name} in the directory are missing, older or out of bounds"
+            f"the tables of {schema.name} in the directory are missing, outdated or not accessible"
         )
-        hint = "run `headway migrate --system …` for each system served, as a role that may"
+        hint = "run `headway migrate --system …` for each system, as a role that may alter tables"
         raise SchemaMismatch(message, hint=f"{hint}: {error.orig}") from error
 
 
 def _upgrade(connection: Connection, schema: Schema) -> Migrated:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-    # As Alembic lays it out.
+    # The layout of Alembic's own version table.
     versions = Table(
         f"{schema.name}_schema",
         MetaData(),
@@ -377,7 +379,7 @@ def _upgrade(connection: Connection, schema: Schema) -> Migrated:
 
 
 def collated(length: int) -> String:
-    """Return text that is compared by code point, as Python compares."""
+    """Return a text type that is compared by code point, as in Python."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
@@ -395,7 +397,7 @@ def naming() -> MetaData:
 
 
 def tally_table(name: str, metadata: MetaData) -> None:
-    """Add a table of counted events; see `tally.Tally`."""
+    """Add the table of a `tally.Tally`."""
     Table(
         name,
         metadata,
@@ -406,7 +408,7 @@ def tally_table(name: str, metadata: MetaData) -> None:
 
 
 def tally_schema(name: str, table: str) -> Schema:
-    """Return the schema of a table of counted events that has revisions of its own."""
+    """Return the schema of a tally whose table has its own revisions."""
     metadata = naming()
     tally_table(table, metadata)
     return Schema(name=name, metadata=metadata)

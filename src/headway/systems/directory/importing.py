@@ -1,6 +1,6 @@
-"""Imports of CSV: read in batches, validated row by row, written whole or in part.
+"""CSV imports: read in batches, validated row by row, written completely or in part.
 
-The rows stand under a header that names the columns, in any order and any case.
+The first row names the columns, in any order and case.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class ImportAsked(QueryModel):
 
 
 MOST_ROWS = 250_000
-"""The most rows of one import."""
+"""Maximum number of rows in an import."""
 MOST_BYTES = 10_000
-"""The most bytes of one line."""
+"""Maximum length of a line, in bytes."""
 _BATCH = 500
 
 
 def json_of(text: str) -> object:
-    """Return what a column holds as JSON.
+    """Parse a column as JSON.
 
     Raises:
-        InvalidValue: it holds none.
+        InvalidValue: the text is not JSON.
     """
     try:
         return json.loads(text)
@@ -56,7 +56,7 @@ def json_of(text: str) -> object:
 
 
 def split_by(marks: str) -> Callable[[str], list[str]]:
-    """Return a parser of columns that hold several texts, separated by a pattern."""
+    """Return a parser that splits a column at a pattern and drops empty parts."""
     pattern = re.compile(marks)
     return lambda text: [one for one in map(str.strip, pattern.split(text)) if one]
 
@@ -68,15 +68,16 @@ class ImportFile:
         """Read the header.
 
         Args:
-            file: UTF-8; from its beginning.
+            file: CSV in UTF-8, read from its start.
 
         Raises:
-            InvalidValue: it is not UTF-8 or not CSV, has no header, or unknown columns.
+            InvalidValue: the header is not CSV in UTF-8, or a column is missing, repeated or
+                unknown.
         """
         file.seek(0)
         lines = _lines(file)
         header = next(lines, "")
-        # Spreadsheets of many countries part columns by semicolons.
+        # In many locales, spreadsheets separate columns with semicolons.
         mark = ";" if header.count(";") > header.count(",") else ","
         heads = csv.reader([header], delimiter=mark)
         try:
@@ -87,13 +88,13 @@ class ImportFile:
         self._rows = enumerate(csv.reader(lines, delimiter=mark, strict=True), 2)
 
     def batch(self) -> list[tuple[int, Fields | str]] | None:
-        """Return the next rows, each with its number, and its fields or what is wrong with it.
+        """Return the next rows, each with its row number, and its fields or an error message.
 
         Returns:
-            At most 500, without those that are blank; None at the end.
+            At most 500 rows, without blank ones; None at the end.
 
         Raises:
-            InvalidValue: the file has too many rows, is no UTF-8, or no CSV.
+            InvalidValue: the file has too many rows, or is not CSV in UTF-8.
         """
         try:
             read = list(islice(self._rows, _BATCH))
@@ -108,12 +109,12 @@ class ImportFile:
 
     def _fields(self, row: list[str]) -> Fields | str:
         if len(row) != len(self._columns):
-            return f"it has {len(row)} fields, and the header {len(self._columns)}"
+            return f"the row has {len(row)} fields, but the header has {len(self._columns)}"
         return {name: one.strip() for name, one in zip(self._columns, row, strict=True)}
 
 
 def _refuse(error: csv.Error) -> NoReturn:
-    """Refuse a file that is not CSV.
+    """Report a file that is not valid CSV.
 
     Raises:
         InvalidValue: always.
@@ -127,7 +128,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
     """Yield the lines of a file.
 
     Raises:
-        InvalidValue: it is no UTF-8, or a line is too long.
+        InvalidValue: the file is not UTF-8, contains a NUL, or has a line that is too long.
     """
     coding = "utf-8-sig"
     try:
@@ -146,16 +147,16 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def _check_columns(columns: Sequence[str], needed: Sequence[str], known: Sequence[str]) -> None:
-    """Accept a header.
+    """Validate a header.
 
     Raises:
-        InvalidValue: a column lacks, comes twice, or is unknown.
+        InvalidValue: a column is missing, repeated or unknown.
     """
     listed = ", ".join((*needed, *known))
     for wrong, what in (
         ([one for one in needed if one not in columns], "lacks the"),
         ([one for one in columns if one not in {*needed, *known}], "has the unknown"),
-        ([one for one in set(columns) if columns.count(one) > 1], "has twice the"),
+        ([one for one in set(columns) if columns.count(one) > 1], "repeats the"),
     ):
         if wrong:
             message = f"the header {what} column {wrong[0][:80]!r}"
@@ -163,7 +164,7 @@ def _check_columns(columns: Sequence[str], needed: Sequence[str], known: Sequenc
 
 
 IN_MEMORY = 1024 * 1024
-"""Bytes of a body that are kept in memory; a longer one is written to a file."""
+"""Maximum number of bytes of a body kept in memory; a longer body is written to a file."""
 
 CSV_BODY = {
     "requestBody": {
@@ -171,19 +172,19 @@ CSV_BODY = {
         "content": {"text/csv": {"schema": {"type": "string"}}},
     }
 }
-"""For the description of a route that takes one."""
+"""The request body of an import, for OpenAPI."""
 
 
 @asynccontextmanager
 async def uploaded(request: Request) -> AsyncGenerator[IO[bytes]]:
-    """Yield the body of a request as a file, at its beginning; gone after the block.
+    """Yield the body of a request as a temporary file, positioned at its start.
 
     Raises:
-        InvalidValue: it is of another type than text/csv; the status is 415.
+        InvalidValue: the content type is not text/csv; the status is 415.
     """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "text/csv":
-        message = f"the body is {media[:80] or 'of no type'}, and an import is text/csv"
+        message = f"the body is {media[:80] or 'of no type'}, but an import must be text/csv"
         error = InvalidValue(
             message, hint="curl -H 'Content-Type: text/csv' --data-binary @technicians.csv"
         )
@@ -203,14 +204,14 @@ async def run_import(
 
     Args:
         at: now, ms UTC.
-        partial: whether the good rows are written though others are not.
+        partial: whether valid rows are written even if others are not valid.
 
     Raises:
-        InvalidValue: the file is unusable; or rows are and it is not partial: up to a hundred of
-            them are reported. Nothing was written.
-        InvalidState: another request wrote the same records at the same moment; what was counted
-            before is written if it is partial, else nothing.
-        StoreUnavailable: the directory cannot be reached; the same holds.
+        InvalidValue: the file is not valid; or rows are not, and `partial` is not set: up to a
+            hundred are reported.
+        InvalidState: another request wrote the same records at the same time.
+        StoreUnavailable: the directory cannot be reached. After any of these errors, earlier
+            batches are written if `partial` is set; otherwise nothing is.
     """
     report = ImportReport()
     try:
@@ -219,7 +220,7 @@ async def run_import(
                 async with directory.change() as session:
                     await records.write(session, batch, report, at)
             return report
-        # First without a transaction: others should not wait while a file is validated.
+        # Validate without a transaction first, so that no lock is held meanwhile.
         async for _ in _batches(file, records, report):
             pass
         _check_whole(report)
@@ -235,10 +236,10 @@ async def run_import(
 
 
 def _check_whole(report: ImportReport) -> None:
-    """Accept an import in which nothing is wrong.
+    """Check that no row was refused.
 
     Raises:
-        InvalidValue: something is.
+        InvalidValue: a row was refused.
     """
     if not report.refused:
         return
@@ -253,11 +254,11 @@ def _check_whole(report: ImportReport) -> None:
 async def _batches(
     file: IO[bytes], records: Records[R, New], report: ImportReport
 ) -> AsyncGenerator[list[tuple[int, New]]]:
-    """Yield the rows that can be read; the others are counted as refused."""
+    """Yield the valid rows; count the others as refused."""
     file_rows = ImportFile(file, needed=records.needed, known=records.known)
     seen: dict[tuple[str, str], int] = {}
 
-    def read_on() -> list[tuple[int, New]] | None:
+    def read_batch() -> list[tuple[int, New]] | None:
         raw = file_rows.batch()
         if raw is None:
             return None
@@ -265,7 +266,7 @@ async def _batches(
         for number, fields in raw:
             report.rows += 1
             try:
-                row = _read(records, fields)
+                row = _parse_row(records, fields)
                 _check_marks(records, row, number, seen)
             except InvalidValue as error:
                 report.refuse(number, str(error))
@@ -273,17 +274,17 @@ async def _batches(
                 good.append((number, row))
         return good
 
-    # In a thread: the server goes on answering.
-    while (batch := await asyncio.to_thread(read_on)) is not None:
+    # In a thread, so that the event loop is not blocked.
+    while (batch := await asyncio.to_thread(read_batch)) is not None:
         if batch:
             yield batch
 
 
-def _read(records: Records[R, New], fields: Fields | str) -> New:
-    """Return what a row says.
+def _parse_row(records: Records[R, New], fields: Fields | str) -> New:
+    """Parse a row.
 
     Raises:
-        InvalidValue: it is unusable.
+        InvalidValue: the row is not valid.
     """
     if isinstance(fields, str):
         raise InvalidValue(fields)
@@ -297,10 +298,10 @@ def _read(records: Records[R, New], fields: Fields | str) -> New:
 def _check_marks(
     records: Records[R, New], row: New, number: int, seen: dict[tuple[str, str], int]
 ) -> None:
-    """Accept a row that no earlier one is like.
+    """Check that a row has no id or unique value of an earlier row.
 
     Raises:
-        InvalidValue: one is.
+        InvalidValue: an earlier row has it too.
     """
     marks = records.marks(row)
     for mark in marks:

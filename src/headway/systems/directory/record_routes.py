@@ -1,4 +1,4 @@
-"""The routes of records: list, one, add, change, remove, import; a change may name a version."""
+"""Routes of a record type: list, get, add, change, remove, import; changes support `If-Match`."""
 
 from __future__ import annotations
 
@@ -41,22 +41,21 @@ IfVersion = Annotated[
 
 
 class HasDirectory(Protocol):
-    """What a system with records puts into `Service.system_services`."""
+    """What a system with records registers in `Service.system_services`."""
 
     @property
     def directory(self) -> Directory:
-        """Where the records are kept."""
+        """The database of the records."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """What the documentation says of each route; what is not said follows from the noun.
+    """Descriptions of the routes in the API documentation; the noun provides the defaults.
 
     Attributes:
-        prefix: of the operations' ids.
-        example: an id.
-        imported: which columns an import has.
+        prefix: prefix of the operation ids.
+        example: an example of an id.
     """
 
     prefix: str
@@ -77,11 +76,11 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     changed: type[RecordChange],
     texts: Texts,
 ) -> None:
-    """Add the routes of records: list, one, add, change, remove, import.
+    """Add the routes of a record type: list, get, add, change, remove, import.
 
     Args:
-        routes: whose prefix is the path of the list.
-        reach: raises Forbidden for a caller whose scope does not reach them.
+        routes: router whose prefix is the path of the list.
+        reach: raises Forbidden if the records are outside the caller's scope.
     """
     noun, reply = records.noun, reply_model(records.shape)
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
@@ -101,7 +100,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         tag = {"ETag": f'"{found.version}"'}
         return answer(records.view(found, caller), status, headers=tag)
 
-    def at_once() -> IdConflict:
+    def id_conflict() -> IdConflict:
         message = f"{taken} was taken by another request at the same time"
         return IdConflict(message, hint=f"GET /{noun}s lists them")
 
@@ -124,7 +123,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
             async with directory(service).change() as session:
                 added = await records.add(session, body, service.timing.wall_at())
         except IntegrityError:
-            raise at_once() from None
+            raise id_conflict() from None
         return shown(added, caller, 201)
 
     async def change(
@@ -141,14 +140,14 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
                 check_version(f"the {noun} {id!r}", found.version, if_match)
                 await records.change(session, found, body.values, service.timing.wall_at())
         except IntegrityError:
-            raise at_once() from None
+            raise id_conflict() from None
         return shown(found, caller)
 
     async def remove(
         id: str, service: TheService, caller: Definer, if_match: IfVersion = None
     ) -> Response:
         reach(caller)
-        # Before the transaction: others should not wait while the store is read.
+        # Before the transaction, so that no lock is held while the store is read.
         await records.check_unused(service.store, id)
         async with directory(service).change() as session:
             found = await records.find(session, id, to_change=True)
@@ -223,10 +222,10 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
 
 
 def check_version(what: str, version: int, if_match: str | None) -> None:
-    """Check that a change names the current version of its record, if it names one.
+    """Check that `If-Match`, if it is set, names the current version of a record.
 
     Raises:
-        RevisionConflict: it was changed meanwhile.
+        RevisionConflict: the record has another version.
         InvalidValue: the header is not a version.
     """
     if if_match is None or if_match.strip() == "*":

@@ -1,8 +1,8 @@
-"""Records with routes: declared once, and listed, read, added, changed, removed and imported.
+"""Record types: declared once, with routes to list, get, add, change, remove and import records.
 
-A system declares a table, the bodies of its requests and the view of its replies as one `Records`;
-`record_routes.add_routes` makes the routes. What follows from a record, such as an index beside it,
-is a hook.
+A system declares the table, the request bodies and the replies of a record type as one `Records`;
+`record_routes.add_routes` adds the routes. Data derived from a record, such as an index, is written
+by a hook.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from headway.server.paging import PageQuery
 from headway.systems.directory.database import collated
 
 MAX_ID = 64
-"""Characters of the id of a record."""
+"""Maximum length of an id, in characters."""
 MAX_NAME = 200
-"""Characters of a name."""
+"""Maximum length of a name, in characters."""
 RESERVED = frozenset({"import", "nearby"})
-"""Words of paths, which cannot be ids."""
+"""Words used in paths, which cannot be ids."""
 
 _PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-_OTHERS = re.compile(r"[^a-z0-9]+")
-_LONGEST = 48
+_NOT_SLUG = re.compile(r"[^a-z0-9]+")
+_MAX_SLUG = 48
 
-# By code point, as Python compares: what is listed by id goes on where the page before ended.
+# Compared by code point, as in Python, so that a page starts where the previous one ended.
 ID = collated(MAX_ID)
 
 
-def _free(text: str) -> str:
+def _check_not_reserved(text: str) -> str:
     if text in RESERVED:
         message = f"{text!r} cannot be an id"
         raise InvalidValue(message, hint="the paths of the API use this word")
@@ -58,7 +58,7 @@ def _free(text: str) -> str:
 RecordId = Annotated[
     str,
     Field(min_length=1, max_length=MAX_ID, pattern=_PATTERN, examples=["ada"]),
-    AfterValidator(_free),
+    AfterValidator(_check_not_reserved),
 ]
 """An id: letters, digits, `.`, `_` and `-`, a letter or digit first."""
 
@@ -72,11 +72,7 @@ PersonName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValid
 
 
 class Record:
-    """The columns of every record.
-
-    Attributes:
-        id: names it in paths.
-    """
+    """The columns of every record."""
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
     name: Mapped[str] = mapped_column(String(MAX_NAME))
@@ -84,7 +80,7 @@ class Record:
 
 
 class NewRecord(Body):
-    """A record to be kept."""
+    """A new record."""
 
     id: RecordId | None = Field(
         default=None, description="Id. By default, it is derived from the name."
@@ -93,12 +89,12 @@ class NewRecord(Body):
 
     @property
     def values(self) -> dict[str, Any]:
-        """What the record holds of it, but for the id."""
+        """The column values, without the id."""
         return self.model_dump(exclude={"id"})
 
 
 class NewNamedRecord(NewRecord):
-    """A record to be kept, whose name is its id if it has none."""
+    """A new record whose name defaults to its id."""
 
     name: PersonName = Field(description="Name, for people (default: the id).")
 
@@ -112,10 +108,10 @@ class NewNamedRecord(NewRecord):
 
 
 class RecordChange(Body):
-    """A change of a record; fields that are not given stay.
+    """A change of a record; omitted fields keep their values.
 
     Attributes:
-        clearable: fields that null clears.
+        clearable: fields that can be set to null.
     """
 
     clearable: ClassVar[frozenset[str]] = frozenset()
@@ -127,7 +123,7 @@ class RecordChange(Body):
         Raises:
             InvalidValue: a field that cannot be cleared is null.
         """
-        # A nested model is given whole.
+        # Not `exclude_unset`, which would drop the defaults of nested models too.
         whole = self.model_dump()
         given = {name: one for name, one in whole.items() if name in self.model_fields_set}
         not_null({name: one for name, one in given.items() if name not in self.clearable})
@@ -135,7 +131,7 @@ class RecordChange(Body):
 
 
 MOST_FAULTS = 100
-"""The most faults that are reported; further ones are only counted."""
+"""Maximum number of faults that are reported; further ones are only counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,24 +166,24 @@ class ImportReport:
     faults: list[Fault] = field(default_factory=list[Fault])
 
     def refuse(self, row: int, what: str) -> None:
-        """Count a fault."""
+        """Count a refused row, and report its fault up to the maximum."""
         self.refused += 1
         if len(self.faults) < MOST_FAULTS:
             insort(self.faults, Fault(row=row, what=what), key=lambda one: one.row)
 
 
 Fields = Mapping[str, str]
-"""A row of an import: what stands in each column, without the space around it."""
+"""A row of an import: the text of each column, stripped."""
 
 R = TypeVar("R", bound=Record)
 New = TypeVar("New", bound=NewRecord)
 
 
 def not_null(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a change, none of which is null.
+    """Return the fields unchanged.
 
     Raises:
-        InvalidValue: one is null.
+        InvalidValue: a field is null.
     """
     for name, value in given.items():
         if value is None:
@@ -197,16 +193,16 @@ def not_null(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def made_id(name: str, distinct: str = "") -> str:
-    """Return an id made of a name.
+    """Derive an id from a name.
 
     Args:
-        distinct: distinguishes records of the same name, such as a telephone number.
+        distinct: distinguishes records with the same name, such as a phone number.
 
     Returns:
-        Such as "ada-lovelace", or "ada-lovelace-1f2e3d4c" if there is something distinct.
+        For example "ada-lovelace", or "ada-lovelace-1f2e3d4c" with a `distinct` text.
     """
     plain = unicodedata.normalize("NFKD", name.casefold()).encode("ascii", "ignore").decode()
-    slug = _OTHERS.sub("-", plain).strip("-")[:_LONGEST].strip("-")
+    slug = _NOT_SLUG.sub("-", plain).strip("-")[:_MAX_SLUG].strip("-")
     if not slug or slug in RESERVED:
         slug = f"n-{_digest(name)}"
     return f"{slug}-{_digest(distinct)}" if distinct else slug
@@ -217,17 +213,17 @@ def _digest(text: str) -> str:
 
 
 class Records(Generic[R, New]):
-    """One sort of record; a subclass says what is particular about it.
+    """A record type; subclasses set its attributes and override its hooks.
 
     Attributes:
-        table: of it; its name in lower case stands in messages and paths.
-        system: by which the server knows the system that keeps them.
-        unique: a further column that no two records share; empty for none.
+        table: mapped class; its name in lower case is used in messages and paths.
+        system: key of the owning system in `Service.system_services`.
+        unique: another column whose values must be unique; empty for none.
         needed: columns that an import must have.
-        known: further columns that it may have.
-        parsers: how a column of an import is read; the others are text.
-        body: of a new one; also what a row of an import is read into.
-        shape: the dataclass of replies; its fields are columns, lists as tuples.
+        known: further columns that an import may have.
+        parsers: parsers of import columns; other columns are text.
+        body: model of a new record, used for requests and rows of an import.
+        shape: dataclass of replies; its fields are columns, with lists as tuples.
     """
 
     table: type[R]
@@ -241,11 +237,11 @@ class Records(Generic[R, New]):
 
     @property
     def noun(self) -> str:
-        """What one is called."""
+        """Name of a record in messages and paths."""
         return self.table.__name__.lower()
 
     def view(self, record: R, caller: Caller) -> object:
-        """Return a record as a caller may see it: without secrets, unless it may change them."""
+        """Return the reply for a caller; it contains secrets only if the caller may change them."""
         values = {one.name: getattr(record, one.name) for one in fields(self.shape)}
         if Permission.DEFINE not in caller.may:
             values |= self.masked(record)
@@ -255,19 +251,19 @@ class Records(Generic[R, New]):
         return self.shape(**values)
 
     def masked(self, record: R) -> Mapping[str, object]:
-        """Return the columns that hold secrets, without these."""
+        """Return masked values for the columns that contain secrets."""
         del record
         return {}
 
     def chosen(self, rows: Select[R], asked: PageQuery) -> Select[R]:
-        """Return the rows that a listing asks for."""
+        """Add the filters of a listing to its query."""
         del asked
         return rows
 
     async def page(
         self, session: AsyncSession, rows: Select[R], after: str | None, limit: int
     ) -> tuple[Sequence[R], str | None]:
-        """Return the rows after an id, by id, and the id before the next page; None at the end."""
+        """Return a page of rows by id, and the id after which the next starts; None at the end."""
         if after is not None:
             rows = rows.where(self.table.id > after)
         asked = rows.order_by(self.table.id).limit(limit + 1)
@@ -275,28 +271,33 @@ class Records(Generic[R, New]):
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
-        """Return what else is set with these values at a moment, ms UTC; `new` if the record is."""
+        """Return further column values to set together with these.
+
+        Args:
+            at: now, ms UTC.
+            new: whether the record is being added.
+        """
         del values, at, new
         return {}
 
     async def derive(self, session: AsyncSession, records: Sequence[R]) -> None:
-        """Write what follows from records that were just written, in their transaction."""
+        """Write data derived from records that were just written, in the same transaction."""
 
     async def check_unused(self, store: Store, id: str) -> None:
         """Check that no job needs a record, before it is removed.
 
         Raises:
-            InvalidState: one does.
+            InvalidState: a job needs it.
         """
 
     async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:
-        """Return a record as it is now.
+        """Return the current record with this id.
 
         Args:
-            to_change: whether others who would change it wait until this transaction ends.
+            to_change: whether to lock the row until the transaction ends.
 
         Raises:
-            UnknownRecord: there is none.
+            UnknownRecord: there is no such record.
         """
         found = await session.get(self.table, id, with_for_update=to_change or None)
         if found is None:
@@ -305,14 +306,14 @@ class Records(Generic[R, New]):
         return found
 
     async def add(self, session: AsyncSession, body: New, at: int) -> R:
-        """Keep a new record.
+        """Add a record.
 
         Args:
             at: now, ms UTC.
 
         Raises:
-            IdConflict: the id is another's.
-            KeyConflict: so is what must be unique.
+            IdConflict: another record has the id.
+            KeyConflict: another record has the unique value.
         """
         await self._check_unique(session, body.values)
         added = self._new(body, await self._free_id(session, body), at)
@@ -327,11 +328,11 @@ class Records(Generic[R, New]):
         """Change a record.
 
         Args:
-            values: the fields that were said.
+            values: the fields to set.
             at: now, ms UTC.
 
         Raises:
-            KeyConflict: what must be unique is another's.
+            KeyConflict: another record has the unique value.
         """
         if self.unique in values and values[self.unique] != getattr(record, self.unique):
             await self._check_unique(session, values)
@@ -340,11 +341,11 @@ class Records(Generic[R, New]):
             await self.derive(session, [record])
 
     def read(self, row: Fields) -> New:
-        """Read a row of an import; an empty field is as if its column were not there.
+        """Parse a row of an import; an empty field counts as missing.
 
         Raises:
-            InvalidValue: a field cannot be read.
-            ValidationError: one is unusable.
+            InvalidValue: a field cannot be parsed.
+            ValidationError: a value is not valid.
         """
         given: dict[str, Any] = {name: one for name, one in row.items() if one}
         for name, parse in self.parsers.items():
@@ -353,7 +354,7 @@ class Records(Generic[R, New]):
         return self.body.model_validate(given)
 
     def marks(self, row: New) -> Sequence[tuple[str, str]]:
-        """Return what no other row of an import may have: what is unique, and the id."""
+        """Return the (column, value) pairs that no other row of the import may have."""
         if not self.unique:
             return [("id", self._id_of(row))]
         own = [(self.unique, str(getattr(row, self.unique)))]
@@ -362,28 +363,29 @@ class Records(Generic[R, New]):
     async def write(
         self, session: AsyncSession, rows: Sequence[tuple[int, New]], report: ImportReport, at: int
     ) -> None:
-        """Add those that are not there, and change those that are; a lacking field stays.
+        """Add new records, and change existing ones; missing fields keep their values.
 
-        A record is known by its id, else by what is unique. A row whose unique value is another's
-        is refused.
+        A row is matched to a record by its id, or without one by its unique value (by the id
+        derived from its name if there is no unique column). A row whose unique value belongs to
+        another record is refused.
 
         Args:
-            rows: each with its number.
+            rows: each with its row number.
             report: counts the results.
             at: now, ms UTC.
         """
-        by_id, by_unique = await self._known(session, [row for _, row in rows])
+        by_id, by_unique = await self._find_existing(session, [row for _, row in rows])
         written: list[R] = []
         for number, row in rows:
             value = str(getattr(row, self.unique)) if self.unique else ""
             owner = by_unique.get(value)
             found = owner if self.unique and not row.id else by_id.get(self._id_of(row))
             if owner is not None and owner is not found:
-                report.refuse(number, f"the {self.unique} {value} is that of {owner.id!r}")
+                report.refuse(number, f"the {self.unique} {value} belongs to {owner.id!r}")
             elif found is None and (other := by_id.get(self._id_of(row))) is not None:
-                # Made of a unique value that has become another since.
+                # The unique value that this id was derived from has changed since.
                 now = getattr(other, self.unique)
-                what = f"{other.id!r} has the {self.unique} {now} by now: give the id"
+                what = f"{other.id!r} now has the {self.unique} {now}: add the id to the row"
                 report.refuse(number, what)
             elif found is None:
                 added = self._new(row, self._id_of(row), at)
@@ -391,7 +393,7 @@ class Records(Generic[R, New]):
                 session.add(added)
                 written.append(added)
                 report.added += 1
-            elif self._set(found, _said(row), at):
+            elif self._set(found, _given_fields(row), at):
                 written.append(found)
                 report.changed += 1
             else:
@@ -401,22 +403,22 @@ class Records(Generic[R, New]):
             await self.derive(session, written)
         session.expunge_all()
 
-    async def _known(
+    async def _find_existing(
         self, session: AsyncSession, rows: Sequence[New]
     ) -> tuple[dict[str, R], dict[str, R]]:
-        """Return those that rows mean, by id and by what is unique."""
+        """Return the existing records that rows match, by id and by unique value."""
         wanted = [self.table.id.in_({self._id_of(one) for one in rows})]
         if self.unique:
             column = getattr(self.table, self.unique)
             wanted.append(column.in_([getattr(one, self.unique) for one in rows]))
-        # By id, so that two imports at once wait for each other instead of both forever.
+        # Locked in the order of ids, so that concurrent imports do not deadlock.
         asked = select(self.table).where(or_(*wanted)).order_by(self.table.id).with_for_update()
         found = list(await session.scalars(asked))
         by_unique = {str(getattr(one, self.unique)): one for one in found} if self.unique else {}
         return {one.id: one for one in found}, by_unique
 
     def _id_of(self, row: New) -> str:
-        # With what is unique, not of the name alone, as others could be given that id further down.
+        # Not derived from the name alone: rows further down may have the same name.
         return row.id or made_id(row.name, str(getattr(row, self.unique)) if self.unique else "")
 
     def _new(self, body: New, id: str, at: int) -> R:
@@ -425,7 +427,7 @@ class Records(Generic[R, New]):
         return made(id=id, **values, **self.timed(values, at, new=True), version=1)
 
     def _set(self, record: R, values: dict[str, Any], at: int) -> bool:
-        """Set fields; whether anything is different now."""
+        """Set the fields that differ, and return whether any did."""
         new = {name: one for name, one in values.items() if getattr(record, name) != one}
         if not new:
             return False
@@ -442,14 +444,14 @@ class Records(Generic[R, New]):
         owner = (await session.scalars(asked)).one_or_none()
         if owner is not None:
             what = f"the {self.unique} {values[self.unique]}"
-            message = f"{what} is that of the {self.noun} {owner.id!r}"
+            message = f"{what} belongs to the {self.noun} {owner.id!r}"
             raise KeyConflict(message, hint=f"each {self.noun} needs its own")
 
     async def _free_id(self, session: AsyncSession, body: New) -> str:
-        """Return the id that was given, or one made of the name.
+        """Return the given id, or a free one derived from the name.
 
         Raises:
-            IdConflict: it is another's.
+            IdConflict: another record has it.
         """
         made = dict.fromkeys((made_id(body.name), self._id_of(body)))
         tries = [body.id] if body.id else list(made)
@@ -458,10 +460,10 @@ class Records(Generic[R, New]):
         free = next((one for one in tries if one not in taken), None)
         if free is None:
             message = f"the {self.noun} {tries[0]!r} already exists"
-            again = "" if self.unique else "; or give another id"
+            again = "" if self.unique else "; or choose another id"
             raise IdConflict(message, hint=f"PATCH /{self.noun}s/{{id}} changes it{again}")
         return free
 
 
-def _said(row: NewRecord) -> dict[str, Any]:
+def _given_fields(row: NewRecord) -> dict[str, Any]:
     return {name: one for name, one in row.values.items() if name in row.model_fields_set}

@@ -1,4 +1,4 @@
-"""The tally: counters of events that no job records, and the metrics made of them."""
+"""The tally: persistent counters of events that no job records, and metrics computed from them."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from headway.systems.directory.database import Directory
 
 OTHER = "other"
 MOST_LABELS = 200
-"""Labels of one event that a process distinguishes; all others are counted as one."""
+"""Maximum number of labels per event and process; further ones are counted as `OTHER`."""
 LONGEST_LABEL = 64
-LATER_S = 1.0
-"""How long after an event it is written, together with those that happened meanwhile."""
-AGAIN_S = 10.0
-"""How long until a directory that did not answer is asked again."""
+FLUSH_DELAY_S = 1.0
+"""Delay after an event before it is written, together with those that happened meanwhile."""
+RETRY_DELAY_S = 10.0
+"""Delay before a write is retried after the directory was unavailable."""
 
 _log = logging.getLogger("headway.directory")
 
 
 Totals = Mapping[tuple[str, str], int]
-"""How often, by event and label."""
+"""Counts by event and label."""
 
 
 def by_label(totals: Totals, event: str) -> dict[str, int]:
-    """Return how often an event happened, by label."""
+    """Return the counts of an event by label."""
     return {label: times for (one, label), times in totals.items() if one == event}
 
 
 class HasTotals(Protocol):
-    """What was seen of a system."""
+    """An observation of a system that includes its tally."""
 
     @property
     def totals(self) -> Totals:
-        """As the tally has them."""
+        """The counts of the tally."""
         ...
 
 
 def counts_of(event: str) -> Callable[[HasTotals], Mapping[str, int]]:
-    """Return a reader of how often an event happened, by label, for a rule of alerts."""
+    """Return a function that reads the counts of an event by label, for an alert rule."""
     return lambda seen: by_label(seen.totals, event)
 
 
 def by_parts(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Return counts whose labels have two parts, joined by `:`, by the first and the second."""
+    """Return counts with labels of the form `first:second`, by the first and second part."""
     found: dict[str, dict[str, int]] = {}
     for label, times in counts.items():
         first, _, second = label.partition(":")
@@ -65,19 +65,19 @@ def by_parts(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 class Tally:
-    """How often things happened.
+    """Event counters in a table of the directory, written in batches.
 
-    What happened in the second before a process is killed may be missing.
+    Events of the last second before a process is killed may be lost.
 
     Attributes:
-        away: why the directory did not answer when it was read last; empty if it did.
+        away: error of the last read of the directory; empty if it succeeded.
     """
 
     def __init__(self, directory: Directory, timing: Timing, table: str) -> None:
-        """Begin with nothing counted.
+        """Start without pending counts.
 
         Args:
-            table: of the directory, with `event`, `label` and `times`; the first two are its key.
+            table: a table with the columns `event`, `label` and `times`; the first two are its key.
         """
         self._add = text(
             f"INSERT INTO {table} (event, label, times) VALUES (:event, :label, :times) "  # noqa: S608  (a name of this program)
@@ -91,40 +91,42 @@ class Tally:
         self._labels: dict[str, set[str]] = {}
         self._written: Totals | None = None
         self._flushing: asyncio.Task[None] | None = None
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def happened(self, event: str, label: str = "", times: int = 1) -> None:
-        """Count; waits for nothing, and never fails.
+        """Count an event; never blocks, and never fails.
 
         Args:
-            times: how often, from 1.
+            times: how often it happened, at least 1.
         """
-        self._pending[str(event), self._bounded(event, label)] += times
+        self._pending[str(event), self._bounded_label(event, label)] += times
         if self._flushing is not None and not self._flushing.done():
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # What runs in no loop is written with what happens next.
+            # Outside an event loop: written together with the next event inside one.
             return
         self._flushing = loop.create_task(self._flush_soon(), name="tally")
 
     async def flush(self) -> None:
-        """Write what is pending.
+        """Write the pending counts.
 
         Raises:
-            StoreUnavailable: the directory is away; all of it stays pending.
+            StoreUnavailable: the directory is unavailable; all counts stay pending.
         """
-        async with self._alone:
+        async with self._lock:
             await self._flush()
 
     async def totals(self) -> Totals:
-        """Return how often each happened, ever: as last read, if the directory is away.
+        """Return all counts, including pending ones.
+
+        If the directory is unavailable, the counts that were last read are used.
 
         Raises:
-            StoreError: the directory is away, and was never read.
+            StoreError: the directory is unavailable, and was never read.
         """
-        async with self._alone:
+        async with self._lock:
             try:
                 await self._flush()
                 async with self._directory.read() as session:
@@ -138,19 +140,19 @@ class Tally:
             return Counter(self._written) + self._pending
 
     async def close(self) -> None:
-        """Write what is pending, if the directory is there."""
+        """Write the pending counts; drop them if the directory is unavailable."""
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)
         try:
             await self.flush()
         except StoreError as error:
-            _log.warning("what was counted is given up: %s", error)
+            _log.warning("tally dropped error=%s", error)
 
     async def _flush(self) -> None:
         if not self._pending:
             return
-        # In one order, so that processes that write at once wait for each other in no circle.
+        # Sorted, so that concurrent processes do not deadlock.
         taken = sorted(self._pending.items())
         async with self._directory.change() as session:
             for (event, label), times in taken:
@@ -158,18 +160,18 @@ class Tally:
         self._pending -= Counter(dict(taken))
 
     async def _flush_soon(self) -> None:
-        pause, warned = LATER_S, False
+        pause, warned = FLUSH_DELAY_S, False
         while self._pending:
             await self._timing.pause(pause)
             try:
                 await self.flush()
             except StoreError as error:
-                pause = AGAIN_S
+                pause = RETRY_DELAY_S
                 if not warned:
-                    _log.warning("what was counted cannot be written: %s", error)
+                    _log.warning("tally not written error=%s", error)
                 warned = True
 
-    def _bounded(self, event: str, label: str) -> str:
+    def _bounded_label(self, event: str, label: str) -> str:
         own = label[:LONGEST_LABEL]
         labels = self._labels.setdefault(event, set())
         if own in labels:
@@ -181,17 +183,17 @@ class Tally:
 
 
 COUNTED = "counted by all processes in the directory, each a second later"
-"""What the help of each counter of a tally says."""
+"""Ends the help text of each counter of a tally."""
 QUANTILES = (("0.5", 50), ("0.95", 95), ("0.99", 99))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counted:
-    """A family that counts an event of the tally.
+    """A metric that shows the counts of one event.
 
     Attributes:
-        family: a counter; with several labels, the tally's label holds them all, joined by `:`.
-        labels: shown even if nothing was counted under them; empty for only those counted.
+        family: a counter; if it has several labels, the tally's label contains them joined by `:`.
+        labels: labels that are exported even if their count is 0; if empty, those counted.
     """
 
     event: str
@@ -199,7 +201,7 @@ class Counted:
     labels: Sequence[str] = ()
 
     def metric(self, totals: Totals) -> Metric:
-        """As the library takes it."""
+        """Return the metric for the Prometheus client."""
         samples = Samples(self.family)
         if not self.family.labels:
             samples.put(totals.get((self.event, ""), 0))
@@ -217,13 +219,13 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CountedTimes:
-    """A histogram of times in seconds, with one label, of what the tally has counted.
+    """A histogram in seconds with one label, computed from two events.
 
     Attributes:
-        event: of the tally; its labels are the family's and, after a `:`, the bound in ms that a
-            time was not above, or `inf`.
-        sum_event: adds up the ms themselves, under the family's label.
-        bounds_ms: in growing order, `inf` left out.
+        event: counts times by `label:bound`, where the bound is the upper bound of the bucket in
+            ms, or `inf`.
+        sum_event: adds up the times in ms, by label.
+        bounds_ms: upper bounds in ascending order, without `inf`.
     """
 
     event: str
@@ -232,7 +234,7 @@ class CountedTimes:
     bounds_ms: Sequence[int]
 
     def metric(self, totals: Totals) -> Metric:
-        """As the library takes it."""
+        """Return the metric for the Prometheus client."""
         family = self.family
         metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         for name, counts in sorted(by_parts(by_label(totals, self.event)).items()):
@@ -251,9 +253,9 @@ class SystemMetrics:
     """The metrics of a system; see `headway.server.metrics`.
 
     Attributes:
-        families: all of them, in the order of the reference.
-        counted: the families of the tally.
-        look: returns the others, at a bounded cost.
+        families: all families, in the order of the reference.
+        counted: metrics computed from the tally.
+        look: returns the other metrics, at a bounded cost.
     """
 
     families: Sequence[Family]
@@ -262,7 +264,7 @@ class SystemMetrics:
     look: Callable[[Overview], Awaitable[Iterable[Metric]]]
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`; without a store, the counters are still returned.
+        """See `Source.metrics`; without an overview, only the counters are returned.
 
         Raises:
             StoreError: the directory was never read, or the store cannot be read now.
@@ -273,7 +275,7 @@ class SystemMetrics:
 
 
 def quantiles(family: Family, times_ms: Sequence[int]) -> Metric:
-    """Return a family of the label `quantile`, in seconds."""
+    """Return the quantiles of times as a metric in seconds with the label `quantile`."""
     samples = Samples(family, max)
     for quantile, percent in QUANTILES:
         ms = percentile(times_ms, percent)

@@ -1,4 +1,4 @@
-"""The conformance suite: what every store promises, as tests.
+"""The conformance suite: tests of what every store promises.
 
 The author of a store writes one class:
 
@@ -7,7 +7,7 @@ The author of a store writes one class:
         def make_store(self) -> MakeStore:
             return lambda clock: MyStore(clock=clock)
 
-pytest and pytest-asyncio run it. docs/how-to/write-a-store.md has the whole story.
+pytest and pytest-asyncio run it. See docs/how-to/write-a-store.md for details.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acceptances after which the job goes on awaiting its end."""
+"""Acceptances after which the job continues to await its end."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ YEAR_MS = 365 * 86_400_000
 
 
 async def offered(rig: Rig, *candidates: str) -> NewJob:
-    """A job whose acceptance is not its end, each candidate under a lock of its own."""
+    """Enqueue a job that awaits its end after its acceptance, with a lock for each candidate."""
     await rig.declare(LOCK)
     return await rig.add(candidates=candidates, gates=(LOCK,), policy=KEPT, expires_at=None)
 
 
 async def ask(worker: PlayedWorker) -> Claimed:
-    """The next turn begins, and its candidate is asked; the handler still runs."""
+    """Start the next turn, and hand over to its candidate; the handler still runs."""
     run = await worker.take_one()
     await worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
     return run
 
 
 async def accepted(rig: Rig, *candidates: str) -> Claimed:
-    """An offer that its candidate has accepted, and whose handler is through."""
+    """Return a run whose candidate has accepted, and whose handler has returned."""
     await offered(rig, *candidates)
     worker = rig.new_worker()
     run = await ask(worker)
@@ -60,7 +60,7 @@ async def accepted(rig: Rig, *candidates: str) -> Claimed:
 
 
 class AcceptGroup(ConformanceGroup):
-    """A cascade whose policy says what follows an acceptance."""
+    """A cascade whose policy has an `on_accepted` job."""
 
     async def test_acceptance_keeps_the_job_awaiting_with_its_permits_and_no_deadline(
         self, rig: Rig
@@ -271,7 +271,7 @@ class AcceptGroup(ConformanceGroup):
             "awaiting: accepted by ann 1m ago, awaits its end"
         )
         await rig.cancel(run.id)
-        assert (await rig.why(run.id)).sentence.endswith("; a cancel was asked for")
+        assert (await rig.why(run.id)).sentence.endswith("; a cancel was requested")
 
     async def test_policy_is_told_as_it_was_given(self, rig: Rig) -> None:
         run = await accepted(rig, "ann")

@@ -1,4 +1,4 @@
-"""Cascades: one outstanding offer, one acceptance, and an end that alerts."""
+"""Cascades: one outstanding offer, one acceptance, and an alert when they are exhausted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFFER_MS = 300_000
 
 
 async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
-    """A job that offers itself to candidates, each under a lock of its own."""
+    """Enqueue a job that is offered to candidates, with a lock for each."""
     await rig.declare(TECH)
     return await rig.add(
         candidates=candidates,
@@ -34,7 +34,7 @@ async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
 
 
 async def offer(worker: PlayedWorker) -> Claimed:
-    """The next turn begins, and its candidate is asked."""
+    """Start the next turn, and hand over to its candidate."""
     run = await worker.take_one()
     await worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
     await worker.report(Returned(run.id, run.run))

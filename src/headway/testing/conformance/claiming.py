@@ -1,4 +1,4 @@
-"""Claims: repeats, numbers, bounds, lanes, the cursor over many flows, what the reply says."""
+"""Claims: repeats, numbers, bounds, lanes, the cursor over many flows, the reply's fields."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHAPES: dict[str, tuple[GateUse, ...]] = {
 
 
 class ClaimGroup(ConformanceGroup):
-    """Who gets what, once."""
+    """Each job is claimed by one worker, once."""
 
     async def test_claim_hands_out_every_field_of_the_job(self, rig: Rig) -> None:
         job = await rig.add(stage="first")
@@ -304,7 +304,7 @@ class LaneGroup(ConformanceGroup):
 
 
 class ManyFlowsGroup(ConformanceGroup):
-    """More flows than one claim looks at."""
+    """More flows than one claim examines."""
 
     async def test_open_flow_is_found_among_hundreds_of_closed_ones(self, rig: Rig) -> None:
         await rig.enqueue(
@@ -329,14 +329,14 @@ class ManyFlowsGroup(ConformanceGroup):
             assert reply.jobs == []
             if not reply.again:
                 return
-        pytest.fail("the cursor never comes round")
+        pytest.fail("the round of the cursor never ends")
 
     async def test_what_opens_behind_the_cursor_is_not_slept_through(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
         await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600)))
         reply = await rig.worker.ask(1)
         assert reply.again
-        # Behind the cursor, and not among the first ones that fill up the last page.
+        # Behind the cursor, and not among the first flows, which fill up the last page.
         await rig.open_gate("tenant:tenant-200")
         got = 0
         while reply.again:

@@ -1,4 +1,4 @@
-"""Closing: any gate, for good or until a moment; and the four implicit gates."""
+"""Closing: any gate, indefinitely or until a given time; and the four implicit gates."""
 
 from __future__ import annotations
 

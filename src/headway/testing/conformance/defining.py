@@ -1,4 +1,4 @@
-"""Definitions: code declares, an operator's value wins until reset, all or none, on the trail."""
+"""Definitions: declarations, operators' values until reset, all or none, on the trail."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class DefineGroup(ConformanceGroup):
             await rig.define(SetGate(name="numbers", members=(("a", 1), ("c", 1))))
         await rig.define(SetGate(name="numbers", members=(("d", 1),)))
         async with rig.refuses(InvalidValue):
-            # It is a member again after a reset.
+            # A reset would make it a member again.
             await rig.define(DeclareGate(spec=Slots("numbers/a", 1)))
 
     async def test_values_that_are_invalid_anywhere_are_refused_before_the_store_is_asked(
@@ -277,12 +277,12 @@ KEYED: list[tuple[GateSpec, GateSpec]] = [
 
 
 def named(pairs: list[tuple[GateSpec, GateSpec]]) -> list[str]:
-    """Name for the cases of a test."""
+    """Return names for the cases of a test."""
     return [f"{spec.kind}-{place}" for place, (spec, _) in enumerate(pairs)]
 
 
 class RedeclareGroup(ConformanceGroup):
-    """A gate whose declaration changes under jobs that wait for it."""
+    """A gate whose declaration changes while jobs wait for it."""
 
     @pytest.mark.parametrize(("before", "after"), WIDER, ids=named(WIDER))
     async def test_wider_gate_lets_what_waits_go_and_wakes_who_sleeps(

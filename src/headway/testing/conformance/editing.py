@@ -1,4 +1,4 @@
-"""A queued job's place, changed: by its run, a signal or an operator."""
+"""Changes of a queued job's place: by its run, a signal or an operator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOWHERE = (GateUse(name="nowhere", template="nowhere"),)
 
 
 async def dialled(rig: Rig, worker: PlayedWorker) -> NewJob:
-    """A job at its stage `dial`, running."""
+    """Start a job at its stage `dial`."""
     await rig.declare(LINE, PHONE, OPEN)
     job = await rig.add(stage="dial", gates=DIAL)
     await worker.take_one()
@@ -187,7 +187,7 @@ ASKING = policy_with(
 
 
 class EditGroup(ConformanceGroup):
-    """What an edit moves."""
+    """What an edit changes."""
 
     async def test_edited_gates_move_a_waiting_job_to_the_flow_that_they_make(
         self, rig: Rig

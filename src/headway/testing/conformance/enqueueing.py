@@ -41,14 +41,14 @@ GIVEN = (
     *("id", "kind", "lane", "tenant", "subject", "stage", "args", "priority", "due_at"),
     *("expires_at", "key", "gates", "policy"),
 )
-"""What a view shows of a job as it was sent."""
+"""Fields of a view that are shown as they were sent."""
 LATER = 4_000_000_000_000
 ODD_NAMES = (
     "a", "a/b", "a|b", "a:b", "a'b", 'a"b', "a;b", "a,b", "a b", "a%b", "a_b", "a*b", "a\\b",
     "{a}", "{}", "a\x1fb", "a\nb", "ä", "A", "1", "01", "-1", "NULL", "tenant:a", "e\u0301",
     "\u202ea", "\U0001f4de", "a" * 500,
 )  # fmt: skip
-"""Names that a careless encoding confuses."""
+"""Names that a careless encoding would confuse."""
 
 
 TAKEN = derived_id("taken")
@@ -58,11 +58,11 @@ OTHER_BODIES = pytest.mark.parametrize(
     [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
     ids=lambda change: next(iter(change)),
 )
-"""What makes another body of a job."""
+"""Changes that give a job another body."""
 
 
 class EnqueueGroup(ConformanceGroup):
-    """What an enqueue makes, and what it refuses."""
+    """What an enqueue creates, and what it refuses."""
 
     async def test_enqueued_job_is_read_back_field_by_field(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE)

@@ -48,7 +48,7 @@ SHAPES: dict[str, JobFields] = {
 
 
 class Scene(NamedTuple):
-    """A worker with a run that is about to lose it."""
+    """A worker that is about to lose its run."""
 
     rig: Rig
     worker: PlayedWorker
@@ -59,46 +59,46 @@ Ousting = Callable[[Scene], Awaitable[None]]
 
 
 async def lose_the_lease(scene: Scene) -> None:
-    """The lease ends, and a sweep sees it."""
+    """Let the lease end, and sweep."""
     await scene.rig.pass_time(LEASE_MS + 1)
 
 
 async def outlive_the_lease(scene: Scene) -> None:
-    """The lease ends, and no sweep has run yet."""
+    """Let the lease end, without a sweep."""
     scene.rig.clock.advance(LEASE_MS + 1)
 
 
 async def snooze(scene: Scene) -> None:
-    """The run was snoozed, and the job has started again elsewhere."""
+    """Snooze the run, and start the job again elsewhere."""
     await scene.worker.settle(Snoozed(scene.run.id, scene.run.run, after_ms=0))
     assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 async def hand_back(scene: Scene) -> None:
-    """The run was handed back, and the job has started again elsewhere."""
+    """Hand the run back, and start the job again elsewhere."""
     await scene.worker.settle(Released(scene.run.id, scene.run.run))
     assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 async def start_elsewhere(scene: Scene) -> None:
-    """The lease ended, and the job has started again elsewhere."""
+    """Let the lease end, and start the job again elsewhere."""
     await scene.rig.pass_time(LEASE_MS + 1)
     scene.rig.clock.advance(100_000)
     assert (await scene.rig.new_worker().take_one()).id == scene.run.id
 
 
 async def leave(scene: Scene) -> None:
-    """The worker has said that it holds nothing."""
+    """Let the worker report that it leaves."""
     await scene.worker.beat(leaving=True)
 
 
 async def kill(scene: Scene) -> None:
-    """An operator ended the job."""
+    """End the job as an operator."""
     await scene.rig.act(Verb.KILL, scene.run.id)
 
 
 async def revive(scene: Scene) -> None:
-    """An operator ended the job and began a new life, which has started elsewhere."""
+    """End and retry the job as an operator, and start its new life elsewhere."""
     await scene.rig.act(Verb.KILL, scene.run.id)
     await scene.rig.act(Verb.RETRY, scene.run.id)
     assert (await scene.rig.new_worker().take_one()).id == scene.run.id
@@ -110,7 +110,7 @@ OUSTINGS: list[Ousting] = [
 
 
 def all_writes(run: Claimed) -> list[Outcome]:
-    """One outcome of each sort."""
+    """Return outcomes of every kind for a run."""
     fence = (run.id, run.run)
     return [
         HandedOver(*fence, key="call-9", timeout_ms=1_000),
@@ -131,7 +131,7 @@ def all_writes(run: Claimed) -> list[Outcome]:
 
 
 Batch = Callable[[Outcome, Claimed], list[Outcome]]
-"""Makes the batch that carries a success; the run is another one, which its sender holds."""
+"""Returns a batch that contains the outcome; the run is another one, which the sender holds."""
 
 BATCHES: dict[str, Batch] = {
     "alone": lambda outcome, _: [outcome],
@@ -143,29 +143,29 @@ BATCHES: dict[str, Batch] = {
 
 
 class Forgery(NamedTuple):
-    """A fence of which one component is wrong."""
+    """A fence with one wrong component."""
 
     sender: PlayedWorker
     fence: Claimed
 
 
 async def earlier_run(_rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
-    """The run before the live one, by the worker that holds both."""
+    """Use the run before the live one, and the worker of both."""
     return Forgery(owner, run._replace(run=run.run - 1))
 
 
 async def later_run(_rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
-    """A run that has not begun."""
+    """Use a run that has not started."""
     return Forgery(owner, run._replace(run=run.run + 1))
 
 
 async def other_worker(rig: Rig, _owner: PlayedWorker, run: Claimed) -> Forgery:
-    """The live run, by another worker with a live lease."""
+    """Use the live run, and another worker."""
     return Forgery(rig.new_worker(), run)
 
 
 async def other_job(rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
-    """The live run's number, of a job that another worker holds."""
+    """Use the live run's number, and a job that another worker holds."""
     job = await rig.add(lane="elsewhere", **SHORT)
     other = rig.new_worker()
     for _ in range(run.run):
@@ -200,7 +200,7 @@ class FencingGroup(ConformanceGroup):
             await owner.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
         sender, fence = await forge(rig, owner, run)
         await rig.add_many(20, lane="own", **SHORT)
-        # Of the run that is forged: a store may write jobs of the same run in one statement.
+        # With the forged run's number: a store may write jobs of equal runs in one statement.
         for _ in range(1, fence.run):
             held = await sender.take(20, "own")
             await sender.settle(*(Released(one.id, one.run) for one in held))
@@ -213,7 +213,7 @@ class FencingGroup(ConformanceGroup):
         last = next(own)
         batches = [writes, [Failed(last.id, last.run), *with_parts]]
         for outcome in writes:
-            # Only a success may take a short path, and only if its whole batch may.
+            # Only a success may take a short path, and only if its whole batch does.
             if isinstance(outcome, Succeeded):
                 batches += [batch(outcome, next(own)) for batch in BATCHES.values()]
         for sent in batches:

@@ -1,4 +1,4 @@
-"""What follows an end is created in its step: `then` and `on_final`, also when a sweep ends it."""
+"""Jobs that follow an end (`then`, `on_final`) are created in its step, even in a sweep."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ ALWAYS = policy_with(on_final=FollowUp(kind="alert", lane="alerts", states=tuple
 
 
 async def followers(rig: Rig) -> list[JobView]:
-    """The jobs that followed, oldest first."""
+    """Return the jobs that followed, oldest first."""
     return [job for job in (await rig.dump()).jobs if job.kind == "alert"]
 
 
 async def by_dying(rig: Rig, _: NewJob) -> None:
-    """Its run says that no further attempt is wanted."""
+    """Let its run report that it wants no further attempt."""
     await rig.new_worker().take_and_report(Died, reason="bad")
 
 
 async def by_using_up_its_attempts(rig: Rig, _: NewJob) -> None:
-    """Each of its attempts fails."""
+    """Let all its attempts fail."""
     worker = rig.new_worker()
     for _attempt in range(3):
         await worker.take_and_report(Failed, after_ms=0)
 
 
 async def by_expiring_in_a_sweep(rig: Rig, _: NewJob) -> None:
-    """It never starts."""
+    """Let it expire before it starts."""
     await rig.pass_time(60_001)
 
 
 async def by_losing_its_last_lease(rig: Rig, _: NewJob) -> None:
-    """Each of its workers dies."""
+    """Let the worker of each attempt die."""
     for _attempt in range(3):
         await rig.new_worker().take_one()
         await rig.pass_time(LEASE_MS)
@@ -66,19 +66,19 @@ async def by_losing_its_last_lease(rig: Rig, _: NewJob) -> None:
 
 
 async def by_its_deadline(rig: Rig, _: NewJob) -> None:
-    """No answer comes."""
+    """Hand it over, and let its deadline pass."""
     await rig.new_worker().take_and_report(HandedOver, key="k", timeout_ms=9_000)
     await rig.pass_time(9_000)
 
 
 async def by_a_signal(rig: Rig, _: NewJob) -> None:
-    """The outside world says so."""
+    """Hand it over, and send a final signal."""
     await rig.new_worker().take_and_report(HandedOver, key="k", timeout_ms=9_000)
     await rig.signal("k", Decided.DEAD)
 
 
 async def by_an_operator(rig: Rig, job: NewJob) -> None:
-    """An operator ends it."""
+    """End it as an operator."""
     await rig.act(Verb.KILL, job.id)
 
 
@@ -89,7 +89,7 @@ WAYS: list[Callable[[Rig, NewJob], Awaitable[None]]] = [
 
 
 class FollowGroup(ConformanceGroup):
-    """Nothing can die between "exhausted" and "alert"."""
+    """No failure can come between a job's end and the job that follows it."""
 
     @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
     async def test_on_final_job_is_created_however_the_job_becomes_dead(

@@ -1,4 +1,4 @@
-"""Tokens: set, replaced, revoked, noted as used; their limit; secrets are never shown."""
+"""Tokens: set, replaced, revoked, recorded as used; their limit; secrets are never shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headway.core.gates.slots import Slots
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 
 MOST = 10_000
-"""Tokens that a store holds."""
+"""Most tokens in a store."""
 STEP = 1_000
 
 ORDERS = TokenSpec(
@@ -76,12 +76,12 @@ NO_TOKENS: dict[str, TokenSpec] = {
 
 
 async def tokens(rig: Rig, *ids: str) -> tuple[TokenView, ...]:
-    """The tokens of these ids, or all."""
+    """Return the tokens with these ids, or all."""
     return await rig.store.read(TokensQuery(ids=ids or None))
 
 
 async def revision(rig: Rig) -> int:
-    """Of the definitions."""
+    """Return the revision of the definitions."""
     return (await rig.store.read(StatsQuery())).revision
 
 
@@ -225,7 +225,7 @@ class TokenGroup(ConformanceGroup):
             await rig.define(one_more)
         assert await revision(rig) == before
         assert [one.spec for one in await tokens(rig)] == specs
-        # One that is there is not one more, and one may come in another's place.
+        # Changing a token adds none, and a new token may replace another in one definition.
         await rig.define(SetToken(spec=replace(SENDER, id=specs[0].id, name="renamed")))
         await rig.define(one_more, RevokeToken(id=specs[1].id))
         assert len(await tokens(rig)) == MOST

@@ -1,4 +1,4 @@
-"""Hand-over: the outside world has the job; its permits stay, and it is never started twice."""
+"""Hand-over: the outside world has the job; it keeps its permits, and never starts twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TIMEOUT_MS = 1_800_000
 
 
 class HandOverGroup(ConformanceGroup):
-    """A job whose work goes on in the outside world, its permits held."""
+    """A job whose work continues in the outside world while it keeps its permits."""
 
     async def test_hand_over_commits_the_job_to_awaiting_with_its_deadline(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -66,7 +66,7 @@ class HandOverGroup(ConformanceGroup):
         self, rig: Rig, policy: JobPolicy
     ) -> None:
         await rig.declare(LINE)
-        # Shorter than the worker's lease, which must not decide.
+        # Shorter than the worker's lease, so that the lease does not decide.
         timeout_ms = LEASE_MS - 1
         call = await dial(rig, gates=(LINE,), policy=policy, timeout_ms=timeout_ms)
         await rig.pass_time(timeout_ms)
@@ -231,7 +231,7 @@ ASKING = policy_with(reconcile="ask", reconcile_within_ms=10_000)
 
 
 async def reconcilers(rig: Rig) -> list[str]:
-    """The ids of the jobs that ask the provider, oldest first."""
+    """Return the ids of the jobs that ask the provider, oldest first."""
     return [job.id for job in (await rig.dump()).jobs if job.kind == "ask"]
 
 
@@ -389,7 +389,11 @@ MINUTE_MS = 60_000
 
 
 async def call(worker: PlayedWorker, *keys: str) -> str:
-    """A run hands over under the first key, or its own, and is known as the others; its job."""
+    """Start a run, hand it over, and make it known by further keys; return the job's id.
+
+    Args:
+        keys: the first is that of the hand-over (default: the run's reference).
+    """
     run = await worker.take_one()
     first = keys[0] if keys else f"{run.id}:{run.run}"
     await worker.report(HandedOver(run.id, run.run, key=first, timeout_ms=MINUTE_MS))
@@ -400,7 +404,7 @@ async def call(worker: PlayedWorker, *keys: str) -> str:
 
 
 class KnownKeysGroup(ConformanceGroup):
-    """What a provider called each run."""
+    """Keys by which a provider knows each run."""
 
     async def test_each_run_tells_its_keys_by_name_and_not_its_reference(self, rig: Rig) -> None:
         job = await rig.add()

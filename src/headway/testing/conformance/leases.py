@@ -1,4 +1,4 @@
-"""Leases and beats: who lives, what was lost, what never arrived; leaders and sweeps."""
+"""Leases and beats: live workers, lost runs, lost replies; leaders and sweeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHONE = Slots("phone:{phone}", 1)
 
 
 class LeaseGroup(ConformanceGroup):
-    """Runs live while their worker beats."""
+    """Runs stay live while their worker beats."""
 
     async def test_beat_extends_every_run_of_its_worker(self, rig: Rig) -> None:
         await rig.add_many(2)
@@ -220,7 +220,7 @@ class LeaseGroup(ConformanceGroup):
         await rig.add()
         await rig.worker.ask(1, "calls", "texts")
         rig.clock.advance(40)
-        # One that says neither keeps both.
+        # A beat without name and lanes keeps both.
         await rig.store.beat(BeatRequest(worker=rig.worker.id, lease_ms=LEASE_MS))
         (view,) = (await rig.dump()).workers
         assert (view.lanes, view.name, view.running) == ((LANE,), f"{rig.worker.id}@host", 2)
@@ -254,7 +254,7 @@ class LeaseGroup(ConformanceGroup):
 
 
 class SweepGroup(ConformanceGroup):
-    """What time alone brings about, in bounded steps."""
+    """Changes caused only by the passing of time, in bounded steps."""
 
     async def test_sweep_of_a_quiet_store_does_nothing(self, rig: Rig) -> None:
         await rig.add()
@@ -420,7 +420,7 @@ class SweepGroup(ConformanceGroup):
 
 
 class LeadGroup(ConformanceGroup):
-    """One leader for each chore with outside effects, in terms that grow."""
+    """One leader for each chore with outside effects, with increasing terms."""
 
     async def test_one_leads_and_the_others_are_told_no(self, rig: Rig) -> None:
         assert await rig.store.lead("alerts", "one", 10_000) is not None

@@ -1,4 +1,4 @@
-"""Jobs from elsewhere: the whole content of another store, and work that is under way already."""
+"""Jobs from elsewhere: the content of another store, and work that is already under way."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OFFICE = Hours("hours:office", "00:00-24:00", tz="Europe/Berlin")
 
 
 async def carry(source: Rig, target: Rig, times: int = 1) -> list[ExportChunk]:
-    """Carry everything; each chunk is put in so many times, as after a lost reply."""
+    """Copy everything, importing each chunk several times, as after lost replies."""
     assert isinstance(source.store, Movable)
     assert isinstance(target.store, Movable)
     chunks: list[ExportChunk] = []
@@ -65,9 +65,9 @@ async def carry(source: Rig, target: Rig, times: int = 1) -> list[ExportChunk]:
 
 
 def standing(dump: Dump) -> Dump:
-    """What a copy must show: all but workers, and how often definitions were changed.
+    """Return what a copy must show: everything except workers and the definitions' revision.
 
-    Rows get new numbers: a copy has none of the gaps that undone steps left.
+    Rows get new numbers, because a copy lacks the gaps left by undone steps.
     """
     lanes = tuple(replace(lane, workers=0) for lane in dump.lanes)
     stats = replace(dump.stats, revision=0)
@@ -75,7 +75,7 @@ def standing(dump: Dump) -> Dump:
 
 
 async def busy(rig: Rig) -> dict[str, str]:
-    """Fill a store with some of everything, and return the ids of jobs by what they are."""
+    """Fill a store with some of everything, and return the ids of jobs by situation."""
     await rig.declare(LINE, PHONE, NUMBERS, OFTEN, OFFICE)
     await rig.define(
         DeclareLane(spec=LaneSpec(name="fair", fair="tenant", weights=(("acme", 2),))),
@@ -129,14 +129,14 @@ async def busy(rig: Rig) -> dict[str, str]:
 
 
 class MovingGroup(ConformanceGroup):
-    """A copy is the store, but for its workers."""
+    """A copy is equal to its source, except for workers."""
 
     @pytest_asyncio.fixture
     async def target(self, rig: Rig, make_store: MakeStore) -> AsyncIterator[Rig]:
-        """A second store, empty, at the same moment."""
+        """Yield a second, empty store with the same clock."""
         store = make_store(rig.clock)
         target = Rig(store, rig.clock)
-        # The copy goes on with new jobs, not with those that it has been given.
+        # The copy continues with new jobs, not with ids that were imported.
         target.jobs = rig.jobs
         try:
             yield target
@@ -242,7 +242,7 @@ TWILIO = Rate("rate:twilio", 1, "10s")
 
 
 def under_way(rig: Rig, job: NewJob, key: str, **members: str) -> InFlight:
-    """A job whose work began a minute ago and has ten more."""
+    """Return a job whose work started a minute ago and has ten minutes left."""
     return InFlight(
         job=job,
         signal_key=key,
@@ -253,7 +253,7 @@ def under_way(rig: Rig, job: NewJob, key: str, **members: str) -> InFlight:
 
 
 class RestoreGroup(ConformanceGroup):
-    """Facts of the outside world, taken over as they are."""
+    """Work in the outside world, recorded as it is."""
 
     async def test_restored_job_at_a_pool_without_members_holds_nothing_there(
         self, rig: Rig

@@ -1,4 +1,4 @@
-"""What operators do: cancel, end, delay, revive."""
+"""Operators' actions: cancel, end, delay, retry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PHONE = Slots("phone:{phone}", 1)
 
 
 async def in_state(rig: Rig, state: State) -> str:
-    """The id of a new job that has come into a state."""
+    """Create a job, bring it into a state, and return its id."""
     worker = rig.new_worker()
     if state is State.SCHEDULED:
         return (await rig.add(due_at=rig.clock() + 9_000)).id
@@ -65,7 +65,7 @@ async def in_state(rig: Rig, state: State) -> str:
 
 
 class ActGroup(ConformanceGroup):
-    """The other verbs, and which states they apply to."""
+    """The verbs, and the states to which they apply."""
 
     @pytest.mark.parametrize("state", list(State))
     @pytest.mark.parametrize("verb", list(Verb))

@@ -74,7 +74,7 @@ class OrderGroup(ConformanceGroup):
 
 
 class SchedulingGroup(ConformanceGroup):
-    """Jobs that are due later, and jobs that are due too late."""
+    """Jobs that are due later, and jobs that expire."""
 
     async def test_job_is_not_claimed_before_its_moment_and_is_at_it(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 5_000)
@@ -189,29 +189,29 @@ REPO = Slots("repo:{url}", 1)
 
 
 def shares(runs: list[Claimed]) -> Counter[str]:
-    """How many starts each tenant had."""
+    """Return how many starts each tenant had."""
     return Counter(run.tenant for run in runs)
 
 
 async def one_by_one(worker: PlayedWorker, count: int) -> list[Claimed]:
-    """So many claims of one job each."""
+    """Claim one job several times."""
     return [await worker.take_one() for _ in range(count)]
 
 
 async def fair_lane(rig: Rig, **weights: int) -> PlayedWorker:
-    """A worker of a lane that is fair by these weights."""
+    """Make the lane fair with these weights, and return a worker for it."""
     spec = LaneSpec(name=LANE, fair="tenant", weights=tuple(weights.items()))
     await rig.define(DeclareLane(spec=spec))
     return rig.new_worker()
 
 
 async def turns(worker: PlayedWorker, n: int, count: int, claims: int = 1) -> list[str]:
-    """Return the tenants that start, one after the other, at a gate of one permit.
+    """Return the tenants that start at a gate with one permit, in order.
 
     Args:
-        worker: claims and ends all that it got, again and again.
-        count: how many starts at the gate.
-        claims: how many claims there are between two ends.
+        worker: repeatedly claims, then settles everything it got.
+        count: number of starts at the gate.
+        claims: number of claims before each settlement.
     """
     order: list[str] = []
     for _ in range(count):
@@ -310,13 +310,13 @@ class FairnessGroup(ConformanceGroup):
     async def test_starts_of_others_elsewhere_change_no_turn_at_a_full_gate(
         self, rig: Rig, n: int
     ) -> None:
-        """Three tenants wait at the line, while jobs of the first pass no gate."""
+        """Three tenants wait at the line, while the first also has jobs without gates."""
         await rig.declare(LINE)
         worker = await fair_lane(rig, beta=2)
         for tenant in ("acme", "beta", "core"):
             await rig.add_many(60, tenant=tenant, gates=(LINE,))
         await rig.add_many(400, tenant="acme", kind="free")
-        # Acme has had more than both by what passes no gate, from its second claim on.
+        # From the second claim on, acme has had more starts than both, in jobs without gates.
         got = Counter(await turns(worker, n, 30, claims=3))
         assert got["acme"] <= 2
         assert abs(got["beta"] - 2 * got["core"]) <= 3
@@ -346,7 +346,7 @@ class FairnessGroup(ConformanceGroup):
     async def test_tenant_that_runs_out_within_a_claim_has_no_start_counted_twice(
         self, rig: Rig
     ) -> None:
-        """Beside a third that is held, and has had less than both."""
+        """A third tenant is held back, and has had fewer starts than both."""
         worker = await fair_lane(rig)
         await rig.add(tenant="core", gates=(LINE,), priority=9)
         for tenant in ("acme", "beta"):

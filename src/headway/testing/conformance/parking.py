@@ -1,4 +1,4 @@
-"""Parking: jobs at a full keyed gate; one that asks for more holds back those behind it."""
+"""Parking: jobs at a full keyed gate; one that needs more holds back the jobs behind it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
 
 
 async def park_behind_one(rig: Rig, n: int) -> tuple[Claimed, list[NewJob]]:
-    """Start the first of n jobs of `repo:a`, and park the others; return the run and all jobs."""
+    """Start the first of n jobs of `repo:a`, and park the rest; return the run and all jobs."""
     await rig.declare(REPO)
     jobs = await rig.add_many(n, gates=(A,))
     run = await rig.worker.take_one()
@@ -37,7 +37,7 @@ async def park_behind_one(rig: Rig, n: int) -> tuple[Claimed, list[NewJob]]:
 
 
 class ParkingGroup(ConformanceGroup):
-    """Jobs parked at a keyed gate start in order, and none is forgotten."""
+    """Jobs parked at a keyed gate start in order, and none is left behind."""
 
     async def test_job_at_a_closed_keyed_gate_is_parked_and_lets_others_pass(
         self, rig: Rig
@@ -111,8 +111,8 @@ class ParkingGroup(ConformanceGroup):
         line = use_of(LINES, url="a")
         await rig.start(gates=(line,))
         await rig.close_gate("lines:a")
-        # Each kind is a flow, and the one that was made last has the first head. It asks for more
-        # than is free, and reserves; if the others were fed first, nothing would be left to it.
+        # Each kind is a flow, and the flow created last has the first head. Its head needs more
+        # than is free, and reserves; if the others were fed first, nothing would be left for it.
         others = [
             await rig.add(gates=(line,), priority=priority, kind=f"kind{priority}")
             for priority in (30, 20)
@@ -281,7 +281,7 @@ LICENCE = Slots("licence:{name}", 4)
 
 
 class HoldBackGroup(ConformanceGroup):
-    """Who asks for more is not passed by who asks for less, at one gate in one flow."""
+    """A job that needs less does not pass one that needs more, at one gate in one flow."""
 
     async def test_weighted_head_holds_back_its_followers_at_that_gate(self, rig: Rig) -> None:
         await rig.declare(LICENCE)

@@ -1,4 +1,4 @@
-"""Rates and hours: gates that open by time alone, to the millisecond."""
+"""Rates and hours: gates that open through the passing of time alone, to the millisecond."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHONE = Rate("phone:{phone}", 2, "60s")
 
 
 class RateGroup(ConformanceGroup):
-    """At most so many starts in any window of claim times on the store's clock."""
+    """A limit on the starts in any window of claim times on the store's clock."""
 
     async def test_rate_is_exact_and_half_open(self, rig: Rig) -> None:
         await rig.add_many(6, gates=(TWILIO,))
@@ -208,7 +208,7 @@ LOCAL = Hours("hours:{tz}", "09:00-18:00", days="mon-fri", tz="{tz}")
 
 
 class HoursGroup(ConformanceGroup):
-    """Nothing is claimed outside its hours."""
+    """No job is claimed outside its hours."""
 
     async def test_hours_open_and_close_to_the_millisecond(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T08:59:59.999+01:00"))
@@ -217,7 +217,7 @@ class HoursGroup(ConformanceGroup):
         assert (shut.jobs, shut.next_at) == ([], rig.clock() + 1)
         rig.clock.advance(1)
         run = await rig.worker.take_one()
-        # Hours take nothing of what starts.
+        # A start takes nothing from an Hours gate.
         assert (await rig.gate("hours:office")).holders == ()
         await rig.worker.report(Succeeded(run.id, run.run))
         rig.clock.jump_to(parse_instant("2026-03-02T11:59:59.999+01:00"))

@@ -1,4 +1,4 @@
-"""Listings, counts and the trail: what is read is what is there."""
+"""Listings, counts and the trail show exactly what is stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headway.testing.jobs import use_of
 
 
 async def ids(rig: Rig, query: JobsQuery) -> list[str]:
-    """The ids of a whole listing, page by page."""
+    """Return the ids of a whole listing, read page by page."""
     rows = await rig.pages(lambda at: replace(query, cursor=at), query.limit)
     return [row.id for row in rows]
 
@@ -156,7 +156,7 @@ class ListingGroup(ConformanceGroup):
 
 
 class FlowsGroup(ConformanceGroup):
-    """Jobs that wait together, found by an index of their own among any number of others."""
+    """Jobs that wait together, found by an index among any number of others."""
 
     async def test_flows_of_a_lane_are_listed_with_their_counts_and_first_jobs(
         self, rig: Rig
@@ -278,7 +278,7 @@ class FlowsGroup(ConformanceGroup):
         phone = Slots("phone:{phone}", 1)
         await rig.declare(phone)
         one = use_of(phone, phone="1")
-        # The last of them is in the flow of those that fit.
+        # The last unfit job is in the same flow as the jobs that fit.
         never = use_of(phone, 2, phone="1")
         unfit = [await rig.add(gates=(never,), tenant=tenant) for tenant in ("a", "b", "same")]
         fit = [await rig.add(gates=(one,), tenant="same") for _ in range(2)]
@@ -290,7 +290,7 @@ class FlowsGroup(ConformanceGroup):
             ("same", True, (unfit[2].id,)),
             ("same", False, (fit[1].id,)),
         }
-        # They are on the first page alone, whatever its size.
+        # Unfit jobs are only on the first page, whatever its size.
         page = await rig.store.read(FlowsQuery(gate=one.name, first=1, limit=1))
         assert [flow.unfit for flow in page.rows] == [True, False]
         rest = await rig.store.read(FlowsQuery(gate=one.name, cursor=page.cursor))
@@ -448,7 +448,7 @@ class StatsGroup(ConformanceGroup):
             assert await rig.worker.take() == []
             rig.clock.advance(shut_ms)
             await rig.open_gate("line")
-            # The second starts after a claim has found the gate open.
+            # The second job starts after a claim has found the gate open.
             await rig.worker.take_one()
             rig.clock.advance(500)
             await rig.worker.take_one()
@@ -487,7 +487,7 @@ class TrailGroup(ConformanceGroup):
         for target, count in (("all", 3), ("tenant:acme", 2)):
             page = await rig.store.read(TrailQuery(target=target))
             assert len(page.rows) == count
-        # A page that was begun before goes on with what is left.
+        # A listing that was started before continues with the remaining lines.
         page = await rig.store.read(TrailQuery(cursor=first.cursor, limit=4))
         assert [line.at for line in page.rows] == left[:1]
         assert page.cursor is None

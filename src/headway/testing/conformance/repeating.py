@@ -1,4 +1,4 @@
-"""Repeated and simultaneous calls: the same effect as one."""
+"""Repeated and simultaneous calls have the same effect as one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FOLLOWED = policy_with(on_final=FollowUp(kind="alert", states=(State.SUCCEEDED, 
 
 @dataclass(slots=True)
 class Story:
-    """A store in the middle of its work: jobs queued, parked, running and handed over."""
+    """A busy store, with jobs queued, parked, running and handed over."""
 
     rig: Rig
     worker: PlayedWorker
@@ -68,7 +68,7 @@ class Story:
 
     @classmethod
     async def begin(cls, rig: Rig) -> Story:
-        """Every sort of job, and a worker that holds some."""
+        """Create the jobs, and a worker that holds some of them."""
         await rig.declare(LINE, PHONE, NUMBERS, TWILIO)
         uses = (use_of(LINE), use_of(NUMBERS), use_of(TWILIO), use_of(PHONE, phone="1"))
         jobs = [
@@ -92,7 +92,7 @@ Act = Callable[[Story], Awaitable[object]]
 
 
 def _settle(outcome: Callable[[str], Outcome]) -> Act:
-    """One outcome of the gated job that runs."""
+    """Return the settlement of the running gated job with an outcome."""
     return lambda story: story.worker.report(outcome(story.jobs[0].id))
 
 
@@ -169,11 +169,11 @@ ACTS: dict[str, Act] = {
 
 
 class RepeatGroup(ConformanceGroup):
-    """A lost reply costs only the repetition."""
+    """After a lost reply, repeating the call is safe."""
 
     @pytest_asyncio.fixture
     async def other(self, make_store: MakeStore) -> AsyncIterator[Rig]:
-        """A second store, behind a connection that can fail."""
+        """Yield a second store, behind a connection that can fail."""
         clock = FakeClock()
         store = make_store(clock)
         try:
@@ -255,7 +255,7 @@ JOBS = 60
 
 
 async def fill(rig: Rig) -> list[str]:
-    """Jobs that meet at locks, pools and slots; their ids."""
+    """Enqueue jobs that compete for locks, pools and slots, and return their ids."""
     await rig.declare(TRUNK, REPO, POOL)
     jobs = [
         rig.jobs.make(gates=((TRUNK,), (use_of(REPO, url=n % 4),), (POOL,), ())[n % 4])
@@ -266,10 +266,10 @@ async def fill(rig: Rig) -> list[str]:
 
 
 async def drain(rig: Rig, worker: PlayedWorker, done: Counter[str]) -> None:
-    """Claims and settles until all jobs are done.
+    """Claim and settle until all jobs are done.
 
     Raises:
-        AssertionError: a thousand claims did not suffice.
+        AssertionError: 1000 claims did not suffice.
     """
     for _ in range(1_000):
         runs = await worker.take(3)
@@ -284,12 +284,12 @@ async def drain(rig: Rig, worker: PlayedWorker, done: Counter[str]) -> None:
 
 
 def drain_in_a_loop(rig: Rig, worker: PlayedWorker, done: Counter[str]) -> None:
-    """As `drain`, in an event loop of its own."""
+    """Run `drain` in a separate event loop."""
     asyncio.run(drain(rig, worker, done))
 
 
 class RaceGroup(ConformanceGroup):
-    """Operations that overlap, each one step."""
+    """Operations that overlap; each is one step."""
 
     async def test_workers_that_race_do_each_job_once(self, rig: Rig) -> None:
         ids = await fill(rig)

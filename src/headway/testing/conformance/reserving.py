@@ -1,4 +1,4 @@
-"""Tickets and reservations: what a freed permit is promised to, and for how long."""
+"""Tickets and reservations: which job a freed permit is promised to, and for how long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OFTEN = Rate("often:{phone}", 2, "2s")
 
 
 class TicketGroup(ConformanceGroup):
-    """No feed is lost, and no job that cannot start keeps another from it."""
+    """No feed is lost, and no job that cannot start blocks another."""
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.KILL, Verb.SUCCEED])
     async def test_head_taken_out_while_it_is_ticketed_feeds_the_next(
@@ -83,7 +83,7 @@ class TicketGroup(ConformanceGroup):
         holders = await worker.take(9)
         await rig.pass_time(1_000)
         assert await rig.states(*waiting) == [State.WAITING, State.PARKED]
-        # The first has its ticket and waits for the line; the window's next start is the second's.
+        # The first has a ticket and waits for the line; the second gets the next start of the rate.
         await rig.pass_time(10_000)
         await worker.settle(*(Succeeded(run.id, run.run) for run in holders))
         assert await worker.take_ids(9) == [job.id for job in waiting]
@@ -134,7 +134,7 @@ class TicketGroup(ConformanceGroup):
         jobs = await rig.add_many(5, gates=(use_of(lines, customer="x"),))
         runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [job.id for job in jobs[:2]]
-        # Both members are free before the next claim, which starts one job at each.
+        # Both members are free before the next claim, which starts a job at each.
         await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
         assert await rig.worker.take_ids(9) == [job.id for job in jobs[2:4]]
 
@@ -172,12 +172,12 @@ LONG_MS = 100 * RESERVED_MS
 
 
 def use(gate: GateSpec, amount: int) -> GateUse:
-    """The use of a gate, or of its one instance."""
+    """Return a use of a gate; `licence` has a single instance."""
     return use_of(gate, amount, name="cad") if gate is LICENCE else use_of(gate, amount)
 
 
 async def hold(rig: Rig, gate: GateSpec, count: int) -> list[Claimed]:
-    """Declare a gate, and start so many jobs that each hold one permit of it for a long time."""
+    """Declare a gate, and start jobs that each hold one of its permits for a long time."""
     await rig.declare(gate)
     await rig.add_many(count, kind="held", gates=(use(gate, 1),))
     runs = await rig.worker.take(9, lease_ms=LONG_MS)
@@ -186,7 +186,7 @@ async def hold(rig: Rig, gate: GateSpec, count: int) -> list[Claimed]:
 
 
 class Stream:
-    """Jobs that ask for one permit each, of another kind; a new one comes for each that ends."""
+    """A stream of jobs of another kind that need one permit each; each end adds a new job."""
 
     def __init__(self, rig: Rig, gate: GateSpec, lane: str = LANE) -> None:
         self.rig = rig
@@ -196,7 +196,7 @@ class Stream:
         self.running: list[Claimed] = []
 
     async def begin(self) -> None:
-        """Take all permits, and have as many waiting."""
+        """Take all permits, with further jobs waiting."""
         await self.add(12)
         await self.claim()
 
@@ -209,14 +209,14 @@ class Stream:
         return runs
 
     async def end_one(self) -> None:
-        """The oldest run ends, and another job comes."""
+        """End the oldest run, and add a job."""
         run = self.running.pop(0)
         await self.worker.settle(Succeeded(run.id, run.run))
         await self.add(1)
 
 
 async def rounds_until_start(rig: Rig, streams: list[Stream], job: str) -> int:
-    """How many rounds of ends and claims it takes until a job of the first stream's lane starts."""
+    """Return how many rounds of ends and claims it takes until a job starts."""
     for number in range(1, 30):
         for stream in reversed(streams):
             await stream.end_one()
@@ -225,11 +225,11 @@ async def rounds_until_start(rig: Rig, streams: list[Stream], job: str) -> int:
             for other in reversed(streams):
                 if any(run.id == job for run in await other.claim()):
                     return number
-    pytest.fail("it never started")
+    pytest.fail("the job never started")
 
 
 class ReserveGroup(ConformanceGroup):
-    """What a gate frees is kept for the first that waits for several permits."""
+    """Freed permits are kept for the first job that waits for several."""
 
     @pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.kind))
     async def test_weighted_job_starts_beside_a_stream_of_smaller_ones(
@@ -312,7 +312,7 @@ class ReserveGroup(ConformanceGroup):
         reply = await rig.worker.ask(9)
         assert reply.jobs == []
         assert reply.next_at == rig.clock() + RESERVED_MS
-        # Now it fits, and no rig.worker claims it.
+        # Now the big job fits, but no worker claims in its lane.
         await rig.worker.settle(Succeeded(held[0].id, held[0].run))
         rig.clock.advance(RESERVED_MS - 1)
         assert await rig.worker.take(9) == []

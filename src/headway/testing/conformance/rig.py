@@ -1,6 +1,6 @@
-"""What each conformance test is given: an empty store, its clock, a job factory and a worker.
+"""The fixture of each conformance test: an empty store, its clock, a job factory and a worker.
 
-Situations that several groups begin with are here too.
+It also contains the setups that several groups share.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ AUTHOR = "ann"
 REASON = "a drill"
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 LIMIT_S = 10
-"""A wait that takes longer was not woken."""
+"""Seconds; a wait that takes longer was not woken."""
 
 
 class _Short(TypedDict):
@@ -85,7 +85,7 @@ each_end = pytest.mark.parametrize(
     [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
     ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
 )
-"""Run a test with each outcome that ends a run."""
+"""Runs a test with each outcome that ends a run."""
 
 
 class SignalFields(TypedDict, total=False):
@@ -109,11 +109,11 @@ class Rig:
 
     Args:
         store: new and empty.
-        clock: the one that the store reads.
+        clock: the store's clock.
 
     Attributes:
-        clock: moved by the test alone.
-        worker: the one that claims, in tests that need only one.
+        clock: moved only by the test.
+        worker: the worker of tests that need only one.
     """
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
@@ -126,10 +126,10 @@ class Rig:
         self._events = 0
         self._declared: set[str] = set()
 
-    # What goes in ---------------------------------------------------------------------------
+    # Operations -----------------------------------------------------------------------------
 
     def new_worker(self) -> PlayedWorker:
-        """Return a worker that was not there before."""
+        """Return a new worker."""
         self._workers += 1
         return PlayedWorker(self.store, f"worker-{self._workers}")
 
@@ -138,14 +138,14 @@ class Rig:
         return await self.store.enqueue(jobs)
 
     async def add(self, **fields: Unpack[JobFields]) -> NewJob:
-        """Make and enqueue one job; its gates as in `add_many`."""
+        """Create and enqueue one job; gates are declared as in `add_many`."""
         (job,) = await self.add_many(1, **fields)
         return job
 
     async def add_many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
-        """Make and enqueue jobs in one step.
+        """Create and enqueue jobs in one step.
 
-        Gates that are given as specs are declared first, unless one of that name was already.
+        Gates passed as specs are declared first, unless their names are declared already.
         """
         specs = [
             gate.spec if isinstance(gate, GateNeed) else gate
@@ -158,7 +158,7 @@ class Rig:
         return jobs
 
     async def start(self, **fields: Unpack[JobFields]) -> Claimed:
-        """Make and enqueue one job, which the worker starts; return its run."""
+        """Create, enqueue and start one job; return its run."""
         job = await self.add(**fields)
         run = await self.worker.take_one(job.lane)
         assert run.id == job.id
@@ -171,17 +171,17 @@ class Rig:
         )
 
     async def declare(self, *specs: GateSpec) -> None:
-        """Declare gates, as code does."""
+        """Declare gates, as an App does."""
         if specs:
             await self.define(*(DeclareGate(spec=spec) for spec in specs))
             self._declared.update(spec.name for spec in specs)
 
     async def cap(self, name: str, capacity: int) -> None:
-        """Give a gate another capacity, as an operator does."""
+        """Set a gate's capacity, as an operator does."""
         await self.define(SetGate(name=name, capacity=capacity))
 
     async def reset(self, name: str) -> None:
-        """Forget an operator's values of a gate."""
+        """Remove an operator's values of a gate."""
         await self.define(ResetGate(name=name))
 
     async def close_gate(self, name: str, until_at: int | None = None) -> None:
@@ -189,13 +189,13 @@ class Rig:
         await self.define(CloseGate(name=name, until_at=until_at, reason=REASON))
 
     async def open_gate(self, name: str) -> None:
-        """Open a gate that was closed."""
+        """Open a closed gate."""
         await self.define(OpenGate(name=name))
 
     async def act(
         self, verb: Verb, *ids: str, edit: Edit | None = None, request: str | None = None
     ) -> list[Acted]:
-        """Do an operator's move under a new request id, or the one given; return its answers."""
+        """Act on jobs as an operator, under a new or the given request id; return the answers."""
         self._acts += 1
         replies = await self.store.act(
             ActRequest(
@@ -211,7 +211,7 @@ class Rig:
         return [reply.answer for reply in replies]
 
     async def cancel(self, *ids: str) -> list[Acted]:
-        """Cancel, as an operator does."""
+        """Cancel jobs, as an operator does."""
         return await self.act(Verb.CANCEL, *ids)
 
     async def signal(
@@ -222,13 +222,13 @@ class Rig:
         event: str | None = None,
         **more: Unpack[SignalFields],
     ) -> SignalReply:
-        """Send a signal, a final one by default, under a new event id, or the one given."""
+        """Send a signal, final by default, under a new or the given event id."""
         self._events += 1
         event = event or f"event-{self._events}"
         return await self.store.signal(Signal(key=key, event=event, decided=decided, **more))
 
     async def pass_time(self, ms: int) -> None:
-        """Move the clock on, and sweep all that is due then."""
+        """Advance the clock, and sweep everything that is then due."""
         self.clock.advance(ms)
         await self.sweep()
 
@@ -239,41 +239,41 @@ class Rig:
             replies.append(await self.store.sweep(1000))
             if not replies[-1].again:
                 return replies
-        pytest.fail("a thousand sweeps, and the last one still says that more is due")
+        pytest.fail("more is still due after 1000 sweeps")
 
     async def wait(self, seen: int, until_at: int | None = None) -> None:
-        """Check that a wait returns at once, whatever happened before it.
+        """Check that a wait returns at once.
 
         Args:
-            seen: of the last claim.
+            seen: returned by the last claim.
         """
         async with asyncio.timeout(LIMIT_S):
             await self.store.wait([LANE], until_at, seen)
 
     @asynccontextmanager
     async def wakes(self, seen: int, *lanes: str) -> AsyncGenerator[None]:
-        """Check that what the block does wakes a wait in each of these lanes that began before it.
+        """Check that the block wakes waits in each of these lanes, which start before it.
 
         Args:
-            seen: of the last claim.
-            lanes: by default that of the job factory.
+            seen: returned by the last claim.
+            lanes: defaults to the lane of the job factory.
         """
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             for lane in lanes or (LANE,):
                 tasks.create_task(self.store.wait([lane], None, seen))
-            await asyncio.sleep(0)  # noqa: TID251  (lets the waits begin; no time passes)
+            await asyncio.sleep(0)  # noqa: TID251  (lets the waits start; no time passes)
             yield
 
-    # What comes out -------------------------------------------------------------------------
+    # Reads and checks -----------------------------------------------------------------------
 
     async def view(self, job: str) -> JobView:
         """Return a job with its runs and trail."""
         view = await self.store.read(JobQuery(id=job))
-        assert view is not None, f"the job {job} is not there"
+        assert view is not None, f"the job {job} does not exist"
         return view
 
     async def missing(self, job: str) -> bool:
-        """Return whether the store knows no such job."""
+        """Return whether the job does not exist."""
         return await self.store.read(JobQuery(id=job)) is None
 
     async def state(self, job: str) -> State:
@@ -285,17 +285,17 @@ class Rig:
         return [await self.state(job.id) for job in jobs]
 
     async def gate(self, name: str) -> GateState:
-        """Return a gate as it stands."""
+        """Return the current state of a gate."""
         page = await self.store.read(GatesQuery(names=(name,)))
         assert len(page.rows) == 1, f"the gate {name} is shown {len(page.rows)} times"
         return page.rows[0]
 
     async def gates(self) -> tuple[GateState, ...]:
-        """Return all gates as they stand, by name."""
+        """Return the current states of all gates, by name."""
         return (await self.store.read(GatesQuery(limit=1000))).rows
 
     async def used(self, name: str) -> int:
-        """Permit out of a gate, or start in its window."""
+        """Return the number of permits out of a gate, or of starts in its window."""
         return (await self.gate(name)).used
 
     async def holders(self, name: str) -> list[str]:
@@ -303,23 +303,23 @@ class Rig:
         return [holder.job for holder in (await self.gate(name)).holders]
 
     async def why(self, job: str) -> WhyView:
-        """Why a job stands where it stands."""
+        """Return why a job is in its current state."""
         view = await self.store.read(WhyQuery(id=job))
-        assert view is not None, f"the job {job} is not there"
+        assert view is not None, f"the job {job} does not exist"
         return view
 
     async def total(self, what: str) -> int:
-        """One of the counts since the store was made."""
+        """Return one of the totals since the store was created."""
         return (await self.store.read(StatsQuery())).totals.get(what, 0)
 
     async def cascade(self, job: str) -> Cascade:
-        """Return a job's candidates: who is asked, who was, and who is left."""
+        """Return a job's candidates: the current one, those already asked, and those left."""
         cascade = (await self.view(job)).cascade
         assert cascade is not None
         return cascade
 
     async def pages(self, query: Callable[[str | None], Query[Page[Row]]], most: int) -> list[Row]:
-        """Return all rows of a listing, read page by page; no page has more than was asked for."""
+        """Return all rows of a listing, page by page; check that no page has more than `most`."""
         found: list[Row] = []
         cursor: str | None = None
         for _ in range(100):
@@ -329,15 +329,15 @@ class Rig:
             cursor = page.cursor
             if cursor is None:
                 return found
-        pytest.fail("a hundred pages, and no end")
+        pytest.fail("the listing has not ended after 100 pages")
 
     async def dump(self) -> Dump:
-        """Return all that the store can show."""
+        """Return everything that the store can show."""
         return await dump(self.store)
 
     @asynccontextmanager
     async def unchanged(self, *parts: str) -> AsyncGenerator[None]:
-        """Check that the block changes nothing in these parts of the dump, by default the jobs."""
+        """Check that the block changes nothing in these parts of the dump (default: the jobs)."""
         before = await self.dump()
         yield
         after = await self.dump()
@@ -348,17 +348,17 @@ class Rig:
     async def refuses(
         self, error: type[Exception], match: str | None = None
     ) -> AsyncGenerator[None]:
-        """Check that the block raises this error, and changes nothing that the store shows."""
+        """Check that the block raises this error, and changes nothing in the dump."""
         before = await self.dump()
         with pytest.raises(error, match=match):
             yield
         assert compare(await self.dump(), before) == []
 
     async def check(self) -> None:
-        """Check what holds at every moment of every history.
+        """Check the invariants that hold at all times.
 
-        The audit finds nothing; counts and listings agree; permits are held by jobs that are
-        running or awaiting; a job has an open run exactly while it is.
+        The audit finds nothing; counts and listings agree; permits are held only by jobs that are
+        running or awaiting; exactly these jobs have an open run.
         """
         found = await differences(self.store)
         assert not found, found
@@ -369,7 +369,7 @@ class Rig:
         held = {State.RUNNING, State.AWAITING}
         for gate in await self.gates():
             for holder in gate.holders:
-                assert jobs[holder.job].state in held, f"{holder} holds and is not held"
+                assert jobs[holder.job].state in held, f"the job of {holder} is not held"
         for job in jobs.values():
             runs = (await self.view(job.id)).runs if len(jobs) <= 100 else ()
             living = [run.run for run in runs if run.ended_at is None]
@@ -378,12 +378,12 @@ class Rig:
 
 
 def ref(run: Claimed) -> str:
-    """Return the key that is a run's own: what is said of it is found by that too."""
+    """Return a run's own reference, by which signals find it as well."""
     return f"{run.id}:{run.run}"
 
 
 def for_candidate(name: str) -> str:
-    """Return the template of a gate that each candidate of a cascade has for itself."""
+    """Return the template of a gate with a separate instance for each candidate of a cascade."""
     return f"{name}:{CANDIDATE}"
 
 
@@ -412,7 +412,7 @@ class Call:
     """A run that has handed over.
 
     Attributes:
-        key: under which it awaits its signal.
+        key: the key of the signal that it awaits.
     """
 
     id: str
@@ -435,7 +435,7 @@ async def dial(
     policy: JobPolicy = POLICY,
     timeout_ms: int = 1_800_000,
 ) -> Call:
-    """Return a new job, started by a new worker and handed over."""
+    """Create a job, start it with a new worker, and hand it over."""
     job = await rig.add(gates=gates, policy=policy, priority=1, expires_at=None)
     worker = rig.new_worker()
     run = await worker.take_one()
@@ -445,18 +445,18 @@ async def dial(
 
 
 class ConformanceGroup:
-    """A group of tests that runs on the stores of `make_store`; its author overrides that."""
+    """A group of tests that runs on the stores of `make_store`, which a subclass overrides."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        """Makes a new, empty store on each call; to be supplied by the store's author."""
-        pytest.fail("a class that runs the suite has to supply the fixture `make_store`")
+        """Return a function that creates a new, empty store; the store's author supplies it."""
+        pytest.fail("a class that runs the suite must supply the fixture `make_store`")
 
     @pytest_asyncio.fixture
     async def rig(self, make_store: MakeStore) -> AsyncIterator[Rig]:
-        """Yield a store and all that a test needs with it; check and close it after the test."""
+        """Yield a store with everything a test needs; check and close the store afterwards."""
         clock = FakeClock()
         store = make_store(clock)
         rig = Rig(store, clock)

@@ -1,4 +1,4 @@
-"""Settle: what each outcome makes of its job, and what happens twice."""
+"""Settle: the effect of each outcome on its job, and of repeats."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ENDS_WITHOUT_ERROR: dict[str, Callable[[Rig, PlayedWorker, Claimed], Awaitable[o
 
 
 class SettleGroup(ConformanceGroup):
-    """What a live run may write, each outcome by itself."""
+    """What a live run may write; each outcome is checked on its own."""
 
     async def test_succeeded_job_keeps_its_result_and_its_run(self, rig: Rig) -> None:
         job = await rig.add()
@@ -122,7 +122,7 @@ class SettleGroup(ConformanceGroup):
                 await rig.worker.settle(Failed(run.id, run.run, error="boom"))
                 delay_ms = (await rig.view(run.id)).due_at - rig.clock()
                 assert whole_ms // 2 <= delay_ms <= whole_ms
-                # As a worker says in its log, which draws it from the run's reference.
+                # The same as in the worker's log, which derives it from the run's reference.
                 assert delay_ms == retry.delay_ms(run.attempt, ref(run))
                 delays[run.id].append(delay_ms)
             rig.clock.advance(whole_ms)
@@ -159,7 +159,7 @@ class SettleGroup(ConformanceGroup):
         self, rig: Rig, end: str
     ) -> None:
         first = await rig.start(policy=TWICE)
-        # Long, because a store may keep a long text apart from the rest of the row.
+        # Long, because a store may keep long texts apart from the rest of the row.
         error = "boom" + "!" * 5_000
         await rig.worker.settle(Failed(first.id, first.run, error=error, after_ms=0))
         second = await rig.worker.take_one()
@@ -345,7 +345,7 @@ class SettleGroup(ConformanceGroup):
             await rig.worker.settle(awaits, NextStage(two.id, two.run, stage="x", gates=nowhere))
         assert await rig.state(one.id) is State.RUNNING
         await rig.worker.settle(awaits)
-        # The first that came is applied.
+        # The first signal that arrived is applied.
         assert await rig.state(one.id) is State.DEAD
 
     async def test_event_that_came_early_for_a_key_is_applied_to_one_run(self, rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""Signals: what the outside world says is applied once, kept if early, definite if late."""
+"""Signals: events from the outside world are applied once, kept if early, refused if late."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_MS = 1_800_000
 
 
 class SignalGroup(ConformanceGroup):
-    """What the outside world says, applied once."""
+    """Events from the outside world, each applied once."""
 
     @pytest.mark.parametrize(
         ("decided", "state"),
@@ -371,7 +371,7 @@ class SignalGroup(ConformanceGroup):
     async def test_key_of_a_live_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
         call, other = await dial(rig), await dial(rig, key="call-other")
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
-        # A server refuses the reference of another job before it asks the store.
+        # A server refuses another job's reference before it calls the store.
         keys = {"CA77": KeyConflict, call.key: KeyConflict, f"{call.id}:{call.run}": CallerError}
         for key, error in keys.items():
             async with rig.refuses(error, match=call.id):

@@ -199,7 +199,7 @@ class SlotsGroup(ConformanceGroup):
                     GaveBack(runs[1].id, runs[1].run, gate=gate),
                 )
         assert await rig.states(first, second) == [State.RUNNING] * 2
-        # It has no limit now; an operator may give it one at any time.
+        # This gate has no limit now, but an operator may set one at any time.
         every = GaveBack(runs[1].id, runs[1].run, gate="kind:dial")
         assert await rig.worker.report(every) is Verdict.DONE
 
@@ -242,7 +242,7 @@ PHONE = Slots("phone:{phone}", 1)
 
 
 class ReleasePermitGroup(ConformanceGroup):
-    """Force, which leaves a trace."""
+    """Releasing a permit by force, which is recorded."""
 
     async def test_released_permit_lets_the_next_start_and_is_on_the_trail(self, rig: Rig) -> None:
         first, second = await rig.add_many(2, gates=(SINGLE,))
@@ -281,7 +281,7 @@ FIRST = Pool("first", {"a": 2, "b": 2, "c": 2}, strategy="first_free")
 
 
 def chosen(runs: list[Claimed], pool: str) -> str:
-    """The members chosen, in the order of the starts."""
+    """Return the chosen members, in order of start."""
     return "".join(run.members[pool] for run in runs)
 
 
@@ -291,7 +291,7 @@ async def finish(worker: PlayedWorker, *runs: Claimed) -> None:
 
 
 class PoolGroup(ConformanceGroup):
-    """A gate that is open while any member has a permit free."""
+    """A gate that is open while any member has a free permit."""
 
     async def test_least_used_takes_the_lowest_share_then_the_order_given(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(NUMBERS,))
@@ -362,7 +362,7 @@ class PoolGroup(ConformanceGroup):
         until_at = rig.clock() + 5_000
         await rig.close_gate(f"{use.name}/a", until_at)
         jobs = await rig.add_many(2, gates=(use,))
-        # The same claim takes the member that is free.
+        # The same claim takes the free member.
         reply = await rig.worker.ask(9)
         assert [run.id for run in reply.jobs] == [jobs[0].id]
         assert reply.next_at == until_at

@@ -84,4 +84,4 @@ class StoreConformance(
     RaceGroup,
     MovingGroup,
 ):
-    """Every behaviour that a store promises; give it `make_store` and it runs."""
+    """Every behaviour that a store promises; a subclass supplies `make_store`."""

@@ -1,4 +1,4 @@
-"""Time is the store's, and never goes back; and what wakes those who wait."""
+"""The store's time, which never goes back, and what wakes waiters."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TimeGroup(ConformanceGroup):
 
 
 class WaitGroup(ConformanceGroup):
-    """A hint that something may be claimable; nothing committed is slept through."""
+    """Wakes hint that something may be claimable; no committed change is missed."""
 
     async def test_wait_returns_at_once_for_what_came_after_the_claim(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
@@ -181,7 +181,7 @@ class WaitGroup(ConformanceGroup):
     async def test_sweep_that_finds_due_jobs_wakes_who_waits_too_long_for_them(
         self, rig: Rig
     ) -> None:
-        # A clock that is set forward, after a suspend for example, shortens no wait by itself.
+        # Setting the clock forward, for example after a suspend, does not shorten waits by itself.
         await rig.add(due_at=rig.clock() + HOUR_MS)
         reply = await rig.worker.ask()
         rig.clock.advance(HOUR_MS)

@@ -1,4 +1,4 @@
-"""Timetable: each moment fires once; overlap is decided when a fire falls due."""
+"""Timetable: each time fires once; overlap is decided when a fire falls due."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def declare(
     misfire: MisfirePolicy = MisfirePolicy.ALL,
     cap: int = 100,
 ) -> EntryView:
-    """The entry under test, as the store shows it."""
+    """Declare the entry under test, and return it as the store shows it."""
     job = rig.jobs.make(due_at=None, expires_at=None, key=None)
     spec = EntrySpec(
         name=NAME,
@@ -54,25 +54,25 @@ async def declare(
 
 
 async def lay(rig: Rig, *minutes: int, overlap: Overlap = "all") -> EntryView:
-    """Declare the entry under test, and lay its fires of so many minutes after the beginning."""
+    """Declare the entry under test, and insert its fires at these minutes."""
     entry = await declare(rig, overlap=overlap)
     await fire(rig, entry.revision, *minutes)
     return entry
 
 
 async def the_entry(rig: Rig) -> EntryView:
-    """The only entry of the timetable."""
+    """Return the only entry of the timetable."""
     (entry,) = await rig.store.read(TimetableQuery())
     return entry
 
 
 def minute(number: int) -> int:
-    """A moment, in minutes after the clock's beginning."""
+    """Return the time this many minutes after the clock's start."""
     return START_AT + number * MINUTE_MS
 
 
 async def fire(rig: Rig, revision: int, *minutes: int, ahead: int = 1_000) -> FireReply:
-    """Lay the fires of so many minutes after the clock's beginning, as all up to `ahead`."""
+    """Insert fires at these minutes after the clock's start, as all fires up to `ahead`."""
     moments = tuple(minute(number) for number in minutes)
     return await rig.store.fire(
         FireRequest(entry=NAME, revision=revision, moments=moments, ahead_until=minute(ahead))
@@ -80,13 +80,13 @@ async def fire(rig: Rig, revision: int, *minutes: int, ahead: int = 1_000) -> Fi
 
 
 async def fired(rig: Rig) -> list[JobView]:
-    """The jobs that the entry made, by their moments."""
+    """Return the jobs created by the entry, by fire time."""
     jobs = [job for job in (await rig.dump()).jobs if job.entry == NAME]
     return sorted(jobs, key=lambda job: job.fired_at or 0)
 
 
 class TimetableGroup(ConformanceGroup):
-    """Fires are laid ahead as scheduled jobs."""
+    """Fires are inserted ahead as scheduled jobs."""
 
     async def test_fires_lie_in_the_store_as_scheduled_jobs(self, rig: Rig) -> None:
         entry = await declare(rig)
@@ -125,7 +125,7 @@ class TimetableGroup(ConformanceGroup):
         place = ("fire", NAME, entry.first_seen_at, entry.revision)
         first, second = (derived_id(*place, minute(number)) for number in (1, 2))
         await take_ids(rig, first, *ids_after(first, 2))
-        # One that says the same as each fire of the entry, and yet is none.
+        # A job with the same body as the entry's fires that is not a fire.
         job = entry.spec.job
         await rig.add(id=second, kind=job.kind, subject=job.subject, args=job.args, key=None)
         moments = (minute(1), minute(2), minute(3))

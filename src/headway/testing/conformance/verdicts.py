@@ -45,7 +45,7 @@ ENDS: dict[str, Callable[[str, int], Outcome]] = {
 
 
 class VerdictGroup(ConformanceGroup):
-    """`already` is for the run that wrote it, by its own word; every other is lost."""
+    """ALREADY is for the run that reported its own end; every other run gets LOST."""
 
     @pytest.mark.parametrize("plain", [True, False], ids=["short way", "long way"])
     @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
@@ -132,7 +132,7 @@ class VerdictGroup(ConformanceGroup):
         assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.DONE
         async with rig.unchanged():
             assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.ALREADY
-            # What the first run said is no word of this one, which has not ended.
+            # The first run's outcome is not this run's, which has not ended.
             for outcome in (Succeeded, Failed, Died, Released):
                 assert await rig.worker.report(outcome(run.id, run.run)) is Verdict.LOST
         await rig.signal("call-1")
@@ -168,7 +168,7 @@ class VerdictGroup(ConformanceGroup):
         view = await rig.view(call.id)
         assert (view.state, view.worker) == (State.AWAITING, None)
         assert await call.worker.report(Returned(call.id, call.run)) is Verdict.ALREADY
-        # Its handler is through, so the end of the lease leaves nothing in doubt.
+        # Its handler has returned, so the end of the lease leaves nothing in doubt.
         await rig.pass_time(LEASE_MS + 1)
         assert (await rig.view(call.id)).in_doubt is False
         await rig.signal(call.key)

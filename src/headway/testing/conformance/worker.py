@@ -22,11 +22,11 @@ LANE = "calls"
 
 
 class ClaimFields(TypedDict, total=False):
-    """What a test may say in a claim.
+    """The fields of a claim that a test may set.
 
     Attributes:
-        free: the most gated jobs; by default as many as jobs.
-        after: from the last reply.
+        free: maximum number of gated jobs (default: as many as jobs).
+        after: the cursor of the last reply.
     """
 
     free: int
@@ -39,10 +39,10 @@ class PlayedWorker:
     """One start of a worker.
 
     Args:
-        name: its random id, as a test names it.
+        name: the worker's id, which is random outside tests.
 
     Attributes:
-        request: the number of its last claim.
+        request: number of its last claim.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -56,7 +56,7 @@ class PlayedWorker:
         """Claim under a new number.
 
         Args:
-            lanes: names, or names with weights; none for the lane of the job factory.
+            lanes: names, or names with weights; defaults to the lane of the job factory.
         """
         self.request += 1
         return await self.repeat(n, *lanes, **more)
@@ -68,7 +68,7 @@ class PlayedWorker:
         request: int | None = None,
         **more: Unpack[ClaimFields],
     ) -> ClaimReply:
-        """Claim under the number of the last claim, or under the one given; else as `ask`."""
+        """Claim as `ask` does, but under the number of the last claim or the one given."""
         weighted = tuple((lane, 1) if isinstance(lane, str) else lane for lane in lanes)
         fields: ClaimFields = {"free": n, "lease_ms": LEASE_MS, **more}
         return await self._store.claim(
@@ -84,13 +84,13 @@ class PlayedWorker:
     async def take(
         self, n: int = 1, *lanes: str | tuple[str, int], **more: Unpack[ClaimFields]
     ) -> list[Claimed]:
-        """Claim, and return what starts, in order."""
+        """Claim, and return the started jobs, in order."""
         return (await self.ask(n, *lanes, **more)).jobs
 
     async def claims(
         self, times: int, n: int, *lanes: str | tuple[str, int]
     ) -> AsyncIterator[ClaimReply]:
-        """Claim so many times, each time from where the last claim stopped."""
+        """Claim several times, each time from where the last claim stopped."""
         after: Mapping[str, int] = {}
         for _ in range(times):
             reply = await self.ask(n, *lanes, after=after)
@@ -98,23 +98,23 @@ class PlayedWorker:
             yield reply
 
     async def take_ids(self, n: int = 1, *lanes: str | tuple[str, int]) -> list[str]:
-        """Claim, and return the ids of what starts, in order."""
+        """Claim, and return the ids of the started jobs, in order."""
         return [job.id for job in await self.take(n, *lanes)]
 
     async def take_one(self, *lanes: str | tuple[str, int]) -> Claimed:
-        """Claim one job, which there must be."""
+        """Claim one job; fail if there is none."""
         jobs = await self.take(1, *lanes)
-        assert len(jobs) == 1, "a job was expected to start, and none did"
+        assert len(jobs) == 1, "expected a job to start, but none did"
         return jobs[0]
 
     async def take_and_report(self, outcome: Callable[..., Outcome], **fields: object) -> Claimed:
-        """Claim one job, and report an outcome of its run, which is written."""
+        """Claim one job, and report an outcome of its run; fail if the outcome is not written."""
         run = await self.take_one()
         assert await self.report(outcome(run.id, run.run, **fields)) is Verdict.DONE
         return run
 
     async def settle(self, *outcomes: Outcome) -> list[Verdict]:
-        """Report outcomes of runs; returns a verdict for each."""
+        """Report outcomes of runs, and return a verdict for each."""
         return await self._store.settle(SettleRequest(worker=self.id, outcomes=outcomes))
 
     async def report(self, outcome: Outcome) -> Verdict:
@@ -129,12 +129,12 @@ class PlayedWorker:
         progress: Sequence[tuple[str, int, bytes]] = (),
         leaving: bool = False,
     ) -> BeatReply:
-        """Report that the worker lives, and what it holds.
+        """Report that the worker is alive, and which runs it holds.
 
         Args:
-            request: the last claim whose reply it holds; 0 for no claim.
+            request: number of the last claim whose reply it has; 0 if there is none.
             progress: as (job, run, JSON).
-            leaving: it stops, and holds nothing.
+            leaving: whether it stops, and holds nothing.
         """
         held = tuple((one[0], one[1]) for one in running)
         return await self._store.beat(

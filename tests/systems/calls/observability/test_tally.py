@@ -13,7 +13,7 @@ from headway.runtime.timing import Timing
 from headway.systems.calls.migrations import SCHEMAS
 from headway.systems.calls.overview import Event
 from headway.systems.directory.database import Directory
-from headway.systems.directory.tally import LATER_S, MOST_LABELS, OTHER, Tally
+from headway.systems.directory.tally import FLUSH_DELAY_S, MOST_LABELS, OTHER, Tally
 
 TABLE = "calls_tally"
 
@@ -58,7 +58,7 @@ async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(direc
     tally, other = Tally(directory, timing, TABLE), Tally(directory, Held(), TABLE)
     tally.happened(Event.WEBHOOK_LOST, "+15550001")
     await timing.paused.wait()
-    assert timing.pauses == [LATER_S]
+    assert timing.pauses == [FLUSH_DELAY_S]
     assert await other.totals() == {}
     timing.go.set()
     flushing = tally._flushing
@@ -131,7 +131,7 @@ async def test_a_flush_that_fails_warns_once_and_goes_on(
             timing.paused.clear()
             timing.go.set()
         await timing.paused.wait()
-        assert caplog.text.count("cannot be written") == 1
+        assert caplog.text.count("tally not written") == 1
         await directory.open()
         timing.go.set()
         assert tally._flushing is not None

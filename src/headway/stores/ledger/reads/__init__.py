@@ -1,1 +1,1 @@
-"""Queries, each answered from one snapshot."""
+"""Queries, each computed from one snapshot."""

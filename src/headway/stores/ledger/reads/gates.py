@@ -54,17 +54,13 @@ def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
 
 
 def gate_states(book: GateBook, names: Sequence[str]) -> tuple[GateState, ...]:
-    """Return the states of gates; an undeclared name is shown as an implicit gate that is open.
-
-    Args:
-        names: of gates; what they need is read together.
-    """
+    """Return the states of gates; an undeclared name is shown as an implicit gate that is open."""
     gates = _Gates(book, names)
     return tuple(map(gates.state, names))
 
 
 class _Gates:
-    """Gates that are shown together."""
+    """The states of several gates, with what they need read together."""
 
     def __init__(self, book: GateBook, names: Sequence[str]) -> None:
         self.book = book
@@ -91,7 +87,7 @@ class _Gates:
         if is_implicit(name):
             return self._implicit(name, row)
         if row is not None and row.pool and row.template in book.templates:
-            # A member that is no longer declared is shown while its permits are taken.
+            # A member that is no longer declared is shown as long as its permits are out.
             spec = book.templates[row.template].current
             return self._member(name, row, spec, row.pool)
         try:
@@ -177,7 +173,7 @@ class _Gates:
         free: int,
         opens_at: int | None,
     ) -> GateState:
-        """Return the state of a member of a pool, or without a spec of an implicit gate."""
+        """Return the state of a pool's member, or of an implicit gate, which has no spec."""
         closed_until, closed_by, reason = _closing(self.book, row)
         held, count = self._of(name)
         return GateState(
@@ -201,7 +197,7 @@ class _Gates:
 
 
 def _closing(book: GateBook, row: GateRow | None) -> tuple[int | None, str, str]:
-    """Return until when a gate is closed, by whom and why."""
+    """Return until when a gate is closed, by whom, and why."""
     if row is None or not book.is_shut(row):
         return None, "", ""
     return row.closed_until, row.closed_by, row.closed_reason

@@ -23,7 +23,7 @@ from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import run_error, run_of
 
 NOTES = 100
-"""Lines of the trail shown with a job."""
+"""Most lines of the trail shown with a job."""
 
 
 def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
@@ -107,7 +107,7 @@ def _rows(ledger: Ledger, query: JobsQuery) -> tuple[list[JobRow], str | None]:
 
 
 def _fits(row: JobRow, query: JobsQuery) -> bool:
-    """Return whether a job that was found by its key is one that the rest of a query asks for."""
+    """Return whether a job found by its key matches the rest of a query."""
     return (
         query.lane in {None, row.lane}
         and query.kind in {None, row.kind}
@@ -143,7 +143,7 @@ def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]
 
 
 def shown(ledger: Ledger, row: JobRow) -> str:
-    """Return the displayed state: a queued job that could be claimed is `ready`, else `blocked`."""
+    """Return the displayed state: a waiting job is `ready` if its flow can run, else `blocked`."""
     if row.state is State.PARKED:
         return "blocked"
     if row.state is not State.WAITING:
@@ -204,22 +204,22 @@ def job_view(
 
 
 COUNTED = 1_000
-"""Up to this number the waiting jobs of a flow are counted."""
+"""The waiting jobs of a flow are counted up to this number."""
 MOST = 100
-"""Flows of a page, and jobs that are named of each."""
+"""Most flows on a page, and most jobs listed of each."""
 LAST = 2**31 - 1
 """The highest number of a flow."""
 
 
 def check_flows(query: FlowsQuery) -> int:
-    """Return the number of the flow after which the page begins; -1 for the first page.
+    """Return the number of the flow after which the page starts; -1 for the first page.
 
     Raises:
         InvalidValue: the page is too large, or the cursor belongs to another listing.
     """
     if not (1 <= query.limit <= MOST and 1 <= query.first <= MOST):
-        message = f"a page of {query.limit} flows with {query.first} jobs of each"
-        raise InvalidValue(message, hint=f"from 1 to {MOST} of both")
+        message = f"a page of {query.limit} flows with {query.first} jobs of each is not valid"
+        raise InvalidValue(message, hint=f"both numbers must be 1 to {MOST}")
     place = read_place(query.cursor, LAST)
     return -1 if place is None else place
 

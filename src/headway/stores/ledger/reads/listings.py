@@ -144,14 +144,14 @@ PARTS = ("gates", "permits", "held")
 
 
 def part_of(query: AuditQuery) -> tuple[str, str]:
-    """Return the part of the audit that a page begins in, and after what in it.
+    """Return the part of the audit in which a page starts, and the place after which it starts.
 
     Raises:
-        InvalidValue: the cursor belongs to another listing, or the page is empty.
+        InvalidValue: the cursor belongs to another listing, or the limit is below 1.
     """
     part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
     if part not in PARTS or query.limit < 1:
-        message = f"the cursor {query.cursor!r} is not one of an audit"
+        message = f"the cursor {query.cursor!r} does not belong to an audit"
         raise InvalidValue(message, hint="pass the cursor of the previous page")
     return part, after
 

@@ -17,7 +17,7 @@ from headway.stores.ledger.rows import JobRow
 
 PLACES = 1_000
 CANDIDATES = 8
-"""Candidates whose gates are examined."""
+"""Most candidates whose gates are examined."""
 
 
 def read_why(ledger: Ledger, query: WhyQuery) -> WhyView | None:
@@ -104,9 +104,9 @@ class _Why:
     def _sentence(self, as_shown: str, place: int | None) -> str:
         row = self.row
         if row.state is State.RUNNING:
-            asked = "; a cancel was asked for" if row.cancel_requested else ""
+            cancel = "; a cancel was requested" if row.cancel_requested else ""
             since = self._since(row.claimed_at)
-            return f"running: run {row.run} with worker {row.worker}, for {since}{asked}"
+            return f"running: run {row.run} with worker {row.worker}, for {since}{cancel}"
         if row.state is State.AWAITING:
             return self._awaiting()
         if row.state not in QUEUED:
@@ -139,20 +139,20 @@ class _Why:
     def _awaiting(self) -> str:
         row = self.row
         doubt = "; in doubt: its worker died before its handler returned" if row.in_doubt else ""
-        asked = "; a cancel was asked for" if row.cancel_requested else ""
+        cancel = "; a cancel was requested" if row.cancel_requested else ""
         if row.accepted and row.cascade is not None:
             answered = row.cascade.asked[-1]
             since = self._since(answered.at)
-            return f"awaiting: accepted by {answered.candidate} {since} ago, awaits its end{asked}"
+            return f"awaiting: accepted by {answered.candidate} {since} ago, awaits its end{cancel}"
         return (
             f"awaiting: handed over {self._since(row.handed_at)} ago, "
-            f"deadline {self._when(row.deadline_at)}{doubt}{asked}"
+            f"deadline {self._when(row.deadline_at)}{doubt}{cancel}"
         )
 
     def _too_small(self, name: str) -> str:
         gate = next(one for one in self.closed if one.name == name)
         if gate.kind != "pool" or gate.capacity:
-            return f"{name} never fits what it asks for"
+            return f"never fits {name}, whose capacity is too small"
         if not gate.members:
             return f"pool {name} has no members"
         return f"pool {name} has no member with a capacity above 0"
@@ -186,7 +186,7 @@ class _Why:
         return f"{what}{gate.name} {full} {used}{kept}{held}{others}{opens}"
 
     def _closing(self, gate: GateState) -> str:
-        """Return by whom a gate is closed, until when, and why, if known."""
+        """Return by whom, until when and why a gate is closed, as far as known."""
         by = f" by {gate.closed_by}" if gate.closed_by else ""
         why = f" ({gate.closed_reason})" if gate.closed_reason else ""
         until = gate.closed_until or FOREVER

@@ -33,8 +33,8 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     replies = [_apply_to(step, request, job) for job in request.ids]
     step.flush()
     done = [reply for reply in replies if reply.answer in {Acted.DONE, Acted.ASKED}]
-    said = (ledger.now, request.author, request.reason, str(request.verb))
-    ledger.trail.add([TrailRow(0, *said, reply.id, str(reply.answer)) for reply in done])
+    shared = (ledger.now, request.author, request.reason, str(request.verb))
+    ledger.trail.add([TrailRow(0, *shared, reply.id, str(reply.answer)) for reply in done])
     ledger.trail.keep_answer(request.request, encode_json(replies))
     return replies
 
@@ -43,8 +43,8 @@ def check_edit(edit: Edit) -> None:
     """Validate an edit.
 
     Raises:
-        InvalidValue: the priority or the due time is out of range, or the stage, the gates or the
-            candidates are invalid.
+        InvalidValue: the priority or due time is out of range, or the stage, gates or candidates
+            are invalid.
         PayloadTooLarge: the arguments are above the limit.
     """
     if edit.priority is not None and not 0 <= edit.priority <= MAX_PRIORITY:
@@ -137,7 +137,7 @@ def _can_be_edited(row: JobRow, edit: Edit) -> bool:
 
 
 def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:
-    """Return the stage that the edit sends the job to; None if it stays."""
+    """Return the stage to which the edit moves the job; None if it stays."""
     name = row.stage if edit.stage is None else edit.stage
     if edit.gates is not None:
         return stage_of(step, row, name, edit.gates)
@@ -145,7 +145,7 @@ def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:
 
 
 def _exhaust(step: Step, row: JobRow) -> None:
-    """End a cascade that has no candidates left, as at its creation."""
+    """End a cascade that has no candidates left, as its creation would."""
     if row.cascade is not None and row.cascade.exhausted:
         step.end(row, State.DEAD, "", reason="exhausted")
 

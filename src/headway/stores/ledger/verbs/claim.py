@@ -1,4 +1,4 @@
-"""Claim: promote due jobs, then start jobs in order. Beat: extend leases. Lead: elect one."""
+"""Claim: promote due jobs, then start jobs in order. Beat: extend leases. Lead: elect a leader."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.sweep import expire
 
 TIMERS = 100
-"""Timers of keyed gates that one claim processes."""
+"""Most timers of keyed gates that one claim processes."""
 EXPIRIES = 1_000
-"""Expired jobs that one claim ends."""
+"""Most expired jobs that one claim ends."""
 
 
 def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
@@ -69,14 +69,16 @@ def check_claim(request: ClaimRequest) -> None:
         InvalidValue: a number is out of range, or the lanes are missing or have no weight.
     """
     if not 1 <= request.n <= MAX_BATCH or request.free < 0:
-        message = f"a claim of n={request.n}, free={request.free}"
-        raise InvalidValue(message, hint=f"n from 1 to {MAX_BATCH}, free from 0")
+        message = f"a claim of n={request.n}, free={request.free} is not valid"
+        raise InvalidValue(message, hint=f"n must be 1 to {MAX_BATCH}, and free at least 0")
     if min([weight for _, weight in request.lanes], default=0) < 1:
-        message = f"a claim from the lanes {request.lanes!r}"
-        raise InvalidValue(message, hint="at least one lane, each with a weight of at least 1")
+        message = f"a claim from the lanes {request.lanes!r} is not valid"
+        raise InvalidValue(message, hint="pass at least one lane, each with a weight of at least 1")
     if request.request < 1 or request.lease_ms < 1:
-        message = f"a claim of request {request.request}, lease {request.lease_ms} ms"
-        raise InvalidValue(message, hint="both at least 1")
+        message = (
+            f"a claim with request {request.request}, lease {request.lease_ms} ms is not valid"
+        )
+        raise InvalidValue(message, hint="both must be at least 1")
 
 
 def _worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow:
@@ -84,7 +86,7 @@ def _worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow
     if worker is None:
         return WorkerRow(id=request.worker)
     if worker.lease_until <= ledger.now and not worker.lapsed:
-        # Its runs are no longer live; what it claims from now on is.
+        # Its runs are no longer live, but those that it claims from now on are.
         step = Step(ledger)
         lapse(step, worker)
         step.flush()
@@ -131,7 +133,7 @@ def _claimed_again(ledger: Ledger, row: JobRow) -> Claimed:
 def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> None:
     step = Step(ledger)
     if expire(step, EXPIRIES):
-        # Write what expired before promoting: it may be the same jobs.
+        # Write the expired jobs before promoting, which may find the same jobs.
         step.flush()
         dead += step.dead
     run_timers(step.book, TIMERS)
@@ -152,7 +154,7 @@ class _ClaimRun:
         self.free = request.free
 
     def run(self) -> None:
-        """Take each lane's share, then what the other lanes left."""
+        """Take each lane's share, then what other lanes left over."""
         shares = self._shares()
         for lane, places in shares:
             self._take(lane, min(places, self.request.n - len(self.jobs)))
@@ -244,7 +246,7 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
 
 
 def release_unused(step: Step, job: str) -> None:
-    """Requeue a run whose claim's reply never reached its worker; its attempt is not counted."""
+    """Requeue a run whose worker never received the claim's reply; the attempt is not counted."""
     row = step.row(job)
     if row is not None and row.state is State.RUNNING:
         step.requeue(row, "unused", due_at=None, repeat=True)
@@ -271,7 +273,7 @@ def lead(ledger: Ledger, role: str, holder: str, lease_ms: int) -> int | None:
         if leader != holder or until_at <= now:
             if until_at > now:
                 return None
-            # Also for the same holder: it cannot know whether others have led meanwhile.
+            # Even for the same holder: it cannot know whether others have led in the meantime.
             term += 1
     ledger.facts.set_leader(role, holder, term, now + lease_ms)
     return term

@@ -55,10 +55,10 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     """See `Store.define`.
 
     Raises:
-        RevisionConflict: the definitions were changed meanwhile; nothing was written.
+        RevisionConflict: the definitions have changed in the meantime; nothing was written.
     """
     check_name("author", request.author)
-    said = [check_item(item) for item in request.items]
+    texts = [check_item(item) for item in request.items]
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
@@ -66,9 +66,9 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     gates = [item.name for item in request.items if isinstance(item, _GATE_ITEMS)]
     ledger.read_ahead(Ahead(gates=gates, refits=gates))
     changed: set[type[Item]] = set()
-    # Read once: stores keep them only until the first item that changes one.
+    # Read once: a store's cache of them is valid only until the first item that changes one.
     templates = ledger.gates.templates()
-    for item, values in zip(request.items, said, strict=True):
+    for item, text in zip(request.items, texts, strict=True):
         step = Step(ledger, templates)
         entry = _HANDLERS[type(item)](step, item, request)
         step.flush()
@@ -77,7 +77,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
             continue
         changed.add(type(item))
         verb, target, detail = entry
-        detail = values or detail
+        detail = text or detail
         ledger.trail.add(
             [TrailRow(0, ledger.now, request.author, request.reason, verb, target, detail)]
         )
@@ -91,7 +91,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
 
 
 def check_item(item: Item) -> str:
-    """Validate an item, whatever the store holds.
+    """Validate an item, independently of the store's content.
 
     Returns:
         Its values as text, for the trail; empty if its handler writes the detail.
@@ -120,13 +120,13 @@ def check_item(item: Item) -> str:
 
 
 _GATE_ITEMS = SetGate | ResetGate | OpenGate
-"""Items after which a gate may have room for jobs that wait at it."""
+"""Items after which a gate may have room for jobs that wait there."""
 _TOKEN_ITEMS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
 """Items that cannot make a job startable, so no waiter is woken."""
 
 TrailEntry = tuple[str, str, str] | None
-"""The line for the trail: verb, target, detail, unless `check_item` gave it; None if nothing
-changed."""
+"""Verb, target and detail for the trail; text from `check_item` replaces the detail. None if
+nothing changed."""
 
 
 def _declare_gate(step: Step, item: DeclareGate, _request: DefineRequest) -> TrailEntry:
@@ -148,7 +148,7 @@ def _reset_gate(step: Step, item: ResetGate, _request: DefineRequest) -> TrailEn
 
 @dataclass(slots=True)
 class Values:
-    """All values of a gate, to be compared before and after."""
+    """All values of a gate, to compare before and after a change."""
 
     declared: TemplateRow | None
     capacities: dict[str, int]
@@ -169,7 +169,7 @@ def _values(step: Step, name: str) -> Values:
 
 def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
     if step.book.template(item.name) is not None and "{" in item.name:
-        message = f"{item.name!r} is a template; many gates have its name"
+        message = f"{item.name!r} is a template, not a single gate"
         raise InvalidValue(
             message, hint="close one of them by its resolved name, or pause the lane or kind"
         )
@@ -180,7 +180,7 @@ def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
         same = row.closed_by == author and row.closed_reason == reason
         if same and row.closed_until == until:
             return None
-        # An operator's closing replaces the former one, whether shorter or longer.
+        # An operator's closing replaces the former one, whether it is shorter or longer.
         step.book.change(item.name, row.template, row.pool).closed_until = None
     step.close_gate(item.name, until, author, reason)
     return "close", item.name, "" if item.until_at is None else str(item.until_at)
@@ -265,7 +265,7 @@ def _same_schedule(one: EntrySpec, other: EntrySpec) -> bool:
 
 def _enable_entry(step: Step, item: EnableEntry, _request: DefineRequest) -> TrailEntry:
     row = _entry(step, item.name)
-    assert row.spec is not None  # noqa: S101  (_entry has looked)
+    assert row.spec is not None  # noqa: S101  (checked by _entry)
     if row.spec.enabled == item.enabled:
         return None
     if not item.enabled:
@@ -273,7 +273,7 @@ def _enable_entry(step: Step, item: EnableEntry, _request: DefineRequest) -> Tra
     row.spec = replace(row.spec, enabled=item.enabled)
     row.revision += 1
     row.ahead_until = None
-    # What would have fired while it was off is not missed.
+    # Fires from the time it was disabled do not count as missed.
     row.last_fired = max(row.last_fired or 0, step.ledger.now)
     step.ledger.entries.save(row)
     return "enable" if item.enabled else "disable", item.name, ""
@@ -300,9 +300,9 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
     """Cancel fires that are not due yet; the next revision may insert them again."""
     moments: list[int] = []
     for job in step.ledger.jobs.of_entry(row.name):
-        # One that has run waits for its retry: its moment has fired.
+        # A job that has run waits for its retry: its fire has happened.
         if job.state is State.SCHEDULED and not job.run:
-            # Not counted as folded: no earlier fire stands for it.
+            # Not counted as folded: no earlier fire replaces it.
             step.end(job, State.CANCELLED, "", reason="the entry changed")
             moments.append(job.fired_at or 0)
     if moments and row.last_fired is not None:

@@ -38,8 +38,8 @@ def check_batch(what: str, n: int) -> None:
         InvalidValue: it is too large for one atomic step.
     """
     if n > MAX_BATCH:
-        message = f"{what} of {n} items"
-        raise InvalidValue(message, hint=f"at most {MAX_BATCH} at a time; send them in pages")
+        message = f"{n} items are too many for one {what}"
+        raise InvalidValue(message, hint=f"send at most {MAX_BATCH} at a time")
 
 
 def fire(ledger: Ledger, request: FireRequest) -> FireReply:
@@ -62,7 +62,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
     row.last_fired = last
     row.ahead_until = max(row.ahead_until or 0, request.ahead_until, last or 0)
     ledger.entries.save(row)
-    # Due fires could not be promoted until now.
+    # Due fires can be promoted only now.
     ledger.wake(spec.job.lane)
     return FireReply(fired=tuple(fired), current=True)
 
@@ -101,20 +101,19 @@ def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Sent]:
 
 
 def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Sent]:
-    """Insert jobs that do not exist; one that exists may have been edited since."""
+    """Insert jobs that do not exist; an existing job may have been edited since."""
     known = step.ledger.jobs.known([one.job.id for one in jobs])
     new = [one.job for one in jobs if one.job.id not in known]
-    # Its run began before the restore, and a job is never younger than its run.
+    # Its run started before the restore, and a job is never younger than its run.
     created = {one.job.id: min(step.ledger.now, one.since_at) for one in reversed(jobs)}
     made = iter(insert_new(step.ledger, step.book, new, created=created))
     return [Sent(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs]
 
 
 def _requeue_outdated(step: Step, jobs: Sequence[InFlight], replies: Sequence[Sent]) -> set[str]:
-    """Requeue jobs of which the store has an older state; queued ones stay queued.
+    """Requeue jobs whose state in the store is outdated, and return their ids.
 
-    Returns:
-        Their ids.
+    Queued ones stay queued.
     """
     newer = [
         (one, reply.id)
@@ -139,7 +138,7 @@ def _is_this_run(step: Step, row: JobRow, one: InFlight) -> bool:
 
 
 def _start(step: Step, row: JobRow, one: InFlight) -> None:
-    """Start a queued job at the stage at which it is under way."""
+    """Start a queued job at the stage in which it is under way."""
     stage = stage_of(step, row, one.job.stage, one.job.gates)
     if row.state is not State.WAITING:
         step.move(row, State.WAITING)
@@ -148,7 +147,7 @@ def _start(step: Step, row: JobRow, one: InFlight) -> None:
 
 
 def _run_number(row: JobRow, one: InFlight) -> int:
-    """Return the number of the run under way; never one that was used before."""
+    """Return the number of the run under way, never one that was used before."""
     job, run = read_reference(one.signal_key) or ("", 0)
     return max(row.run + 1, run if job == row.id else 0)
 

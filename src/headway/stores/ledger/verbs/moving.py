@@ -1,4 +1,4 @@
-"""Export and import: the whole content of a store read chunk by chunk, and written to another."""
+"""Export and import: read a store's whole content chunk by chunk, and write it to another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headway.stores.ledger.tables import TokenRow
 
 
 class ExportedGate(msgspec.Struct, kw_only=True):
-    """A gate, with the starts that a rate counts: (moment, number), oldest first."""
+    """A gate, with the starts that a rate counts: (time, number), oldest first."""
 
     row: GateRow
     starts: list[tuple[int, int]]
@@ -42,7 +42,7 @@ class ExportedLane(msgspec.Struct, kw_only=True):
 
 
 class ExportedJob(msgspec.Struct, kw_only=True):
-    """A job with its flow, policy, runs and permits; its own flow and policy numbers are local."""
+    """A job with flow, policy, runs and permits; the row's flow and policy numbers are local."""
 
     row: JobRow
     flow: FlowKey
@@ -53,7 +53,7 @@ class ExportedJob(msgspec.Struct, kw_only=True):
 
 
 class ExportedEntry(msgspec.Struct):
-    """A timetable entry, as the columns `ENTRY`."""
+    """A timetable entry, as in the columns `ENTRY`."""
 
     name: str
     spec: bytes | None
@@ -73,7 +73,7 @@ class ExportedKey(msgspec.Struct, kw_only=True):
 
 
 class ExportedTotal(msgspec.Struct, kw_only=True):
-    """A counter since the store was created."""
+    """A total since the store was created."""
 
     what: str
     n: int
@@ -108,7 +108,7 @@ def decode(part: str, rows: bytes) -> list[Any]:
 
 
 Page = tuple[Sequence[Any], Any]
-"""Rows, and what the next page begins after; None if there is no next."""
+"""Rows, and the place after which the next page starts; None if there is no next page."""
 ALL_STARTS = 2**31 - 1
 
 
@@ -126,7 +126,7 @@ def export_chunk(ledger: Ledger, cursor: str | None) -> ExportChunk:
 
 
 def read_cursor(cursor: str | None) -> tuple[str, Any]:
-    """Return the part of a chunk, and the place after which it begins; None for the first.
+    """Return the part of a chunk, and the place after which it starts; None for the first.
 
     Raises:
         InvalidValue: it is not a cursor.
@@ -164,7 +164,7 @@ def _page(rows: Sequence[Any], limit: int, last: Callable[[Any], Any]) -> Page:
     return rows, last(rows[-1]) if len(rows) == limit else None
 
 
-def _export_templates(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (a cursor is whatever the part makes it)
+def _export_templates(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (each part has its own type of cursor)
     return _all_rows(list(ledger.gates.templates().values()))
 
 
@@ -252,7 +252,7 @@ def _import_jobs(ledger: Ledger, rows: Sequence[ExportedJob]) -> None:
         row = one.row
         row.flow, row.policy = jobs.flow_number(one.flow), jobs.policy_number(one.policy)
         state, row.state = row.state, State.SCHEDULED
-        # Every job is inserted as scheduled, and then written in its own state.
+        # Every job is inserted as scheduled, then written with its own state.
         jobs.insert([row])
         row.state = state
         ledger.counts.move(row.lane, None, state)
@@ -316,4 +316,4 @@ _COPYING: dict[str, tuple[Callable[[Ledger, Any], Page], Callable[[Ledger, Any],
     "trail": (_export_trail, _import_trail),
     "totals": (_export_totals, _import_totals),
 }
-"""How each part is read, and how its rows are written."""
+"""The functions that export and import each part."""

@@ -35,7 +35,7 @@ from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.signal import apply_kept, known_run, other_run
 
 _STAYING = HandedOver | KnownAs | Returned
-"""Outcomes after which a job goes on outside."""
+"""Outcomes after which the job still runs or awaits its end."""
 LOST_WORDS = frozenset({"lost", "unused", "forced"})
 """Outcomes that the run did not report itself."""
 
@@ -79,7 +79,7 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
 
 
 def look_of(requests: Sequence[SettleRequest]) -> Ahead:
-    """Return what settlements read first."""
+    """Return what settlements read before they load jobs."""
     outcomes = [
         one for request in requests for one in request.outcomes if type(one) is not Succeeded
     ]
@@ -93,7 +93,7 @@ def look_of(requests: Sequence[SettleRequest]) -> Ahead:
 
 
 def _new_keys(outcome: Outcome) -> Sequence[str]:
-    """Return the keys under which a run is known from now on."""
+    """Return the keys by which a run is known from now on."""
     if not isinstance(outcome, HandedOver | KnownAs) or not outcome.key:
         return ()
     own = f"{outcome.job}:{outcome.run}"
@@ -101,7 +101,7 @@ def _new_keys(outcome: Outcome) -> Sequence[str]:
 
 
 def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
-    """Load the jobs of outcomes, with what their ends would need if they may end."""
+    """Load the jobs of outcomes, and read ahead what is needed to end those that may end."""
     kept = [(one.job, event) for one in outcomes for event in _early(step, one)]
     ending = {one.job for one in outcomes if not isinstance(one, _STAYING)}
     ending.update(job for job, _ in kept)
@@ -114,14 +114,14 @@ def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
 
 
 def _early(step: Step, outcome: Outcome) -> list[str]:
-    """Return the events that have come for a run before it was known under its keys."""
+    """Return the events that arrived for a run before it was known by its keys."""
     for key in _new_keys(outcome):
         step.kept[key] = step.ledger.signals.kept(key)
     return [one.event for key in _new_keys(outcome) for one in step.kept[key]]
 
 
 def _look_at_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:
-    """Read the former runs of jobs whose outcome is not of a live run."""
+    """Read ahead the former runs of jobs whose outcome is not that of a live run."""
     stale = [
         row.id
         for request, place, live in rest
@@ -151,7 +151,7 @@ def _finish_plain(step: Step, request: SettleRequest) -> Collection[int]:
     """Write the frequent case in bulk: successes of jobs that need no care.
 
     Returns:
-        The places of the outcomes that are left.
+        The indexes of the remaining outcomes.
     """
     left = set(range(len(request.outcomes)))
     places = request.plain()
@@ -164,7 +164,7 @@ def _finish_plain(step: Step, request: SettleRequest) -> Collection[int]:
     for place, lane in zip(places, lanes, strict=True):
         if lane is not None:
             left.remove(place)
-    # No lane is named "".
+    # A lane's name is never empty.
     for lane, n in Counter(filter(None, lanes)).items():
         ledger.counts.move(lane, State.RUNNING, State.SUCCEEDED, n)
         ledger.counts.happened("succeeded", n)
@@ -185,7 +185,7 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
     verdict = _APPLY[type(outcome)](step, row, outcome)
     if verdict is Verdict.DONE:
         if not (cancelled and type(outcome) is HandedOver):
-            # What should follow a hand-over that was refused would touch the outside world.
+            # The jobs to follow a refused hand-over would touch the outside world.
             step.then.extend(outcome.then)
         step.close(outcome.close, f"job {row.id}")
         if cancelled and row.state is State.CANCELLED:
@@ -194,9 +194,9 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
 
 
 def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
-    """Return ALREADY for a run that has settled itself, and LOST for any other."""
+    """Return ALREADY for a run that its own worker settled, and LOST for any other."""
     if isinstance(outcome, HandedOver | GaveBack | KnownAs):
-        # Its handler would go on: after its deadline, a cancel or a signal it must not.
+        # With ALREADY its handler would continue, even after a deadline, a cancel or a signal.
         return Verdict.LOST
     if row.run == outcome.run and row.last_worker == worker:
         awaits = row.state is State.AWAITING and not row.in_doubt
@@ -204,7 +204,7 @@ def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
         own = bool(row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS)
         if through or own:
             return Verdict.ALREADY
-    # A run that this step has ended is not written yet.
+    # A run that this step ended is not written yet.
     if _has_ended(step.runs, worker, outcome):
         return Verdict.ALREADY
     written = step.ledger.jobs.runs([row.id]).get(row.id, ())
@@ -212,7 +212,7 @@ def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
 
 
 def _has_ended(runs: Iterable[RunRow], worker: str, outcome: Outcome) -> bool:
-    """Return whether a worker's run is among those that ended by an outcome of their own."""
+    """Return whether a worker's run is among those that ended with a reported outcome."""
     return any(
         run.job == outcome.job
         and run.run == outcome.run
@@ -222,7 +222,7 @@ def _has_ended(runs: Iterable[RunRow], worker: str, outcome: Outcome) -> bool:
     )
 
 
-# One function for each kind of outcome
+# One function per kind of outcome
 
 
 def _succeeded(step: Step, row: JobRow, outcome: Succeeded) -> Verdict:
@@ -259,7 +259,7 @@ def _died(step: Step, row: JobRow, outcome: Died) -> Verdict:
 def _snoozed(step: Step, row: JobRow, outcome: Snoozed) -> Verdict:
     due_at = _moment(step, outcome.after_ms, outcome.until_at)
     if due_at is None:
-        message = f"job {row.id} snoozes without a delay or a time"
+        message = f"job {row.id} was snoozed without a delay or a time"
         raise InvalidValue(message, hint="pass one of them")
     row.reason = _cut(outcome.reason, MAX_REASON) or row.reason
     step.requeue(row, "snoozed", due_at=due_at, repeat=True)
@@ -291,7 +291,7 @@ def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
 
 def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
     if not outcome.key:
-        message = f"job {row.id} hands over without a key"
+        message = f"job {row.id} was handed over without a key"
         raise InvalidValue(message, hint="pass the key of the signal that will report its end")
     if row.state is State.AWAITING:
         known = step.ledger.signals.known(outcome.key)
@@ -316,7 +316,7 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
 
 def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
     if not outcome.key:
-        message = f"job {row.id} was given an empty key to be known by"
+        message = f"the key for job {row.id} is empty"
         raise InvalidValue(message, hint="pass the provider's id")
     _refuse_anothers_key(step, row, outcome.key)
     _know(step, row, outcome.key)
@@ -351,7 +351,7 @@ def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
 
 
 def _gave_back(step: Step, row: JobRow, outcome: GaveBack) -> Verdict:
-    # An implicit gate may have no limit, so that nothing was taken there.
+    # If an implicit gate has no limit, the run took nothing there.
     if outcome.gate not in row.members and not is_implicit(outcome.gate):
         message = f"job {row.id} did not pass the gate {outcome.gate!r}"
         raise InvalidValue(message, hint="give back one of its gates, by its resolved name")

@@ -18,10 +18,10 @@ from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
 from headway.stores.ledger.step import Step
 
 KEPT_MS = 3_600_000
-"""How long an event waits for its run."""
+"""How long an event is kept for its run."""
 _ANSWERS = frozenset({Decided.ACCEPTED, Decided.DECLINED})
 KEPT_MOST = 100_000
-"""How many events may wait at once."""
+"""Most events that are kept at once."""
 
 
 def signal(ledger: Ledger, event: Signal) -> SignalReply:
@@ -57,7 +57,7 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
 
 
 def look_of(events: Sequence[Signal]) -> Ahead:
-    """Return what signals read first."""
+    """Return what signals read before they load jobs."""
     refs = [(event.key.partition(":")[0], event.event) for event in events]
     own = [ref for ref in refs if is_job_id(ref[0])]
     return Ahead(
@@ -90,12 +90,12 @@ def check_signal(event: Signal) -> None:
 def known_run(step: Step, key: str) -> tuple[str, int] | None:
     """Return the (job, run) that a key names."""
     known = step.ledger.signals.known(key)
-    # A job's own reference is valid from its claim on, before it hands over.
+    # A job's own reference is valid from its claim on, even before it hands over.
     return read_reference(key) if known is None else known
 
 
 def other_run(step: Step, row: JobRow, key: str) -> tuple[str, int] | None:
-    """Return the live run of another job that a key names: it may not lose its key."""
+    """Return the live run of another job that a key names; the key must stay with that run."""
     known = known_run(step, key)
     if known is None or known[0] == row.id:
         return None
@@ -123,13 +123,13 @@ def _apply_new(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
 
 
 def _heard_before(step: Step, event: Signal, row: JobRow) -> Heard | None:
-    """Return the answer to an event that the job had before; None for a new one."""
+    """Return the answer to an event that the job has already received; None for a new event."""
     known = step.ledger.signals.heard(row.id, event.event)
     if known is None:
         return None
     if known.kept_until is None:
         return Heard.LATE if known.payload == SignalRow.LATE else Heard.ALREADY
-    # It came under the job's bare id, which is not a key, and was kept in the job's own scope.
+    # It arrived for the job's bare id, which is not a key, and was kept in the job's own scope.
     early: SignalRow = known
     step.ledger.signals.drop([early])
     return None
@@ -182,13 +182,13 @@ def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
         return _apply_to_run(step, event, row, run, at)
     other = other_run(step, row, event.known_as)
     if other is not None:
-        # What the event says of its own run is true all the same.
+        # What the event reports about its own run still applies.
         _note(step, row, event.reason, f"the key {event.known_as} names another job, {other[0]}")
         return _apply_to_run(step, event, row, run, at)
     step.ledger.signals.make_known(event.known_as, row.id, run)
     answer = _apply_to_run(step, event, row, run, at)
     if row.run == run:
-        # Events that arrived under that key before it was known.
+        # Events that arrived for that key before it was known.
         apply_kept(step, row, event.known_as)
     return answer
 
@@ -246,7 +246,7 @@ def _extend(step: Step, event: Signal, row: JobRow) -> None:
 
 
 def _decide(step: Step, event: Signal, row: JobRow) -> None:
-    assert row.state in HELD  # noqa: S101  (the caller has looked)
+    assert row.state in HELD  # noqa: S101  (checked by the caller)
     decided = event.decided
     if decided is Decided.SUCCEEDED:
         reason = event.reason or (row.reason if row.accepted else "")
@@ -267,7 +267,7 @@ def _decide(step: Step, event: Signal, row: JobRow) -> None:
 
 
 def retry_after(step: Step, row: JobRow, after_ms: int, reason: str) -> None:
-    """Schedule another attempt after a given delay; without attempts left the job is dead."""
+    """Schedule another attempt after a given delay; if no attempts are left, the job is dead."""
     policy = step.ledger.jobs.policy(row.policy)
     if policy.retry.exhausted(row.attempt):
         step.end(row, State.DEAD, "failed", reason=reason or "failed", error=reason)

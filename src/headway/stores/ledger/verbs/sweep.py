@@ -1,4 +1,4 @@
-"""Sweep: bounded work that only the passing of time causes; any number may run at once."""
+"""Sweep: bounded work caused only by the passing of time; any number of sweeps may run at once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ from headway.stores.ledger.step import Step
 
 
 def expire(step: Step, limit: int) -> int:
-    """End queued jobs past their `expires_at`.
-
-    Returns:
-        How many ended.
-    """
+    """End queued jobs past their `expires_at`, and return how many ended."""
     ids = step.ledger.jobs.expired(limit)
     if not ids:
         return 0
@@ -34,7 +30,7 @@ def expire(step: Step, limit: int) -> int:
 
 
 LANES = 16
-"""Lanes in which one sweep promotes jobs."""
+"""Most lanes in which one sweep promotes jobs."""
 WORKER_KEPT_MS = 3_600_000
 """How long a worker whose lease has ended is still listed."""
 
@@ -73,8 +69,8 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
 def _promote_due(step: Step) -> int:
     """Promote due jobs of some lanes, and return how many became waiting.
 
-    A waiting process claims when the next job of its lane is due. Jobs that are left for a sweep
-    mean that none waits, or that the clock was set forward and the waits have become too long.
+    A waiting process claims when the next job of its lane is due. If jobs are left for a sweep, no
+    process waits, or the clock was set forward and the waits have become too long.
     """
     promoted = 0
     for lane in step.ledger.jobs.lanes_due(LANES):
@@ -89,7 +85,7 @@ def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:
     """Take up to n jobs from workers whose lease has ended.
 
     Returns:
-        How many such workers there are, at most n; the runs that they lost; the jobs taken.
+        The numbers of such workers (at most n), of runs that they lost, and of jobs taken.
     """
     ledger = step.ledger
     workers = ledger.workers.lapsed(n)
@@ -114,7 +110,7 @@ def _deadlines(step: Step, n: int) -> int:
     step.load(ids)
     for job in ids:
         row = step.rows[job]
-        # The lapse of its worker in this same sweep may have extended its deadline.
+        # Its worker's lapse in this same sweep may have extended its deadline.
         if row.deadline_at is not None and row.deadline_at <= step.ledger.now:
             meet_deadline(step, row)
     return len(ids)

@@ -1,1 +1,1 @@
-"""The tables of the ledger on SQLite; each file has its table's statements."""
+"""The ledger's tables on SQLite; each file also has the statements of its tables."""

@@ -1,4 +1,4 @@
-"""The tables of declared gates, of their instances, and of their permits and starts."""
+"""The tables of declared gates, their instances, permits and starts."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _ZERO = (
 
 
 def _insert(bound: tuple[str, ...]) -> str:
-    """Return an insertion of bound columns after `seq`; the other counts are 0."""
+    """Return an INSERT of `seq` and bound columns; the other columns of `_ZERO` are 0."""
     zero = [name for name in _ZERO if name not in bound]
     names, places = ", ".join((*bound, *zero)), ", ?" * len(bound) + ", 0" * len(zero)
     return f"INSERT INTO job (seq, {names}) VALUES (?{places})"  # noqa: S608  (names only)
@@ -41,7 +41,7 @@ RUNS = "SELECT body FROM run WHERE job = ? ORDER BY run"
 
 
 def _distinct(column: str, index: str, where: str, above: str) -> str:
-    """Return a table `found` of a column's distinct values above one, each found by one seek."""
+    """Return a CTE `found` of a column's distinct values above one, with one seek for each."""
     rows = f"FROM job INDEXED BY {index} WHERE {where} AND job.{column}"
     return (
         f"WITH RECURSIVE found (one) AS (SELECT min(job.{column}) {rows} > {above}"  # noqa: S608  (names only)

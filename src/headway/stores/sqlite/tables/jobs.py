@@ -68,7 +68,7 @@ class SqliteJobs(SqlJobs[Session]):
         return set(flat(self._db.execute(sql.KNOWN, (text_list(ids),))))
 
     def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
-        # SQLite takes no text with a NUL, and callers ask for what they were given.
+        # Ids come from callers unchecked, and the list parameter accepts no text with a NUL.
         wanted = tuple(filter(is_job_id, dict.fromkeys(ids)))
         if not wanted:
             return {}
@@ -133,7 +133,7 @@ class SqliteJobs(SqlJobs[Session]):
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
         now = self._session.now
-        # Jobs of one flow usually take the same, so they share one statement.
+        # Jobs of one flow usually take the same permits, so they share one statement.
         alike: dict[tuple[int, bytes | None, str, bytes | None], list[int]] = {}
         for seq, members, candidate, cascade, blocked_ms in starts:
             taken = encode_some(members)
@@ -188,7 +188,7 @@ class SqliteJobs(SqlJobs[Session]):
         return [] if who is None else self._rows(self._db.execute(sql.TAKEN_BY, (who, request)))
 
     def held(self, after: str, limit: int) -> list[JobRow]:
-        # By worker, because an index by id alone would be written at each start and end.
+        # By worker, because an index by id would be updated at each start and end.
         holders = [None, *flat(self._db.execute(sql.HOLDERS).fetchall())]
         ids: list[str] = []
         for worker in holders:

@@ -1,4 +1,4 @@
-"""The tables of lanes, of their tenants' starts, and of counts."""
+"""The tables of lanes, tenants' starts and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of keys that make enqueue idempotent, of signals, of workers, and of the trail."""
+"""The tables of enqueue keys, signals, workers and the trail."""
 
 from __future__ import annotations
 

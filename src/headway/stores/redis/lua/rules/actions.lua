@@ -85,7 +85,7 @@ function Actions.can_be_edited(row, edit)
   return edit.candidates == nil or row.cascade ~= nil
 end
 
--- Return the stage that the edit sends the job to; None if it stays.
+-- Return the stage to which the edit moves the job; None if it stays.
 function Actions.stage_after(step, row, edit)
   local name = edit.stage == nil and row.stage or edit.stage
   if edit.gates ~= nil then
@@ -100,7 +100,7 @@ function Actions.stage_after(step, row, edit)
   return value
 end
 
--- End a cascade that has no candidates left, as at its creation.
+-- End a cascade that has no candidates left, as its creation would.
 function Actions.exhaust(step, row)
   if row.cascade ~= nil and Cascade.exhausted(row.cascade) then
     Moves.end_(step, row, 'dead', '', 'exhausted', '')

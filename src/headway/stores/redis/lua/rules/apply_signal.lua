@@ -14,7 +14,7 @@ local _ANSWERS = { accepted = true, declined = true }
 -- Return the (job, run) that a key names.
 function ApplySignal.known_run(step, key)
   local known = Signals.known(key)
-  -- A job's own reference is valid from its claim on, before it hands over.
+  -- A job's own reference is valid from its claim on, even before it hands over.
   local value
   if known == nil then
     value = Signals.read_reference(key)
@@ -24,7 +24,7 @@ function ApplySignal.known_run(step, key)
   return value
 end
 
--- Return the live run of another job that a key names: it may not lose its key.
+-- Return the live run of another job that a key names; the key must stay with that run.
 function ApplySignal.other_run(step, row, key)
   local known = ApplySignal.known_run(step, key)
   if known == nil or known[1] == row.id then
@@ -53,7 +53,7 @@ function ApplySignal.apply_new(step, event, row, run)
   return { answer = answer, job = row.id, state = row.state }
 end
 
--- Return the answer to an event that the job had before; None for a new one.
+-- Return the answer to an event that the job has already received; None for a new event.
 function ApplySignal.heard_before(step, event, row)
   local known = Signals.heard(row.id, event.event)
   if known == nil then
@@ -62,7 +62,7 @@ function ApplySignal.heard_before(step, event, row)
   if known.kept_until == nil then
     return known.payload == 'late' and 'late' or 'already'
   end
-  -- It came under the job's bare id, which is not a key, and was kept in the job's own scope.
+  -- It arrived for the job's bare id, which is not a key, and was kept in the job's own scope.
   local early = known
   Signals.drop({ early })
   return nil
@@ -119,14 +119,14 @@ function ApplySignal.apply(step, event, row, run, at)
   end
   local other = ApplySignal.other_run(step, row, event.known_as)
   if other ~= nil then
-    -- What the event says of its own run is true all the same.
+    -- What the event reports about its own run still applies.
     ApplySignal.note(step, row, event.reason, 'the key ' .. event.known_as .. ' names another job, ' .. other[1])
     return ApplySignal.apply_to_run(step, event, row, run, at)
   end
   Signals.make_known(event.known_as, row.id, run)
   local answer = ApplySignal.apply_to_run(step, event, row, run, at)
   if row.run == run then
-    -- Events that arrived under that key before it was known.
+    -- Events that arrived for that key before it was known.
     ApplySignal.apply_kept(step, row, event.known_as)
   end
   return answer
@@ -213,7 +213,7 @@ function ApplySignal.decide(step, event, row)
   end
 end
 
--- Schedule another attempt after a given delay; without attempts left the job is dead.
+-- Schedule another attempt after a given delay; if no attempts are left, the job is dead.
 function ApplySignal.retry_after(step, row, after_ms, reason)
   local policy = Jobs.policy(row.policy)
   if RetryPolicy.exhausted(policy.retry, row.attempt) then

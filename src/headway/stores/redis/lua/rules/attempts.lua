@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.stores.ledger.attempts: change that.
--- How an attempt goes on: another stage, the next candidate, a retry, or its worker's lapse.
+-- What follows an attempt: another stage, the next candidate, a retry, or its worker's lapse.
 -- needs: base.codec, base.time, engine.flow_of, engine.new_jobs, engine.step, rules.cascade,
 -- needs: rules.job_row, rules.moves, rules.retry_policy, tables.counts, tables.jobs, tables.workers
 
@@ -7,12 +7,12 @@ local Attempts = {}
 
 local QUEUED = { parked = true, scheduled = true, waiting = true }
 
--- As `stage_of`; None for an empty name, which means the job's current stage.
+-- Resolve a stage as `stage_of` does; return None for an empty name, the current stage.
 function Attempts.another_stage(step, row, name, gates)
   return name ~= '' and FlowOf.stage_of(step, row, name, gates) or nil
 end
 
--- Move a job that is back in its queue to a stage; one that has ended stays as it was.
+-- Move a requeued job to a stage; leave a job that has ended unchanged.
 function Attempts.enter(step, row, stage)
   if stage == nil or QUEUED[row.state] == nil then
     return
@@ -21,7 +21,7 @@ function Attempts.enter(step, row, stage)
   Step.changed(step, row)
 end
 
--- End the offer to a candidate; the next turn begins, or the cascade is exhausted.
+-- End the offer to a candidate; the next turn starts, or the cascade is exhausted.
 function Attempts.end_turn(step, row, answer, reason)
   if row.cascade == nil then
     -- Not a cascade: there is no other candidate.
@@ -32,7 +32,7 @@ function Attempts.end_turn(step, row, answer, reason)
   return Moves.requeue(step, row, answer, nil, true, '')
 end
 
--- Accept the job for the candidate whose turn it is; it ends, or awaits its end.
+-- Accept the job for the candidate whose turn it is; the job ends, or awaits its end.
 function Attempts.accept(step, row, body)
   local candidate = row.candidate
   local reason = candidate ~= '' and 'accepted by ' .. candidate or ''
@@ -51,7 +51,7 @@ function Attempts.accept(step, row, body)
   return row.state
 end
 
--- Take all jobs from a worker whose lease has ended; its runs are flushed.
+-- Take all jobs from a worker whose lease has ended; changes to its runs must be flushed.
 function Attempts.lapse(step, worker)
   local held = Jobs.held_by(worker.id)
   local list = {}
@@ -64,8 +64,8 @@ end
 
 -- Take jobs from a worker whose lease has ended.
 --
--- The rest is fenced by the end of its lease. The worker is marked as lapsed when nothing is left:
--- until then each sweep finds it, and its own beat or claim takes the rest first.
+-- The end of the lease fences the remaining jobs. The worker is marked as lapsed when it has no
+-- job left: until then each sweep finds it, and its own beat or claim takes the rest first.
 function Attempts.take_from(step, worker, held, whole)
   local lost = 0
   for _, one in ipairs(held) do
@@ -101,7 +101,7 @@ function Attempts.mark_in_doubt(step, row)
   Attempts.ask_provider(step, row)
 end
 
--- Start the kind's reconcile job, and extend the deadline for it.
+-- Create the kind's reconcile job, if it has one, and extend the deadline for it.
 function Attempts.ask_provider(step, row)
   local policy = Jobs.policy(row.policy)
   if policy.reconcile == nil then

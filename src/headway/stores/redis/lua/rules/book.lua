@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.stores.ledger.gatebook: change that.
--- The gates of one step: their room, the permits taken and returned, and the hours ahead.
+-- The gates of one step: their room, permits taken and returned, and the hours computed ahead.
 -- needs: base.codec, base.python, base.run, base.time, engine.gate_book, engine.gate_kinds,
 -- needs: rules.cascade, rules.slots, tables.starts
 
@@ -99,7 +99,7 @@ function Book.view_of(self, name, template)
   return view
 end
 
--- Return whether the gate is closed now, whatever its limit says.
+-- Return whether the gate is closed now, regardless of its limit.
 function Book.is_shut(self, row)
   return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
 end
@@ -126,7 +126,7 @@ function Book.opens_at(self, view, template, amount)
   return GateKinds.opens_at(GateKinds.of(spec.kind), self, view, spec, amount)
 end
 
--- Write a gate's reservation, if it is new or half of its time is over.
+-- Write a gate's reservation, if it is new or half of its time has passed.
 function Book.reserve(self, view)
   local one, row, now = view.reserved, GateBook.find(self, view.name), Time.now
   local spec = GateBook.spec(self, view.template)
@@ -194,7 +194,7 @@ end
 function Book.give_back(self, gate, amount)
   local row = GateBook.find(self, gate)
   if row == nil or row.used < amount then
-    local message = Codec.digits(amount) .. ' permits of ' .. Run.quoted(gate) .. ' come back, but fewer are out'
+    local message = Codec.digits(amount) .. ' permits of ' .. Run.quoted(gate) .. ' are returned, but fewer are out'
     Run.refuse('InvariantBroken', message)
   end
   row.used = row.used - amount
@@ -219,7 +219,7 @@ function Book.remember_member(self, pool, template, member)
   end
 end
 
--- Return whether two reservations are the same except for their ends.
+-- Return whether two reservations differ only in when they end.
 function Book.are_alike(one, other)
   local is_of_one = one.job == other.job and one.amount == other.amount
   return is_of_one and Python.same(one.order, other.order)
@@ -235,6 +235,6 @@ function Book.use_at(head, gate)
       end
     end
   end
-  local message = 'job ' .. head.id .. ' is parked at ' .. Run.quoted(gate) .. ', which it does not ask for'
+  local message = 'job ' .. head.id .. ' is parked at ' .. Run.quoted(gate) .. ', which it does not use'
   Run.refuse('InvariantBroken', message)
 end

@@ -21,12 +21,12 @@ function Cascade.order(self)
   return self.left
 end
 
--- The turn of a candidate begins; a crash or release repeats it, never skips it.
+-- Start a candidate's turn; a crash or release repeats it, never skips it.
 function Cascade.begin(self, candidate)
   return { left = self.left, turn = candidate, asked = self.asked }
 end
 
--- The turn ends by a decline, a timeout, an acceptance or a candidate found unfit.
+-- End the current turn with an answer; its candidate is not asked again.
 function Cascade.end_(self, answer, at, reason)
   local said = { candidate = self.turn, answer = answer, at = at, reason = reason }
   local list = {}
@@ -39,19 +39,21 @@ function Cascade.end_(self, answer, at, reason)
   return { left = left, turn = '', asked = Python.joined(self.asked, { said }) }
 end
 
--- The candidate who accepted it last; empty if none did, or another turn has begun.
+-- The candidate who accepted in the last turn; empty if none did or a new turn started.
 function Cascade.accepted(self)
   local last = #self.asked > 0 and self.turn == '' and self.asked[#self.asked] or nil
   return last ~= nil and last.answer == 'accepted' and last.candidate or ''
 end
 
--- Others are to be asked from now on; who was asked keeps the record.
+-- Replace the candidates left to ask; the answers given so far stay.
+--
+-- A turn that was cut short is repeated first if its candidate is among the new ones.
 function Cascade.replace_left(self, left)
   local turn = Python.find(left, self.turn) ~= nil and self.turn or ''
   return { left = left, turn = turn, asked = self.asked }
 end
 
--- Return the cascade as it was at first: those who were asked, then the others.
+-- Return the cascade as it was at the start: asked candidates first, then the others.
 function Cascade.reset(self)
   local list = {}
   for at, one in ipairs(self.asked) do
@@ -72,7 +74,7 @@ function Cascade.exhausted(self)
   return #self.left == 0
 end
 
--- The use of a gate in a candidate's turn.
+-- Return the use of a gate in a candidate's turn.
 function Cascade.in_turn(use, candidate)
   if string.find(use.name, Cascade.CANDIDATE, 1, true) == nil then
     return use

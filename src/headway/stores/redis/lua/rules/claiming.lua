@@ -1,25 +1,27 @@
 -- Written by `make lua` from headway.core.claim: change that.
--- The one place where a claim is decided: which jobs start, and where the others park.
+-- The claim rule: which jobs start, and where the others park.
 --
--- A store hands over the heads of a lane's flows and the gates they need; `decide` says what happens.
--- It is pure: the store loads before and writes after, in the same step.
+-- A store passes the heads of a lane's flows and the gates they need to `decide`, a pure function: the
+-- store loads before and writes after, in the same step. Nothing else decides which jobs start, except
+-- that PostgreSQL claims from lanes without gates in SQL.
 --
 -- The rules (each is checked against a brute-force oracle):
 --
--- 1. A flow runs while all its shared gates fit its amounts. The first that does not stops the flow.
--- 2. Within a flow, jobs are taken by priority, due time, arrival. Between the flows of a lane the
---    best head goes first; in a fair lane the tenant with the fewest starts by weight goes first
---    among heads of equal priority.
--- 3. A head whose keyed gates all fit starts and takes all permits, or none.
--- 4. A head that finds a keyed gate closed is parked there, and the next of its flow is looked at. A
---    parked job that could pass one day holds back those behind it *at that gate in that flow*.
--- 5. A job with gates starts only if an idle handler is there for it; the others up to `n`.
--- 6. A head that is kept back only because it asks for several permits where too few are free reserves
+-- 1. A flow runs while its amounts fit all its shared gates. The first head that does not fit stops
+--    the flow.
+-- 2. Within a flow, jobs are taken by priority, due time, arrival. Between the flows of a lane, the
+--    best head goes first; in a fair lane, among heads of equal priority, the tenant with the fewest
+--    starts by weight goes first.
+-- 3. A head that fits all its keyed gates starts and takes all its permits; otherwise it takes none.
+-- 4. A head that does not fit a keyed gate is parked there, and the next head of its flow is examined.
+--    A parked job that could pass later holds back those behind it *at that gate in that flow*.
+-- 5. A job with gates starts only if a handler is idle for it; other jobs start up to `n`.
+-- 6. A head that is blocked only because it requests several permits and too few are free reserves
 --    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
 --    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
---    free, so that no two wait for each other.
--- 7. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
---    next before the flow's order can be known.
+--    free, so no two jobs wait for each other.
+-- 7. If a job with a ticket is parked elsewhere, the round ends, because the store must feed the next
+--    job before the flow's order is known.
 -- needs: base.python, rules.cascade, rules.fairness, rules.gate_view
 
 local Claiming = {}
@@ -45,7 +47,7 @@ function Claiming.decide(flows, gate, ahead, n, free, fairness)
   }, flows)
 end
 
--- One flow of jobs without keyed gates, decided together: this is the path that must be fast.
+-- Decide one flow of jobs without keyed gates in bulk: the path that must be fast.
 function Claiming.one_flow(view, n, free)
   local heads = Python.slice(view.heads, 1, n)
   if not Claiming.is_plain(view, heads) then
@@ -127,7 +129,7 @@ function Claiming.one_flow(view, n, free)
   return decision
 end
 
--- Return whether all heads need the same and nothing is, or would have to be, reserved.
+-- Return whether all heads have the same needs, and no gate is or could become reserved.
 function Claiming.is_plain(view, heads)
   for _, each in ipairs(view.shared) do
     local one, amount = each[1], each[2]
@@ -189,7 +191,7 @@ function Claiming.run(self, flows)
   return decision
 end
 
--- Reserve the gates at which a head is short, if it is short of nothing else.
+-- Reserve the gates that have too few permits for a head, if nothing else blocks it.
 function Claiming.reserve(self, head, short)
   local are_all = true
   for _, each in ipairs(short) do
@@ -223,7 +225,7 @@ function Claiming.rank(self, view, index)
   return { order.priority, level, own, order.due_at, order.seq }
 end
 
--- Start or park a head; False if its flow must stop here for want of a handler.
+-- Start or park a head; return False if its flow must stop because no handler is free.
 function Claiming.look_at(self, view, head)
   local gated = view.gated or #head.keyed > 0
   if gated and self.free <= 0 then
@@ -257,7 +259,7 @@ function Claiming.look_at(self, view, head)
   return true
 end
 
--- The first keyed gate that does not let the head pass, and whether it never will.
+-- Return the first keyed gate that the head cannot pass, and whether it never will.
 function Claiming.closed_gate(self, view, head, uses)
   for _, use in ipairs(uses) do
     local one = self.gate(use)
@@ -311,8 +313,9 @@ end
 
 -- Return whether a parked head may be moved into its flow with a ticket.
 --
--- A head that does not fit beside the tickets before it stays, and those behind it with it. A move
--- is wasted only if another flow was faster, or if a pool has enough room but not in one member.
+-- A head that does not fit in addition to the tickets before it stays parked, and so do those
+-- behind it. A move is wasted only if another flow was faster, or if a pool has enough room but
+-- not in one member.
 function Claiming.may_feed(gate, ahead, amount, order)
   return GateView.fits(gate, amount, order) and ahead + amount <= GateView.total(gate, order)
 end

@@ -61,7 +61,7 @@ end
 
 function Definitions.close(step, item, request)
   if GateBook.template(step.book, item.name) ~= nil and string.find(item.name, '{', 1, true) ~= nil then
-    local message = Run.quoted(item.name) .. ' is a template; many gates have its name'
+    local message = Run.quoted(item.name) .. ' is a template, not a single gate'
     Run.refuse('InvalidValue', message, 'close one of them by its resolved name, or pause the lane or kind')
   end
   local row = GateBook.find(step.book, item.name)
@@ -72,7 +72,7 @@ function Definitions.close(step, item, request)
     if same and row.closed_until == until_ then
       return nil
     end
-    -- An operator's closing replaces the former one, whether shorter or longer.
+    -- An operator's closing replaces the former one, whether it is shorter or longer.
     GateBook.change(step.book, item.name, row.template, row.pool).closed_until = nil
   end
   Moves.close_gate(step, item.name, until_, author, reason)
@@ -178,7 +178,7 @@ function Definitions.enable_entry(step, item, _request)
   row.spec = Python.replace(row.spec, { enabled = item.enabled })
   row.revision = row.revision + 1
   row.ahead_until = nil
-  -- What would have fired while it was off is not missed.
+  -- Fires from the time it was disabled do not count as missed.
   row.last_fired = math.max(row.last_fired or 0, Time.now)
   Declared.save_entry(row)
   return { item.enabled and 'enable' or 'disable', item.name, '' }
@@ -206,9 +206,9 @@ end
 function Definitions.drop_fires(step, row)
   local moments = {}
   for _, job in ipairs(Jobs.of_entry(row.name)) do
-    -- One that has run waits for its retry: its moment has fired.
+    -- A job that has run waits for its retry: its fire has happened.
     if job.state == 'scheduled' and job.run == 0 then
-      -- Not counted as folded: no earlier fire stands for it.
+      -- Not counted as folded: no earlier fire replaces it.
       Moves.end_(step, job, 'cancelled', '', 'the entry changed', '')
       table.insert(moments, job.fired_at or 0)
     end

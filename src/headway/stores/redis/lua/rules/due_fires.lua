@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.stores.ledger.promotion: change that.
--- Promotion of due jobs, and the overlap of the fires of a timetable entry.
+-- Promotion of due jobs, with the misfire and overlap policies of timetable entries.
 -- needs: base.python, base.time, engine.step, rules.moves, tables.counts, tables.declared,
 -- needs: tables.jobs
 
@@ -10,8 +10,8 @@ local QUEUED = { parked = true, scheduled = true, waiting = true }
 
 -- Decide which of an entry's due fires become waiting; the others are folded.
 --
--- After an outage, while fires up to now are still missing, nothing is decided: they are inserted
--- first, so that the misfire policy sees all of them.
+-- After an outage, nothing is decided until all fires up to now have been inserted, so that the
+-- misfire policy sees all of them.
 function DueFires.decide_fires(step, entry, due)
   local row = Declared.entry(entry)
   if row == nil or row.spec == nil then
@@ -41,7 +41,7 @@ function DueFires.decide_fires(step, entry, due)
   return kept
 end
 
--- End a fire that a policy leaves out, and count it.
+-- End a fire that a policy skips, and count it.
 function DueFires.fold(step, entry, job)
   Moves.end_(step, job, 'cancelled', '', 'folded', '')
   entry.folded = entry.folded + 1
@@ -66,7 +66,7 @@ function DueFires.by_misfire(step, spec, due)
     return fresh
   end
   if spec.misfire == 'once' then
-    -- The fire that is due now makes up for all that were missed.
+    -- The fire that is due now makes up for all missed ones.
     return #fresh > 0 and fresh or { missed[#missed] }
   end
   local first = math.max(0, #missed - spec.misfire_cap)
@@ -90,7 +90,7 @@ function DueFires.by_overlap(step, spec, due)
   if spec.overlap == 'skip' then
     return #earlier > 0 and {} or Python.slice(due, 1, 1)
   end
-  -- "one": at most one waits behind the one that runs.
+  -- "one": at most one fire waits behind the running one.
   local is_any = false
   for _, job in ipairs(earlier) do
     if QUEUED[job.state] ~= nil then

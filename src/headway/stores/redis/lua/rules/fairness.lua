@@ -4,21 +4,21 @@
 
 local Fairness = {}
 
--- Its place among the tenants, least first.
+-- Return the sort key of a tenant; the lowest goes first.
 --
--- Among those at the level, the one that had less before the level rose goes first; otherwise
--- the one with the oldest jobs would go first each time.
+-- Among the tenants at the level, the one that had less before the level rose goes first;
+-- otherwise the tenant with the oldest jobs would go first each time.
 function Fairness.rank(self, tenant)
   local own = self.starts[tenant] or 0
   return { math.max(own, self.level), own }
 end
 
--- The tenant's virtual starts.
+-- Return the tenant's virtual starts, at least the level.
 function Fairness.of(self, tenant)
   return math.max(self.starts[tenant] or 0, self.level)
 end
 
--- Count one start of the tenant.
+-- Count a start of the tenant.
 function Fairness.count(self, tenant)
   local step = math.floor(1000000 / (self.weights[tenant] or 1))
   if self.before == nil then
@@ -29,7 +29,7 @@ function Fairness.count(self, tenant)
   self.changed[tenant] = true
 end
 
--- A flow that could run cannot any more.
+-- Mark a flow that can no longer run; its tenant is held.
 function Fairness.stop(self, flow)
   if self.ready[flow] ~= nil then
     Fairness.raise_level(self)
@@ -37,11 +37,12 @@ function Fairness.stop(self, flow)
   end
 end
 
--- Raise the level to the least of the tenants that can run or are held.
+-- Raise the level to the lowest virtual starts of the ready and held tenants.
 --
--- A tenant that is held does not keep the level down, and gains nothing by waiting: while
--- others start it rises as they do, so that it is as far behind them as it was, and at least
--- by one start. All that are held rise alike, for they wait beside each other.
+-- A held tenant does not keep the level down, and gains nothing by waiting: while others
+-- start, its virtual starts rise with theirs, so that it stays as far behind as it was, and
+-- at least one start behind. All held tenants rise by the same amount, since they wait at the
+-- same time.
 function Fairness.raise_level(self)
   if self.before == nil then
     return

@@ -1,11 +1,11 @@
 -- Written by `make lua` from headway.stores.ledger.gatechanges: change that.
--- Changes of gates: declared by code, set, reset and opened by an operator.
+-- Changes of gates: declarations by code; values and openings set by operators.
 -- needs: base.python, base.run, engine.feeding, engine.gate_book, engine.gate_kinds,
 -- needs: engine.gate_names, engine.gate_templates, rules.book, rules.parked, rules.pool
 
 local GateChanges = {}
 
--- Declare a gate.
+-- Declare a gate, and return whether anything changed.
 function GateChanges.declare_gate(step, spec)
   local known = GateBook.template(step.book, spec.name)
   if known ~= nil and Python.same(known.spec, spec) then
@@ -101,7 +101,7 @@ function GateChanges.reset_instance(step, name)
   end
 end
 
--- Open a closed gate.
+-- Open a gate, and return whether it was closed.
 function GateChanges.open_gate(step, name)
   local row = GateBook.find(step.book, name)
   if row == nil then

@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.stores.ledger.gaterows: change that.
--- The ledger's rows of gates, and the declared gate that a resolved name belongs to.
+-- The ledger's gate rows, and the declared gate that a resolved name belongs to.
 
 local GateRow = {}
 

@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.core.gates.view: change that.
--- A gate as one claim sees it: how much room it has now, and the permits taken meanwhile.
+-- A gate as one claim sees it: its free permits, less those that the claim has taken.
 -- needs: base.python, rules.pool
 
 local GateView = {}
@@ -21,7 +21,7 @@ function GateView.fits(self, amount, order)
   return is_any
 end
 
--- What it can give now, in several takings; `fits` is about one.
+-- Return how much can be taken now in several steps; `fits` is about a single one.
 function GateView.total(self, order)
   local value
   if self.free ~= 0 then
@@ -41,7 +41,7 @@ function GateView.never_fits(self, amount)
   return self.most < amount
 end
 
--- Return whether all that is missing are more permits, for a job that asks for several.
+-- Return whether a request for several permits fails only because too few are free.
 function GateView.is_short_for(self, amount)
   return amount > 1 and not self.shut and amount <= self.most and not GateView.fits(self, amount)
 end
@@ -51,7 +51,7 @@ function GateView.is_reserved_for(self, order)
   return self.reserved ~= nil and Python.same(self.reserved.order, order)
 end
 
--- Reserve it for a job for which it is short, unless a job that comes before has it.
+-- Reserve it for a job, unless it is reserved for a job that comes before.
 function GateView.reserve(self, job, order, amount)
   if self.reserved == nil or Python.less({ order.priority, order.due_at, order.seq }, {
     self.reserved.order.priority,
@@ -63,7 +63,7 @@ function GateView.reserve(self, job, order, amount)
   return self.reserved.job == job
 end
 
--- Take an amount that fits; a reservation for the job that takes it is over.
+-- Take an amount that fits; a reservation for this job ends.
 function GateView.take(self, amount, order)
   if order ~= nil and GateView.is_reserved_for(self, order) then
     self.reserved = nil
@@ -92,14 +92,14 @@ function GateView.take(self, amount, order)
   return member.name
 end
 
--- Take an amount that fits several times over; not of a pool.
+-- Take an amount several times, which must fit; not for pools.
 function GateView.take_many(self, amount, times)
   if self.free ~= UNLIMITED then
     self.free = self.free - amount * times
   end
 end
 
--- What is free for a job of this order: of each member, or of the gate itself.
+-- Return what is free for a job of this order, for each member or for the gate itself.
 function GateView.frees(self, order)
   local kept = GateView.kept_from(self, order)
   if #self.members == 0 or self.free == 0 then
@@ -113,13 +113,13 @@ function GateView.frees(self, order)
   return list
 end
 
--- Permits that are kept from a job of this order for one that comes before it.
+-- Return how many permits are reserved for a job that comes before this order.
 function GateView.kept_from(self, order)
   local one = self.reserved
   return one ~= nil and order ~= nil and Python.less({ one.order.priority, one.order.due_at, one.order.seq }, { order.priority, order.due_at, order.seq }) and one.amount or 0
 end
 
--- The member of a pool that will first have an amount, and is kept for it.
+-- Return the pool member that is reserved: the one closest to having the amount free.
 function GateView.nearest(self, amount)
   local able = {}
   for _, one in ipairs(self.members) do

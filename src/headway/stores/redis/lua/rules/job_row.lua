@@ -4,7 +4,7 @@
 
 local JobRow = {}
 
--- Whether a candidate accepted it, and it awaits its end.
+-- Whether a candidate accepted it and it awaits its end.
 function JobRow.accepted(self)
   return self.state == 'awaiting' and self.cascade ~= nil and Cascade.accepted(self.cascade) ~= ''
 end

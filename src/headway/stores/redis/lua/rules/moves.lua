@@ -1,7 +1,7 @@
 -- Written by `make lua` from headway.stores.ledger.step: change that.
--- One step of a verb on jobs that are held or queued: changes are collected, then written.
+-- One step of a verb on held or queued jobs: changes are collected, then written.
 --
--- A verb changes rows by `end`, `requeue` and `move`; `flush` returns permits, writes the rows,
+-- A verb changes rows with `end`, `requeue` and `move`. `flush` returns permits, writes the rows,
 -- inserts follow-ups, and feeds, in that order.
 -- needs: base.python, base.run, base.time, engine.gate_book, engine.new_jobs, engine.step,
 -- needs: rules.book, rules.cascade, tables.counts, tables.dedupe, tables.jobs
@@ -11,7 +11,7 @@ local Moves = {}
 local FOREVER = 253402300800000
 local HELD = { awaiting = true, running = true }
 
--- End a job; a requested cancel decides the state, the outcome stays on the run.
+-- End a job; a held job with a requested cancel ends as cancelled.
 function Moves.end_(self, row, state, outcome, reason, error, result)
   local held = HELD[row.state] ~= nil
   if row.cancel_requested and held then
@@ -50,7 +50,7 @@ end
 
 -- Put a held job back into its queue.
 --
--- One with a requested cancel, or a cascade without candidates left, ends instead.
+-- A job with a requested cancel, or a cascade with no candidates left, ends instead.
 function Moves.requeue(self, row, outcome, due_at, repeat_, error)
   if row.cancel_requested then
     return Moves.end_(self, row, 'cancelled', outcome, 'cancelled', error)
@@ -73,7 +73,7 @@ function Moves.requeue(self, row, outcome, due_at, repeat_, error)
   return row.state
 end
 
--- Write the run that ends to the job's history, and reset the row for the next.
+-- Add the ending run to the job's history, and reset the row for the next run.
 function Moves.keep_run(self, row, outcome, error)
   if row.claimed_at == nil then
     return
@@ -97,7 +97,7 @@ function Moves.close(self, closings, author)
   end
 end
 
--- Close a gate until a moment; one that is closed for longer stays so.
+-- Close a gate until a given time; a later end of its current closing is kept.
 function Moves.close_gate(self, gate, until_, author, reason)
   local row = GateBook.find(self.book, gate)
   if row == nil then
@@ -110,13 +110,13 @@ function Moves.close_gate(self, gate, until_, author, reason)
   row.closed_by, row.closed_reason = author, reason
   Book.forget_view(self.book, gate)
   if until_ < FOREVER then
-    -- Jobs may be parked there by then, so its opening needs a timer.
+    -- Jobs may be parked there by then, so a timer must process its opening.
     Run.wake(nil, until_)
     row.timer_at = row.timer_at == nil and until_ or math.min(row.timer_at, until_)
   end
 end
 
--- Return the last run of a job that was claimed.
+-- Return the last run of a job, which must have been claimed.
 function Moves.run_of(row, ended_at, outcome, error)
   return {
     job = row.id,
@@ -136,15 +136,15 @@ function Moves.run_of(row, ended_at, outcome, error)
   }
 end
 
--- Return the error of a job's last run, which has ended.
+-- Return the error of a job's last run, which must have ended.
 function Moves.run_error(row)
   return not (row.outcome == '' or row.outcome == 'succeeded') and row.error or ''
 end
 
--- Return the error of the run that ends: never that of an earlier run of the job.
+-- Return the error of the ending run, never that of an earlier run of the job.
 --
--- A row keeps the error of its last failed run until a hand-over clears it. From then on it has
--- what the handler of this run raised.
+-- A row keeps the error of its last failed run until a hand-over clears it. From then on, the
+-- row's error is what this run's handler raised.
 function Moves.own_error(row, error)
   return error ~= '' and error or (row.handed_at ~= nil and row.error or '')
 end

@@ -10,10 +10,10 @@ local HELD = { awaiting = true, running = true }
 local LOST_WORDS = { forced = true, lost = true, unused = true }
 Outcomes.MAX_RESULT = 1000000
 
--- Return ALREADY for a run that has settled itself, and LOST for any other.
+-- Return ALREADY for a run that its own worker settled, and LOST for any other.
 function Outcomes.already(step, worker, row, outcome)
   if outcome.type == 'KnownAs' or outcome.type == 'HandedOver' or outcome.type == 'GaveBack' then
-    -- Its handler would go on: after its deadline, a cancel or a signal it must not.
+    -- With ALREADY its handler would continue, even after a deadline, a cancel or a signal.
     return 'lost'
   end
   if row.run == outcome.run and row.last_worker == worker then
@@ -24,7 +24,7 @@ function Outcomes.already(step, worker, row, outcome)
       return 'already'
     end
   end
-  -- A run that this step has ended is not written yet.
+  -- A run that this step ended is not written yet.
   if Outcomes.has_ended(step.runs, worker, outcome) then
     return 'already'
   end
@@ -32,7 +32,7 @@ function Outcomes.already(step, worker, row, outcome)
   return Outcomes.has_ended(written, worker, outcome) and 'already' or 'lost'
 end
 
--- Return whether a worker's run is among those that ended by an outcome of their own.
+-- Return whether a worker's run is among those that ended with a reported outcome.
 function Outcomes.has_ended(runs, worker, outcome)
   local is_any = false
   for _, run in ipairs(runs) do
@@ -80,7 +80,7 @@ end
 function Outcomes.snoozed(step, row, outcome)
   local due_at = Outcomes.moment(step, outcome.after_ms, outcome.until_at)
   if due_at == nil then
-    local message = 'job ' .. row.id .. ' snoozes without a delay or a time'
+    local message = 'job ' .. row.id .. ' was snoozed without a delay or a time'
     Run.refuse('InvalidValue', message, 'pass one of them')
   end
   row.reason = outcome.reason ~= '' and outcome.reason or row.reason
@@ -115,7 +115,7 @@ end
 
 function Outcomes.handed_over(step, row, outcome)
   if outcome.key == '' then
-    local message = 'job ' .. row.id .. ' hands over without a key'
+    local message = 'job ' .. row.id .. ' was handed over without a key'
     Run.refuse('InvalidValue', message, 'pass the key of the signal that will report its end')
   end
   if row.state == 'awaiting' then
@@ -143,7 +143,7 @@ end
 
 function Outcomes.known_as(step, row, outcome)
   if outcome.key == '' then
-    local message = 'job ' .. row.id .. ' was given an empty key to be known by'
+    local message = 'the key for job ' .. row.id .. ' is empty'
     Run.refuse('InvalidValue', message, 'pass the provider\'s id')
   end
   Outcomes.refuse_anothers_key(step, row, outcome.key)
@@ -180,7 +180,7 @@ function Outcomes.returned(step, row, outcome)
 end
 
 function Outcomes.gave_back(step, row, outcome)
-  -- An implicit gate may have no limit, so that nothing was taken there.
+  -- If an implicit gate has no limit, the run took nothing there.
   if row.members[outcome.gate] == nil and not GateNames.is_implicit(outcome.gate) then
     local message = 'job ' .. row.id .. ' did not pass the gate ' .. Run.quoted(outcome.gate)
     Run.refuse('InvalidValue', message, 'give back one of its gates, by its resolved name')

@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.stores.ledger.feeding: change that.
--- Feeding: parked jobs are moved into their flows when their keyed gate has room.
+-- Move parked jobs back into their flows when their keyed gate has room.
 -- needs: base.time, engine.gate_book, rules.book, rules.gate_view, tables.counts, tables.jobs
 
 local Parked = {}
@@ -21,13 +21,13 @@ function Parked.never_fits(book, head, gate)
   return GateView.never_fits(Book.view(book, use), use.amount)
 end
 
--- Count jobs that went from parked to waiting.
+-- Count jobs that moved from parked to waiting.
 function Parked.from_parked(book, lane, n)
   Counts.move(lane, 'parked', 'waiting', n)
   Counts.happened('fed', n)
 end
 
--- Set the timer of a keyed gate that is shut now and open by itself.
+-- Set the timer of a keyed gate that is shut now and will open by itself.
 function Parked.arm(book, use, kept)
   local view = Book.view(book, use)
   if GateView.fits(view, use.amount + kept) then

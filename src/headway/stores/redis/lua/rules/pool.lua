@@ -4,12 +4,12 @@
 
 local Pool = {}
 
--- The name of the Slots that is one member of a pool.
+-- Return the name of a pool member's own Slots.
 function Pool.member_gate(pool, member)
   return pool .. '/' .. member
 end
 
--- The member that gives the permits, or None if none can.
+-- Choose a member with at least `amount` free; None if there is none.
 function Pool.choose(members, strategy, amount, last)
   local able = {}
   for _, member in ipairs(members) do

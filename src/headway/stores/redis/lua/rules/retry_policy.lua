@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.core.retry: change that.
--- Backoff: how long a job waits before its next attempt; reproducible draws for its jitter.
+-- Backoff: the delay before a job's next attempt, with reproducible jitter.
 -- needs: base.python
 
 local RetryPolicy = {}
@@ -9,13 +9,15 @@ function RetryPolicy.exhausted(self, attempt)
   return attempt >= self.attempts
 end
 
--- The delay after a failed attempt.
+-- Return the delay after a failed attempt.
 --
--- The draw is a hash of the seed, so that a repeated settlement writes the same moment. With
--- `equal` and a factor of at least 2, no delay below the cap is shorter than the one before.
+-- The jitter is a hash of the seed, so that a repeated settlement writes the same due time.
+-- With `equal` and a factor of at least 2, no delay below the cap is shorter than the previous
+-- one.
 function RetryPolicy.delay_ms(self, attempt, seed)
-  -- Beyond 2^64 the cap has long been reached; a larger exponent would overflow.
-  local whole = math.min((self.cap_ms), self.base_ms * self.factor ^ math.min(attempt - 1, 64))
+  -- A larger exponent may overflow. The cap is reached before, unless the factor is almost 1.
+  local most = self.factor <= 2 and 1000 or 64
+  local whole = math.min((self.cap_ms), self.base_ms * self.factor ^ math.min(attempt - 1, most))
   if self.jitter == 'none' then
     return math.floor(whole)
   end

@@ -5,7 +5,7 @@ local Slots = {}
 
 local UNLIMITED = 4611686018427387904
 
--- Permits that are free; none, never a negative number, above the capacity.
+-- Return the number of free permits; 0 if more than the capacity are used.
 function Slots.room(capacity, used)
   return capacity == nil and UNLIMITED or math.max(0, capacity - used)
 end

@@ -1,5 +1,5 @@
 -- Written by `make lua` from headway.core.state: change that.
--- The states of a job and the one table of moves between them.
+-- The states of a job, and the table of allowed transitions.
 -- needs: base.run
 
 local State = {}
@@ -54,7 +54,7 @@ State.FINAL = { cancelled = true, dead = true, succeeded = true }
 State.HELD = { awaiting = true, running = true }
 State.QUEUED = { parked = true, scheduled = true, waiting = true }
 
--- Accept a move of the table.
+-- Check that a transition is allowed.
 function State.check_move(old, new)
   if MOVES[old][new] == nil then
     local message = 'there is no transition from ' .. old .. ' to ' .. new

@@ -1,10 +1,10 @@
 -- Written by `make lua` from headway.stores.ledger.verbs.sweep: change that.
--- Sweep: bounded work that only the passing of time causes; any number may run at once.
+-- Sweep: bounded work caused only by the passing of time; any number of sweeps may run at once.
 -- needs: base.time, engine.step, rules.attempts, rules.moves, tables.jobs
 
 local Sweep = {}
 
--- End queued jobs past their `expires_at`.
+-- End queued jobs past their `expires_at`, and return how many ended.
 function Sweep.expire(step, limit)
   local ids = Jobs.expired(limit)
   if #ids == 0 then
@@ -22,7 +22,7 @@ function Sweep.deadlines(step, n)
   Step.load(step, ids)
   for _, job in ipairs(ids) do
     local row = step.rows[job]
-    -- The lapse of its worker in this same sweep may have extended its deadline.
+    -- Its worker's lapse in this same sweep may have extended its deadline.
     if row.deadline_at ~= nil and row.deadline_at <= Time.now then
       Sweep.meet_deadline(step, row)
     end
