@@ -193,7 +193,7 @@ def test_another_format_is_refused_and_says_what_to_do(headway: Headway, new_url
         ran = headway(*line.split(), "--store", url)
         assert (ran.code, ran.out) == (4, ""), line
         assert "format 9" in ran.err
-        assert "run the program that made it" in ran.err
+        assert "run the version that created it" in ran.err
 
 
 @pytest.mark.parametrize("scheme", ON_SERVERS)
@@ -265,4 +265,4 @@ def test_server_without_password_or_database_is_no_bug(headway: Headway, new_url
     assert "wrong" not in given.err.replace("WRONGPASS", "")
     far = headway("jobs", "--store", url.replace("/0?", "/99999?"))
     assert far.code == 4
-    assert "no database of that number" in far.err
+    assert "no database with that number" in far.err

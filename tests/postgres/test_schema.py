@@ -120,7 +120,7 @@ def test_schema_of_somebody_else_is_refused_and_not_touched(
     db.execute("CREATE TABLE headway.number (key bigint, n bigint)")
     before = _shape(db, "headway")
     for attempt in (ensure_schema, migrate_schema):
-        with pytest.raises(SchemaMismatch, match="not one of Headway"):
+        with pytest.raises(SchemaMismatch, match="does not belong to Headway"):
             attempt(db, options)
     assert _shape(db, "headway") == before
 

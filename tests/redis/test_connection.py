@@ -283,7 +283,7 @@ async def test_patience_begins_again_after_a_server_that_was_away_for_long_has_c
 
 
 def test_store_does_not_open_where_nobody_listens() -> None:
-    with pytest.raises(StoreUnavailable, match="out of reach"):
+    with pytest.raises(StoreUnavailable, match="unreachable"):
         opened("redis://127.0.0.1:1?patience_ms=50")
 
 

@@ -226,7 +226,7 @@ class Way:
 
         def bridge(name: str, topic: str, off_ms: int, *, soon: bool = False) -> Program:
             words = ("bridge", "kafka-in", f"--topic={topic}", f"--group={topic}")
-            return Program(self._folder, name, words, "kafka reads", off_ms=off_ms, soon=soon)
+            return Program(self._folder, name, words, "kafka started", off_ms=off_ms, soon=soon)
 
         def publisher(name: str) -> Program:
             app = "tests.torture.brokers_app"

@@ -1,1 +1,1 @@
-"""Translates the engine's rules from Python to Lua; `python -m tools.lua` regenerates them."""
+"""Translate the engine's rules from Python to Lua; `python -m tools.lua` regenerates them."""

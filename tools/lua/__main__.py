@@ -1,7 +1,7 @@
-"""Regenerates the Lua of the rules; with `--check` it only says which files would change.
+"""Regenerate the Lua of the rules; with `--check`, only list the files that would change.
 
-A file in `rules` says in its first line from which module it is written. To translate another
-module, begin its file with such a line.
+The first line of a file in `rules` names the Python module from which it is generated. To translate
+another module, create a file with such a line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST = re.compile(re.escape(WRITTEN).replace("MODULE", r"(\S+)"))
 
 
 def written() -> dict[Path, str]:
-    """The text of each file that is written: what other Lua uses of it, and what that uses."""
+    """Return the text of each generated file: functions that other Lua uses, and what they use."""
     paths = {
         ".".join(path.relative_to(LUA).with_suffix("").parts): path
         for path in sorted(LUA.rglob("*.lua"))
@@ -27,7 +27,7 @@ def written() -> dict[Path, str]:
     rules = {found[1]: file for file, text in texts.items() if (found := _FIRST.match(text))}
     texts = {file: text for file, text in texts.items() if file not in rules.values()}
     names, old = Names(rules, texts), dict[str, str]()
-    # Until no rule uses anything of another that is not written yet.
+    # Repeat until no rule uses a function of another that is not generated yet.
     while texts != old:
         old = dict(texts)
         for module, file in rules.items():

@@ -1,4 +1,4 @@
-"""Lua as text: expressions that know how tightly they bind, and lines that know their depth."""
+"""Lua as text: expressions with their precedence, and indented lines."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import NamedTuple
 from tools.lua.source import BOOL, Type
 
 Bind = IntEnum("Bind", "OR AND COMPARE CONCAT ADD MULTIPLY UNARY ATOM")
-"""Lua's operators, the loosest first."""
+"""Precedence of Lua's operators, lowest first."""
 
 _RESERVED = {*keyword.kwlist, *("end", "function", "local", "nil", "repeat", "then", "until")}
 _RESERVED |= {"do", "elseif", "ipairs", "math", "next", "pairs", "string", "table", "type"}
 
 
 class Value(NamedTuple):
-    """An expression, its type in Python, and how tightly it binds."""
+    """An expression, its type in Python, and its precedence."""
 
     text: str
     type: Type
     binds: int = Bind.ATOM
 
     def at(self, least: int) -> str:
-        """The text as an operand of what binds as tightly as `least`."""
+        """Return the text as an operand that needs at least this precedence."""
         return self.text if self.binds >= least else f"({self.text})"
 
 
 class Lines:
-    """The lines of a function, indented by the depth of their block, and the names used in it."""
+    """The indented lines of a function, and the names used in it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -53,7 +53,7 @@ class Lines:
 
     @contextmanager
     def captured(self, deeper: int = 0) -> Iterator[list[str]]:
-        """Collect what is written meanwhile in a list of its own."""
+        """Collect the lines written within the context in a separate list."""
         kept, self.lines = self.lines, []
         self.depth += deeper
         yield self.lines
@@ -61,7 +61,7 @@ class Lines:
         self.lines = kept
 
     def fresh(self, stem: str, first: str = "", *, into: str = "") -> str:
-        """Begin a variable, `into` ("local x" or "x") or a new one, and return its name."""
+        """Start a variable, `into` ("local x" or "x") or a new one, and return its name."""
         head = into or f"local {self.temporary(stem)}"
         if first or head.startswith("local "):
             self.write(f"{head} = {first}" if first else head)
@@ -84,7 +84,7 @@ def quoted(text: str) -> str:
 
 
 def braced(parts: Sequence[str]) -> str:
-    """A table; a long one has a line for each part."""
+    """Format a table; a long one has a line for each part."""
     line = f"{{ {', '.join(parts)} }}" if parts else "{}"
     if len(line) < 80:
         return line
@@ -93,7 +93,7 @@ def braced(parts: Sequence[str]) -> str:
 
 
 def negated(test: Value) -> Value:
-    """The opposite of a condition, written as one would."""
+    """Return the negation of a condition, simplified if possible."""
     if test.binds == Bind.COMPARE:
         for sign, other in ((" ~= ", " == "), (" == ", " ~= ")):
             left, found, right = test.text.rpartition(sign)
@@ -105,7 +105,7 @@ def negated(test: Value) -> Value:
 
 
 def shifted(value: Value, by: int) -> Value:
-    """A number with one added or taken away, as places of Python, from 0, and of Lua, from 1."""
+    """Return a number plus or minus one: indexes start at 0 in Python, and at 1 in Lua."""
     if value.text.isdigit():
         return value._replace(text=str(int(value.text) + by))
     undone = f" {'-' if by > 0 else '+'} {abs(by)}"

@@ -1,12 +1,12 @@
-"""Which Lua stands for which Python: the modules that are translated, and those written by hand.
+"""Map Python to Lua names: of translated modules, and of those written by hand.
 
-A module by hand says so in its head:
+A handwritten module declares its Python in its head:
 
     -- python: stores.ledger.tables.EntryTable, stores.ledger.step.keep_key as keep
 
-A class or module stands for all its functions that the file defines; what it does not define is
-translated. A function after which `as` gives another name has that one: with a dot it is a function
-of the server's, `=` is the first argument as it is, and `.` a field that a request brings.
+A class or module stands for all its functions that the file defines; what the file does not define
+is translated. `as` gives a function another name: with a dot, it is a function of the server; `=`
+is the first argument unchanged; and `.` is a field in a request.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _DEFINED = re.compile(r"^(?:function )?([A-Z]\w*\.\w+)\b", re.MULTILINE)
 
 
 class Names:
-    """Where functions stand.
+    """Lua names of Python functions.
 
     Args:
-        rules: the Lua module of each Python module that is translated.
-        by_hand: the text of each Lua module that is not.
+        rules: the Lua module of each translated Python module.
+        by_hand: the text of each handwritten Lua module.
     """
 
     def __init__(self, rules: Mapping[str, str], by_hand: Mapping[str, str]) -> None:
@@ -40,7 +40,7 @@ class Names:
                 self.places[f"headway.{python}"] = (table_of(file), name)
 
     def by_hand(self, function: Any) -> str:
-        """The name of what is written by hand in Lua; "" for what is not."""
+        """Return the Lua name of a handwritten function; "" if it is not handwritten."""
         owner, whole = _whole_names(function)
         table, other = self.places.get(whole) or self.places.get(owner) or ("", "")
         if other == "=" or "." in other:
@@ -50,32 +50,32 @@ class Names:
         return text if table and not is_translated else ""
 
     def translated(self, function: Any) -> str:
-        """The name of what is translated; "" for what is not."""
+        """Return the Lua name of a translated function; "" if it is not translated."""
         file = self.rules.get(function.__module__)
         return f"{table_of(file)}.{lua_name(function.__name__.strip('_'))}" if file else ""
 
     def is_single(self, record: type[Any] | None) -> bool:
-        """Whether a script has only one, which is not passed on: a table of the ledger."""
+        """Return whether a record is a table of the ledger, which is a module and not passed on."""
         return getattr(record, "_is_protocol", False) and _whole_names(record)[1] in self.places
 
     def is_passed(self, method: Any) -> bool:
-        """Whether a method is passed its object: not if it stands elsewhere than its class."""
+        """Return whether a method gets its object: not if its module is not that of its class."""
         owner, whole = _whole_names(method)
         return self.places.get(whole, ("",))[0] in {"", self.places.get(owner, ("",))[0]}
 
     def mentioned(self, lines: Iterable[str], own: str) -> str:
-        """The modules whose tables code mentions."""
+        """Return the modules whose tables are used in code."""
         code = "\n".join(line for line in lines if not line.lstrip().startswith("--"))
         tables = {*re.findall(r"\b([A-Z]\w*)\.", code)} - {own}
         return ", ".join(sorted(self.files[one] for one in tables if one in self.files))
 
 
 def _whole_names(function: Any) -> tuple[str, str]:
-    """What a function or class belongs to, and its own name with that."""
+    """Return the qualified name of the owner of a function or class, and its own."""
     whole = f"{function.__module__}.{function.__qualname__}"
     return whole.rpartition(".")[0], whole
 
 
 def table_of(file: str) -> str:
-    """The table of a module of Lua: "engine.gate_book" has GateBook."""
+    """Return the table of a Lua module: "engine.gate_book" has GateBook."""
     return file.rpartition(".")[2].title().replace("_", "")

@@ -1,4 +1,4 @@
-"""The Python that is translated: its source, and the types that its annotations give."""
+"""The translated Python: its source, and the types in its annotations."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NOT_GIVEN = inspect.Parameter.empty
 
 
 class Unsupported(Exception):
-    """Python that the translator does not know; the message names file and line."""
+    """Python that the translator does not support; the message names file and line."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """What the translation needs to know of a value.
+    """The type of a value, as far as the translation needs it.
 
     Attributes:
         kind: int, float, str, bool, none, list, dict, set, tuple, record, function or unknown.
-        parts: of a list its elements, of a dict keys and values, of a function what it returns.
-        record: of a record, its class: a dataclass, named tuple, protocol or plain class.
-        optional: it may be None.
+        parts: elements of a list, keys and values of a dict, or the result of a function.
+        record: class of a record: a dataclass, named tuple, protocol or plain class.
+        optional: whether it may be None.
     """
 
     kind: str
@@ -49,7 +49,7 @@ Parameters = dict[str, tuple[Type, object]]
 
 
 def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
-    """The type that an annotation means; unknown if its elements may be None, as well."""
+    """Return the type of an annotation; unknown also if its elements may be None."""
     origin, inner = get_origin(hint), get_args(hint)
     if isinstance(hint, TypeVar):
         return type_of(hint.__bound__)
@@ -70,7 +70,7 @@ def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
 
 
 class Module:
-    """A module of Headway: its functions by qualified name, its comments by line, its values."""
+    """A module of Headway: functions by qualified name, comments by line, and values."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class Module:
         return Unsupported(f"{place}: {what}: {ast.unparse(node)[:80]}")
 
     def annotation(self, node: ast.expr) -> Type:
-        """The type that an annotation within a function means."""
+        """Return the type of an annotation within a function."""
         found = type_of(eval(ast.unparse(node), self.values))  # noqa: S307  (our own source)
         if found.kind == "unknown":
             raise self.unsupported(node, "a type")
@@ -107,7 +107,7 @@ read = cache(Module)
 
 @cache
 def fields_of(record: type[Any]) -> Parameters:
-    """Of each field of a record; what a factory makes is given as an empty list."""
+    """Return type and default of each field of a record; a factory counts as an empty list."""
     defaults: dict[str, object] = dict(getattr(record, "_field_defaults", {}))
     for name, one in getattr(record, "__dataclass_fields__", {}).items():
         factory = [] if one.default_factory is not MISSING else NOT_GIVEN
@@ -121,7 +121,7 @@ def fields_of(record: type[Any]) -> Parameters:
 
 @cache
 def parameters_of(function: Any) -> Parameters:
-    """Of each parameter but `self`."""
+    """Return type and default of each parameter except `self`."""
     hints, given = get_type_hints(function), inspect.signature(function).parameters.values()
     return {one.name: (type_of(hints[one.name]), one.default) for one in given if one.name in hints}
 

@@ -1,23 +1,23 @@
-"""One module of Python as one module of Lua 5.1.
+"""Translate a Python module to a Lua 5.1 module.
 
-A `Translator` writes the functions that other Lua uses, then those of the same module that they
+A `Translator` translates the functions that other Lua uses, then those of the same module that they
 call, until none is missing; `text` puts them below the constants that they use.
 
-- `statement`, `value` and `library` are the tables of what is known: a case for each construct of
-  Python. An expression becomes a `Value`: its text, its type, and how tightly it binds. What has no
-  case is an error with its file and line, and so is what `refuse` finds.
+- `statement`, `value` and `library` contain a case for each supported construct of Python. An
+  expression becomes a `Value`: its text, its type and its precedence. A construct without a case is
+  an error with its file and line, and so is one that `refuse` rejects.
 - An expression may need statements before it, such as a loop for `any(...)`: they are written
-  first, and the expression is then the name of what they found. `values` keeps the order in which
-  Python evaluates several of which one has such statements.
-- Types come from annotations and decide what is written: `if jobs` is `#jobs > 0` for a list,
-  `jobs ~= ''` for text, and `jobs` for a record that may be None. Pyright has checked them, so what
-  may be None is not looked at again where Python would fail on it.
+  first, and the expression is then the name of their result. `values` preserves Python's order of
+  evaluation if one of several expressions has such statements.
+- Types come from annotations and decide the translation: `if jobs` is `#jobs > 0` for a list, `jobs
+  ~= ''` for text, and `jobs` for a record that may be None. Pyright has checked them, so None is
+  not checked again where Python would fail on it.
 - A record is a table with its fields by name, a tuple or list is a list, a set is a table of true,
-  None is nil: so None in a list is refused. Places are counted from 1.
-- Variables live in the block in which they are assigned first, as Lua has them: one that is used
-  after the block has a value before it.
-- What stands in Lua by hand is called there (see `names`). A table of the ledger is a module of
-  Lua, so it is not passed on.
+  None is nil: so None in a list is refused. Indexes start at 1.
+- A variable belongs to the block in which it is first assigned, as in Lua: one that is used after
+  the block needs a value before it.
+- Handwritten Lua is called (see `names`). A table of the ledger is a Lua module, so it is not
+  passed on.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _CALLS: dict[str, tuple[str, Callable[[Type], Type]]] = {
     "set.add": ("{}[{}] = true", lambda _: NONE),
     "str.replace": ("Python.replace_text({}, {}, {})", lambda _: STR),
 }
-"""Calls that are one expression in Lua, and the type of that by the type of the first operand."""
+"""Calls that are one expression in Lua, with the result's type by that of the first operand."""
 
 
 class Translator(Lines):
-    """The translation of one module."""
+    """The translator of one module."""
 
     def __init__(self, names: Names, module: str, used: Iterable[str]) -> None:
         super().__init__()
@@ -80,19 +80,19 @@ class Translator(Lines):
         self.asked = sorted(used)
         self.constants: dict[str, str] = {}
         self.wanted: dict[str, tuple[ast.FunctionDef, Any]] = {}
-        self.types: dict[str, Type] = {}  # Of the variables in this block.
+        self.types: dict[str, Type] = {}  # Types of the variables in this block.
 
     # The module
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the text of the file."""
         for name in self.asked:
             self.want(name)
         bodies: dict[str, list[str]] = {}
         while missing := [name for name in self.wanted if name not in bodies]:
             bodies[missing[0]] = self.function(missing[0], *self.wanted[missing[0]])
         constants = [f"{name} = {text}" for name, text in sorted(self.constants.items())]
-        # A table of functions stands behind them.
+        # A table of functions must follow the functions.
         last = [one for one in constants if f"= {self.table}." in one]
         first = [one if "." in one.split()[0] else f"local {one}" for one in constants]
         first = [one for one in first if one not in last]
@@ -105,7 +105,7 @@ class Translator(Lines):
         return "\n".join([*head, "", f"local {self.table} = {{}}", "", *lines])
 
     def want(self, name: str) -> None:
-        """Note what other Lua uses by this name as to be written: a function or a constant."""
+        """Request a function or a constant that other Lua uses by this name."""
         functions, values = self.module.functions, self.module.values
         found = [one for one in functions if lua_name(one.split(".")[-1].strip("_")) == name]
         for one in found:
@@ -117,7 +117,7 @@ class Translator(Lines):
             self.constants[f"{self.table}.{name}"] = self.literal(self.module.tree, value).text
 
     def name(self, node: ast.AST, function: Any) -> str:
-        """The name of a function or method in Lua; it is translated too if it is this module's."""
+        """Return the Lua name of a function or method; request it if it belongs to this module."""
         function = getattr(function, "fget", function)
         if text := self.names.by_hand(function):
             return text
@@ -161,7 +161,7 @@ class Translator(Lines):
             self.write(*(f"-- {self.module.comments[one]}" for one in range(first, node.lineno)))
             match node:
                 case ast.If(test=test, body=[*inner, ast.Continue()], orelse=[]):
-                    # Lua 5.1 has no `continue`: what follows goes into the else.
+                    # Lua 5.1 has no `continue`: the following statements go into the else branch.
                     self.branch(test, inner, body[place + 1 :])
                     return
                 case _:
@@ -169,7 +169,7 @@ class Translator(Lines):
 
     @contextmanager
     def scope(self, head: str, end: str = "end") -> Iterator[None]:
-        """A block: its variables are unknown behind it."""
+        """Write a block; its variables are unknown after it."""
         known = dict(self.types)
         with self.inside(head, end):
             yield
@@ -193,7 +193,7 @@ class Translator(Lines):
             case ast.Assign(targets=[first, *others], value=given):
                 self.assign(first, given)
                 for target in others:
-                    # A call is made once.
+                    # Evaluate a call only once.
                     self.assign(target, given if isinstance(given, ast.Constant) else first)
             case ast.AnnAssign(target=target, annotation=hint, value=ast.expr() as given):
                 self.assign(target, given, self.module.annotation(hint))
@@ -270,7 +270,7 @@ class Translator(Lines):
         self.write(f"{local}{places} = {', '.join(one.text for one in values)}")
 
     def bind(self, target: ast.Name, kind: Type) -> None:
-        """Note a variable's type: that of its first value, which tells whether it may be None."""
+        """Record a variable's type: the first value decides whether it may be None."""
         known = self.types.setdefault(target.id, kind)
         is_wrong = known == NONE or (kind.may_be_none and not known.optional)
         self.refuse(is_wrong, target, "give this variable an annotation")
@@ -286,7 +286,7 @@ class Translator(Lines):
         *,
         counts: bool = False,
     ) -> Iterator[str]:
-        """Yields the variable that counts the turns from 1, if there is one."""
+        """Write a loop; yield the variable that counts from 1, or "_" if there is none."""
         place = None
         match target, over:
             case ast.Tuple(elts=[place, item]), ast.Call(
@@ -315,7 +315,7 @@ class Translator(Lines):
                 self.write("end")
 
     def parts(self, node: ast.AST, kind: Type) -> list[tuple[str, Type]]:
-        """How the elements of a tuple are reached, and their types."""
+        """Return how to access the elements of a tuple, and their types."""
         if kind.kind == "tuple":
             return [(f"[{place}]", one) for place, one in enumerate(kind.parts, 1)]
         is_named = kind.record is not None and issubclass(kind.record, tuple)
@@ -323,7 +323,7 @@ class Translator(Lines):
         return [(f".{name}", one) for name, (one, _) in source.fields_of(kind.record).items()]
 
     def item(self, node: ast.AST, value: Value) -> Type:
-        """The type of a list's elements, or of a tuple's that are alike."""
+        """Return the type of a list's elements, or of a homogeneous tuple's."""
         kind = value.type
         is_alike = kind.kind == "list" or (kind.kind == "tuple" and len({*kind.parts}) == 1)
         self.refuse(not is_alike, node, f"going through a {kind.kind}")
@@ -356,7 +356,7 @@ class Translator(Lines):
         return Value(name, BOOL)
 
     def folded(self, node: ast.Call, word: str, over: ast.expr) -> Value:
-        """`min`, `max` and `sum` of all that a generator or a list has."""
+        """Translate `min`, `max` and `sum` of a generator or a list."""
         if not isinstance(over, ast.GeneratorExp):
             over = ast.GeneratorExp(*_all_of(over, self.temporary("one")))
         stem, first = ("total", "0") if word == "sum" else (f"{word}imum", "")
@@ -378,10 +378,11 @@ class Translator(Lines):
     # Expressions
 
     def value(self, node: ast.expr, into: str = "") -> Value:  # noqa: C901, PLR0911, PLR0912
-        """An expression.
+        """Translate an expression.
 
         Args:
-            into: where it is assigned ("local x" or "x"): what needs a variable fills this one.
+            into: where it is assigned ("local x" or "x"); an expression that needs a variable uses
+                this one.
         """
         match node:
             case ast.Constant(value=value):
@@ -434,7 +435,7 @@ class Translator(Lines):
         raise self.module.unsupported(node, "what the translator does not know")
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Expressions in their order, though one of them needs statements before it."""
+        """Translate expressions in order, even if one needs statements before it."""
         found: list[Value] = []
         for node in nodes:
             with self.captured() as lines:
@@ -448,13 +449,13 @@ class Translator(Lines):
         return ", ".join(one.text for one in self.values(nodes))
 
     def kept(self, value: Value, stem: str) -> Value:
-        """The value of a call in a variable, so that it is called once and before what follows."""
+        """Store the value of a call in a variable, so that the call runs once and in order."""
         if "(" not in value.text and "{" not in value.text:
             return value
         return Value(self.fresh(stem, value.text), value.type)
 
     def some(self, node: ast.AST, *values: Value) -> None:
-        """Refuse None in a list, tuple, set or dict, where Lua would have nothing."""
+        """Refuse None in a list, tuple, set or dict, where Lua would have no element."""
         self.refuse(any(one.type.may_be_none for one in values), node, "None kept")
 
     def literal(self, node: ast.AST, value: object) -> Value:  # noqa: PLR0911  (kind after kind)
@@ -532,7 +533,7 @@ class Translator(Lines):
         return Value(f"{owner.at(Bind.ATOM)}[{shifted(place, 1).text}]", kind)
 
     def key(self, node: ast.expr) -> Value:
-        """A key of a dict or set; a tuple is joined to one text."""
+        """Translate a key of a dict or set; a tuple is joined to one text."""
         values = self.values(node.elts if isinstance(node, ast.Tuple) else [node])
         self.refuse(not {one.type for one in values} <= {INT, STR}, node, "a key")
         texts = [one.at(Bind.ADD) for one in values]
@@ -555,7 +556,7 @@ class Translator(Lines):
         return Value(f"{left.at(binds)} {sign} {right.at(binds + 1)}", kind, binds)
 
     def as_text(self, node: ast.AST, value: Value) -> Value:
-        """The text of a number or text; of no number Lua makes an error."""
+        """Convert an integer or text to text; refuse other types."""
         is_known = value.type == STR or value.type.kind == "int"
         self.refuse(not is_known, node, "the text of this")
         return value if value.type == STR else Value(f"Codec.digits({value.text})", STR)
@@ -563,7 +564,7 @@ class Translator(Lines):
     # Conditions
 
     def condition(self, node: ast.expr) -> Value:
-        """An expression where only its truth counts."""
+        """Translate an expression of which only the truth value is used."""
         match node:
             case ast.BoolOp():
                 return self.connected(node, self.condition)
@@ -588,7 +589,7 @@ class Translator(Lines):
         return Value(tests[kind], BOOL, Bind.COMPARE)
 
     def connected(self, node: ast.BoolOp, each: Callable[[ast.expr], Value]) -> Value:
-        """`and` and `or` of conditions, or `or` of a value and what it is else."""
+        """Translate `and` and `or` of conditions, or `or` of a value and its default."""
         word, binds = ("and", Bind.AND) if isinstance(node.op, ast.And) else ("or", Bind.OR)
         values: list[Value] = []
         for one in node.values:
@@ -674,7 +675,7 @@ class Translator(Lines):
         return negated(test) if "=" in sign else test
 
     def in_order(self, node: ast.AST, value: Value) -> str:
-        """A tuple's parts as a list: those of a named one have names in Lua."""
+        """Return a tuple as a list; the fields of a named tuple have names in Lua."""
         value = self.kept(value, "value")
         parts = [f"{value.text}{at}" for at, _ in self.parts(node, value.type)]
         return value.text if value.type.kind == "tuple" else braced(parts)
@@ -708,11 +709,11 @@ class Translator(Lines):
         return self.invoked(node, found, *[owner.text] * is_passed)
 
     def invoked(self, node: ast.Call, function: Any, *first: str) -> Value:
-        """A call of a translated function or one by hand, its arguments by place."""
+        """Translate a call of a translated or handwritten function, with positional arguments."""
         by_hand, parameters = self.names.by_hand(function), source.parameters_of(function)
         if by_hand == "=":
             return self.value(node.args[0])
-        # What is written by hand knows its own defaults.
+        # Handwritten functions have their own defaults.
         given = self.arguments(node, parameters, has_defaults=bool(by_hand))
         texts = [text for one, text in given.items() if not self.is_single(parameters[one][0])]
         texts = [*first, *texts]
@@ -722,7 +723,7 @@ class Translator(Lines):
         return Value(f"{name}({', '.join(texts)})", source.returned_by(function))
 
     def made(self, node: ast.Call, record: type[Any]) -> Value:
-        """A record: a table with its fields by name; None is left out."""
+        """Translate the creation of a record: a table with its fields by name, without None."""
         given = self.arguments(node, source.fields_of(record)).items()
         texts = [f"{lua_name(name)} = {text}" for name, text in given if text != "nil"]
         return Value(braced(texts), Type("record", record=record))
@@ -730,7 +731,7 @@ class Translator(Lines):
     def arguments(
         self, node: ast.Call, parameters: source.Parameters, *, has_defaults: bool = False
     ) -> dict[str, str]:
-        """The text of each argument, in the order of the parameters."""
+        """Return the text of each argument, in the order of the parameters."""
         nodes = dict(zip(parameters, node.args, strict=False))
         nodes |= {str(one.arg): one.value for one in node.keywords}
         is_odd = {*nodes} - {*parameters} or len(nodes) < len(node.args) + len(node.keywords)
@@ -743,7 +744,7 @@ class Translator(Lines):
         return {name: values[name].text for name in parameters}
 
     def library(self, node: ast.Call, into: str, name: str, *owner: Value) -> Value:  # noqa: C901, PLR0911, PLR0912, PLR0915
-        """A function of Python itself, or a method of a list, set, dict or text."""
+        """Translate a builtin function, or a method of a list, set, dict or text."""
         match name, node.args, node.keywords:
             case ("bool", [one], []):
                 return self.condition(one)
@@ -755,7 +756,7 @@ class Translator(Lines):
                 self.refuse(not is_known, node, "the length of this")
                 return Value(f"#{value.at(Bind.UNARY)}", INT, Bind.UNARY)
             case ("isinstance", [one, kinds], []):
-                # A record that is sent has the name of its class.
+                # A record in a request has the name of its class.
                 text = self.value(one).at(Bind.ATOM)
                 names = [one.id for one in ast.walk(kinds) if isinstance(one, ast.Name)]
                 return Value(" or ".join(f"{text}.type == '{one}'" for one in names), BOOL, Bind.OR)
@@ -809,12 +810,12 @@ class Translator(Lines):
 
 
 def _all_of(over: ast.expr, name: str) -> tuple[ast.expr, list[ast.comprehension]]:
-    """All elements, each by this name."""
+    """Return an element and the loop over all elements, by this name."""
     target, element = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
     return ast.copy_location(element, over), [ast.comprehension(target, over, [], 0)]
 
 
 def _commented(node: ast.Module | ast.FunctionDef) -> list[str]:
-    """A docstring as a comment, without its sections: these speak of Python's types."""
+    """Return a docstring as a comment, without its sections, which describe Python's types."""
     text = re.split(r"\n\n(?:Args|Returns|Raises):", ast.get_docstring(node) or "")[0]
     return [f"-- {line}".rstrip() for line in text.splitlines()]

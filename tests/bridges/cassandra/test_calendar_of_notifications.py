@@ -79,13 +79,13 @@ async def test_its_page_shows_how_far_it_is_read_and_what_is_wrong(
     monkeypatch.setattr(monitoring, "FRESH_S", 0.0)
     link = FakeLink(SETTINGS)
     async with operating(tmp_path, cassandra=link) as (notify, http):
-        assert "It was never read" in await text_of(http, PAGE)
+        assert "The calendar was never read" in await text_of(http, PAGE)
         await notify.ada()
         await notify.send(scheduled_at=await in_an_hour(notify))
         link.settings = SETTINGS.model_copy(update={"horizon": 2 * HOUR})
         await Reader(link, notify.store, REAL).round()
         async with signed_in(notify.rig, Role.VIEWER) as viewer:
-            assert "Jobs made1rows read: 1" in await text_of(viewer, PAGE)
+            assert "Jobs created1rows read: 1" in await text_of(viewer, PAGE)
         link.settings = SETTINGS.model_copy(update={"horizon": 8 * HOUR})
         assert "of 8h · behind" in await text_of(http, PAGE)
 
@@ -93,7 +93,7 @@ async def test_its_page_shows_how_far_it_is_read_and_what_is_wrong(
             raise StoreUnavailable("cassandra: away")
 
         link.before = away
-        assert "Cassandra does not answer. cassandra: away" in await text_of(http, PAGE)
+        assert "Cassandra does not respond. cassandra: away" in await text_of(http, PAGE)
         async with signed_in(notify.rig, Role.PRODUCER) as producer:
             assert (await producer.get(PAGE)).status_code == 403
 
@@ -158,7 +158,7 @@ def test_cassandra_away_for_a_minute_is_an_alert() -> None:
     away = replace(CALM, progress=None, away="no host answers")
     assert found(away, replace(away, at=MINUTE - 1)) == {}
     assert found(away, replace(away, at=MINUTE)) == {
-        "calendar_away": "no answer for 1m: no host answers"
+        "calendar_away": "no response for 1m: no host answers"
     }
 
 
@@ -171,7 +171,7 @@ def test_half_a_horizon_that_is_not_read_for_a_minute_is_an_alert() -> None:
 def test_rows_that_are_refused_are_an_alert() -> None:
     more = replace(CALM, at=1, progress=replace(READ, refused=3))
     assert found(CALM, more) == {
-        "calendar_refused": "3 rows were refused within 15m and are kept apart"
+        "calendar_refused": "3 rows were refused within 15m and are stored separately"
     }
 
 

@@ -352,9 +352,9 @@ async def test_a_calendar_of_another_number_of_shards_is_refused_by_all() -> Non
     other = SETTINGS.model_copy(update={"shards": 3})
     world.link.settings = other
     world.clock.advance(LEASE_MS)
-    with pytest.raises(InvalidValue, match="made with 2"):
+    with pytest.raises(InvalidValue, match="created with 2"):
         await world.reader().round()
-    with pytest.raises(InvalidValue, match="made with 2"):
+    with pytest.raises(InvalidValue, match="created with 2"):
         await world.calendar().enqueue([world.job(HOUR)])
 
 

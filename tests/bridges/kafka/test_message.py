@@ -125,7 +125,7 @@ def test_a_message_without_a_value_has_no_arguments(value: bytes | None) -> None
         (message(b"[" * 100_000), "not a JSON object"),
         (message(headway_due=b"tomorrow"), "is not understood"),
         (message(headway_due=b"2031-05-04T09:30"), "no offset"),
-        (message(headway_due=b"1700000000"), "years around 1970"),
+        (message(headway_due=b"1700000000"), "a time around 1970"),
         (message(headway_due="²".encode()), "is not understood"),
         (message(headway_due=b"9" * 40), "outside the years"),
         (message(headway_priority=b"-1"), "not a whole number"),

@@ -27,7 +27,7 @@ class Answers(GroupWatch):
         self.may_answer.set()
         self._said = said
 
-    def _ask(self, now: int) -> GroupStatus:
+    def _query(self, now: int) -> GroupStatus:
         self.may_answer.wait()
         return GroupStatus(at=now, **self._said)
 
@@ -47,13 +47,13 @@ async def test_it_shows_the_partitions_that_are_furthest_behind_first():
     assert status == 200
     assert "Bridges Kafka" in text
     assert "Behind2 013 messages1 partition is more than 10 behind" in text
-    assert "Dead letters7ever put into headway.dead-letters" in text
+    assert "Dead letters7ever published to headway.dead-letters" in text
     assert "orders12 000orders210orders03" in text
 
 
 async def test_brokers_that_are_away_and_missing_topics_come_first():
     _, text = await shown(Answers(away=f"refused {HOSTILE[0]}"))
-    assert "No broker answers. refused <script>" in text
+    assert "No broker responds. refused <script>" in text
     assert "docs/how-to/kafka-runbooks.md, kafka_away" in text
     assert "Behind\N{EN DASH}" in text
     _, text = await shown(Answers(missing=["orders"]))
@@ -68,7 +68,7 @@ async def test_a_page_does_not_wait_for_brokers_that_are_slow():
             dashboard(pages=[kafka_page(watch, settings())]) as rig,
             signed_in(rig, Role.VIEWER) as http,
         ):
-            assert "have not answered yet" in plain((await http.get(PAGE)).text)
+            assert "have not responded yet" in plain((await http.get(PAGE)).text)
             watch.may_answer.set()
             await watch.look()
             assert "Dead letters7" in plain((await http.get(PAGE)).text)

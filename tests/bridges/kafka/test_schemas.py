@@ -111,5 +111,5 @@ def test_a_registry_that_is_away_is_no_fault_of_the_message() -> None:
 
 
 def test_a_format_that_needs_a_registry_says_so() -> None:
-    with pytest.raises(InvalidValue, match="need a schema registry"):
+    with pytest.raises(InvalidValue, match="require a schema registry"):
         value_reader(read_kafka_settings({"in": {"format": "avro"}}))

@@ -30,7 +30,7 @@ def test_brokers_that_are_away_alert_after_two_minutes(rules: dict[str, Rule[Gro
     assert not away.look(GroupStatus(at=1_000, away="refused"))
     assert not away.look(GroupStatus(at=120_999, away="refused"))
     (found,) = away.look(GroupStatus(at=121_000, away="refused")) or ()
-    assert found.text == "no broker has answered for 2m: refused"
+    assert found.text == "no broker has responded for 2m: refused"
     assert not away.look(GroupStatus(at=121_001))
 
 
@@ -74,7 +74,7 @@ async def test_while_the_coordinator_moves_the_brokers_are_asked_again(
             raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
         return GroupStatus(at=now, lag={("orders", 0): 3})
 
-    monkeypatch.setattr(GroupWatch, "_ask", moving)
+    monkeypatch.setattr(GroupWatch, "_query", moving)
     seen = await GroupWatch(read_kafka_settings(SETTINGS), timing).look()
     assert (seen.at, seen.away, bool(seen.lag)) == (7_000, away, not away)
 

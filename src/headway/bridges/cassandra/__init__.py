@@ -1,4 +1,4 @@
-"""A calendar in Cassandra: jobs that are due far ahead lie there until shortly before their time.
+"""A calendar in Cassandra, which keeps jobs due far ahead until shortly before they are due.
 
-`Calendar` writes, finds and moves them; `Reader` is the leader's part, which reads ahead.
+`Calendar` writes, finds and moves jobs; `Reader` runs on the leader and reads ahead.
 """

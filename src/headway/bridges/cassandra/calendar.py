@@ -1,8 +1,8 @@
-"""The calendar as producers and operators use it: jobs go in, are found, and come out by id.
+"""The calendar's interface for producers and operators: write, find and move jobs by id.
 
-A job that lies here is moved into the store before anything is done with it, so that each move of
-an operator is one of the store's verbs, on its trail; the leader that reads ahead at the same time
-makes no second job, for the store knows the id.
+An operator's action first moves the job into the store, so that each action is one of the store's
+verbs and is on its trail. The leader may read the same job ahead at the same time; that creates no
+second job, because the store knows the id.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from headway.core.job import MAX_BATCH, NewJob, body_hash
 from headway.core.state import State
 
 IDS_PER_READ = 10
-"""Index entries read by one statement; few, since the coordinator fetches most from other nodes."""
+"""Index entries read per statement; few, because the coordinator fetches most from other nodes."""
 
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Sent]]]
-"""Makes any number of jobs in the store."""
+"""A function that creates any number of jobs in the store."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shelved:
-    """A job that lies in the calendar.
+class CalendarJob:
+    """A job in the calendar.
 
     Attributes:
-        stamp: of its row, in microseconds; a deletion with it deletes this row alone.
+        stamp: timestamp of its row, in microseconds; a deletion with it deletes only this row.
     """
 
     place: Place
@@ -54,33 +54,34 @@ class Shelved:
 
 
 class Calendar:
-    """Jobs that are due far ahead, in Cassandra; the others, in the store."""
+    """Jobs due far ahead, in Cassandra, and the others in the store."""
 
     def __init__(self, link: Link, store: Store) -> None:
-        """Open nothing.
+        """Create the calendar without connecting.
 
         Args:
-            store: into which jobs move before they are due; its time decides.
+            store: receives jobs before they are due; its clock decides which are far.
         """
         self._link = link
         self._store = store
-        self._begun = False
+        self._has_progress = False
 
     async def enqueue(self, jobs: Sequence[NewJob], *, send: Send | None = None) -> list[Sent]:
-        """Make jobs; each lies in the calendar or in the store when this returns.
+        """Create jobs; on return, each is in the calendar or in the store.
 
-        It can be repeated after any error with the effect of one execution, if ids and due times
-        are the same. A key is unique among the jobs of the calendar, and among those of the store.
+        A call can be repeated after any error with the effect of one execution, if ids and due
+        times are the same. A key is unique among the jobs of the calendar, and among those of the
+        store.
 
         Args:
-            send: makes those that are due soon; by default the store's `enqueue`.
+            send: creates jobs that are due soon (default: the store's `enqueue`).
 
         Returns:
-            For each job, in this order, which job exists and whether this call made it.
+            For each job, in this order, which job exists and whether this call created it.
 
         Raises:
-            CallerError: a job is refused, as by `Store.enqueue`; others may have been made.
-            StoreError: the store or Cassandra cannot do it now; some may have been made.
+            CallerError: a job is refused, as by `Store.enqueue`; others may have been created.
+            StoreError: the store or Cassandra failed; some jobs may have been created.
         """
         send = send or self._send
         now = await self._now()
@@ -92,14 +93,14 @@ class Calendar:
         put = iter(made)
         return [next(put) if self._is_far(job, now) else next(sent) for job in jobs]
 
-    async def find(self, ids: Iterable[str]) -> dict[str, Shelved]:
-        """Return the jobs of these ids that are in the calendar, and not in the store."""
+    async def find(self, ids: Iterable[str]) -> dict[str, CalendarJob]:
+        """Return those of these jobs that are in the calendar, by id."""
         wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
         index, shards = await self._index_of(wanted), self._link.settings.shards
         places = [place_of(one, ms_of(index[one][0]), shards) for one in wanted if one in index]
         found = await self._link.run_many(Cql.GET_ROW, [key_of(place) for place in places])
         return {
-            place.id: Shelved(
+            place.id: CalendarJob(
                 place=place, job=job_of(place.id, place.due_at, rows[0][0]), stamp=rows[0][1]
             )
             for place, rows in zip(places, found, strict=True)
@@ -107,7 +108,7 @@ class Calendar:
         }
 
     async def view(self, id_: str) -> JobView | None:
-        """Return a job of the calendar, in the form of a scheduled job of the store."""
+        """Return the view of a job in the calendar, as a scheduled job."""
         found = (await self.find([id_])).get(id_)
         if found is None:
             return None
@@ -149,19 +150,19 @@ class Calendar:
         )
 
     async def fetch(self, ids: Iterable[str], *, send: Send | None = None) -> list[str]:
-        """Move jobs to the store now, at their due time, as an operator's move needs them there.
+        """Move jobs into the store for an operator's action; their due times stay the same.
 
         Returns:
-            The ids of those that lay in the calendar.
+            The ids of jobs that were in the calendar.
 
         Raises:
-            CallerError: the store refuses one, such as for a full lane; those stay here.
-            StoreError: the store or Cassandra cannot do it now; repeat the call.
+            CallerError: the store refuses a job, such as because its lane is full; it stays here.
+            StoreError: the store or Cassandra failed; repeat the call.
         """
         found = list((await self.find(ids)).values())
         if found:
-            # In the store first: whatever ends this in between leaves the job in one place at
-            # least, and the store makes one of two.
+            # The store first: after a crash in between, the job is in both places, and reading its
+            # row creates no second job.
             await (send or self._send)([one.job for one in found])
             await self._link.run_many(
                 Cql.DROP_ROW, [(one.stamp, *key_of(one.place)) for one in found]
@@ -169,37 +170,37 @@ class Calendar:
         return [one.job.id for one in found]
 
     async def cancel(self, ids: Sequence[str], author: str, reason: str = "") -> list[ActReply]:
-        """Cancel jobs, wherever they are; a record of each stays in the store.
+        """Cancel jobs, wherever they are; the store keeps a record of each.
 
         Args:
             ids: up to 1000.
 
         Raises:
-            StoreError: the store or Cassandra cannot do it now; repeat the call.
+            StoreError: the store or Cassandra failed; repeat the call.
         """
         return await self._act(ids, Verb.CANCEL, Edit(), author, reason)
 
     async def reschedule(
         self, ids: Sequence[str], due_at: int, author: str, reason: str = ""
     ) -> list[ActReply]:
-        """Give jobs another due time; they are in the store from then on, however far that is.
+        """Change the due time of jobs; they are then in the store, however far ahead they are due.
 
         Args:
             ids: up to 1000.
 
         Raises:
-            StoreError: the store or Cassandra cannot do it now; repeat the call.
+            StoreError: the store or Cassandra failed; repeat the call.
         """
         return await self._act(ids, Verb.EDIT, Edit(due_at=due_at), author, reason)
 
     async def retry_refused(self) -> int:
-        """Send rows that the store refused once more, one by one, oldest page first.
+        """Send refused rows to the store again, one by one.
 
         Returns:
-            How many went into the store; the others stay apart.
+            How many the store accepted; the others stay in the table of refused rows.
 
         Raises:
-            StoreError: the store or Cassandra cannot do it now; repeat the call.
+            StoreError: the store or Cassandra failed; repeat the call.
         """
         sent = 0
         after: bytes | None = None
@@ -238,19 +239,19 @@ class Calendar:
         """Write jobs that are due far ahead.
 
         Raises:
-            IdConflict: two of them have one id and another body; nothing was written.
+            IdConflict: two jobs have the same id and different bodies; nothing was written.
         """
-        if not self._begun:
+        if not self._has_progress:
             await begin(self._link, now)
-            self._begun = True
+            self._has_progress = True
         jobs, taken = await self._with_keys(jobs, now)
         taken |= await self._taken([job for job in jobs if job.id not in taken])
         new: dict[str, NewJob] = {}
         for job in jobs:
             if job.id not in taken and new.setdefault(job.id, job).body_hash() != job.body_hash():
-                raise IdConflict(_other_body(job.id), hint="make a new id")
+                raise IdConflict(_other_body(job.id), hint="use a new id")
         shards, stamp = self._link.settings.shards, write_stamp(now)
-        # The index first: a job whose row is acknowledged is found by its id.
+        # The index first, so that a job whose row is acknowledged can be found by its id.
         await self._link.run_many(
             Cql.PUT_INDEX,
             [(*_index(id_, job), _seconds(job, now), stamp) for id_, job in new.items()],
@@ -261,17 +262,17 @@ class Calendar:
         ]
         await self._link.run_many(Cql.PUT_ROW, rows)
         if new and await self._now() - now >= LONGEST_WRITE_MS:
-            # A partition may have been read and deleted before such a row arrived there.
+            # The partition may have been read and deleted before a slow row arrived there.
             await send(list(new.values()))
         return [Sent(job.id, created=new.pop(job.id, None) is not None) for job in jobs]
 
     async def _with_keys(
         self, jobs: Sequence[NewJob], now: int
     ) -> tuple[Sequence[NewJob], set[str]]:
-        """Return the jobs, each with the id that its key gives, and those that the store has.
+        """Return the jobs, each with the id its key maps to, and the ids that are in the store.
 
         Raises:
-            KeyConflict: a key names a job with another body; nothing was written.
+            KeyConflict: a key names a job with a different body; nothing was written.
         """
         keyed = [job for job in jobs if job.key is not None]
         if not keyed:
@@ -291,28 +292,28 @@ class Calendar:
             else:
                 _, _, body, id_, *_ = rows[0]
                 holders[_key_name(job)] = str(id_), bytes(body)
-        return [_under(job, holders) for job in jobs], stored
+        return [_with_held_id(job, holders) for job in jobs], stored
 
     async def _index_of(self, ids: Sequence[str]) -> dict[str, tuple[datetime, bytes]]:
-        """Return the due time and the body's hash of each id that the index contains."""
+        """Return the due time and body hash of each id in the index."""
         parts = [(ids[n : n + IDS_PER_READ],) for n in range(0, len(ids), IDS_PER_READ)]
         found = await self._link.run_many(Cql.GET_INDEX, parts)
         return {id_: (due, body) for rows in found for id_, due, body in rows}
 
     async def _taken(self, jobs: Sequence[NewJob]) -> set[str]:
-        """Return the ids of jobs that were made before.
+        """Return the ids of jobs that exist already.
 
-        An entry of the index proves nothing by itself: its writer may have been killed before
-        the row. The job was made if its row is there, or if the store knows it.
+        An entry of the index proves nothing by itself, because its writer may have been killed
+        before it wrote the row. A job exists if its row does, or if the store knows it.
 
         Raises:
-            IdConflict: an id names a job with another body; nothing was written.
+            IdConflict: an id names a job with a different body; nothing was written.
         """
         index = await self._index_of([job.id for job in jobs])
         known = [job.id for job in jobs if job.id in index]
         for job in jobs:
             if job.id in index and bytes(index[job.id][1]) != job.body_hash():
-                raise IdConflict(_other_body(job.id), hint="make a new id")
+                raise IdConflict(_other_body(job.id), hint="use a new id")
         taken = set(await self.find(known)) if known else set[str]()
         moved = [one for one in known if one not in taken]
         for start in range(0, len(moved), MAX_BATCH):
@@ -332,7 +333,7 @@ class Calendar:
 
 
 def key_of(place: Place) -> tuple[str, int, int, UUID]:
-    """Return the primary key of a row, as statements take it."""
+    """Return the primary key of a row, in the order of the statements."""
     return place.bucket, place.shard, place.due_at, UUID(place.id)
 
 
@@ -346,11 +347,11 @@ def _seconds(job: NewJob, now: int) -> int:
 
 
 def _key_name(job: NewJob) -> str:
-    """Return the name of a key in the index; the tenant's length keeps two texts apart."""
+    """Return a key's name in the index; the tenant's length makes it unambiguous."""
     return f"key {len(job.tenant)} {job.tenant} {job.key}"
 
 
-def _under(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
+def _with_held_id(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
     if job.key is None:
         return job
     id_, body = holders[_key_name(job)]
@@ -361,4 +362,4 @@ def _under(job: NewJob, holders: Mapping[str, tuple[str, bytes]]) -> NewJob:
 
 
 def _other_body(id_: str) -> str:
-    return f"the id {id_} names a job with another body"
+    return f"the id {id_} names a job with a different body"

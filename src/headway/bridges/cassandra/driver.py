@@ -1,4 +1,4 @@
-"""The connection to Cassandra by its official driver, on threads of its own."""
+"""The connection to Cassandra, by the official driver on a thread pool."""
 
 # The driver has no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
@@ -38,10 +38,11 @@ from headway.core.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 THREADS = 8
 BATCH_ROWS = 10
 BATCH_BYTES = 3_584
-"""Limits of one batch. Cassandra warns above ten partitions and above 5 KiB, and its own count adds
-up to 140 bytes per row to the values."""
+"""Limits of one batch. Cassandra warns above ten partitions or 5 KiB, and its count adds up to 140
+bytes per row to the values.
+"""
 TIMEOUT_S = 10.0
-"""How long a statement may take; then its outcome is unknown."""
+"""Timeout of a statement; after it, the outcome is unknown."""
 
 Reply = TypeVar("Reply")
 
@@ -49,9 +50,9 @@ _log = logging.getLogger("headway.cassandra")
 
 
 class CassandraLink:
-    """A session with a cluster, opened when it is first needed.
+    """A session with a cluster, opened at first use.
 
-    Its calls block, and are made on threads. It connects again by itself.
+    Blocking calls of the driver run on threads. The driver reconnects automatically.
     """
 
     def __init__(self, settings: CassandraSettings) -> None:
@@ -62,18 +63,18 @@ class CassandraLink:
         self._prepared: Mapping[Cql, Any] = {}
 
     async def open(self) -> None:
-        """Connect; if the cluster is away, only log it: the first use tries again.
+        """Connect; if the cluster is unavailable, only log it, and retry at first use.
 
         Raises:
-            InvalidValue: there is no such keyspace.
+            InvalidValue: the keyspace does not exist.
         """
         try:
             await self._ready()
         except StoreUnavailable as error:
-            _log.warning("cassandra is away, jobs that are due far ahead are refused: %s", error)
+            _log.warning("cassandra unavailable, jobs due far ahead are refused: %s", error)
 
     async def close(self) -> None:
-        """Disconnect; running statements end first."""
+        """Disconnect after running statements have finished."""
         if self._session is not None:
             await self._on_thread(self._session.cluster.shutdown)
             self._session = None
@@ -134,34 +135,34 @@ class CassandraLink:
         return session
 
     def _make_tables(self, session: Any) -> None:  # noqa: ANN401  (as above)
-        """Make what is missing; it looks first, for two that make a table at once may clash.
+        """Create missing tables; check first, because concurrent creations of a table may conflict.
 
         Raises:
-            InvalidValue: there is no such keyspace, and the settings do not say how to make it.
+            InvalidValue: the keyspace does not exist, and `replication` is not set.
         """
         wanted = self.settings
         known: Any = session.cluster.metadata.keyspaces
         if wanted.keyspace not in known:
             if wanted.replication is None:
                 message = f"cassandra.keyspace: there is no keyspace {wanted.keyspace!r}"
-                raise InvalidValue(message, hint="make it, or give `replication`, such as 3")
+                raise InvalidValue(message, hint="create it, or set `replication`, such as to 3")
             session.execute(
                 f"CREATE KEYSPACE IF NOT EXISTS {wanted.keyspace}"
                 f" WITH replication = {_replication(wanted.replication)}"
             )
         there = known[wanted.keyspace].tables if wanted.keyspace in known else {}
         for suffix, statement in TABLES.items():
-            # A role that may not make tables needs none for what is switched off.
+            # A role without permission to create tables must not fail on one that is not needed.
             needed = wanted.history or suffix != HISTORY
             if needed and wanted.calendar + suffix not in there:
                 session.execute(statement.format(t=f"{wanted.keyspace}.{wanted.calendar}"))
 
     async def _guarded(self, work: Callable[[], Reply], *, writes: bool) -> Reply:
-        """Do it on a thread.
+        """Run a call on a thread, and convert its errors.
 
         Raises:
-            StoreUnavailable: it failed, and it only read.
-            OutcomeUnknown: it failed, and may have written.
+            StoreUnavailable: a read failed.
+            OutcomeUnknown: a write failed, and may have been applied.
         """
         try:
             return await self._on_thread(work)
@@ -177,14 +178,14 @@ class CassandraLink:
 def batches(prepared: Any, each: Sequence[Values]) -> list[tuple[Any, None]]:  # noqa: ANN401  (the driver has no types)
     """Group rows into unlogged batches that stay below Cassandra's warning thresholds.
 
-    A request costs the driver and the node more than a row does. A batch is not atomic: each
-    partition is written separately, and if one fails, the outcome of every row is unknown.
+    Requests cost the driver and the node more than rows. A batch is not atomic: each partition is
+    written separately, and if one fails, the outcome of every row is unknown.
 
     Args:
         prepared: a statement that writes without a condition.
 
     Returns:
-        What `execute_concurrent` takes.
+        Arguments of `execute_concurrent`.
     """
     made: list[tuple[Any, None]] = []
     left = rows = 0
@@ -217,7 +218,7 @@ def _cluster(settings: CassandraSettings) -> Any:  # noqa: ANN401  (the driver h
         more["auth_provider"] = PlainTextAuthProvider(settings.username, secret)
     if settings.tls_ca is not None:
         context = ssl.create_default_context(cafile=settings.tls_ca)
-        # The driver finds nodes by their addresses, and certificates rarely name these.
+        # The driver connects to IP addresses, which certificates rarely name.
         context.check_hostname = False
         more["ssl_context"] = context
     return Cluster(

@@ -1,6 +1,6 @@
-"""The history: notifications that have ended, by recipient and month of their intake.
+"""The history of ended notifications, by recipient and month of intake.
 
-A row is written again whenever its notification changes after its end. Rows expire by themselves.
+If a notification changes after its end, its row is written again. Rows expire by their TTL.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from headway.bridges.cassandra.link import Cql, Link, Values, ms_of
 from headway.bridges.cassandra.rows import bucket_name, minute_of
 
 MONTHS_AT_ONCE = 6
-"""Partitions that are read before it is looked whether these are enough rows."""
+"""Partitions read together, before checking whether there are enough rows."""
 
 Mark = tuple[int, str]
-"""A place within a recipient's history: the moment of an intake and its id."""
+"""A position in a recipient's history: the time of intake, in ms UTC, and the id."""
 
 _NEWEST: Mark = (253_402_300_799_000, "")
-"""The end of the year 9999, after each row of any month."""
+"""The end of the year 9999, after all rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,9 +27,9 @@ class HistoryRow:
     """A notification that has ended.
 
     Attributes:
-        at: when it was taken in, ms UTC.
-        template: the id of a template; empty for none.
-        record: the whole of it, JSON.
+        at: time of intake, ms UTC.
+        template: id of the template; empty if there is none.
+        record: the whole notification as JSON.
     """
 
     recipient: str
@@ -43,17 +43,17 @@ class HistoryRow:
 
     @property
     def mark(self) -> Mark:
-        """Its place."""
+        """Its position in the history."""
         return self.at, self.id
 
 
 def month_of(at: int) -> str:
-    """Return the month of a moment, as `2026-04` (UTC)."""
+    """Return the month of a time, such as `2026-04` (UTC)."""
     return bucket_name(minute_of(at))[:7]
 
 
 def months_back(newest: int, oldest: int) -> list[str]:
-    """Return the months from one moment back to another, including both."""
+    """Return the months from one time back to an earlier one, including both."""
     found: list[str] = []
     month = month_of(newest)
     while month >= month_of(oldest):
@@ -64,25 +64,25 @@ def months_back(newest: int, oldest: int) -> list[str]:
 
 
 class History:
-    """The table of the history."""
+    """Access to the history table."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     @property
     def kept_ms(self) -> int:
-        """For how long after its intake a notification is there."""
+        """How long after its intake a notification is kept."""
         return self._link.settings.history_kept
 
     async def write(self, rows: Iterable[tuple[HistoryRow, int]], *, now: int) -> None:
-        """Write rows, for the rest of the time that they are kept; a repetition changes nothing.
+        """Write rows with their remaining TTL; a repetition changes nothing.
 
         Args:
-            rows: each with its version, in microseconds; of a row the highest one stays.
-            now: when they are written, ms UTC.
+            rows: each with its version, in microseconds; the highest version of a row wins.
+            now: ms UTC.
 
         Raises:
-            StoreError: Cassandra cannot do it now, and may have written some; repeat the call.
+            StoreError: Cassandra failed, and may have written some rows; repeat the call.
         """
         each: list[Values] = []
         for row, stamp in rows:
@@ -96,15 +96,15 @@ class History:
     async def page(
         self, recipient: str, *, before: Mark | None, now: int, limit: int
     ) -> Sequence[HistoryRow]:
-        """Return a recipient's rows, newest intake first; with fewer than the limit, the last ones.
+        """Return a recipient's rows, newest intake first; fewer than the limit are the last page.
 
         Args:
-            before: only rows before this place; None for the newest.
-            now: the present, ms UTC.
+            before: return only rows before this position; None for the newest.
+            now: ms UTC.
             limit: 1 to 1000.
 
         Raises:
-            StoreError: Cassandra cannot do it now.
+            StoreError: Cassandra is unavailable or failed.
         """
         newest = now if before is None else before[0]
         months = months_back(newest, now - self.kept_ms)

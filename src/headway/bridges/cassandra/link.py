@@ -1,4 +1,4 @@
-"""What calendar and history ask of Cassandra: settings, tables, statements and connection."""
+"""Settings, tables, statements and connection of the calendar and the history in Cassandra."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from headway.core.job import DAY_MS
 from headway.runtime.settings_table import Span, Table, read_table
 
 FARTHEST_MS = 5 * 365 * DAY_MS
-"""Nothing that expires is kept for longer: Cassandra's expiry ends in 2038 or 2106."""
+"""Maximum TTL of any row: Cassandra's expiry times end in 2038 or 2106."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Factor = Annotated[int, Field(ge=1, le=99)]
 
 
 class CassandraSettings(Table):
-    """Where calendar and history are; spans are milliseconds once they are read.
+    """The table [cassandra]; durations are in milliseconds once parsed.
 
     Attributes:
         hosts: some nodes of the cluster.
-        port: of their native protocol.
-        datacenter: whose nodes are asked; else that of the first host.
-        username: of a role that may read and write the keyspace.
-        password: its password.
-        tls_ca: a file with the certificates that the nodes' must be signed by; None for no TLS.
-        keyspace: in which the tables are.
-        replication: copies of each row, a number or one for each data centre; with it the keyspace
+        port: port of their native protocol.
+        datacenter: data centre whose nodes are queried (default: that of the first host).
+        username: role that may read and write the keyspace.
+        password: password of the role.
+        tls_ca: file with the certificates that sign those of the nodes; None for no TLS.
+        keyspace: keyspace of the tables.
+        replication: copies of each row, a number or one for each data centre. If set, the keyspace
             is created if it does not exist.
-        calendar: the table of the jobs; others are named after it.
-        shards: parts into which a minute is split; what a calendar was made with stays.
-        consistency: of each read and write; reads see what was written with it.
+        calendar: name of the jobs' table; the names of other tables start with it.
+        shards: number of partitions per minute, fixed when the calendar is created.
+        consistency: consistency level of reads and writes; reads see all acknowledged writes.
         horizon: how far the leader reads ahead.
-        margin: a job is written there only if it is due by so much later than the horizon.
-        every: how long the leader rests before it looks again.
-        at_once: requests that are under way at a time, in each process.
-        history: whether timelines go on after the store has forgotten a notification.
-        history_kept: for how long after its intake one is in the history.
+        margin: only jobs due later than the horizon by more than this are written to the calendar.
+        every: how long the leader pauses between rounds.
+        at_once: maximum number of concurrent requests in each process.
+        history: whether timelines include notifications that the store has deleted.
+        history_kept: how long after its intake a notification stays in the history.
     """
 
     hosts: Annotated[list[str], Field(min_length=1)]
@@ -68,7 +68,7 @@ def read_cassandra(written: Mapping[str, object]) -> CassandraSettings:
 
 
 HISTORY = "_history"
-"""By what follows the calendar's name: the table that is made only if there is a history."""
+"""Suffix of the history table, which is created only if the history is enabled."""
 TABLES = {
     "": """
         CREATE TABLE IF NOT EXISTS {t} (
@@ -96,11 +96,11 @@ TABLES = {
             PRIMARY KEY ((recipient, month), at, id)
         ) WITH CLUSTERING ORDER BY (at DESC, id DESC)""",
 }
-"""By what follows the calendar's name. The index knows where a job lies, by its id or its key."""
+"""Tables by the suffix of their names. The index maps a job's id or key to its row."""
 
 
 class Cql(Enum):
-    """A statement; its parameters in the order of its question marks."""
+    """A statement with positional parameters."""
 
     PUT_ROW = """
         INSERT INTO {t} (minute_bucket, shard, scheduled_at, id, job) VALUES (?, ?, ?, ?, ?)
@@ -152,7 +152,7 @@ class Cql(Enum):
 
     @property
     def of_history(self) -> bool:
-        """Whether it needs the table of the history."""
+        """Whether it uses the history table."""
         return "{t}" + HISTORY in self.value
 
     @property
@@ -162,7 +162,7 @@ class Cql(Enum):
 
     @property
     def is_plain_write(self) -> bool:
-        """Whether it writes without a condition, and so may be part of a batch."""
+        """Whether it writes without a condition, so that it can be part of a batch."""
         return self.writes and "IF NOT EXISTS" not in self.value
 
 
@@ -170,11 +170,11 @@ Values = Sequence[object]
 Rows = Sequence[tuple[Any, ...]]
 
 PAGE = 1_000
-"""Rows of one page; each page is one step of the store."""
+"""Rows per page; each page is enqueued in one step of the store."""
 
 
 class Page(NamedTuple):
-    """Rows of an answer, and where the next page begins; None after the last."""
+    """A page of rows, and the paging state of the next page; None after the last."""
 
     rows: Rows
     after: bytes | None
@@ -185,28 +185,28 @@ _MS = timedelta(milliseconds=1)
 
 
 def ms_of(moment: datetime) -> int:
-    """Convert a moment as the driver reads it, without a zone, to ms UTC."""
+    """Convert a naive UTC datetime, as returned by the driver, to ms UTC."""
     return (moment.replace(tzinfo=UTC) - _EPOCH) // _MS
 
 
 class Link(Protocol):
-    """What calendar and history ask of Cassandra.
+    """A connection for the calendar and the history.
 
-    A statement that reads and fails raises StoreUnavailable; one that writes, OutcomeUnknown: it
-    may have been applied, and can be repeated.
+    A failed read raises StoreUnavailable. A failed write raises OutcomeUnknown: it may have been
+    applied, and can be repeated.
     """
 
     @property
     def settings(self) -> CassandraSettings:
-        """Of the table [cassandra]."""
+        """The table [cassandra]."""
         ...
 
     async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
-        """Run one statement; returns the page of its rows that begins there."""
+        """Run a statement, and return the page of rows after a paging state."""
         ...
 
     async def run_many(self, statement: Cql, each: Sequence[Values]) -> list[Rows]:
-        """Run one statement with each of these values, a bounded number at a time."""
+        """Run a statement with each of these values, with bounded concurrency."""
         ...
 
 
@@ -214,10 +214,10 @@ class OpenLink(Link, Protocol):
     """A link that its creator opens and closes."""
 
     async def open(self) -> None:
-        """Connect, if the cluster answers; each use connects if that failed.
+        """Connect if the cluster responds; otherwise each use retries.
 
         Raises:
-            InvalidValue: there is no such keyspace.
+            InvalidValue: the keyspace does not exist.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The calendar in a server: its reader, metrics and alert rules, and its page of the dashboard."""
+"""The calendar in a server: reader, metrics, alert rules and dashboard page."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from headway.web.page import Facts as PageFacts
 from headway.web.page import Look, Page
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge, counter = FAMILIES.gauge, FAMILIES.counter
-UP = gauge("calendar_up", "Whether Cassandra answered: 1 or 0; with 0, the others are away.")
+UP = gauge("calendar_up", "Whether Cassandra responds: 1 or 0; if 0, the others are missing.")
 AHEAD = gauge(
-    "calendar_ahead_seconds", "Until how long from now the calendar was read; 0 if it is behind."
+    "calendar_ahead_seconds", "How far ahead of now the calendar has been read; 0 if it is behind."
 )
 OPEN = gauge(
     "calendar_open_seconds",
-    "How long ago the first minute began that is still read; about 200 while all is well.",
+    "How long ago the first minute that is still read started; normally about 200.",
 )
 ROWS = counter(
     "calendar_rows",
@@ -43,19 +43,20 @@ ROWS = counter(
 
 RUNBOOKS = "docs/how-to/cassandra.md"
 LASTING_MS = 60_000
-"""How long a thing must last before it is alerted of."""
+"""How long a problem must last before it alerts."""
 REFUSED_WITHIN_MS = 900_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalendarStatus:
-    """What is known of the calendar at one look.
+    """The state of the calendar.
 
     Attributes:
-        at: in ms on a clock that never goes back.
-        horizon_ms: how far it is to be read ahead.
-        progress: None while Cassandra does not answer, or nothing was begun.
-        away: why it does not answer; empty if it does.
+        at: when it was read, in ms of a monotonic clock.
+        now: the store's time, ms UTC.
+        horizon_ms: how far the calendar should be read ahead.
+        progress: None if Cassandra does not respond, or the calendar was never used.
+        away: why Cassandra does not respond; empty if it does.
     """
 
     at: int
@@ -66,7 +67,7 @@ class CalendarStatus:
 
 
 class CalendarMetrics:
-    """The metrics of the calendar; any server can report them, whichever one reads it."""
+    """The calendar's metrics, which every server reports, not only the leader."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -98,7 +99,7 @@ class CalendarMetrics:
 
 
 def calendar_rules() -> tuple[Rule[CalendarStatus], ...]:
-    """Return the rules, the worst first."""
+    """Return the alert rules, most severe first."""
     return (
         Lasts("calendar_away", Severity.P1, LASTING_MS, _away),
         Lasts("calendar_behind", Severity.P1, LASTING_MS, _behind),
@@ -107,9 +108,9 @@ def calendar_rules() -> tuple[Rule[CalendarStatus], ...]:
 
 
 def start_calendar(service: Service, link: Link) -> None:
-    """Read the calendar ahead for as long as the server runs, and let it be seen.
+    """Read the calendar ahead while the server runs, and add its metrics and alert rules.
 
-    Any number of servers may do so: one of them leads.
+    Any number of servers may do so; one of them leads.
     """
     settings = link.settings
 
@@ -137,14 +138,14 @@ Lasting = Mapping[str, Callable[[int], str]]
 
 
 def _away(status: CalendarStatus) -> Lasting:
-    """Nothing is read ahead, and what is due far ahead is refused."""
+    """Alert if nothing is read ahead, and jobs due far ahead are refused."""
     if not status.away:
         return {}
-    return {"cassandra": lambda ms: f"no answer for {format_duration(ms)}: {status.away}"}
+    return {"cassandra": lambda ms: f"no response for {format_duration(ms)}: {status.away}"}
 
 
 def _behind(status: CalendarStatus) -> Lasting:
-    """Less than half the horizon is read ahead."""
+    """Alert if less than half the horizon is read ahead."""
     if status.progress is None:
         return {}
     ahead = ahead_ms(status.progress, status.now)
@@ -153,7 +154,7 @@ def _behind(status: CalendarStatus) -> Lasting:
     wanted = format_duration(status.horizon_ms)
     return {
         "calendar": lambda ms: (
-            f"it is read {format_duration(ahead)} ahead instead of {wanted}, "
+            f"read {format_duration(ahead)} ahead instead of {wanted}, "
             f"for {format_duration(ms)} now"
         )
     }
@@ -164,10 +165,10 @@ def _refusals(status: CalendarStatus) -> Mapping[str, int]:
 
 
 def _refused(grown: Mapping[str, int]) -> Texts:
-    """The store refused jobs for good."""
+    """Alert if the store refused jobs permanently."""
     within = format_duration(REFUSED_WITHIN_MS)
     return {
-        where: f"{n} rows were refused within {within} and are kept apart"
+        where: f"{n} rows were refused within {within} and are stored separately"
         for where, n in grown.items()
         if n
     }
@@ -177,7 +178,7 @@ FRESH_S = 2.0
 
 
 def calendar_page(link: Link) -> Page:
-    """Return the page of a calendar."""
+    """Return the dashboard page of the calendar."""
 
     async def load() -> tuple[Progress | None, str]:
         try:

@@ -1,8 +1,8 @@
-"""The leader's part: reads the calendar ahead and moves what it finds into the store.
+"""Read the calendar ahead, on the leader, and move its jobs into the store.
 
 For each partition: read it, create its jobs in the store by their ids, delete it with the timestamp
-of the read minus a guard, and read it again, until nothing is left. If this is interrupted at any
-step, the next leader begins at the first minute that is not known to be empty.
+of the read minus a guard, and read it again until it is empty. If this is interrupted at any step,
+the next leader starts at the first minute that is not known to be empty.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from headway.runtime.timing import Timing
 LEASE_MS = 15_000
 PARTITIONS_AT_ONCE = 4
 MOST_READS = 100
-"""Reads of one partition in a row; rows that still arrive are read in the next round."""
+"""Maximum consecutive reads of a partition; rows that still arrive are read in the next round."""
 SAVE_EVERY_S = 1.0
-PASSING = (UnknownGate, BacklogFull)
-"""Why the store refuses a job now, and may take it later."""
+TEMPORARY = (UnknownGate, BacklogFull)
+"""Errors with which the store refuses a job now, but may accept it later."""
 
 _log = logging.getLogger("headway.cassandra")
 
 
 @dataclass(slots=True)
 class _Row:
-    """A row as it was read; its stamp is in microseconds, None if it has no value."""
+    """A row as read; its timestamp is in microseconds, or None if it has no value."""
 
     place: Place
     job: bytes | None
@@ -61,11 +61,11 @@ class _Row:
 
 @dataclass(slots=True)
 class _Found:
-    """What reads of a partition came to.
+    """The result of reading a partition.
 
     Attributes:
-        moved: those that may be deleted, with their stamps.
-        held: whether some cannot move now.
+        moved: rows that may be deleted, with their timestamps.
+        held: whether some rows cannot move now.
     """
 
     rows: int = 0
@@ -78,19 +78,19 @@ class _NotLeading(Exception):
 
 
 class Reader:
-    """Reads the calendar ahead; of all readers of a store, only the one that leads does.
+    """A reader of the calendar; of all readers of a store, only the leader reads.
 
     Attributes:
-        progress: of the last round; None before the first.
+        progress: progress after the last round; None before the first.
     """
 
     def __init__(
         self, link: Link, store: Store, timing: Timing, *, send: Send | None = None
     ) -> None:
-        """Have read nothing yet.
+        """Create a reader without connecting.
 
         Args:
-            send: makes up to 1000 jobs in the store; by default its `enqueue`.
+            send: creates up to 1000 jobs in the store (default: its `enqueue`).
         """
         self.progress: Progress | None = None
         self._link = link
@@ -104,28 +104,28 @@ class Reader:
         self._free = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
     async def run(self) -> None:
-        """Read ahead until it is cancelled."""
+        """Read ahead until cancelled."""
         while True:
             try:
                 await self.round()
             except HeadwayError as error:
                 _log.warning("calendar round failed: %s", error)
             except Exception:  # noqa: BLE001  (it may be any bug)
-                # Later rounds must not wait for a restart of this process.
+                # Keep running: later rounds must not wait for a restart of this process.
                 _log.exception("calendar round failed")
             await self._timing.pause(self._link.settings.every / 1000)
 
     async def round(self) -> bool:
-        """Read all that is open once, earliest first; nothing if another reader leads.
+        """Read all open minutes once, earliest first, if this reader leads.
 
         Returns:
             Whether this reader leads.
 
         Raises:
-            HeadwayError: the store or Cassandra cannot do it now. What was not read is read again.
+            HeadwayError: the store or Cassandra failed; the next round reads the rest.
         """
         try:
-            await self._lead(begins=True)
+            await self._lead(new_round=True)
             await self._round()
         except _NotLeading:
             self._term = self.progress = None
@@ -145,7 +145,7 @@ class Reader:
             read_at = await self._now()
             shards = range(self.progress.shards)
             empty = await _all(self._drain(minute, shard, read_at) for shard in shards)
-            # A minute after one that holds what cannot move yet is read, but not done.
+            # Minutes after one with rows that cannot move yet are read, but not done.
             whole = whole and all(empty)
             progress = self.progress
             if whole and minute <= closed_through(read_at):
@@ -177,7 +177,7 @@ class Reader:
         return False
 
     async def _read(self, bucket: str, shard: int) -> _Found:
-        """Read a partition page by page; of each page the jobs are in the store when it returns."""
+        """Read a partition page by page, and move each page's jobs into the store."""
         found = _Found()
         after: bytes | None = None
         while True:
@@ -200,7 +200,7 @@ class Reader:
             await self._lead()
 
     async def _move(self, rows: Sequence[_Row]) -> set[str]:
-        """Make the jobs of rows in the store; those that it can never take are put aside.
+        """Create the jobs of rows in the store; put aside rows that it can never accept.
 
         Returns:
             The ids of rows that cannot move now, and stay.
@@ -213,16 +213,16 @@ class Reader:
             except InvalidValue as error:
                 refused[row.place.id] = error
         refused |= await self._enqueue(jobs)
-        held = {id_: why for id_, why in refused.items() if isinstance(why, PASSING)}
+        held = {id_: why for id_, why in refused.items() if isinstance(why, TEMPORARY)}
         for id_, why in list(held.items())[:1]:
-            _log.warning("calendar rows stay: rows=%d id=%s error=%s", len(held), id_, why)
+            _log.warning("calendar rows held: rows=%d id=%s error=%s", len(held), id_, why)
         await self._put_aside(
             [(row, refused[row.place.id]) for row in rows if row.place.id in refused.keys() - held]
         )
         return set(held)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> dict[str, CallerError]:
-        """Make jobs in the store; returns those that it refuses, by id."""
+        """Create jobs in the store, and return the errors of refused jobs by id."""
         if not jobs:
             return {}
         try:
@@ -235,7 +235,8 @@ class Reader:
         else:
             self._count(enqueued=sum(one.created for one in made))
             return {}
-        # All or none: the good are found by halves; of several lanes one may be full.
+        # A batch is all or nothing: halve it to isolate the refused jobs, by lane since one lane
+        # may be full.
         jobs = sorted(jobs, key=lambda job: job.lane)
         half = len(jobs) // 2
         return {**await self._enqueue(jobs[:half]), **await self._enqueue(jobs[half:])}
@@ -256,10 +257,10 @@ class Reader:
             _log.error("calendar row refused: id=%s error=%s", row.place.id, why)
 
     async def _delete(self, bucket: str, shard: int, found: _Found, read_at: int) -> None:
-        """Delete what was moved, and nothing that came after the read.
+        """Delete moved rows, and no row that arrived after the read.
 
-        A row that is younger than the partition's deletion goes by its own timestamp; so do all
-        where some stay.
+        A row younger than the partition's deletion is deleted by its own timestamp; so are all
+        moved rows if some rows stay.
         """
         stamp = deletion_stamp(read_at)
         alone = [
@@ -273,21 +274,22 @@ class Reader:
 
     # ------------------------------------------------------------------- the leader's own state
 
-    async def _lead(self, *, begins: bool = False) -> None:
-        """Go on leading.
+    async def _lead(self, *, new_round: bool = False) -> None:
+        """Renew the lead.
 
         Args:
-            begins: whether a round begins; only then another leader's progress may be taken up.
+            new_round: whether a round starts; only then may this reader take over another leader's
+                progress.
 
         Raises:
-            _NotLeading: another reader does, or did meanwhile.
+            _NotLeading: another reader leads, or has led in the meantime.
         """
         now = self._timing.monotonic()
         if self._term is not None and now - self._led_at < LEASE_MS / 3000:
             return
         lease_ms = max(LEASE_MS, 3 * self._link.settings.every)
         term = await self._store.lead(self._role, self._holder, lease_ms)
-        if term is None or (term != self._term and not begins):
+        if term is None or (term != self._term and not new_round):
             raise _NotLeading
         if term != self._term:
             _log.info("calendar leader: term=%d holder=%s", term, self._holder)
@@ -295,7 +297,7 @@ class Reader:
         self._term, self._led_at = term, now
 
     async def _save(self, *, last: bool) -> None:
-        """Keep the progress; of a long round now and then."""
+        """Save the progress, within a long round at most once per `SAVE_EVERY_S`."""
         now, made = self._timing.monotonic(), self.progress
         if made is None or made.seen_at is None:
             return
@@ -316,7 +318,7 @@ class Reader:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:
-    """Do all at a time; raises the first error when all have ended."""
+    """Run all concurrently, and raise the first error once all have finished."""
     ends = await asyncio.gather(*work, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):

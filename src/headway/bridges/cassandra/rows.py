@@ -1,6 +1,6 @@
-"""The rows of the calendar: where a job goes, how it is written, and how far it was read.
+"""The rows of the calendar: a job's place, its encoding, and the reading progress.
 
-All times are the store's, in ms UTC; nothing here reads a clock.
+All times are the store's, in ms UTC; this module reads no clock.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from headway.core.records import field_names
 
 MINUTE_MS = 60_000
 GUARD_MS = 60_000
-"""By how much the deletion of a partition is older than the read before it.
+"""How much older the timestamp of a partition's deletion is than the read before it.
 
-A row that arrives after the read is then not covered by the deletion, unless its timestamp is older
-than this: the clocks of two engines may differ, and a write takes time.
+A row that arrives after the read is not covered by the deletion, unless its timestamp is older than
+this: the clocks of two engines may differ, and a write takes time.
 """
 LONGEST_WRITE_MS = 30_000
-"""A write that took longer may have arrived too late to be read, and is repeated in the store.
+"""A slower write may have arrived too late to be read, and is repeated in the store.
 
-The rest of the guard is what two clocks may differ by.
+The rest of the guard allows for the difference between two clocks.
 """
 LINGER_MS = 120_000
-"""For how long after its minute a bucket is still read."""
+"""How long after its minute a bucket is still read."""
 MOST_ARGS = 65_536
-"""Bytes of arguments; jobs with more stay in the store, for a thousand rows are read at a time."""
+"""Maximum bytes of arguments; larger jobs stay in the store, because 1000 rows are read at once."""
 LEAST_KEPT_MS = DAY_MS
-"""For how long after its end a job that came from the calendar is kept, at least.
+"""Minimum time for which a job from the calendar is kept after its end.
 
-Until then the store knows its id, so that a row that is read again makes no second job.
+Until then the store knows its id, so that reading its row again creates no second job.
 """
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def minute_of(at: int) -> int:
-    """Return the minute of a moment, counted from 1970."""
+    """Return the minute of a time, counted from 1970."""
     return at // MINUTE_MS
 
 
 def bucket_name(minute: int) -> str:
-    """Return the partition of a minute, as `2026-04-19-09-00` (UTC)."""
+    """Return the bucket of a minute, such as `2026-04-19-09-00` (UTC)."""
     return (_EPOCH + timedelta(minutes=minute)).strftime("%Y-%m-%d-%H-%M")
 
 
 def shard_of(id_: str, shards: int) -> int:
-    """Return the shard of a job within its minute, from 0; by its id, so that it is found again."""
+    """Return the shard of a job within its minute, from 0; it depends on the id alone."""
     return crc32(id_.encode()) % shards
 
 
@@ -64,9 +64,9 @@ class Place:
     """The primary key of a row.
 
     Attributes:
-        bucket: its minute.
+        bucket: the minute in which it is due.
         shard: its part of the minute.
-        due_at: when it is due, ms UTC.
+        due_at: ms UTC.
     """
 
     bucket: str
@@ -76,18 +76,18 @@ class Place:
 
 
 def place_of(id_: str, due_at: int, shards: int) -> Place:
-    """Return the place of a job that is due at a moment."""
+    """Return the place of a job."""
     return Place(
         bucket=bucket_name(minute_of(due_at)), shard=shard_of(id_, shards), due_at=due_at, id=id_
     )
 
 
 def is_far(job: NewJob, now: int, *, horizon_ms: int, margin_ms: int) -> bool:
-    """Return whether a job goes to the calendar; one beyond its index's expiry does not.
+    """Return whether a job belongs in the calendar; jobs beyond the index's expiry do not.
 
     Args:
         horizon_ms: how far the leader reads ahead.
-        margin_ms: how much longer than that there must be, so that it is written in time.
+        margin_ms: minimum time beyond the horizon, so that the row is written in time.
     """
     if job.due_at is None or job.entry is not None or len(job.args) > MOST_ARGS:
         return False
@@ -95,27 +95,27 @@ def is_far(job: NewJob, now: int, *, horizon_ms: int, margin_ms: int) -> bool:
 
 
 def opened_through(now: int, horizon_ms: int) -> int:
-    """Return the last minute that is read ahead now."""
+    """Return the last minute to read ahead now."""
     return minute_of(now + horizon_ms)
 
 
 def closed_through(read_at: int) -> int:
-    """Return the last minute that need not be read again if nothing was found in it now."""
+    """Return the last minute that is done if a read now finds it empty."""
     return minute_of(read_at - LINGER_MS) - 1
 
 
 def deletion_stamp(read_at: int) -> int:
-    """Return the timestamp, in microseconds, with which a partition read then is deleted."""
+    """Return the timestamp, in microseconds, for deleting a partition read at this time."""
     return (read_at - GUARD_MS) * 1000
 
 
 def write_stamp(now: int) -> int:
-    """Return the timestamp, in microseconds, of a row that is written now."""
+    """Return the timestamp, in microseconds, of a row written now."""
     return now * 1000
 
 
 def index_seconds(due_at: int, now: int) -> int:
-    """For how long the index knows a job: until a day after it is due."""
+    """Return the TTL of a job's index entry: until a day after it is due."""
     return (due_at - now + LEAST_KEPT_MS) // 1000 + 1
 
 
@@ -124,34 +124,34 @@ _encode = msgspec.msgpack.Encoder().encode
 
 _PLAIN = NewJob(id="", kind="")
 _APART = {"id", "due_at", "policy", "gates"}
-"""Fields that are the row's key, or that many jobs have in common."""
+"""Fields that are in the row's key, or are encoded separately."""
 _OWN = tuple(name for name in field_names(NewJob) if name not in _APART)
 
 
 def row_of(job: NewJob) -> bytes:
-    """Return the value of a job's row; its id and due time are the row's key."""
-    said: dict[str, Any] = {"id": ""}
+    """Encode a job for its row; the id and due time are in the row's key."""
+    fields: dict[str, Any] = {"id": ""}
     for name in _OWN:
         value = getattr(job, name)
         if name == "kind" or value != getattr(_PLAIN, name):
-            said[name] = value
+            fields[name] = value
     if job.gates:
-        said["gates"] = _gates(job.gates)
+        fields["gates"] = _gates(job.gates)
     if job.policy is not DEFAULT_POLICY and job.policy != DEFAULT_POLICY:
-        said["policy"] = _policy(job.policy)
-    return _encode(said)
+        fields["policy"] = _policy(job.policy)
+    return _encode(fields)
 
 
 def job_of(id_: str, due_at: int, row: bytes | None) -> NewJob:
-    """Return the job of a row, kept for at least a day after its end.
+    """Decode the job of a row, with a retention of at least a day after its end.
 
     Raises:
-        InvalidValue: the row holds no job that this program can read.
+        InvalidValue: this version cannot decode the row.
     """
     try:
         job = _decoder.decode(row or b"")
     except msgspec.DecodeError as error:
-        message = f"the row of job {id_} is not readable: {error}"
+        message = f"the row of job {id_} cannot be decoded: {error}"
         raise InvalidValue(
             message, hint="it was not written by Headway, or by a newer one"
         ) from None
@@ -160,7 +160,10 @@ def job_of(id_: str, due_at: int, row: bytes | None) -> NewJob:
 
 @lru_cache(1024)
 def _kept(policy: JobPolicy) -> JobPolicy:
-    """One object for all that are equal: a store writes each policy of a batch once."""
+    """Return the policy with the minimum retention.
+
+    Equal policies become one object, because a store writes each policy of a batch once.
+    """
     if policy.keep_ms >= LEAST_KEPT_MS:
         return policy
     return replace(policy, keep_ms=LEAST_KEPT_MS)
@@ -168,10 +171,10 @@ def _kept(policy: JobPolicy) -> JobPolicy:
 
 @lru_cache(1024)
 def _policy(policy: JobPolicy) -> Mapping[str, Any]:
-    said = _differing(policy, DEFAULT_POLICY)
+    fields = _differing(policy, DEFAULT_POLICY)
     if policy.retry != DEFAULT_POLICY.retry:
-        said["retry"] = _differing(policy.retry, DEFAULT_POLICY.retry)
-    return said
+        fields["retry"] = _differing(policy.retry, DEFAULT_POLICY.retry)
+    return fields
 
 
 @lru_cache(1024)
@@ -187,18 +190,17 @@ def _differing(value: Hashable, plain: Hashable) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far the calendar was read; since the calendar was made.
+    """How far the calendar has been read, and counts since it was created.
 
     Attributes:
-        shards: what the calendar was made with.
+        shards: fixed when the calendar was created.
         done_through: the last minute that is not read again.
         read_through: the last minute that was read at least once.
-        rows_read: since the calendar was made.
-        enqueued: jobs that were made of them; the others were in the store before.
-        late: rows that were found in a minute that had been read before.
-        refused: rows that the store can never take; they are kept apart.
-        leader: who read last.
-        seen_at: when, ms UTC; None for never.
+        enqueued: jobs created in the store; the other rows' jobs were there before.
+        late: rows found in a minute that had been read before.
+        refused: rows that the store can never accept; they are in a table of their own.
+        leader: holder that read last.
+        seen_at: when it read last, ms UTC; None if never.
     """
 
     shards: int
@@ -213,12 +215,12 @@ class Progress:
 
 
 def ahead_ms(progress: Progress, now: int) -> int:
-    """Until how long from now the calendar was read; 0 if it is behind."""
+    """Return how far ahead of now the calendar has been read; 0 if it is behind."""
     return max(0, (progress.read_through + 1) * MINUTE_MS - now)
 
 
 async def load_progress(link: Link) -> Progress | None:
-    """Return how far the calendar was read; None if it was never begun."""
+    """Return the calendar's progress; None if it was never used."""
     rows = (await link.run(Cql.GET_PROGRESS)).rows
     if not rows:
         return None
@@ -238,11 +240,11 @@ async def load_progress(link: Link) -> Progress | None:
 
 
 async def begin(link: Link, now: int) -> Progress:
-    """Return the calendar's progress, created if missing: nothing due before now is in it.
+    """Return the calendar's progress; create it if missing, starting at now.
 
     Raises:
-        InvalidValue: the calendar was made with another number of shards.
-        StoreError: Cassandra does not answer.
+        InvalidValue: the calendar was created with a different number of shards.
+        StoreError: Cassandra is unavailable or failed.
     """
     shards, start = link.settings.shards, closed_through(now)
     found = await load_progress(link)
@@ -251,6 +253,6 @@ async def begin(link: Link, now: int) -> Progress:
         found = await load_progress(link)
     made = None if found is None else found.shards
     if found is None or made != shards:
-        message = f"cassandra.shards is {shards}; this calendar was made with {made}"
-        raise InvalidValue(message, hint="give that number, or another `calendar`")
+        message = f"cassandra.shards is {shards}; this calendar was created with {made}"
+        raise InvalidValue(message, hint="set that number, or another `calendar`")
     return found

@@ -1,4 +1,4 @@
-"""Kafka: messages become jobs, and jobs become messages at their due moment.
+"""Kafka: messages become jobs, and jobs become messages when they are due.
 
 `KafkaIn` reads topics and enqueues; `declare_kafka` adds the kinds of jobs that publish.
 """

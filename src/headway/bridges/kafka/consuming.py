@@ -1,7 +1,7 @@
-"""Kafka in: reads batches, has them stored, and commits offsets afterwards.
+"""Kafka in: read batches of messages, store them, then commit their offsets.
 
-One thread makes all calls of the consumer, and so the callbacks of a rebalance. The loop stores a
-batch while that thread rests: what it holds in its hands does not change meanwhile.
+All calls of the consumer run on one thread, and so do its rebalance callbacks. That thread is idle
+while the loop stores a batch, so a batch cannot be revoked while it is being stored.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from headway.core.errors import (
 from headway.runtime.timing import REAL, Timing
 
 IDLE = 0.5
-"""Seconds that a read waits for a first message; a stop is noticed after it."""
+"""Seconds to wait for the first message of a batch; `stop` takes effect after at most this long."""
 GATHER = 0.005
-"""Seconds that it waits for more after the first."""
+"""Seconds to wait for more messages after the first."""
 HELD_PAUSE = 1.0
-"""Seconds until what could not be stored is tried again."""
+"""Seconds before messages that could not be stored are tried again."""
 DEAD_LETTER_LIMIT = 15.0
-"""Seconds that a dead letter may take before its partition is held."""
+"""Seconds to wait for the acknowledgement of dead letters before their partitions are paused."""
 
 COMMITTED_LIMIT = 5.0
-"""Seconds that a look at committed offsets may take when partitions are assigned."""
+"""Timeout in seconds for reading committed offsets when partitions are assigned."""
 
 REASON, CODE = "headway-reason", "headway-code"
 TOPIC, PARTITION, OFFSET = "headway-topic", "headway-partition", "headway-offset"
@@ -53,13 +53,14 @@ _log = logging.getLogger("headway.kafka")
 
 
 class KafkaIn:
-    """Reads topics, and stores what their messages ask for, until it is stopped.
+    """A bridge that reads topics and stores the jobs of their messages, until stopped.
 
-    An offset is committed when its message is stored, or is a dead letter that the broker has
-    acknowledged. After a crash messages are read again, and the sink stores them once.
+    An offset is committed once its message is stored, or the broker has acknowledged it as a dead
+    letter. After a crash, messages are read again; the sink stores each only once.
 
-    A partition whose messages cannot be stored now is paused, and its messages are held; others
-    go on. Held messages of a partition that is taken away are forgotten: who gets it reads them.
+    If messages of a partition cannot be stored now, the partition is paused and its messages are
+    held; other partitions continue. If a partition is revoked, its held messages are dropped,
+    because its next consumer reads them again.
     """
 
     def __init__(
@@ -80,43 +81,43 @@ class KafkaIn:
         self._thread = ThreadPoolExecutor(1, "headway-kafka-consumer")
         self._held: dict[Place, list[Incoming]] = {}
         self._stored: dict[Place, int] = {}
-        self._begun: dict[Place, int] = {}
+        self._start_offsets: dict[Place, int] = {}
 
     def stop(self) -> None:
-        """End after the batch at hand; safe to call in the loop at any time."""
+        """Stop after the current batch. Call it on the event loop; any time is safe."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Read until stopped; a consumer that fails is recreated.
+        """Read until stopped; errors of the consumer are logged and reading is retried.
 
         Raises:
-            InvalidValue: no topic is named, or a setting of the client is not valid.
+            InvalidValue: no topics are configured, or a setting of the client is not valid.
         """
         topics = list(self._settings.in_.topics)
         if not topics:
-            message = "no topic is named"
-            raise InvalidValue(message, hint="give --topic, or topics in [kafka.in]")
+            message = "no topics are configured"
+            raise InvalidValue(message, hint="pass --topic, or set topics in [kafka.in]")
         try:
             consumer = Consumer({**consumer_config(self._settings), "error_cb": _on_error})
         except KafkaException as error:
             message = f"a setting of [kafka.client] is not valid: {error.args[0].str()}"
             raise InvalidValue(message) from None
         await self._call(self._subscribe, consumer, topics)
-        _log.info("kafka reads topics=%s group=%s", topics, self._settings.in_.group)
+        _log.info("kafka started: topics=%s group=%s", topics, self._settings.in_.group)
         try:
             while not self._stop.is_set():
                 try:
                     await self._round(consumer)
                 except KafkaException as error:
-                    _log.warning("kafka read failed: %s; again in %g s", error, HELD_PAUSE)
+                    _log.warning("kafka read failed: %s retry_in=%gs", error, HELD_PAUSE)
                     await self._timing.wait(self._stop, HELD_PAUSE)
         finally:
             await self._call(self._close, consumer)
             self._thread.shutdown(wait=False)
-            _log.info("kafka reading stopped: consumed=%d", self.tally.consumed.total())
+            _log.info("kafka stopped: consumed=%d", self.tally.consumed.total())
 
     async def _call(self, call: Callable[[Unpack[Args]], Result], *args: *Args) -> Result:
-        """Make a call of the consumer on its thread; it is not given up half-way."""
+        """Run a call on the consumer's thread; cancelling the caller does not interrupt it."""
         return await asyncio.shield(
             asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
         )
@@ -137,7 +138,7 @@ class KafkaIn:
     # --------------------------------------------------------------------- storing, in the loop
 
     async def _store(self, messages: Sequence[Incoming]) -> None:
-        """Store a batch in one step; if it cannot be stored whole, each partition by itself."""
+        """Store a batch in one step; if that fails, handle each of its partitions separately."""
         try:
             await self._put(messages)
         except (BacklogFull, StoreError, ProviderError) as error:
@@ -151,7 +152,7 @@ class KafkaIn:
                     self._hold(place, group, error)
 
     async def _store_in_order(self, place: Place, messages: Sequence[Incoming]) -> None:
-        """Store as many of a partition as there is room for, and hold the others."""
+        """Store as many messages of a partition as the backlog has room for, and hold the rest."""
         done, size = 0, len(messages)
         while done < len(messages):
             try:
@@ -175,28 +176,31 @@ class KafkaIn:
         self._held[place] = list(messages)
 
     async def _put(self, messages: Sequence[Incoming]) -> None:
-        """Store messages; when this returns, they are durable, or dead letters that are.
+        """Store messages; on return, each is durable in the store or in the dead-letter topic.
 
         Raises:
-            BacklogFull: a lane takes no more.
-            StoreError: the store cannot do it now.
+            BacklogFull: a lane has reached its maximum backlog.
+            StoreError: the store is unavailable or failed.
             ProviderRefused: a dead letter cannot be published now.
         """
         put = await self._sink.put(messages)
         if put.unreadable:
-            dead = (self._bury(messages[index], why) for index, why in put.unreadable.items())
+            dead = (
+                self._publish_dead_letter(messages[index], why)
+                for index, why in put.unreadable.items()
+            )
             try:
                 async with self._timing.limit(DEAD_LETTER_LIMIT):
                     await asyncio.gather(*dead)
             except TimeoutError:
-                message = "dead letters are not acknowledged"
+                message = "the dead letters were not acknowledged in time"
                 raise ProviderRefused(message) from None
         self.tally.enqueued[messages[0].topic] += put.created
         for one in messages:
             self._stored[one.topic, one.partition] = one.offset + 1
 
-    async def _bury(self, message: Incoming, why: CallerError) -> None:
-        """Publish a message that cannot be read to the topic of dead letters.
+    async def _publish_dead_letter(self, message: Incoming, why: CallerError) -> None:
+        """Publish an unreadable message to the dead-letter topic.
 
         Raises:
             ProviderRefused: it cannot be published now.
@@ -217,7 +221,8 @@ class KafkaIn:
         except ProviderRefused as error:
             if error.provider_code != "MSG_SIZE_TOO_LARGE":
                 raise
-            # With the reason it is larger than it was: its place in the source says the rest.
+            # The extra headers can make it too large: drop the value, since the headers say where
+            # the message is in its source topic.
             await self._publisher.publish(topic, None, key=message.key, headers=headers)
         self.tally.dead_lettered[message.topic, why.code] += 1
 
@@ -238,7 +243,7 @@ class KafkaIn:
         return [incoming(one, read_at) for one in found if _is_message(one)]
 
     def _commit(self, consumer: Consumer) -> None:
-        """Commit what is stored; if it fails, the next commit has it."""
+        """Commit the offsets of stored messages; after a failure, the next commit includes them."""
         offsets = [TopicPartition(*place, offset) for place, offset in self._stored.items()]
         if not offsets:
             return
@@ -252,7 +257,7 @@ class KafkaIn:
         self._stored.clear()
 
     def _match(self, consumer: Consumer) -> None:
-        """Pause what is held, resume what is not, and note how far behind each partition is."""
+        """Pause partitions with held messages, resume the others, and update the lag of each."""
         paused = self.tally.paused
         held = set(self._held)
         if held - paused:
@@ -263,31 +268,31 @@ class KafkaIn:
         for one in consumer.position(consumer.assignment()):
             low, high = consumer.get_watermark_offsets(one, cached=True) or (0, -1)
             if high < 0:
-                continue  # nothing was fetched from it yet
+                continue  # nothing fetched from it yet
             place = (one.topic, one.partition)
-            # Without a position no message has been read since it was assigned.
-            begun = self._begun.get(place, low)
-            behind = high - (one.offset if one.offset >= 0 else max(begun, low))
+            # It has no position until a message has been read from it after the assignment.
+            start = self._start_offsets.get(place, low)
+            behind = high - (one.offset if one.offset >= 0 else max(start, low))
             self.tally.lag[place] = max(0, behind) + len(self._held.get(place, ()))
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Note where each partition begins, for the lag of one that is idle."""
+        """Record each partition's committed offset, for the lag of idle partitions."""
         _log.info("kafka assigned: %s", _places(partitions))
         try:
             committed = consumer.committed(partitions, timeout=COMMITTED_LIMIT)
         except KafkaException as error:
-            _log.warning("kafka offsets are not known yet: %s", error)
+            _log.warning("kafka committed offsets unavailable: %s", error)
             return
-        self._begun.update({(one.topic, one.partition): one.offset for one in committed})
+        self._start_offsets.update({(one.topic, one.partition): one.offset for one in committed})
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commit what is stored before the partitions go to another."""
+        """Commit the offsets of stored messages before the partitions are reassigned."""
         self._commit(consumer)
         self._forget(partitions)
         _log.info("kafka revoked: %s", _places(partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Forget partitions that another may have already: nothing can be committed."""
+        """Forget lost partitions without committing: another consumer may own them already."""
         del consumer
         self._forget(partitions)
         _log.warning("kafka lost: %s", _places(partitions))
@@ -297,7 +302,7 @@ class KafkaIn:
             place = (one.topic, one.partition)
             self._held.pop(place, None)
             self._stored.pop(place, None)
-            self._begun.pop(place, None)
+            self._start_offsets.pop(place, None)
             self.tally.lag.pop(place, None)
             self.tally.paused.discard(place)
 
@@ -313,11 +318,15 @@ _NOT_OURS = frozenset(
         KafkaError._STATE,  # noqa: SLF001  (its name in the official client)
     }
 )
-"""Errors of a commit after which the partitions are no longer this consumer's."""
+"""Commit errors which mean that the partitions no longer belong to this consumer."""
 
 
 def incoming(message: Message, read_at: int) -> Incoming:
-    """Return a message of the client as a plain record."""
+    """Convert a message of the client library to a plain record.
+
+    Args:
+        read_at: ms UTC; replaces a missing timestamp.
+    """
     headers = cast("Sequence[tuple[str, bytes | None]] | None", message.headers())
     kind, at = message.timestamp()
     return Incoming(

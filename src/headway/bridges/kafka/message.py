@@ -1,4 +1,4 @@
-"""Kafka messages as jobs: how one is read, and how a batch is stored."""
+"""Convert Kafka messages to jobs, and store batches of them."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ DUE, EXPIRES, PRIORITY = "headway-due", "headway-expires", "headway-priority"
 TRACE = "traceparent"
 
 EARLIEST = 100_000_000_000
-"""A moment in ms of 1973: an earlier one was meant in seconds."""
+"""A time in 1973, in ms: a smaller number was meant as seconds."""
 
 ReadValue = Callable[["Incoming"], Mapping[str, object]]
-"""Read the arguments of a message's job from its value.
+"""Read the arguments of a job from a message's value.
 
 Raises:
-    InvalidValue: it has another format.
+    InvalidValue: the value does not have the expected format.
 """
 
 
 class Incoming(NamedTuple):
-    """A message as it was read.
+    """A message as received.
 
     Attributes:
-        offset: within its partition; partition and topic make it unique.
-        headers: of several with one name, the last.
-        produced_at: its timestamp, in ms UTC; when it was read, if it has none.
+        offset: offset within its partition.
+        headers: the last value of each name.
+        produced_at: the message's timestamp in ms UTC; the time of reading if it has none.
     """
 
     topic: str
@@ -66,12 +66,12 @@ class Incoming(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Topic, partition and offset: no other message has the same."""
+        """Return topic, partition and offset, which identify the message."""
         return f"{self.topic}-{self.partition}-{self.offset}"
 
     @property
     def trace(self) -> str | None:
-        """The W3C traceparent that it came with."""
+        """Return the W3C traceparent header."""
         found = self.headers.get(TRACE)
         return None if found is None else found.decode(errors="replace")
 
@@ -79,7 +79,7 @@ class Incoming(NamedTuple):
         """Return a header's text; None if it is missing.
 
         Raises:
-            InvalidValue: it is not UTF-8.
+            InvalidValue: the header is not UTF-8.
         """
         found = self.headers.get(name)
         if found is None:
@@ -92,10 +92,10 @@ class Incoming(NamedTuple):
 
 
 def read_json(message: Incoming) -> Mapping[str, object]:
-    """Return the value, a JSON object; one that is empty or missing has no arguments.
+    """Return the arguments in a JSON value; an empty or missing value has none.
 
     Raises:
-        InvalidValue: it is not a JSON object.
+        InvalidValue: the value is not a JSON object.
     """
     if not message.value:
         return {}
@@ -107,14 +107,14 @@ def read_json(message: Incoming) -> Mapping[str, object]:
 
 
 class JobReader:
-    """Makes a job of a message.
+    """A converter of messages to jobs.
 
     Args:
-        read: the arguments, from the value.
-        app: whose kinds say gates and policy; None for plain jobs of any kind.
-        kind: of messages without the header.
-        lane: of messages without the header; None for that of the kind, or main.
-        by_offset: whether a message's own key says nothing about its job's key.
+        read: function that reads the arguments from a message's value.
+        app: app whose kinds define gates and policy; None for plain jobs of any kind.
+        kind: kind of messages without the header.
+        lane: lane of messages without the header (default: the kind's, or main).
+        by_offset: whether the key of a job is topic, partition and offset, not the message's key.
     """
 
     def __init__(
@@ -133,16 +133,16 @@ class JobReader:
         self._by_offset = by_offset
 
     def job(self, message: Incoming) -> NewJob:
-        """Return the job that a message asks for.
+        """Return the job for a message.
 
         Raises:
             InvalidValue: the message has no kind, or a header or its value is not valid.
-            CallerError: its app refuses the job.
+            CallerError: the app refuses the job.
         """
         kind = message.header(KIND) or self._kind
         if kind is None:
             text = f"the message has no header {KIND}"
-            raise InvalidValue(text, hint="send it, or give the bridge --kind")
+            raise InvalidValue(text, hint="send it, or pass --kind to the bridge")
         values = self._read(message)
         due_at = _due_at(message.header(DUE))
         return (
@@ -198,7 +198,7 @@ class JobReader:
             text = f"the arguments have {len(args)} bytes"
             raise PayloadTooLarge(text, hint=f"at most {MAX_ARGS}; store them, send a reference")
         expires, priority = message.header(EXPIRES), message.header(PRIORITY)
-        begins_at = message.produced_at if due_at is None else due_at
+        starts_at = message.produced_at if due_at is None else due_at
         subject = message.header(SUBJECT)
         return NewJob(
             id=str(uuid7()),
@@ -209,13 +209,13 @@ class JobReader:
             args=args,
             priority=DEFAULT_PRIORITY if priority is None else _priority(priority),
             due_at=due_at,
-            expires_at=None if expires is None else begins_at + parse_duration(expires),
+            expires_at=None if expires is None else starts_at + parse_duration(expires),
             key=self._key(message),
         )
 
 
 def key_text(key: bytes) -> str:
-    """Return a job's key for a message's key: its text, or its SHA-256 if it cannot be a name."""
+    """Return a message's key as a job's key: its text, or its SHA-256 if it is not a valid name."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
@@ -226,10 +226,10 @@ def key_text(key: bytes) -> str:
 
 
 def _due_at(text: str | None) -> int | None:
-    """Read a due moment: ISO 8601 with an offset, or whole milliseconds since 1970.
+    """Parse a due time: ISO 8601 with an offset, or whole milliseconds since 1970.
 
     Raises:
-        InvalidValue: it is neither.
+        InvalidValue: the text is neither, or looks like seconds.
     """
     if text is None:
         return None
@@ -237,16 +237,16 @@ def _due_at(text: str | None) -> int | None:
         return parse_instant(text)
     at = int(text[:16])
     if at < EARLIEST:
-        message = f"{DUE} is {text[:40]}, a moment of the years around 1970"
-        raise InvalidValue(message, hint="give milliseconds, not seconds")
+        message = f"{DUE} is {text[:40]}, a time around 1970"
+        raise InvalidValue(message, hint="pass milliseconds, not seconds")
     return parse_instant(format_instant(at))
 
 
 def _priority(text: str) -> int:
-    """Read a priority.
+    """Parse a priority.
 
     Raises:
-        InvalidValue: it is not a whole number, or out of range.
+        InvalidValue: the text is not a whole number, or out of range.
     """
     if not text.isascii() or not text.isdigit():
         message = f"{PRIORITY} is {text[:40]!r}, not a whole number"
@@ -258,11 +258,11 @@ T = TypeVar("T")
 
 
 class Created(Protocol):
-    """The result of storing what one message asks for."""
+    """The result of storing one message."""
 
     @property
     def created(self) -> bool:
-        """Whether it did not exist before."""
+        """Whether it is new."""
         ...
 
 
@@ -270,8 +270,8 @@ class Stored:
     """The result of storing a batch.
 
     Attributes:
-        created: jobs that did not exist before.
-        unreadable: why a message was refused, by its index; all others are stored.
+        created: number of new jobs.
+        unreadable: errors of the refused messages by index; all others are stored.
     """
 
     def __init__(self) -> None:
@@ -281,7 +281,7 @@ class Stored:
     def read(
         self, messages: Sequence[Incoming], read: Callable[[Incoming], T]
     ) -> list[tuple[int, T]]:
-        """Return what messages ask for, with their indexes; set aside what cannot be read."""
+        """Convert messages, and return results with indexes; record unreadable messages."""
         found: list[tuple[int, T]] = []
         for index, message in enumerate(messages):
             try:
@@ -295,10 +295,10 @@ class Stored:
         asked: Sequence[tuple[int, T]],
         store: Callable[[Sequence[T]], Awaitable[Iterable[Created]]],
     ) -> None:
-        """Store a step; halve one that is refused, until what is refused stands alone.
+        """Store a batch; split a refused batch in halves until each refused item is alone.
 
         Raises:
-            BacklogFull: a lane takes no more.
+            BacklogFull: a lane has reached its maximum backlog.
         """
         if not asked:
             return
@@ -318,25 +318,25 @@ class Stored:
 
 
 class Sink(Protocol):
-    """Stores what messages ask for. A system may bring one for its own format."""
+    """A store for messages. A system may provide a sink for its own format."""
 
     async def put(self, messages: Sequence[Incoming]) -> Stored:
-        """Store what messages ask for; when this returns, it is durable.
+        """Store messages; on return, they are durable.
 
-        A message may be put again, after a crash or a rebalance, and is stored once.
+        A message may be passed again after a crash or a rebalance; it is stored only once.
 
         Args:
             messages: up to 1000.
 
         Raises:
-            BacklogFull: a lane takes no more; some may be stored.
-            StoreError: the store cannot do it now; some may be stored.
+            BacklogFull: a lane has reached its maximum backlog; some messages may be stored.
+            StoreError: the store is unavailable or failed; some messages may be stored.
         """
         ...
 
 
 class EnqueueSink:
-    """Enqueues the job of each message, all jobs of a batch in one step."""
+    """A sink that enqueues a job for each message, all jobs of a batch in one step."""
 
     def __init__(self, app: App, reader: JobReader) -> None:
         self._app = app
@@ -345,7 +345,7 @@ class EnqueueSink:
     async def put(self, messages: Sequence[Incoming]) -> Stored:
         """See `Sink.put`."""
         stored = Stored()
-        # Off the loop: a schema may have to be fetched.
+        # On a thread, because a schema may have to be fetched.
         found = await asyncio.to_thread(stored.read, messages, self._read)
         with caused_by({job.id: trace for _, (job, trace) in found if trace}):
             await stored.store([(n, job) for n, (job, _) in found], self._app.send_many_async)

@@ -12,27 +12,27 @@ from headway.bridges.kafka.publishing import Tally
 from headway.server.metrics import Families, Samples
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge, counter = FAMILIES.gauge, FAMILIES.counter
-LAG = gauge("kafka_lag", "Messages of a partition that are not stored yet.", "topic", "partition")
+LAG = gauge("kafka_lag", "Messages in a partition that are not stored yet.", "topic", "partition")
 PAUSED = gauge(
     "kafka_paused", "Whether the partition waits for the store: 1 or 0.", "topic", "partition"
 )
-CONSUMED = counter("kafka_consumed", "Messages read, repeated ones included.", "topic")
-CREATED = counter("kafka_jobs_created", "Jobs made of messages.", "topic")
-DEAD_LETTERS = counter("kafka_dead_letters", "Messages that cannot be read.", "topic", "code")
+CONSUMED = counter("kafka_consumed", "Messages read, including repetitions.", "topic")
+CREATED = counter("kafka_jobs_created", "Jobs created from messages.", "topic")
+DEAD_LETTERS = counter("kafka_dead_letters", "Messages that could not be read.", "topic", "code")
 PUBLISHED = counter("kafka_published", "Messages that the broker has acknowledged.", "topic")
-FAILED = counter("kafka_publish_failed", "Attempts that it has not.", "topic")
+FAILED = counter("kafka_publish_failed", "Publish attempts that failed.", "topic")
 
 
 class TallyCollector:
-    """What prometheus_client asks at each scrape."""
+    """Collector for prometheus_client, read at each scrape."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what was counted until now."""
+        """Yield the current values."""
         tally = self._tally
         lag, paused = Samples(LAG), Samples(PAUSED)
         for (topic, partition), behind in [*tally.lag.items()]:
@@ -54,7 +54,7 @@ class TallyCollector:
 
 @contextmanager
 def serving_metrics(tally: Tally, port: int) -> Generator[int]:
-    """Serve the metrics of a tally at a port of loopback; yields the port."""
+    """Serve a tally's metrics on a loopback port, and yield the port."""
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
     server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)

@@ -1,4 +1,4 @@
-"""Kafka out: the kinds of jobs that publish a message at their due moment, and the producer."""
+"""Kafka out: job kinds that publish a message when due, and the producer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headway.runtime.timing import REAL, Timing
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by topic, and lag by topic and partition; each is written by one task."""
+    """Counts by topic, and lag by topic and partition; each has a single writer."""
 
     consumed: Counter[str] = field(default_factory=Counter[str])
     enqueued: Counter[str] = field(default_factory=Counter[str])
@@ -41,26 +41,26 @@ class Tally:
     paused: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
 
-_FULL_PAUSE = 0.02  # seconds, while librdkafka's queue has no room
+_FULL_PAUSE = 0.02  # seconds to wait while librdkafka's queue is full
 _POLL = 0.2
 
 _log = logging.getLogger("headway.kafka")
 
 
 class Acknowledged(NamedTuple):
-    """Where the broker keeps a message."""
+    """Where the broker stored a message."""
 
     partition: int
     offset: int
 
 
 class Publisher:
-    """Publishes messages; librdkafka batches what is published meanwhile.
+    """A producer of messages, which librdkafka batches.
 
-    Its callbacks are called on a thread of its own, which ends with the process.
+    A daemon thread polls it and runs its callbacks.
 
     Args:
-        config: of librdkafka; see `producer_config`.
+        config: settings of librdkafka; see `producer_config`.
     """
 
     def __init__(self, config: Mapping[str, object], *, timing: Timing = REAL) -> None:
@@ -78,13 +78,14 @@ class Publisher:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
     ) -> Acknowledged:
-        """Publish a message; when this returns, the broker has acknowledged it.
+        """Publish a message, and return once the broker has acknowledged it.
 
-        Messages of one key are appended in the order in which this was called. It waits for as
-        long as the broker is away.
+        Messages with the same key are appended in the order of the calls. While the broker is
+        unavailable, the call waits without a timeout.
 
         Raises:
-            failure: `ProviderRefused`, it is not in the topic; `ProviderUnsure`, it may be.
+            failure: `ProviderRefused` if the message is not in the topic, `ProviderUnsure` if it
+                may be.
         """
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Acknowledged] = self._loop.create_future()
@@ -93,7 +94,7 @@ class Publisher:
         while True:
             producer = self._producer or self._start()
             try:
-                # Returns at once: it is put into a queue of librdkafka.
+                # Returns immediately: librdkafka queues the message.
                 producer.produce(topic, value, key, headers=named, on_delivery=on_delivery)
                 break
             except BufferError:
@@ -128,7 +129,7 @@ class Publisher:
             self._ended.append((future, error))
 
     def _resolve(self) -> None:
-        """Give callers what the thread has collected, in the loop."""
+        """Resolve the futures of delivered messages, on the event loop."""
         while self._ended:
             future, end = self._ended.popleft()
             if future.done():
@@ -141,11 +142,11 @@ class Publisher:
     def _on_error(self, error: KafkaError) -> None:
         _log.warning("kafka error: code=%s reason=%s", error.name(), error.str())
         if error.fatal():
-            # Nothing can be published with this producer any more: the next call makes another.
+            # A fatal error makes the producer unusable: the next call starts a new one.
             self.close()
 
     def close(self) -> None:
-        """Give up what is not acknowledged, and end the thread."""
+        """Drop unacknowledged messages, and stop the thread."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge(blocking=False)
@@ -167,7 +168,7 @@ _REFUSED = frozenset(
 
 
 def failure(error: KafkaError, *, sent: bool) -> ProviderRefused | ProviderUnsure:
-    """Return an error of the client as one of Headway's.
+    """Convert an error of the client library to one of Headway's.
 
     Args:
         sent: whether the message may have left this process.
@@ -190,11 +191,12 @@ class KafkaKinds(NamedTuple):
     """The kinds that publish.
 
     Attributes:
-        publish: as soon as it is due; those of a key usually in the order in which they were due.
-        publish_in_order: one message of a topic and key at a time, each acknowledged before the
-            next, with any number of workers and though one is killed; only a refused message is
-            passed by later ones while it waits. `message_key` must be given.
-        publisher: what they publish with; `close` ends it.
+        publish: publishes when due; messages with the same key are usually in order of their due
+            times.
+        publish_in_order: publishes one message of a topic and key at a time, each acknowledged
+            before the next, with any number of workers and even if one is killed. Only a refused
+            message is overtaken, while it waits for a retry. Requires `message_key`.
+        publisher: the publisher of both kinds; `close` stops it.
     """
 
     publish: Kind
@@ -213,7 +215,7 @@ def declare_kafka(
     """Add the kinds `kafka.publish` and `kafka.publish_in_order`; the first job connects.
 
     Args:
-        servers: host:port of brokers, separated by commas.
+        servers: brokers as host:port, separated by commas.
     """
     given = settings or read_kafka_settings({} if servers is None else {"servers": servers})
     publisher = Publisher(producer_config(given))
@@ -261,7 +263,8 @@ def declare_kafka(
     @app.job(
         name=PUBLISH_IN_ORDER,
         lane=given.out.lane,
-        # After a lost worker the message is published again at once, before later ones of its key.
+        # If a worker is lost, the message is published again immediately, before later messages
+        # with its key.
         retry=Backoff(attempts=_RETRY_REFUSED.attempts, base="0s", cap="0s"),
         gates=[Slots("kafka:{topic}:{message_key}", 1)],
     )
@@ -280,14 +283,14 @@ def declare_kafka(
 
 _RETRY_REFUSED = Backoff(attempts=20, base="1s", cap="5m")
 _NEVER = frozenset({"MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION", "INVALID_MSG_SIZE", "_INVALID_ARG"})
-"""Refusals that another attempt gets too."""
+"""Refusals that a retry cannot fix."""
 
 
 def _payload(value: object, encoding: Encoding) -> bytes | None:
-    """Return a message's value; JSON's null in plain JSON is a message without one.
+    """Encode a message's value; null (in any encoding) is a message without a value.
 
     Raises:
-        Dead: it has another encoding than was said.
+        Dead: the value does not match the encoding.
     """
     if value is None:
         return None
@@ -306,6 +309,6 @@ def _payload(value: object, encoding: Encoding) -> bytes | None:
 
 
 def _headers(job: Job, given: Mapping[str, str] | None) -> dict[str, bytes]:
-    """Return the headers of a message: those given, and what makes a repetition recognisable."""
+    """Return the given headers, plus those that identify a repeated message."""
     headers = {name: value.encode() for name, value in (given or {}).items()}
     return {**headers, JOB: job.id.encode(), ATTEMPT: b"%d" % job.attempt}

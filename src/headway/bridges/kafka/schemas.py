@@ -1,4 +1,4 @@
-"""Values in Avro and Protobuf, read by the official deserializers with a schema registry."""
+"""Read values in Avro and Protobuf with the official deserializers and a schema registry."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ Deserialize = Callable[[bytes, SerializationContext], object]
 def value_reader(
     settings: KafkaSettings, registry: SchemaRegistryClient | None = None
 ) -> ReadValue:
-    """Return what reads the values of messages.
+    """Return the function that reads the values of messages.
 
     Args:
-        settings: say the format, and where the schema registry is.
-        registry: instead of a client for that URL.
+        registry: client of the schema registry (default: one for the configured URL).
 
     Raises:
-        InvalidValue: a format needs a schema registry or a class, and there is none.
+        InvalidValue: the format requires a schema registry or a class, and it is missing.
     """
     form = settings.in_.format
     if form == "json":
         return read_json
     if registry is None:
         if settings.schema_registry is None:
-            message = f"values in {form} need a schema registry"
+            message = f"values in {form} require a schema registry"
             raise InvalidValue(message, hint="set schema_registry in the table [kafka]")
         registry = SchemaRegistryClient({"url": settings.schema_registry})
     if form == "avro":
@@ -85,13 +84,13 @@ def _reader(deserialize: Deserialize, fields: Callable[[object], object]) -> Rea
                 raise StoreUnavailable(text[:400]) from None
             text = f"the value has a schema that the registry does not know: {error}"
             raise InvalidValue(text[:400]) from None
-        except Exception as error:  # noqa: BLE001  (each format's library raises what it likes)
-            if _is_away(error):
+        except Exception as error:  # noqa: BLE001  (each format's library has its own errors)
+            if _is_unreachable(error):
                 text = f"the schema registry cannot be reached: {error}"
                 raise StoreUnavailable(text[:400]) from None
             text = f"the value cannot be deserialized: {error}"
             raise InvalidValue(text[:400]) from None
-        # What JSON has no form for (decimals, dates, bytes) becomes text.
+        # Types that JSON lacks (decimals, dates, bytes) become text.
         plain = msgspec.to_builtins(value, str_keys=True)
         if not isinstance(plain, dict):
             text = f"the value is a {type(plain).__name__}, not a record"
@@ -101,8 +100,8 @@ def _reader(deserialize: Deserialize, fields: Callable[[object], object]) -> Rea
     return read
 
 
-def _is_away(error: Exception) -> bool:
-    """Return whether the registry could not be reached: its client's library varies by version."""
+def _is_unreachable(error: Exception) -> bool:
+    """Return whether the registry was unreachable; its client's HTTP library varies by version."""
     return isinstance(error, OSError) or any(
         base.__name__ == "TransportError" for base in type(error).__mro__
     )

@@ -1,4 +1,4 @@
-"""The table [kafka] of the settings, and the settings of Kafka's client that follow from it."""
+"""The settings table [kafka], and the client settings derived from it."""
 
 from __future__ import annotations
 
@@ -19,59 +19,63 @@ _log = logging.getLogger("headway.kafka")
 
 
 class InSettings(Table):
-    """What is read, and where it goes."""
+    """Settings for turning messages into jobs."""
 
-    topics: tuple[Name, ...] = Field(default=(), description="The topics that are read.")
-    group: Name = Field(default="headway", description="The consumer group of all bridges.")
-    format: ValueFormat = Field(default="json", description="What a message's value is.")
+    topics: tuple[Name, ...] = Field(default=(), description="Topics to read.")
+    group: Name = Field(default="headway", description="Consumer group of all bridges.")
+    format: ValueFormat = Field(default="json", description="Format of a message's value.")
     message_type: str = Field(
-        default="", description="Of protobuf: the generated class, as package.module:Class."
+        default="",
+        description="Generated class of protobuf values, as package.module:Class.",
     )
     kind: str | None = Field(
-        default=None, description="The kind of messages without the header headway-kind."
+        default=None, description="Kind for messages without the header headway-kind."
     )
     lane: str | None = Field(
-        default=None, description="The lane of messages without the header headway-lane."
+        default=None, description="Lane for messages without the header headway-lane."
     )
     key: Literal["message", "offset"] = Field(
         default="message",
-        description="What makes a job's key: the message's key, or topic, partition and offset.",
+        description="Source of a job's key: the message's key, or topic, partition and offset.",
     )
     dead_letters: Name = Field(
-        default="headway.dead-letters", description="Where messages go that cannot be read."
+        default="headway.dead-letters", description="Topic for messages that cannot be read."
     )
     batch: int = Field(
-        default=MAX_BATCH, ge=1, le=MAX_BATCH, description="Messages of one enqueue, at most."
+        default=MAX_BATCH, ge=1, le=MAX_BATCH, description="Maximum number of messages per enqueue."
     )
     start: Literal["earliest", "latest"] = Field(
-        default="earliest", description="Where a group begins that has committed nothing."
+        default="earliest", description="Where a group without committed offsets starts."
     )
     lag_above: int = Field(
-        default=100_000, ge=0, description="Messages behind in a partition, for the alert."
+        default=100_000, ge=0, description="Lag of a partition, in messages, above which to alert."
     )
-    lag_for: Span = Field(default=300_000, description="How long that lasts before it alerts.")
+    lag_for: Span = Field(default=300_000, description="How long the lag lasts before it alerts.")
 
 
 class OutSettings(Table):
-    """How jobs are published."""
+    """Settings for publishing jobs."""
 
-    lane: str = Field(default="kafka", description="Where the jobs wait.")
+    lane: str = Field(default="kafka", description="Lane of the jobs that publish.")
     linger_ms: int = Field(
-        default=5, ge=0, le=10_000, description="How long a batch waits for more messages."
+        default=5,
+        ge=0,
+        le=10_000,
+        description="Milliseconds that a batch waits for more.",
     )
 
 
 class KafkaSettings(Table):
-    """Kafka, and the two ways."""
+    """The table [kafka]: connection, and both directions."""
 
     servers: str = Field(
-        default="127.0.0.1:9092", description="host:port of brokers, separated by commas."
+        default="127.0.0.1:9092", description="Brokers as host:port, separated by commas."
     )
     client: dict[str, str | int | float | bool] = Field(
         default={}, repr=False, description="Settings of librdkafka, such as security.protocol."
     )
     schema_registry: str | None = Field(
-        default=None, repr=False, description="The URL of the schema registry."
+        default=None, repr=False, description="URL of the schema registry."
     )
     in_: InSettings = Field(default=InSettings(), alias="in", description="Messages into jobs.")
     out: OutSettings = Field(default=OutSettings(), description="Jobs into messages.")
@@ -83,7 +87,7 @@ def read_kafka_settings(written: Mapping[str, object]) -> KafkaSettings:
 
 
 def client_config(settings: KafkaSettings) -> dict[str, object]:
-    """Settings of librdkafka that every client shares; what the user wrote wins."""
+    """Return the librdkafka settings of every client; the user's settings take precedence."""
     return {
         "bootstrap.servers": settings.servers,
         "client.id": "headway",
@@ -93,7 +97,7 @@ def client_config(settings: KafkaSettings) -> dict[str, object]:
 
 
 def consumer_config(settings: KafkaSettings) -> dict[str, object]:
-    """Settings of the consumer: offsets are committed by the bridge alone, after the enqueue."""
+    """Return the consumer's settings: only the bridge commits offsets, after the enqueue."""
     return {
         "partition.assignment.strategy": "cooperative-sticky",
         "auto.offset.reset": settings.in_.start,
@@ -105,10 +109,10 @@ def consumer_config(settings: KafkaSettings) -> dict[str, object]:
 
 
 def producer_config(settings: KafkaSettings) -> dict[str, object]:
-    """Settings of the producer.
+    """Return the producer's settings.
 
-    A message has no timeout: librdkafka sends it until the broker has acknowledged it, so an
-    outage of the broker neither fails a job nor lets a later message of a partition pass.
+    Messages have no timeout: librdkafka sends a message until the broker acknowledges it, so an
+    outage neither fails a job nor lets a later message of the partition overtake.
     """
     return {
         "linger.ms": settings.out.linger_ms,

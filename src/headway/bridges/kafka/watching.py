@@ -1,6 +1,6 @@
-"""How far behind a group is, asked of the brokers: what a server shows, alerts on and diagnoses.
+"""The lag of a consumer group, queried from the brokers: metrics, alerts and a dashboard page.
 
-It needs no bridge that runs, and it is most needed when none does.
+It works without a running bridge, which is when it is needed most.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from headway.web.page import Facts as PageFacts
 from headway.web.page import Look, Page
 
 LIMIT = 5.0
-"""Seconds that one question to the brokers may take."""
-AGAIN_S = 0.25
-"""Seconds before the question is asked again while the group's coordinator moves."""
+"""Timeout in seconds of one query to the brokers."""
+RETRY_S = 0.25
+"""Seconds before a query is retried while the group's coordinator moves."""
 MOVING = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -37,33 +37,33 @@ MOVING = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""What brokers that are well answer shortly after a start or a change of leaders."""
+"""Errors that healthy brokers return shortly after a start or a change of leaders."""
 EACH_S = 10.0
-"""Seconds for which an answer is used again."""
+"""Seconds for which a reply is cached."""
 AWAY_FOR_MS = 120_000
 DEAD_WITHIN_MS = 900_000
 RUNBOOKS = "docs/how-to/kafka-runbooks.md"
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge = FAMILIES.gauge
-GROUP_UP = gauge("kafka_up", "Whether the brokers answered the server: 1 or 0.")
+GROUP_UP = gauge("kafka_up", "Whether the brokers respond to the server: 1 or 0.")
 GROUP_LAG = gauge(
-    "kafka_group_lag", "Messages behind what the group has committed.", "topic", "partition"
+    "kafka_group_lag", "Messages that the group has not committed yet.", "topic", "partition"
 )
-DEAD = gauge("kafka_dead_letters_end", "Messages ever put into the topic of dead letters.")
+DEAD = gauge("kafka_dead_letters_end", "Messages ever published to the topic of dead letters.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupStatus:
-    """What the brokers say at one look.
+    """The state of the group according to the brokers.
 
     Attributes:
-        at: in ms on a clock that never goes back.
-        lag: by topic and partition; empty if they do not answer.
-        dead_letters: the end of that topic.
-        missing: topics to read that do not exist.
-        away: why they do not answer; empty if they do.
+        at: when it was queried, in ms of a monotonic clock.
+        lag: messages behind, by topic and partition; empty if the brokers do not respond.
+        dead_letters: sum of the end offsets of the dead-letter topic.
+        missing: configured topics that do not exist.
+        away: why the brokers do not respond; empty if they do.
     """
 
     at: int
@@ -74,12 +74,12 @@ class GroupStatus:
 
 
 class GroupWatch:
-    """Asks the brokers about the group of the settings; it does not join it."""
+    """A watch that queries the brokers about the configured group without joining it."""
 
     def __init__(self, settings: KafkaSettings, timing: Timing = REAL) -> None:
         self._settings = settings
         self._timing = timing
-        self._asking: asyncio.Task[GroupStatus] | None = None
+        self._refreshing: asyncio.Task[GroupStatus] | None = None
         self._seen: GroupStatus | None = None
 
     @property
@@ -88,18 +88,18 @@ class GroupWatch:
         return FAMILIES
 
     async def look(self) -> GroupStatus:
-        """Return what the brokers say, or said within the last seconds."""
+        """Return the group's status, cached for `EACH_S`."""
         if self._seen is not None and self._age_ms(self._seen) <= EACH_S * 1000:
             return self._seen
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask_beside())
-        return await asyncio.shield(self._asking)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        return await asyncio.shield(self._refreshing)
 
     async def look_within(self, limit_s: float) -> tuple[GroupStatus, int] | None:
-        """Return the last answer and its age in ms; None while the first one is awaited.
+        """Return the last status and its age in ms; None if there is none yet.
 
         Args:
-            limit_s: how long to wait for a new one, which comes later if this is too short.
+            limit_s: how long to wait for a new status; a slower query continues in the background.
         """
         with suppress(TimeoutError):
             async with self._timing.limit(limit_s):
@@ -109,30 +109,30 @@ class GroupWatch:
     def _age_ms(self, seen: GroupStatus) -> int:
         return int(self._timing.monotonic() * 1000) - seen.at
 
-    async def _ask_beside(self) -> GroupStatus:
+    async def _refresh(self) -> GroupStatus:
         began = self._timing.monotonic()
         now = int(began * 1000)
         while True:
             try:
-                self._seen = await asyncio.to_thread(self._ask, now)
+                self._seen = await asyncio.to_thread(self._query, now)
             except KafkaException as error:
                 moving = error.args[0].code() in MOVING
                 if moving and self._timing.monotonic() - began < LIMIT:
-                    await self._timing.pause(AGAIN_S)
+                    await self._timing.pause(RETRY_S)
                     continue
                 self._seen = GroupStatus(at=now, away=error.args[0].str())
             return self._seen
 
-    def _ask(self, now: int) -> GroupStatus:
+    def _query(self, now: int) -> GroupStatus:
         quiet = logging.getLogger("headway.kafka.watch")
         config = {**client_config(self._settings), "group.id": self._settings.in_.group}
         consumer = Consumer({**config, "logger": quiet, "error_cb": lambda _: None})  # pyright: ignore[reportUnknownLambdaType]
         try:
-            return self._asked(consumer, now)
+            return self._status_of(consumer, now)
         finally:
             consumer.close()
 
-    def _asked(self, consumer: Consumer, now: int) -> GroupStatus:
+    def _status_of(self, consumer: Consumer, now: int) -> GroupStatus:
         wanted = self._settings.in_
         found = consumer.list_topics(timeout=LIMIT).topics
         missing = [name for name in wanted.topics if name not in found]
@@ -167,7 +167,7 @@ class GroupWatch:
 
 
 def kafka_rules(settings: KafkaSettings) -> tuple[Rule[GroupStatus], ...]:
-    """Return the rules, the worst first."""
+    """Return the alert rules, most severe first."""
     wanted = settings.in_
     return (
         Lasts("kafka_away", Severity.P1, AWAY_FOR_MS, _away),
@@ -185,7 +185,7 @@ def kafka_rules(settings: KafkaSettings) -> tuple[Rule[GroupStatus], ...]:
 def _away(seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
     if not seen.away:
         return {}
-    return {"kafka": lambda ms: f"no broker has answered for {format_duration(ms)}: {seen.away}"}
+    return {"kafka": lambda ms: f"no broker has responded for {format_duration(ms)}: {seen.away}"}
 
 
 def _behind(settings: KafkaSettings, seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
@@ -210,7 +210,7 @@ def _dead(grown: Mapping[str, int]) -> Texts:
 
 
 def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
-    """Add rules and metrics to a server that does not answer yet; returns what they look at."""
+    """Add the alert rules and metrics to a server before it starts; return their shared watch."""
     watch = GroupWatch(settings, service.timing)
 
     async def see(facts: Facts) -> GroupStatus | None:
@@ -222,13 +222,13 @@ def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
 
 
 MOST = 200
-"""Partitions that are shown: those that are furthest behind."""
+"""Maximum number of partitions shown: those furthest behind."""
 PATIENCE_S = 0.2
-"""How long a look waits for the brokers; later looks show what they say."""
+"""Seconds a page waits for the brokers; a later refresh shows a late reply."""
 
 
 def kafka_page(watch: GroupWatch, settings: KafkaSettings) -> Page:
-    """Return the page of the group of the settings."""
+    """Return the dashboard page of the configured group."""
     wanted = settings.in_
 
     async def read(look: Look) -> PageFacts:

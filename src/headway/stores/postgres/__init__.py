@@ -1,1 +1,1 @@
-"""The PostgreSQL store: any number of processes on any number of machines."""
+"""The PostgreSQL store, for any number of processes on any number of machines."""

@@ -1,4 +1,4 @@
-"""Lists as binary arrays of PostgreSQL, packed here to save calls: a batch has 1,000 rows."""
+"""Lists as binary arrays of PostgreSQL, packed here because a call per value would be slow."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Ids(tuple[str, ...]):
 
 
 class Flags(tuple[bool, ...]):
-    """Truth values, as boolean[]."""
+    """Booleans, as boolean[]."""
 
     __slots__ = ()
 
 
 class MaybeNumbers(tuple[int | None, ...]):
-    """Whole numbers or nothing, as bigint[]."""
+    """Whole numbers or None, as bigint[]."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ class IdsDumper(_ListDumper):
         """Pack a list."""
         if not obj:
             return _head(0, _UUID)
-        # Each with its length before it.
+        # Each id is preceded by its length.
         rows = bytes.fromhex(_SIXTEEN + _SIXTEEN.join(obj).replace("-", ""))
         return _head(len(obj), _UUID) + rows
 
@@ -147,7 +147,7 @@ def _pack_parts(parts: Sequence[bytes | None], element: int) -> bytes:
     if nulls:
         packed = [_NULL if one is None else _LENGTH.pack(len(one)) + one for one in parts]
     else:
-        # Without a step of Python for each.
+        # Without Python code per element.
         known = cast("Sequence[bytes]", parts)
         packed = chain.from_iterable(zip(map(_LENGTH.pack, map(len, known)), known, strict=True))
     return _head(len(parts), element, nulls=nulls) + b"".join(packed)
@@ -161,9 +161,9 @@ DUMPERS: tuple[tuple[type, type[adapt.Dumper]], ...] = (
     (Blobs, BlobsDumper),
     (Ids, IdsDumper),
 )
-"""What is registered with a connection."""
+"""The dumpers to register with a connection."""
 
 
 def ids_of(ids: Iterable[str]) -> Ids:
-    """Return the ids that a job can have, each once, in their order."""
+    """Return the valid job ids, each once, in their order."""
     return Ids(filter(is_job_id, dict.fromkeys(ids)))

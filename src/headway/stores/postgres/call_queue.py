@@ -1,4 +1,4 @@
-"""Calls, and the queue of one connection in which they are served, one group at a time."""
+"""Calls, and the queue of one connection that serves them in groups."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from headway.stores.ledger.calls import Answer, CallBase, deliver, running_loop
 from headway.stores.postgres.shared import Done
 
 Together = Callable[[Sequence[Any]], tuple[Sequence[Any], Done]]
-"""Handles several requests in one step: returns the answers in order, and what it has done."""
+"""Handle several requests in one step; return the answers in order, and what was done."""
 TOGETHER = 256
-"""Calls of one step at most, so that other steps do not wait long."""
+"""Maximum number of calls per step, so that other steps do not wait long."""
 
 
 class Call(CallBase[Answer]):
-    """One requested operation.
+    """A requested operation.
 
     Args:
-        work: does it; None if `together` does.
-        jobs: of an enqueue, so that several enqueues can be merged; else None.
-        item: the request of a call that can share a step with others of its kind.
+        work: executes the call; None if `together` does.
+        jobs: jobs of an enqueue, so that several enqueues can be merged; None for other calls.
+        item: request of a call that can share a step with others of its kind.
         together: handles the items of several such calls in one step.
-        own_thread: its caller waits in its own thread, though a loop may run there.
+        own_thread: whether the caller blocks its thread even if an event loop runs there.
     """
 
     __slots__ = ("item", "jobs", "together", "work")
@@ -54,19 +54,19 @@ AnyCall = Call[Any]
 
 
 def share(group: Sequence[AnyCall], other: AnyCall) -> bool:
-    """Return whether a call may be served in one step with others."""
+    """Return whether a call can share a step with others."""
     return group[0].together is not None and group[0].together == other.together
 
 
 def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
-    """Serve calls that share a step; one that is refused fails alone.
+    """Serve calls in one step; a refused call fails alone.
 
-    Then each half is tried separately, down to the call at fault: it costs the others only a few
-    more steps.
+    If the step fails, each half is tried separately, down to the call at fault. That costs the
+    other calls only a few more steps.
 
     Args:
-        calls: at least one; each is given its answer or its error.
-        done: gets what each step has done.
+        calls: at least one; each gets its answer or its error.
+        done: called with what each step has done.
     """
     first = calls[0]
     if len(calls) == 1 or first.together is None:
@@ -78,7 +78,7 @@ def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
     except OutcomeUnknown as error:
         for call in calls:
             call.error = error
-    except Exception:  # noqa: BLE001  (one of them was refused; nothing was written)
+    except Exception:  # noqa: BLE001  (one call was refused; nothing was written)
         middle = len(calls) // 2
         serve(calls[:middle], done)
         serve(calls[middle:], done)
@@ -89,11 +89,10 @@ def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
 
 
 def serve_alone(call: AnyCall, done: Callable[[Done], None]) -> None:
-    """Serve one call in a step of its own.
+    """Serve one call in its own step, and set its answer or its error.
 
     Args:
-        call: is given its answer or its error.
-        done: gets what the step has done.
+        done: called with what the step has done.
     """
     try:
         if call.work is not None:
@@ -101,7 +100,7 @@ def serve_alone(call: AnyCall, done: Callable[[Done], None]) -> None:
         else:
             assert call.together is not None  # noqa: S101  (a call has one of the two)
             (call.answer,), wrote = call.together((call.item,))
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+    except Exception as error:  # noqa: BLE001  (any error belongs to the caller)
         call.error = error
     else:
         done(wrote)
@@ -111,10 +110,10 @@ class CallQueue:
     """A queue of calls, and the thread that serves those of event loops.
 
     Args:
-        most: calls of one group.
-        serve: answers calls: sets the answer or the error of each. Never raises an Exception.
+        most: maximum number of calls per group.
+        serve: sets the answer or the error of each call. Never raises an Exception.
         leave: called at the end.
-        joins: returns whether a call may be served in one group with these.
+        joins: returns whether a call can be added to a group.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class CallQueue:
         self._leave = leave
         self._joins = joins
         self._calls: deque[AnyCall] = deque()
-        # One item per wake-up of the thread. threading.Semaphore does the same, but slower.
+        # One item per wake-up of the thread; faster than threading.Semaphore.
         self._asked: SimpleQueue[None] = SimpleQueue()
         self._turn = threading.Lock()
         self._starting = threading.Lock()
@@ -141,13 +140,13 @@ class CallQueue:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def submit(self, call: AnyCall, *, urgent: bool = False) -> None:
-        """Put a call at the end of the queue, to be served by the queue's thread.
+        """Append a call to the queue; the queue's thread serves it.
 
         Args:
-            urgent: it goes before all calls that wait.
+            urgent: put it before all waiting calls.
 
         Raises:
-            StoreUnavailable: the queue is closed, or belongs to the process before a fork.
+            StoreUnavailable: the queue is closed, or was created before this process was forked.
         """
         self._accept(call, urgent=urgent)
         if not self._started:
@@ -158,8 +157,8 @@ class CallQueue:
         if call.loop is None or (self._gathering and self._gathering is not call.loop):
             self._asked.put(None)
         elif self._gathering is None:
-            # Whatever is asked in the same turn of the loop is served with it. Callers whose step
-            # has ended ask again together: served one by one, the first would go alone each time.
+            # Calls made in the same iteration of the loop are served with it. Callers whose step
+            # has ended call again together; if served one by one, the first would always go alone.
             self._gathering = call.loop
             call.loop.call_soon(self._serve_gathered)
 
@@ -168,7 +167,7 @@ class CallQueue:
         self._asked.put(None)
 
     def serve_here(self, call: AnyCall, *, urgent: bool = False) -> None:
-        """As `submit`, but serve it and all that wait on the caller's own thread. Blocks."""
+        """Like `submit`, but serve it and all waiting calls on the caller's thread. Blocks."""
         self._accept(call, urgent=urgent)
         while not call.delivered:
             with self._turn:
@@ -216,10 +215,10 @@ class CallQueue:
                     self._serve_some()
 
     def close(self, limit: float | None = None) -> None:
-        """Serve what was asked for, then end the thread. Blocks.
+        """Serve all waiting calls, then stop the thread. Blocks.
 
         Args:
-            limit: seconds to wait for it; what is left then is refused.
+            limit: seconds to wait; calls that are left then are refused.
         """
         with self._starting:
             if self._closing:

@@ -1,4 +1,4 @@
-"""A checkup: what a server reports of itself and of a namespace; nothing is judged or changed."""
+"""A checkup: facts about a server and a namespace, without judgement or changes."""
 
 from __future__ import annotations
 
@@ -81,20 +81,21 @@ class Bloat(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkup:
-    """What a server reports.
+    """Facts about a server and a namespace.
 
     Attributes:
         version: as a number, such as 180004.
-        standby: it only repeats what another server does.
-        pooled: a pooler is in between.
-        offset_ms: its clock less this machine's, less what the question took.
-        settings: of `SETTINGS`, those that this version has.
-        connections: open now, of all its clients.
-        schema: of the namespace; None where something else has its name.
-        missing: rights that the role lacks, by the object.
+        standby: whether it is in recovery, as replicas are.
+        pooled: whether the connection goes through a pooler.
+        offset_ms: its clock minus this machine's; 0 if the difference can be the request's
+            duration.
+        settings: those of `SETTINGS` that this version has.
+        connections: open client connections of all databases.
+        schema: the namespace's schema; None if the name belongs to another program.
+        missing: privileges that the role lacks, by object.
         holders: the longest open transactions, longest first.
         idle_slots: replication slots without a client, which keep dead rows.
-        bloat: the namespace's worst table; None for no table.
+        bloat: the namespace's table with the most dead rows; None if it has no tables.
     """
 
     version: int
@@ -113,10 +114,10 @@ class Checkup:
 
 
 def check(options: PostgresOptions) -> Checkup:
-    """Return what a server reports.
+    """Query the facts about a server.
 
     Raises:
-        StoreError: it cannot be reached, or refuses.
+        StoreError: the server is unreachable or refuses.
     """
     try:
         with psycopg.connect(options.conninfo, autocommit=True, connect_timeout=10) as db:
@@ -127,14 +128,14 @@ def check(options: PostgresOptions) -> Checkup:
 
 
 def migrate(options: PostgresOptions) -> tuple[int, int]:
-    """Bring a namespace to this program's schema, whatever `?migrate=` says.
+    """Migrate a namespace to this program's schema, whatever `?migrate=` says.
 
     Returns:
         The old and the new version.
 
     Raises:
-        SchemaMismatch: the schema is something else's, or newer; nothing was changed.
-        StoreError: it cannot be reached, or the role may not.
+        SchemaMismatch: the schema belongs to another program, or is newer; nothing was changed.
+        StoreError: the server is unreachable, or the role lacks privileges.
     """
     try:
         with psycopg.connect(options.conninfo, autocommit=True, connect_timeout=10) as db:
@@ -181,7 +182,7 @@ def _missing(
 
 
 def _offset(server_at: int, asked_at: int, answered_at: int) -> int:
-    """Return how far the server's clock is off at least, the time of the request excluded."""
+    """Return the minimum offset of the server's clock, allowing for the request's duration."""
     if server_at < asked_at:
         return server_at - asked_at
     return max(0, server_at - answered_at)

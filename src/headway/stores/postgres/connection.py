@@ -1,4 +1,4 @@
-"""One connection to the server, as the store uses it."""
+"""Connections to the server, with the store's settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 """A connection whose rows are tuples."""
 
 PREPARED = 400
-"""Prepared statements that a connection keeps."""
+"""Maximum number of prepared statements per connection."""
 _PLANS = (
-    # Each statement is a walk along one index; without statistics, or with those of an hour ago,
-    # the planner must not think otherwise.
+    # Each statement scans one index; the planner must not choose otherwise if statistics are
+    # missing or outdated.
     ("enable_seqscan", "off"),
-    # One that is read from its end needs its order: a bitmap reads all that ever stood there.
+    # An index read from one end needs its order; a bitmap scan would also visit all dead entries.
     ("enable_bitmapscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
@@ -36,33 +36,33 @@ _PLANS = (
     ("plan_cache_mode", "force_generic_plan"),
 )
 _LIMITS = (
-    # A client that was stopped must not hold the turn, and none may wait without a limit.
+    # A stopped client must not keep the lock, and no client may wait without a limit.
     ("lock_timeout", "{patience}"),
     ("statement_timeout", "{statement}"),
     ("idle_in_transaction_session_timeout", "{idle}"),
 )
 _ISOLATION = ("default_transaction_isolation", "read committed")
-"""Of statements that are a transaction by themselves."""
+"""For statements outside explicit transactions."""
 IDLE_MS = 10_000
-"""How long an idle step keeps its locks."""
+"""How long an idle step may keep its locks."""
 
 
 def statement_ms(options: PostgresOptions) -> int:
-    """Return how long the server may work on one statement, waits included."""
+    """Return the timeout of a statement, including waits."""
     return 2 * options.patience_ms + IDLE_MS
 
 
 def silence_ms(options: PostgresOptions) -> int:
-    """Return how long a server may send nothing before the connection is given up.
+    """Return how long a server may send nothing before the connection is dropped.
 
-    A server that runs reports earlier that it gives up, so one that is silent for so long is
-    stopped or out of reach.
+    A running server reports its own timeouts earlier, so a server that is silent for this long is
+    stopped or unreachable.
     """
     return statement_ms(options) + options.patience_ms
 
 
 def make_adapters() -> AdaptersMap:
-    """Return adapters that send each kind of value as one type, so a statement is prepared once."""
+    """Return adapters that send each type as one SQL type, so that statements are prepared once."""
     made = AdaptersMap(adapters)
     made.register_dumper(int, Int8BinaryDumper)
     made.register_dumper(str, StrBinaryDumper)
@@ -77,7 +77,7 @@ ADAPTERS = make_adapters()
 
 
 def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
-    """Return the (name, value) of each setting of the store's connections."""
+    """Return name and value of each setting of the store's connections."""
     spans = {
         "patience": str(options.patience_ms),
         "statement": str(statement_ms(options)),
@@ -90,8 +90,8 @@ def connect(options: PostgresOptions) -> Connection:
     """Open a connection in autocommit mode.
 
     Raises:
-        StoreError: the server cannot be reached, or refuses; nothing was written.
-        InvariantBroken: its refusal means a bug.
+        StoreError: the server is unreachable or refuses; nothing was written.
+        InvariantBroken: the server's refusal means a bug.
     """
     try:
         connection: Connection = psycopg.connect(
@@ -128,10 +128,11 @@ def _apply(connection: Connection, options: PostgresOptions) -> None:
 
 
 def setting(options: PostgresOptions, *, local: bool) -> str:
-    """Return the statement that applies the settings of the store's own connections.
+    """Return the statement that applies the settings of the store's connections.
 
     Args:
-        local: until the transaction ends; a pooler gives the connection to others then.
+        local: whether only for the transaction, as behind a pooler, which then reuses the
+            connection.
     """
     until = str(local).lower()
     parts = (f"set_config('{name}', '{value}', {until})" for name, value in settings(options))

@@ -1,4 +1,4 @@
-"""Enqueues: in one trip on assumptions that the server checks, and with reads if they fail."""
+"""Enqueues: in one trip, on assumptions that the server checks; with reads if they fail."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headway.stores.postgres.steps import Steps
 Replies = list[Sent]
 
 PATIENT = 2
-"""How many at once may wait for the end of others' transactions, each with a connection."""
+"""Maximum number of enqueues that wait for other transactions, each on its own connection."""
 
 
 class Enqueues:
-    """The enqueues of one process.
+    """The enqueues of a process.
 
     Args:
         steps: on the connection that inserts.
@@ -39,7 +39,7 @@ class Enqueues:
         """See `Store.enqueue`.
 
         Raises:
-            CallerError: as there; nothing was written.
+            CallerError: see `Store.enqueue`; nothing was written.
         """
 
         def verb(ledger: PostgresLedger) -> Replies:
@@ -51,19 +51,19 @@ class Enqueues:
             except NeedsMore:
                 continue
             except CallerError:
-                # The assumptions may be what is wrong.
+                # The assumptions may be wrong, not the call.
                 if mode is not Mode.BLIND:
                     raise
         return self._steps.run(Mode.EXCLUSIVE, verb)
 
     def patiently(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
-        """As `enqueue`, if an open transaction has sent the same key or id.
+        """Enqueue while an open transaction has inserted the same key or id.
 
-        On a connection of its own, so that no other call waits for it.
+        It runs on its own connection, so that no other call waits for it.
 
         Raises:
             CallerError: as for `enqueue`; nothing was written.
-            StoreUnavailable: it did not end in time.
+            StoreUnavailable: the other transaction did not end in time.
         """
         with self._few:
             alone = Steps(self._steps.shared, {}, self._steps.make_notice)
@@ -77,11 +77,11 @@ class Enqueues:
                 alone.close()
 
     def serve(self, calls: list[AnyCall], done: Callable[[Done], None]) -> None:
-        """Answer calls, as many as fit in a batch as one.
+        """Serve calls, merging as many enqueues as fit in a batch.
 
         Args:
-            calls: each an enqueue, or other work for this connection.
-            done: gets what each step has done.
+            calls: enqueues, or other work for this connection.
+            done: called with what each step has done.
         """
         together: list[AnyCall] = []
         jobs: list[NewJob] = []
@@ -102,7 +102,7 @@ class Enqueues:
         if len(calls) > 1:
             try:
                 replies, wrote = self.enqueue(jobs)
-            except Exception:  # noqa: BLE001  (one of them was refused: each gets a step of its own)
+            except Exception:  # noqa: BLE001  (one call was refused: each gets its own step)
                 replies = None
             else:
                 done(wrote)
@@ -119,13 +119,13 @@ class Enqueues:
     # Within a transaction of the caller
 
     def as_guest(self, connection: Connection, jobs: Sequence[NewJob]) -> tuple[Replies, Woken]:
-        """Insert in a part of the transaction that is open on a connection.
+        """Insert in a savepoint of the transaction that is open on a connection.
 
         Returns:
             The replies, and the lanes to wake after the commit.
 
         Raises:
-            NeedsMore: hours must be made first, by `prepare`; nothing was written.
+            NeedsMore: `prepare` must create hours first; nothing was written.
         """
         shared = self._steps.shared
         link = GuestLink(connection, shared.options.namespace)
@@ -134,7 +134,7 @@ class Enqueues:
         return replies, done.woken
 
     def prepare(self, jobs: Sequence[NewJob]) -> tuple[None, Done]:
-        """Write what jobs need that others read as well: the hours of their gates."""
+        """Write what jobs need outside the caller's transaction: the hours of their gates."""
 
         def verb(ledger: PostgresLedger) -> None:
             book = GateBook(ledger)
@@ -147,5 +147,5 @@ class Enqueues:
         return self._steps.run(Mode.EXCLUSIVE, verb)
 
     def look(self) -> tuple[None, Done]:
-        """Read which store this is."""
+        """Read the store's identity."""
         return self._steps.run(Mode.INSERT, lambda _: None)

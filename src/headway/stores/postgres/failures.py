@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to a caller of the store."""
+"""Translate PostgreSQL's errors for callers of the store."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from headway.core.errors import (
 from headway.stores.postgres.options import PostgresOptions
 
 Failure = psycopg.Error
-"""Whatever PostgreSQL or its driver raises."""
+"""The base of all errors of PostgreSQL and its driver."""
 
 _TRANSIENT = frozenset({"40001", "40P01"})
 _ENDED = ("08", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04")
-"""States with which the server ends a connection, or begins none."""
+"""SQL states with which the server closes or refuses a connection."""
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether the whole step was undone in favour of another one, and is to be repeated."""
+    """Return whether the step was rolled back in favour of another one, and should be repeated."""
     return isinstance(error, psycopg.Error) and error.sqlstate in _TRANSIENT
 
 
 def is_broken(error: BaseException) -> bool:
-    """Return whether the connection must be closed and another one opened."""
+    """Return whether the connection must be replaced."""
     if isinstance(error, psycopg.InterfaceError | errors.OperationalError):
-        # Without a state it is an error of the driver: the server is out of reach.
+        # Without a state it is an error of the driver: the server is unreachable.
         return error.sqlstate is None or error.sqlstate.startswith(_ENDED) or _is_fatal(error)
     return isinstance(error, psycopg.Error) and _is_fatal(error)
 
@@ -48,7 +48,7 @@ def _is_fatal(error: psycopg.Error) -> bool:
 def explain(
     error: BaseException, options: PostgresOptions, *, committing: bool = False
 ) -> StoreError | InvariantBroken:
-    """Return the error of Headway's tree for an error of PostgreSQL or its driver.
+    """Convert an error of PostgreSQL or its driver to one of Headway's.
 
     Args:
         committing: whether COMMIT was sent already, so that the step may have been written.
@@ -62,11 +62,11 @@ def explain(
             hint = meaning.hint if isinstance(meaning.hint, str) else meaning.hint(options, error)
             return meaning.make(what, hint=f"{hint}; nothing was written")
     if isinstance(error, OSError):
-        # Such as too many open files: the driver raises it as it is.
-        hint = "this process must be able to connect; Headway tries again by itself"
+        # Such as too many open files: the driver raises it unchanged.
+        hint = "this process must be able to connect; Headway retries automatically"
         return StoreUnavailable(what, hint=f"{hint}; nothing was written")
     if is_broken(error):
-        hint = "the server must run and be reachable; Headway tries again by itself"
+        hint = "the server must run and be reachable; Headway retries automatically"
         return StoreUnavailable(what, hint=f"{hint}; nothing was written")
     what = f"{what} ({type(error).__name__} {state})"
     return InvariantBroken(what, hint="this is a bug in Headway; nothing was written")
@@ -80,9 +80,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def grants(options: PostgresOptions, role: str) -> tuple[str, ...]:
-    """Return the statements that give a role all that a store needs once its schema exists.
+    """Return the statements that grant a role what a store needs once its schema exists.
 
-    Identity columns need no rights on their sequences.
+    Identity columns need no privileges on their sequences.
     """
     schema, whom = f'"{options.namespace}"', f'"{role}"'
     rights = "SELECT, INSERT, UPDATE, DELETE"
@@ -100,16 +100,16 @@ def _rights_hint(options: PostgresOptions, error: BaseException) -> str:
     if "database" in text:
         database = conninfo_to_dict(options.conninfo).get("dbname") or "the database"
         create = f'GRANT CREATE ON DATABASE "{database}" TO "{role}"'
-        return f"{create}, or run `headway migrate` as a role that may make schemas"
+        return f"{create}, or run `headway migrate` as a role that may create schemas"
     if "schema" in text:
-        return f"its owner must say: {usage}"
+        return f"its owner must run: {usage}"
     if "must be owner" in text:
         return "run `headway migrate` as the role that owns the tables"
-    return f"its owner must say: {tables}"
+    return f"its owner must run: {tables}"
 
 
 class _Meaning(NamedTuple):
-    """What some states mean; `texts` of libpq if it gives none, as when no connection is made."""
+    """The meaning of states, or of libpq's `texts` without a state, as when connecting fails."""
 
     states: tuple[str, ...]
     make: type[StoreError]
@@ -117,13 +117,13 @@ class _Meaning(NamedTuple):
     texts: tuple[str, ...] = ()
 
     def holds(self, state: str, text: str) -> bool:
-        """Return whether this is what an error means."""
+        """Return whether an error has this meaning."""
         if state:
             return state.startswith(self.states)
         return any(part in text for part in self.texts)
 
 
-# In this order: the first that holds is used.
+# The first match is used.
 _MEANINGS = (
     _Meaning(
         ("53100",),
@@ -137,8 +137,10 @@ _MEANINGS = (
         "raise the server's max_connections, or run fewer processes",
         ("too many clients", "remaining connection slots", "too many connections"),
     ),
-    _Meaning(("53",), StoreFull, "the server is out of memory or of another resource: see its log"),
-    _Meaning(("XX001", "XX002"), StoreCorrupt, "stop, keep the server's files, restore a backup"),
+    _Meaning(("53",), StoreFull, "the server is out of memory or another resource: see its log"),
+    _Meaning(
+        ("XX001", "XX002"), StoreCorrupt, "stop the server, keep its files, and restore a backup"
+    ),
     _Meaning(("42501",), StoreUnavailable, _rights_hint),
     _Meaning(
         ("28",),
@@ -149,18 +151,18 @@ _MEANINGS = (
     _Meaning(
         ("3D000",),
         StoreUnavailable,
-        "make the database first: CREATE DATABASE",
+        "create the database first: CREATE DATABASE",
         ("does not exist",),
     ),
     _Meaning(
         ("3F000", "42P01", "42703", "42883"),
         SchemaMismatch,
-        "the schema is missing or another one: run `headway migrate`",
+        "the schema is missing or does not match: run `headway migrate`",
     ),
     _Meaning(
         ("25006",),
         StoreUnavailable,
-        "this server only reads: give the primary's host, or ?target_session_attrs=read-write",
+        "this server is read-only: use the primary's host, or ?target_session_attrs=read-write",
     ),
     _Meaning(
         ("26000", "42P05", "0A000"),
@@ -170,8 +172,8 @@ _MEANINGS = (
     _Meaning(
         ("55P03", "57014", "25P03", "25P04"),
         StoreUnavailable,
-        "another transaction holds what it needs: see pg_stat_activity, end what hangs",
+        "another transaction holds a lock: find it in pg_stat_activity, and end it if it hangs",
     ),
-    _Meaning(("40",), StoreUnavailable, "others were faster: try again"),
+    _Meaning(("40",), StoreUnavailable, "the step conflicted with another one: try again"),
     _Meaning(("58", "F0"), StoreUnavailable, "see the server's log"),
 )

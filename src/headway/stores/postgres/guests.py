@@ -1,4 +1,4 @@
-"""Enqueues within a caller's own transaction: the jobs exist if and only if it commits."""
+"""Enqueue within a caller's transaction: the jobs exist if and only if it commits."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _HINT = (
 _AWAITED = "the connection is one that is awaited"
 _AWAIT = "await app.send_async(..., connection=...)"
 _pending: WeakKeyDictionary[object, list[Callable[[], None]]] = WeakKeyDictionary()
-"""What sessions of SQLAlchemy call after a commit."""
+"""Callbacks for the next commit, by SQLAlchemy session."""
 _NAMES = {1: "READ UNCOMMITTED", 2: "READ COMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE"}
 
 
 class Guest(psycopg.Connection[tuple[Any, ...]]):
-    """The caller's connection with the store's types and rows, and no prepared statements.
+    """The caller's connection with the store's types and rows, without prepared statements.
 
-    It begins and ends no transaction by itself, and is never closed: it is the caller's.
+    It starts and ends no transaction on its own, and is never closed, because the caller owns it.
     """
 
     def __init__(self, pgconn: psycopg.pq.abc.PGconn) -> None:
         super().__init__(pgconn, tuple_row)
         self._autocommit = True
-        # The names of prepared statements are the caller's.
+        # Names of prepared statements would conflict with the caller's.
         self.prepare_threshold = None
 
     def __del__(self, *_: object) -> None:
@@ -55,18 +55,19 @@ class Guest(psycopg.Connection[tuple[Any, ...]]):
 
     @property
     def adapters(self) -> AdaptersMap:
-        """The store's."""
+        """Return the store's adapters."""
         return ADAPTERS
 
 
 def find_driver(given: object) -> Driver:
-    """Return the driver's connection behind what a caller has passed.
+    """Return the driver's connection behind an object passed by the caller.
 
     Args:
-        given: of psycopg, SQLAlchemy (a transaction is begun there, unless one is open) or Django.
+        given: an object of psycopg, SQLAlchemy (a transaction is started if none is open) or
+            Django.
 
     Raises:
-        InvalidValue: there is no connection of psycopg 3.
+        InvalidValue: it contains no psycopg 3 connection.
     """
     found: Any = _unscoped(given)
     if hasattr(found, "sync_session") or hasattr(found, "get_raw_connection"):
@@ -88,7 +89,7 @@ def find_driver(given: object) -> Driver:
 
 
 def _unscoped(given: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
-    """Return the session of this thread or task, behind SQLAlchemy's scoped ones."""
+    """Return the session of this thread or task if given a scoped SQLAlchemy session."""
     registry = getattr(given, "registry", None)
     return registry() if callable(registry) else given
 
@@ -96,19 +97,19 @@ def _unscoped(given: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
 def _of_sqlalchemy(found: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
     inner = found.connection
     if callable(inner):
-        # A Session: this begins its transaction.
+        # A Session: this starts its transaction.
         return inner()
     if not found.in_transaction():
-        # Its `commit` does nothing where it knows of no transaction.
+        # Its `commit` does nothing unless it knows of a transaction.
         found.begin()
     return inner
 
 
 async def find_driver_async(given: object) -> Driver:
-    """As `find_driver`, also for what is awaited.
+    """Like `find_driver`, but also accept async connections and sessions.
 
     Raises:
-        InvalidValue: there is none of psycopg 3.
+        InvalidValue: it contains no psycopg 3 connection.
     """
     found = _unscoped(given)
     if hasattr(found, "sync_session") and callable(getattr(found, "connection", None)):
@@ -121,7 +122,7 @@ async def find_driver_async(given: object) -> Driver:
 
 
 def after_commit(given: object) -> AfterCommit | None:
-    """Return how to register for the commit; None but for Django and sessions of SQLAlchemy."""
+    """Return how to register a commit callback; None except for Django and SQLAlchemy sessions."""
     found: Any = given
     hook = getattr(found, "on_commit", None)
     if callable(hook):
@@ -133,7 +134,7 @@ def after_commit(given: object) -> AfterCommit | None:
         return None
     pending = _pending.get(session)
     if pending is None:
-        # A session lives for many transactions: it is listened to once.
+        # A session lives for many transactions; attach the listeners once.
         pending = _pending[session] = []
         events.listen(session, "after_commit", partial(_committed, pending))
         events.listen(session, "after_rollback", partial(_rolled_back, pending))
@@ -155,7 +156,7 @@ def check_usable(connection: Driver) -> None:
     """Validate the state of a connection.
 
     Raises:
-        InvalidValue: it is closed, its transaction has failed, or it is in a pipeline.
+        InvalidValue: it is closed, its transaction has failed, or it is in pipeline mode.
     """
     status = connection.pgconn.transaction_status
     if status == TransactionStatus.INERROR:
@@ -171,10 +172,10 @@ def check_usable(connection: Driver) -> None:
 
 @contextmanager
 def as_guest(connection: Driver) -> Generator[Connection]:
-    """Lend the caller's connection, in the transaction that is open there.
+    """Use the caller's connection, in its open transaction.
 
-    Begins the transaction as the driver would, if none is open; one of an autocommit connection
-    ends with this.
+    If no transaction is open, start one as the driver would; on an autocommit connection, it is
+    committed on exit.
 
     Args:
         connection: usable, and locked by the caller.
@@ -210,15 +211,14 @@ def _begin(connection: Driver) -> str:
 
 
 Insert = Callable[[Connection, Sequence[NewJob]], tuple[list[Sent], Woken]]
-"""Inserts in a part of the open transaction, which it rolls back if it raises; returns the lanes
-to wake."""
+"""Insert in a savepoint of the open transaction; return the replies and the lanes to wake."""
 
 
 class Inserting:
     """Transactional enqueue.
 
     Args:
-        announce: wakes lanes, after the commit.
+        announce: wakes lanes; called after the commit.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Inserting:
                 with with_lock.lock:
                     return self._within(with_lock, jobs)
 
-            # A connection must not be used by its owner while the thread still uses it.
+            # The owner must not use the connection while the thread still uses it.
             replies, woken = await in_thread(locked)
         else:
             async with driver.lock:
@@ -278,7 +278,7 @@ class Inserting:
         if not woken:
             return
         if driver.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            # It was a transaction of its own, and is committed.
+            # The enqueue had its own transaction, which is committed.
             self._announce(woken)
         elif (register := after_commit(given)) is not None:
             register(lambda: self._announce(woken))

@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL store within one step, and what a verb reads ahead of them."""
+"""The tables of a PostgreSQL store within one step, and the reads ahead of a verb."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from headway.stores.sql.statement import HIGH_WATER, Rows, Write, of
 
 
 def reads_of(session: Session, ahead: Ahead) -> list[Read]:
-    """Return the queries for what is named and not cached."""
+    """Return the queries for everything in `ahead` that is not cached."""
     jobs, words = ids_of(ahead.jobs), session.words
     queues = [sql.queue_of(*one) for one in ahead.queues]
     session.cache.queues.update(dict.fromkeys(queues))
@@ -67,7 +67,7 @@ def reads_of(session: Session, ahead: Ahead) -> list[Read]:
 
 
 def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
-    """Return the gates at which jobs hold permits, wait, or have something reserved."""
+    """Return the gates at which jobs hold permits, are parked, or have a reservation."""
     permits_of = session.cache.each(PERMITS_OF_JOBS)
     flow_of = session.flows.thing
     found: list[str] = []
@@ -84,13 +84,12 @@ def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
 def _of_keys(
     session: Session, names: Sequence[str], jobs: Sequence[str], events: Sequence[tuple[str, str]]
 ) -> list[Read]:
-    """Return the queries for runs by their keys, and what their ends need, in the same trip.
+    """Return the queries for runs by their keys, and for what ending them needs, in the same trip.
 
     Args:
-        session: of the step.
         names: the keys.
-        jobs: further jobs, by their ids, which are read without them.
-        events: by (key, event).
+        jobs: ids of further jobs, which are read by other queries.
+        events: signals' events, each with its key.
     """
     runs = session.cache.each(records.KNOWN)
     names = [name for name in names if name not in runs]
@@ -118,9 +117,9 @@ def _of_keys(
 
 
 def _of_held(session: Session, names: Sequence[str], jobs: Sequence[str]) -> list[Read]:
-    """Return the queries for the gates that jobs hold, and for what waits there.
+    """Return the queries for the gates that jobs hold, and for jobs parked there.
 
-    The runs under the keys `names` and the permits of all these jobs are taken before.
+    Their rows must be taken after the runs of the keys `names` and the permits of all these jobs.
     """
     bound = (Texts(names), ids_of(jobs))
     most_of: dict[str, int] = {}
@@ -136,7 +135,7 @@ def _of_held(session: Session, names: Sequence[str], jobs: Sequence[str]) -> lis
 
 
 def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
-    """Return the query for the rows of gates and of their members that are not cached."""
+    """Return the query for uncached rows of gates and their members."""
     cached = session.cache.gates
     unread = [name for name in dict.fromkeys(names) if name not in cached]
     if not unread:
@@ -151,7 +150,7 @@ def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
 
 
 def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
-    """Return the queries for what waits at gates and is not cached."""
+    """Return the queries for uncached jobs that are parked at gates."""
     quiet, crowded = session.cache.quiet, session.cache.crowded
     keyed = [name for name in names if not is_implicit(name)]
     unread = [name for name in keyed if name not in quiet and name not in crowded]
@@ -159,7 +158,7 @@ def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
 
 
 def _heads(session: Session, gate: str) -> int:
-    """Return how many parked jobs of a flow may be fed when the gate has room."""
+    """Return the maximum number of a flow's parked jobs that the gate can feed at once."""
     spec = _spec(session, gate)
     if spec is None:
         return 1
@@ -179,7 +178,7 @@ def _spec(session: Session, gate: str) -> GateSpec | None:
 
 
 _END_LEASES = Write(
-    # With a number of its own each row is another one to a beat that has read it.
+    # A new number makes a row differ from the one that a concurrent beat has read.
     "UPDATE @worker SET lease_until = least(lease_until, $1), no = no + 1 WHERE NOT lapsed",
     of("worker"),
 )
@@ -211,11 +210,11 @@ class PostgresLedger:
 
     @property
     def now(self) -> int:
-        """The store's time of this step, ms."""
+        """Return the store's time of this step, ms."""
         return self.session.now
 
     def read_ahead(self, ahead: Ahead) -> None:
-        """Read what the step will look at in one trip."""
+        """Read what the verb will need, in one trip."""
         session = self.session
         if not any(ahead):
             return
@@ -229,11 +228,11 @@ class PostgresLedger:
             session.read_all(reads_of(session, ahead))
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
-        """After the step, wakes those who wait for this lane (None: for any)."""
+        """Wake waiters of a lane after the step (None: of any lane)."""
         self.session.wakes.append((lane, at))
 
     def end_leases(self) -> None:
-        """End all leases now, also for a beat that has read one of them."""
+        """End all leases now, even for a concurrent beat that has read one."""
         self.session.write(_NO_BEATS)
         self.session.write(_END_LEASES, self.now)
 

@@ -1,4 +1,4 @@
-"""The way to the server: statements are sent in one go, and their results read together."""
+"""The link to the server: sends statements in one pipeline, and reads their results together."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _PACKS = _packs()
 BoundStatement = tuple[str, Sequence[Any]]
 """A statement and its parameters."""
 SYNC = "SYNC"
-"""In a batch: another step follows."""
+"""Separates two steps in a batch."""
 
 
 _Key = tuple[str, tuple[type, ...]]
-"""A statement, and the types of its parameters."""
+"""A statement and the types of its parameters."""
 
 
 class _Plan(NamedTuple):
@@ -64,14 +64,14 @@ class _Plan(NamedTuple):
 
 
 class Link:
-    """A connection as a namespace uses it: statements are sent in one go, then all is read.
+    """A connection that pipelines the statements of a namespace.
 
     Args:
         connection: in autocommit mode; not used by another caller meanwhile.
         silence_ms: how long the server may send nothing; None for no limit.
 
     Attributes:
-        trips: how often the server was waited for.
+        trips: number of round trips.
     """
 
     def __init__(
@@ -89,23 +89,23 @@ class Link:
         self._poll = poll()
         self._fd = self._pgconn.socket
         self._fresh: list[_Key] = []
-        # What comes back: a result for each statement, and one more where it is prepared first.
+        # Expected results: one for each statement, and one more if it is prepared first.
         self._counted: list[bool] = []
 
     def run(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Execute statements in order, in one round trip, and return the rows of each.
 
-        Those that were sent ahead come first. Outside a step, each part of the batch, up to a SYNC
-        or its end, is one step or none.
+        Statements that were sent ahead come first. Outside a transaction, each part of the batch,
+        up to a SYNC or the end, is atomic.
 
         Raises:
-            psycopg.Error: the first that failed; those after it in its part were not executed.
+            psycopg.Error: the first failure; the statements after it in its part were not executed.
         """
         self.trips += 1
         try:
             results = self._exchange(batch)
         except BaseException:
-            # Whatever is still on its way belongs to no one.
+            # Results that are still to arrive could be read as those of another call.
             self.connection.close()
             raise
         found: list[Rows] = []
@@ -122,7 +122,7 @@ class Link:
         return found
 
     def send_ahead(self, batch: Sequence[BoundStatement]) -> None:
-        """Let the server begin with statements of the next `run`.
+        """Send statements of the next `run` without waiting for their results.
 
         Raises:
             psycopg.Error: the connection broke.
@@ -135,7 +135,7 @@ class Link:
             raise
 
     def _send(self, batch: Sequence[BoundStatement]) -> int:
-        """Queue statements, and return how many steps they end."""
+        """Queue statements, and return the number of SYNCs among them."""
         pgconn, plans, fresh, counted = self._pgconn, self._plans, self._fresh, self._counted
         if not counted:
             pgconn.enter_pipeline_mode()
@@ -162,7 +162,7 @@ class Link:
         return syncs
 
     def _exchange(self, batch: Sequence[BoundStatement]) -> list[abc.PGresult]:
-        """Return the result of each statement; if one failed, only the first that did."""
+        """Return the result of each statement, or only the first failure."""
         pgconn = self._pgconn
         syncs = self._send(batch) + 1
         pgconn.pipeline_sync()
@@ -177,7 +177,7 @@ class Link:
         for one, counts in zip(found, (*counted, False), strict=True):
             if one.status in _FAILED:
                 for key in fresh:
-                    # It may not have been prepared after all.
+                    # It may not have been prepared.
                     self._plans.pop(key, None)
                 return [one]
             if counts:
@@ -223,12 +223,12 @@ class Link:
         return found
 
     def alive(self) -> bool:
-        """Return whether it can be used, as far as is known without a request."""
+        """Return whether the connection is usable, as far as is known without a request."""
         if self.broken:
             return False
         self._poll.register(self._fd, POLLIN)
         try:
-            # A notice is read once; the end of the connection is reported by each read.
+            # A notice is read once; a closed connection is reported by each read.
             while self._poll.poll(0):
                 self._pgconn.consume_input()
         except psycopg.Error:
@@ -237,7 +237,7 @@ class Link:
 
     @property
     def broken(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether the connection is closed or broken."""
         return self.connection.closed or self.connection.broken
 
     def close(self) -> None:
@@ -246,17 +246,17 @@ class Link:
 
 
 def open_link(options: PostgresOptions) -> Link:
-    """Open a link of the store's own.
+    """Open a link on a new connection of the store.
 
     Raises:
-        StoreError: the server cannot be reached, or refuses; nothing was written.
-        InvariantBroken: its refusal means a bug.
+        StoreError: the server is unreachable or refuses; nothing was written.
+        InvariantBroken: the server's refusal means a bug.
     """
     return Link(connect(options), options.namespace, silence_ms(options))
 
 
 class GuestLink(Link):
-    """A link over a connection of the caller, who keeps it."""
+    """A link on a connection that the caller owns."""
 
     def run(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Execute statements in order through the driver; see `Link.run`."""
@@ -270,18 +270,18 @@ class GuestLink(Link):
         return cursor
 
     def alive(self) -> bool:
-        """Return True: the owner looks after the connection."""
+        """Return True: the connection is the caller's responsibility."""
         return True
 
     def close(self) -> None:
-        """Do nothing: the connection is the caller's."""
+        """Do nothing: the caller owns the connection."""
 
 
-def leads_where_new_ones_lead(link: Link, connect: Callable[[], Link]) -> bool:
-    """Return whether a link is to the server to which a fresh connection leads.
+def leads_to_current_server(link: Link, connect: Callable[[], Link]) -> bool:
+    """Return whether a link is to the same server as a new connection.
 
-    After a failover an old connection may still lead to the server that was replaced. What it
-    says proves nothing about the store.
+    After a failover, an old connection may still lead to the replaced server, whose replies prove
+    nothing about the store.
     """
     (here,) = link.run([(SERVER, ())])
     fresh = connect()

@@ -1,14 +1,13 @@
-"""Listening: one connection of a process notifies others of its commits, and is notified of theirs.
+"""Listening: a connection on which a process notifies others of commits, and is notified of theirs.
 
 It is open only while a caller in the process waits, or there is a commit to report. Each listener
-holds a shared lock, so a commit sees at once, without a table, whether there is a listener at all.
-Without one it does not notify: NOTIFY takes a lock of the whole server at its commit.
+holds a shared lock, so a commit detects without a table whether there is a listener at all. If
+there is none, it does not notify: NOTIFY takes a server-wide lock at its commit.
 
-For each lane that its callers wait in, a listener holds another shared lock. The statement that
-notifies picks two of those who hold the lane's lock, and the others sleep on: with a hundred idle
-workers a job costs two claims, not a hundred. A picked process whose callers are busy by now passes
-the wake on to one more, and one whose claim took as much as it asked for wakes two more
-(`Wakes.follow`).
+For each lane in which its callers wait, a listener holds another shared lock. The statement that
+notifies picks two holders of the lane's lock, and the others sleep on: with a hundred idle workers,
+a job costs two claims, not a hundred. If a picked process is busy by then, it passes the wake on to
+one more; a process whose claim was filled wakes two more (`Wakes.follow`).
 """
 
 from __future__ import annotations
@@ -33,33 +32,38 @@ from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.timing import monotonic
 
 Lanes = Iterable[tuple[str | None, int | None]]
-"""Each with from when; None for any lane, None for now."""
+"""Each with its time; None for any lane, None for now."""
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at whether anything was committed, beside notifications."""
+"""Seconds between checks for commits, in addition to notifications."""
 LOOK_EVERY_ALONE = 0.25
-"""The same without notifications: a pooler is in between, or the URL says `listen=off`."""
+"""Seconds between checks without notifications, as behind a pooler or with `listen=off`."""
 LINGER = 10.0
-"""Seconds for which it stays after the last one who waited."""
+"""Seconds for which the connection stays open after the last caller has waited."""
 NOTIFY_EVERY = 0.01
-"""Seconds between two notifications of one process; what comes meanwhile goes together."""
+"""Minimum seconds between two notifications of a process; wakes in between are batched."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
-"""Seconds before it tries again to reach the server."""
+"""Seconds before reconnecting; doubled after each failure up to the second."""
 
 LINGER_IN_LANE = 2.0
-"""The same of one lane: while it lasts, the process may be picked in vain."""
+"""Seconds for which a lane's lock is kept after the last wait; until then the process may be picked
+without need.
+"""
 MOST_PICKED = 2
-"""Processes that are woken for a lane: one may be too busy to claim."""
+"""Processes that are woken for a lane; two, because one may be too busy to claim."""
 MOST_PASSED_ON = 3
-"""Processes that a wake is passed on to, one after another, before all others are woken."""
+"""How often a wake is passed on, before all processes are woken."""
 MOST_LANES = 32
-"""Lanes that a listener holds locks of, and that one notification names; more are "any lane"."""
+"""Maximum number of lanes locked by a listener, and named by a notification; more become "any
+lane".
+"""
 
 _MOST = 5_000
-"""Bytes of a payload before those who are picked; a longer one says "any lane". The server takes
-7999."""
+"""Maximum bytes of a payload without the picked processes; a longer one becomes "any lane". The
+server allows 7999.
+"""
 _EVERY_LANE = 0
-"""The number of a lane that stands for more lanes than are worth a lock each."""
+"""The number that stands for all lanes, if there are too many for a lock each."""
 
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
 _PICKED = """
@@ -71,8 +75,9 @@ SELECT json_agg(json_build_array(pid, objid::bigint))::text AS picked FROM (
         AND objid::bigint = ANY($5) AND pid <> ALL($6)
 ) AS waiting WHERE place <= $7
 """
-# Without another listener nothing is sent: a session's own lock does not conflict with itself. It
-# may go with a commit, which a queue of the server that is full must not make fail.
+# Sends nothing if there is no other listener: a session's own lock does not conflict with itself.
+# Sends nothing if the server's queue is half full, because a full queue would fail the commit in
+# the same trip.
 _NOTIFY = f"""
 SELECT set_config('synchronous_commit', 'off', true),
        CASE WHEN pg_try_advisory_lock($1) THEN pg_advisory_unlock($1)::text
@@ -85,8 +90,9 @@ _COVER = "SELECT pg_advisory_lock_shared($1::int, one::int) FROM unnest($2) AS o
 _UNCOVER = "SELECT pg_advisory_unlock_shared($1::int, one::int) FROM unnest($2) AS one"
 
 Payload = tuple[str, list[tuple[str | None, int | None]], list[int], list[tuple[int, int]]]
-"""The sender, the lanes, the backends that passed it on, and those that are picked, each with the
-number of its lane."""
+"""The sender, the lanes, the backends that passed it on, and the picked backends, each with the
+number of its lane.
+"""
 
 ANY_LANE: tuple[str | None, int | None] = (None, None)
 
@@ -95,23 +101,24 @@ _decode = msgspec.json.Decoder(Payload).decode
 
 
 def waiting_key(namespace: str) -> int:
-    """Return the key of the advisory lock that each listener holds."""
+    """Return the key of the advisory lock held by each listener."""
     digest = blake2b(f"headway waits {namespace}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def _number(text: str) -> int:
-    """A positive number of 31 bits; two texts may have the same."""
+    """Hash a text to a positive 31-bit number; collisions are possible."""
     return 1 + int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % (2**31 - 1)
 
 
 class Listening:
-    """A thread with a connection of its own; begins when it is first needed.
+    """A thread with its own connection, started when first needed.
 
     Args:
-        hear: is called with the lanes that another process woke.
-        miss: is called when something may have been missed, so that all waiters must claim.
-        check: is called when that is unlikely: one waiter of each lane is to claim.
+        hear: called with the lanes that another process woke.
+        miss: called if something may have been missed, so that all waiters must claim.
+        check: called if something may have been missed, but probably was not: one waiter of each
+            lane should claim.
         waiting: returns the lanes in which callers of this process wait.
     """
 
@@ -153,7 +160,7 @@ class Listening:
             end.setblocking(False)
 
     def listens_for(self, lanes: Iterable[str]) -> bool:
-        """Return whether what others commit in these lanes reaches this process now."""
+        """Return whether this process is notified of other processes' commits in these lanes."""
         return self._covers({_number(lane) for lane in lanes})
 
     def _covers(self, numbers: Set[int]) -> bool:
@@ -163,9 +170,9 @@ class Listening:
     # From any thread
 
     def attend(self, lanes: Iterable[str]) -> None:
-        """Note that a caller waits in lanes: soon the connection listens for them.
+        """Record that a caller waits in lanes, so that the connection listens for them soon.
 
-        Callers that wait in a lane that it did not listen for are woken then.
+        When it starts listening for a lane, callers that wait there are woken.
         """
         self._waited_at = now = monotonic()
         numbers = {_number(lane) for lane in lanes}
@@ -174,30 +181,31 @@ class Listening:
             self._start()
 
     def notify(self, lanes: Lanes) -> None:
-        """Notify the other processes of a commit, soon and together with others.
+        """Notify other processes of a commit, soon and batched with others.
 
-        To be called before those who wait here are woken: if one does, fewer others are.
+        Call this before waking waiters of this process: if one waits in the lane, fewer other
+        processes are woken.
         """
         picks = self._with_most(lanes)
         with self._lock:
-            begun = bool(self._unsent)
+            scheduled = bool(self._unsent)
             self._unsent.update(picks)
-        if not begun:
+        if not scheduled:
             self._start()
 
     def make_notice(self, lanes: Lanes) -> tuple[str, tuple[object, ...]] | None:
-        """Return a statement that notifies the other processes of a commit, to go with it.
+        """Return a statement that notifies other processes of a commit, to be sent with it.
 
-        It saves listeners the time until this process's thread has come to send it. To be run
-        after the commit: a process that began to listen later claims once more after that, and
-        sees what was committed.
+        This is faster than waiting for this process's thread to send it. Run it after the commit: a
+        process that starts listening later claims once more after that, and sees what was
+        committed.
 
         Args:
             lanes: as for `notify`.
 
         Returns:
-            The text and what it is bound to; None if `notify` does it better: a notification was
-            sent a moment ago, or this process would be notified of its own commits.
+            The statement and its parameters; None if `notify` is better, because a notification was
+            just sent, or this process would be notified of its own commits.
         """
         now = monotonic()
         if self._attending or self._unsent or now < self._notified_at + NOTIFY_EVERY:
@@ -206,19 +214,19 @@ class Listening:
         return _NOTIFY, self._message(self._with_most(lanes))
 
     def _with_most(self, lanes: Lanes) -> dict[tuple[str | None, int | None], int]:
-        """Lanes with how many other processes are to be woken for each."""
+        """Return the lanes with the number of other processes to wake for each."""
         here = self._waiting()
         return {one: MOST_PICKED - (one[0] in here) or 1 for one in lanes}
 
     def _message(
         self, picks: Mapping[tuple[str | None, int | None], int], passed_on: Sequence[int] = ()
     ) -> tuple[object, ...]:
-        """What `_NOTIFY` is bound to.
+        """Return the parameters of `_NOTIFY`.
 
         Args:
-            picks: lanes, each with from when; None for any lane, None for now. And how many
-                processes are picked for it.
-            passed_on: backends of those that were notified in vain.
+            picks: lanes, each with its time (None for any lane, None for now) and the number of
+                processes to pick.
+            passed_on: backends that were notified but did not need the wake.
         """
         lanes = list(picks)
         head = _encode((self._name, lanes, passed_on))
@@ -236,7 +244,7 @@ class Listening:
         )
 
     def close(self, seconds: float) -> None:
-        """End it. Blocks until it has, or for so long."""
+        """Stop the thread. Blocks until it has stopped, or until the timeout."""
         self._stopped = True
         with self._lock:
             thread = self._thread
@@ -244,7 +252,7 @@ class Listening:
             self._wake_thread()
             thread.join(seconds)
             if thread.is_alive():
-                # It hangs in a call to the server; it ends, and clears up, when that does.
+                # It hangs in a call to the server, and will clean up when the call returns.
                 return
         self._clear_up()
 
@@ -258,11 +266,11 @@ class Listening:
         self._wake_thread()
 
     def _wake_thread(self) -> None:
-        # A full buffer, or one that is closed, needs no further byte.
+        # A full or closed socket needs no further byte.
         with suppress(OSError):
             self._poke.send(b"\0")
 
-    # In its thread
+    # On its thread
 
     def _run(self) -> None:
         while not self._stopped:
@@ -270,8 +278,8 @@ class Listening:
                 self._turn()
                 self._pause = FIRST_PAUSE
             except (Failure, HeadwayError, OSError):
-                # Claims report why. Here it means that no notification arrives for a while: waiters
-                # claim without one, more and more slowly.
+                # Claims report the cause. Without notifications, waiters claim on their own, at
+                # growing intervals.
                 self._hang_up()
                 self._miss()
                 self._hold(self._pause)
@@ -311,7 +319,7 @@ class Listening:
         self._selector.register(self._fd, selectors.EVENT_READ)
         db.add_notify_handler(lambda notification: self._heard(notification.payload))
         row = db.execute("SELECT pg_backend_pid()").fetchone()
-        # A pooler makes up what it says at the beginning of a connection.
+        # A pooler invents the backend's id when a connection starts.
         pooled = row is None or row[0] != db.info.backend_pid
         self._alone = pooled or self._options.pooled or not self._options.listen
         return db
@@ -322,13 +330,13 @@ class Listening:
             db.execute("SELECT pg_advisory_lock_shared(%s)", (self._key,))
             self._cover(db)
         self._look(db)
-        # Callers that wait already have claimed before a notification could arrive.
+        # Callers that wait already made their claims before notifications could arrive.
         self._miss()
-        # Last: a caller that sees it set has been woken for what was missed.
+        # Set last: a caller that sees it has been woken for anything missed.
         self._attending = True
 
     def _cover(self, db: Connection) -> None:
-        """Hold the locks of the lanes in which callers wait, and for a while of those they left."""
+        """Hold the locks of lanes in which callers wait, or waited until recently."""
         now = monotonic()
         lanes = self._waiting()
         waited = {_number(lane) for lane in lanes} if len(lanes) <= MOST_LANES else {_EVERY_LANE}
@@ -337,29 +345,29 @@ class Listening:
             one for one in self._covered if now < self._left_at.get(one, now) + LINGER_IN_LANE
         }
         wanted = waited | lately if len(waited | lately) <= MOST_LANES else waited
-        begun, ended = wanted - self._covered, self._covered - wanted
+        added, removed = wanted - self._covered, self._covered - wanted
         cursor = psycopg.RawCursor(db)
-        if begun:
-            cursor.execute(_COVER, (self._class, Numbers(begun)))
+        if added:
+            cursor.execute(_COVER, (self._class, Numbers(added)))
         self._covered = frozenset(wanted)
-        if begun and self._attending:
-            # Others were notified of what was committed before the lock was there.
-            self._hear([(lane, None) for lane in lanes if begun & {_number(lane), _EVERY_LANE}])
-        if ended:
-            cursor.execute(_UNCOVER, (self._class, Numbers(ended)))
+        if added and self._attending:
+            # Commits before the lock was taken did not notify this process.
+            self._hear([(lane, None) for lane in lanes if added & {_number(lane), _EVERY_LANE}])
+        if removed:
+            cursor.execute(_UNCOVER, (self._class, Numbers(removed)))
         for one in self._left_at.keys() - wanted:
             if now >= self._left_at[one] + LINGER_IN_LANE:
                 del self._left_at[one]
 
     def _look(self, db: Connection) -> None:
-        """Check for writes since the last look; there are none if the snapshot is the same."""
+        """Check for writes since the last check; there are none if the snapshot is the same."""
         row = db.execute(_SNAPSHOT).fetchone()
         snapshot = str(row[0]) if row else ""
         changed = snapshot != self._snapshot
         self._snapshot = snapshot
         self._look_at = monotonic() + (LOOK_EVERY_ALONE if self._alone else LOOK_EVERY)
         if changed and self._attending:
-            # Beside notifications a look seldom finds anything: most commits are workers' beats.
+            # With notifications, a check rarely finds anything: most commits are heartbeats.
             (self._miss if self._alone else self._check)()
 
     def _send_notices(self, db: Connection) -> None:
@@ -369,7 +377,7 @@ class Listening:
             if len(passed_on) <= MOST_PASSED_ON:
                 message = self._message({(lane, None): 1}, passed_on)
             else:
-                # A moment reaches all, and this one is over.
+                # A lane with a time is heard by all processes; this time is in the past.
                 message = self._message({(lane, 0): 1})
             cursor.execute(_NOTIFY, message)
         if not self._unsent or monotonic() < self._notified_at + NOTIFY_EVERY:
@@ -391,7 +399,7 @@ class Listening:
         return max(0.0, min(ends) - now)
 
     def _sleep(self, seconds: float | None) -> None:
-        """Block until something is to be received or done."""
+        """Block until there is something to receive or to do, or until the timeout."""
         for key, _ in self._selector.select(seconds):
             if key.fileobj is self._poked:
                 with suppress(OSError):
@@ -411,7 +419,7 @@ class Listening:
         try:
             name, lanes, passed_on, picked = _decode(payload)
         except msgspec.MsgspecError:
-            # Not ours, or of another version of this program.
+            # Not from Headway, or from another version.
             self._miss()
             return
         if name == self._name:

@@ -1,10 +1,10 @@
-"""Low-water marks: where the heads of a flow are looked for, past those that started long ago.
+"""Low-water marks: where to read the heads of a flow, past jobs that started earlier.
 
-While any transaction is open, what has left a queue since stays in its index, and a scan from
-the queue's begin walks over all of it. So a process that has started many jobs of a flow begins
-where it stopped. A job that comes to stand before that place is known where this process or a step
-with the turn put it there. What others enqueue for a moment long past is found when the rest is
-through, or after a while at the latest.
+While any transaction is open, index entries of jobs that have left a queue stay, and a scan from
+the start of the queue visits all of them. So a process that has started many jobs of a flow
+continues where it stopped. If this process or an exclusive step puts a job before that place, the
+mark is lowered or dropped. A job that another process enqueues with an older due time is found when
+the rest is done, or after `SECONDS` at the latest.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import NamedTuple
 from headway.stores.postgres.timing import monotonic
 
 LEAST = 2_000
-"""Starts of a flow before its marks are used."""
+"""Number of starts of a flow before its marks are used."""
 SECONDS = 10.0
-"""How long they are used before the whole flow is read again."""
+"""Seconds for which marks are used before the whole flow is read again."""
 MOST = 1_000
-"""Flows that have marks."""
+"""Maximum number of flows with marks."""
 _END = 2**62
 _Place = tuple[int, int]
 
 
 class Range(NamedTuple):
-    """A range of a flow: from a place on, up to a priority that is not in it."""
+    """A range of a flow, from a place on, up to but excluding a priority."""
 
     priority: int
     due_at: int
@@ -46,11 +46,11 @@ class _Mark:
 
 
 class Marks:
-    """The marks of the flows of one process.
+    """The low-water marks of one process.
 
     Attributes:
-        version: the store's number of steps that let jobs wait before others, as of these marks.
-        lowered: how often this process learned that something may wait before a mark.
+        version: the store's BEHIND number to which these marks belong.
+        lowered: how often this process learned that a job may wait before a mark.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Marks:
         self.lowered = 0
 
     def ranges(self, flow: int) -> tuple[Range, ...]:
-        """Return where the jobs of a flow are looked for, in their order."""
+        """Return the ranges in which to read the jobs of a flow, in order."""
         with self._lock:
             mark = self._marks.get(flow)
             if mark is None or mark.started < LEAST:
@@ -82,7 +82,7 @@ class Marks:
         )
 
     def flows(self) -> list[int]:
-        """Return the flows that are not read whole."""
+        """Return the flows with marks in use."""
         with self._lock:
             known = list(self._marks)
         return [flow for flow in known if self.ranges(flow) is not WHOLE]
@@ -90,13 +90,13 @@ class Marks:
     def rise(
         self, flow: int, floors: dict[int, _Place], started: int, lowered: int | None = None
     ) -> None:
-        """Raise the marks of a flow: nothing waits before these places any more.
+        """Raise the marks of a flow: no job waits before these places.
 
         Args:
             floors: the places, by priority.
-            lowered: as it was before the jobs were read beside other steps; if it has changed,
-                nothing is noted, because what those steps let wait was not seen. None for a step
-                that ran alone.
+            lowered: the value of `lowered` before the jobs were read beside other steps. If it has
+                changed, nothing is recorded, because jobs of those steps may have been missed. None
+                for an exclusive step.
         """
         with self._lock:
             if lowered is not None and lowered != self.lowered:
@@ -111,7 +111,7 @@ class Marks:
                 mark.floors[priority] = max(place, mark.floors.get(priority, place))
 
     def lower(self, flow: int, priority: int, due_at: int, seq: int) -> None:
-        """Note that a job waits at this place."""
+        """Record that a job waits at this place."""
         with self._lock:
             self.lowered += 1
             mark = self._marks.get(flow)
@@ -119,7 +119,7 @@ class Marks:
                 mark.floors[priority] = min(mark.floors[priority], (due_at, seq))
 
     def drop(self, flows: Iterable[int]) -> None:
-        """Make the next look at these flows read them whole."""
+        """Make the next read of these flows read them whole."""
         with self._lock:
             self.lowered += 1
             for flow in flows:
@@ -128,7 +128,7 @@ class Marks:
                     mark.floors.clear()
 
     def follow(self, version: int) -> None:
-        """Forget all marks if others have let jobs wait before them."""
+        """Forget all marks if other processes may have put jobs before them."""
         if self.version != version:
             self.clear()
             self.version = version

@@ -1,4 +1,4 @@
-"""The store's own numbers: their keys, and the statements by which a step reads and writes them."""
+"""The store's numbers: their keys, and the statements that read and write them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from headway.stores.sql.statement import (
 )
 
 OLDEST_PROGRAM = -11
-"""Programs that know at least this schema understand the store."""
+"""Programs that know at least this schema support the store."""
 LANES = -12
-"""Grows whenever a lane's settings are written, so that other processes read them again."""
+"""Increases when a lane's settings are written, so that other processes reload them."""
 SUSPECT = -13
-"""1 after a process found the store replaced or restored, until a new epoch begins."""
+"""1 after a process found the store replaced or restored, until a new epoch starts."""
 BEHIND = -14
-"""Grows whenever an exclusive step lets jobs wait that may stand before others."""
+"""Increases when an exclusive step makes jobs wait that may precede others."""
 
 LAG_MS = 1_000
-"""How far the high-water mark may stay behind the time that an enqueue used."""
+"""How far the high-water mark may lag behind the time that an enqueue used."""
 FOLD_EVERY = 64
-"""Claims and exclusive steps of one process after which an exclusive one folds counts."""
+"""Number of claims and exclusive steps of a process after which an exclusive step folds counts."""
 TOKENS_SINCE = 2
-"""The schema that has tokens; this program works on an older one as well."""
+"""The first schema with tokens; this program also supports older ones."""
 CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
 
 
 def same_store(place: int) -> str:
-    """Return the condition that `fact` is of the store that this process knows.
+    """Return the condition that `fact` belongs to the store that this process knows.
 
     Args:
-        place: of the first of five parameters: what `Shared.sight` returns.
+        place: number of the first of five parameters, which `Shared.known_facts` returns.
     """
     return (
         f"(SELECT n FROM fact WHERE key = {IDENTITY}) = ${place}::bigint"  # noqa: S608  (constants only)
@@ -65,14 +65,16 @@ RAISE_HIGH_WATER = (
 )
 COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
 SERVER = "SELECT pg_postmaster_start_time()::text, current_database()::text"
-"""Which server this is; one that was restarted, or another one, has another start time."""
+"""Identifies the server process: a restarted or different server has another start time."""
 _HASTE = "set_config('lock_timeout', '20', true)"
 HASTE = f"SELECT {_HASTE}"
-"""A transaction that has sent the same key or id may stay open for long. A step that sends it again
-waits for it, but not while it holds the exclusive lock, or its process's connection for inserts."""
+"""A transaction that has inserted the same key or id may stay open for long. A step that inserts it
+again has to wait, but must not do so while it holds the exclusive lock, or its process's connection
+for inserts.
+"""
 
 FITS = (
-    # Fails, and the whole step with it, if an assumption does not hold.
+    # If an assumption does not hold, this fails, and with it the whole step.
     f"{FACT}"  # noqa: S608  (constants only)
     " INSERT INTO @delta SELECT $1::bigint[], $2::bigint[] FROM (SELECT 1 / ("
     f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint"
@@ -84,7 +86,7 @@ FITS = (
     f")::int AS fits) AS guard WHERE fits = 1 AND {_HASTE} <> '' RETURNING {CLOCK}"
 )
 FOLDED = 5_000
-"""Changes of counts that are folded at once."""
+"""Maximum number of changes of counts that are folded at once."""
 FOLD = (
     "WITH gone AS (DELETE FROM @delta WHERE ctid = ANY (ARRAY("  # noqa: S608  (a constant)
     f"SELECT ctid FROM @delta LIMIT {FOLDED})) RETURNING keys, ns)"

@@ -1,4 +1,4 @@
-"""Operations as steps: which mode each begins in, and which it falls back to."""
+"""Operations as steps: the mode in which each starts, and the mode it falls back to."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from headway.stores.sql.statement import FIRST_TOTAL, Row, Rows, Select, of
 Answer = TypeVar("Answer")
 
 MOST_IDLE = 256
-"""Kinds of steps whose last one found nothing, at most."""
+"""Maximum number of remembered kinds of steps whose last one found nothing."""
 
 
 class Looks:
-    """Claims and sweeps: a look without the lock first, where it may be all that is needed.
+    """Claims and sweeps, which first look without the lock, if that may be enough.
 
-    In one trip if the last one of its kind found nothing. Before the first one of its kind in as
-    many as it needs: whatever the exclusive step after it reads is in one trip then, and the
-    others wait for it no longer than for a later one.
+    If the last step of its kind found nothing, the look is one trip. Before the first step of its
+    kind, the look takes as many trips as it needs; the exclusive step after it then reads
+    everything in one trip, and other steps wait no longer for it than for a later one.
 
     Args:
         steps: on the connection of exclusive steps.
-        plain: claims of plain lanes, which learns here which lanes are plain.
+        plain: claims of plain lanes, which learn here which lanes are plain.
     """
 
     def __init__(self, steps: Steps, plain: PlainClaims) -> None:
@@ -56,22 +56,22 @@ class Looks:
         """See `Store.claim`.
 
         Returns:
-            The reply, or why nothing may be claimed; and what the step has done.
+            The reply or why nothing may be claimed, and what the step has done.
         """
         part = self.part(request)
         assert part.kind is not None  # noqa: S101  (claims have one)
         return self._run(part.verb, part.kind, part.first)
 
     def part(self, request: ClaimRequest) -> Part:
-        """Return a claim as part of an exclusive step."""
+        """Return a claim as a part of an exclusive step."""
         lanes = tuple(lane for lane, _ in request.lanes)
         kind = StepKind(("claim", lanes, request.free > 0), request.n)
 
         def verb(ledger: PostgresLedger) -> ClaimReply | Suspicion:
-            # Returned and not raised, so that the step commits what it found.
+            # Returned, not raised, so that the step commits the suspicion.
             reply = ledger.facts.suspicion() or verbs.claim(ledger, request)
             if isinstance(reply, ClaimReply):
-                # Only hints, which each plain claim checks: the step may still be undone.
+                # Only hints, which each plain claim checks: the step may still be rolled back.
                 self._plain.learn(request, reply, ledger.session.cache.found)
                 if reply.jobs:
                     self._idle.discard(kind.name)
@@ -112,17 +112,17 @@ class Looks:
 
 _FINISH = Select(FINISH_LIVE, of("held"))
 MOST_GATED = 256
-"""Workers whose last settlement needed an exclusive step, at most."""
+"""Maximum number of remembered workers whose last settlement needed an exclusive step."""
 
 Operation = SettleRequest | Signal | ClaimRequest
 Verdicts = list[list[Verdict]]
 Finished = dict[tuple[str, int], list[str]]
-"""The ids of jobs that just succeeded, by worker and run."""
+"""The ids of jobs that plainly succeeded, by worker and run."""
 _SETTLED = Done(wrote=True, woken={}, notified=False)
 
 
 class Settles:
-    """Settlements: plain successes beside others, whatever touches gates or queues exclusively.
+    """Settlements: plain successes beside other steps, the rest exclusively.
 
     Args:
         steps: on the connection that settles beside exclusive steps.
@@ -133,7 +133,7 @@ class Settles:
         self._gated: set[str] = set()
 
     def beside(self, request: SettleRequest) -> bool:
-        """Return whether a request probably needs no exclusive step."""
+        """Return whether a request can probably be settled beside other steps."""
         succeeded = all(type(one) is Succeeded for one in request.outcomes)
         return succeeded and request.worker not in self._gated
 
@@ -155,16 +155,16 @@ class Settles:
         return verdicts, done
 
     def _whole(self, finished: Finished) -> None:
-        """End jobs that just succeeded, in one trip.
+        """Finish jobs that plainly succeeded, in one trip.
 
         Raises:
-            NeedsMore: one of them is not live, or needs more than that; nothing was written.
+            NeedsMore: a job is not live, or needs more than that; nothing was written.
         """
         shared, words = self._steps.shared, self._steps.session.words
         numbers = {worker: words.find(worker) for worker, _ in finished}
         if shared.options.pooled or None in numbers.values():
             raise NeedsMore
-        rest = (FIRST_TOTAL - words.number("succeeded"), *shared.sight())
+        rest = (FIRST_TOTAL - words.number("succeeded"), *shared.known_facts())
         self._steps.whole(
             [
                 (FINISH_ALL, (*_bound(jobs, run, numbers[worker], worker), *rest))
@@ -173,7 +173,7 @@ class Settles:
         )
 
     def part(self, requests: Sequence[SettleRequest]) -> Part:
-        """Return settlements as part of a step."""
+        """Return settlements as a part of a step."""
         workers = sorted({request.worker for request in requests})
         plain = [_plain_runs(request) for request in requests]
         finished = _by_run(requests, plain)
@@ -212,8 +212,8 @@ class Settles:
 def joins_turn(group: Sequence[AnyCall], other: AnyCall) -> bool:
     """Return whether a call may share an exclusive step with these.
 
-    A claim shares one with plain successes alone, because nothing that it has read ahead is
-    changed by them. After other settlements, signals and claims it would read all of that again.
+    A claim shares a step only with plain successes, because they change nothing that it has read
+    ahead. After other settlements, signals and claims it would have to read everything again.
     """
     if not share(group, other):
         return False
@@ -221,7 +221,7 @@ def joins_turn(group: Sequence[AnyCall], other: AnyCall) -> bool:
         return all(_is_plain(one.item) for one in group)
     if type(group[0].item) is ClaimRequest:
         return _is_plain(other.item)
-    # A claim that has joined others is the last.
+    # No call joins after a claim.
     return type(group[-1].item) is not ClaimRequest
 
 
@@ -230,10 +230,10 @@ def _is_plain(item: object) -> bool:
 
 
 class Turns:
-    """Exclusive steps that callers of one process share; see `joins_turn`.
+    """Exclusive steps that calls of one process share; see `joins_turn`.
 
-    A worker whose handlers end settles and claims at the same moment. In one step it waits for the
-    lock once, and it can start what it has made room for.
+    A worker whose handlers finish settles and claims at the same time. In one step it waits for the
+    lock once, and can start jobs in the room that it has made.
 
     Args:
         steps: on the connection of exclusive steps.
@@ -245,10 +245,10 @@ class Turns:
         self._settles = settles
 
     def run(self, items: Sequence[Operation]) -> tuple[list[Any], Done]:
-        """Run operations, all of them or none; see `_ORDER`.
+        """Run operations in `_ORDER`, all of them or none.
 
         Returns:
-            Their answers in order, and what the step has done.
+            Their answers in the order of `items`, and what the step has done.
         """
         settles = [one for one in items if isinstance(one, SettleRequest)]
         signals = [one for one in items if isinstance(one, Signal)]
@@ -274,7 +274,7 @@ class Turns:
 
 
 _ORDER = (SettleRequest, Signal, ClaimRequest)
-"""In which a step handles them: first those that may give permits back."""
+"""The order in which a step runs operations: first those that may release permits."""
 
 
 def _by_run(
@@ -293,7 +293,7 @@ def _bound(jobs: Sequence[str], run: int, who: int | None, worker: str) -> tuple
 
 
 def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:
-    """Return the runs of a request if all of them just succeeded, each job once."""
+    """Return a request's runs if all are plain successes, with each job once; else None."""
     outcomes = request.outcomes
     if len(outcomes) > MAX_BATCH or len(request.plain()) < max(1, len(outcomes)):
         return None
@@ -304,9 +304,9 @@ _LATER = (None, Done(wrote=False, woken={}, notified=False))
 
 
 class Beats:
-    """Beats, as far as they can be made beside exclusive steps: no other call delays a lease.
+    """Heartbeats, beside exclusive steps if possible, so that no other call delays a lease.
 
-    A lease is one row, written only if it is still the one that was read. So a beat and an
+    A lease is one row, written only if it is unchanged since it was read. So a beat and an
     exclusive step that write the same worker cannot both commit.
 
     Args:
@@ -320,22 +320,23 @@ class Beats:
         """See `Store.beat`.
 
         Returns:
-            The reply, and what the step has done. The reply is None if the beat must be made again
-            in an exclusive step, because jobs change; the lease is extended if it has not ended.
+            The reply, and what the step has done. The reply is None if the beat must be repeated in
+            an exclusive step because it changes jobs; the lease is already extended if it has not
+            ended.
         """
         if request.leaving:
             return _LATER
         if not request.progress:
             with suppress(NeedsMore):
                 return run_beat(self._steps, Mode.BEAT, request)
-        # If the lease has ended this is refused as well: what the worker held is lost.
+        # If the lease has ended, this is refused too, because the worker has lost its runs.
         with suppress(NeedsMore):
             run_beat(self._steps, Mode.BEAT, replace(request, progress=(), request=0))
         return _LATER
 
 
 def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply, Done]:
-    """Beat in a step of this mode, all of whose reads are sent with its begin."""
+    """Run a beat as a step of this mode; all reads are sent with its start."""
     worker = request.worker
     first = ((LOAD_WORKER, (worker,)), (HELD_BY, (worker.encode(), None)))
     return steps.run(mode, lambda ledger: verbs.beat(ledger, request), first=first)

@@ -1,4 +1,4 @@
-"""Options of a PostgreSQL store, and the URL that has them."""
+"""Options of a PostgreSQL store, and the URL that contains them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_NAMESPACE = "headway"
 DEFAULT_PATIENCE = 10_000
 
 OWN = ("namespace", "listen", "migrate", "pooled", "patience_ms")
-"""The options of a URL that are not libpq's."""
+"""Headway's own options in a URL; the others are libpq's."""
 _SCHEMES = ("postgresql", "postgres")
 _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")
 _HINT = "postgresql://user:password@host:5432/database?namespace=headway"
@@ -27,12 +27,12 @@ class PostgresOptions:
     """Options of a store.
 
     Attributes:
-        conninfo: for libpq; may hold a password, so it is never shown.
-        namespace: the schema that holds all tables of this store.
-        listen: whether it listens for other processes' wake-ups; else it polls for them.
-        migrate: whether a missing or older schema is brought up to date when the store is opened.
-        pooled: whether a pooler gives each transaction any of its connections, so that nothing
-            may be kept on one of them.
+        conninfo: for libpq; may contain a password, so it is never shown.
+        namespace: schema that contains all tables of this store.
+        listen: whether to listen for other processes' wake-ups instead of polling.
+        migrate: whether to create or migrate the schema when the store is opened.
+        pooled: whether a pooler may use any of its connections for each transaction, so that no
+            session state can be kept.
         patience_ms: how long an operation waits for others before it is refused.
     """
 
@@ -45,7 +45,7 @@ class PostgresOptions:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages; without the password."""
+        """Return the store's location for messages, without the password."""
         given = conninfo_to_dict(self.conninfo)
         host = given.get("host") or given.get("hostaddr") or "localhost"
         port = given.get("port")
@@ -55,23 +55,23 @@ class PostgresOptions:
 
 
 def parse_url(url: str) -> PostgresOptions:
-    """Read a `postgresql:` URL.
+    """Parse a `postgresql:` URL.
 
     Args:
         url: such as `postgresql://user@host/database?namespace=headway`. Options that are not
             Headway's own are libpq's: several hosts, `sslmode`, `connect_timeout`,
-            `target_session_attrs`; what is left out comes from libpq's variables (PGHOST,
-            PGPASSWORD, PGSERVICE) and files.
+            `target_session_attrs`. Omitted options come from libpq's variables (PGHOST, PGPASSWORD,
+            PGSERVICE) and files.
 
     Raises:
-        InvalidValue: it is not such a URL, or has an unknown option.
+        InvalidValue: the URL is not valid, or has an unknown option.
     """
     scheme, mark, rest = url.partition("://")
     if scheme not in _SCHEMES or not mark:
         message = f"{_shown(url)!r} is not the URL of a PostgreSQL store"
         raise InvalidValue(message, hint=_HINT)
     place, _, query = rest.partition("?")
-    # In libpq's URLs a plus is a plus.
+    # In libpq's URLs a plus sign is literal.
     pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
     given = {name: value for name, value in pairs if name in OWN}
     libpq = [(name, value) for name, value in pairs if name not in OWN]
@@ -89,7 +89,7 @@ def check_namespace(name: str) -> str:
     """Validate the name of a store's schema, and return it.
 
     Raises:
-        InvalidValue: it is not a valid name.
+        InvalidValue: the name is not valid.
     """
     if not _NAMESPACE.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
         message = f"the namespace is {name!r:.80}"
@@ -103,8 +103,8 @@ def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
     try:
         return make_conninfo("", **conninfo_to_dict(f"postgresql://{place}{query}"))
     except ProgrammingError as error:
-        # libpq's text names the option, or the part that it cannot read; the password is in the
-        # part before the host, which is not repeated.
+        # libpq's message names the option or the invalid part. It is not repeated, because the part
+        # before the host may contain the password.
         known = re.search(r'invalid URI query parameter: "([^"]*)"', str(error))
         what = f"has the unknown option {known[1]!r}" if known else "cannot be read"
         message = f"the store URL {what}"
@@ -114,7 +114,7 @@ def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
 
 
 def _shown(url: str) -> str:
-    """Return a URL without the part before its host, which may have a password."""
+    """Return a URL without the part before its host, which may contain a password."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://…@{tail}" if at else url
 

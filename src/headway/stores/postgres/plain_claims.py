@@ -1,10 +1,10 @@
-"""Claims of plain lanes in one trip, beside other such claims; the whole claim as SQL.
+"""Claims of plain lanes in one trip, beside other such claims, written entirely in SQL.
 
 A lane is plain while none of its flows has gates, it is not fair, and no implicit gate limits it.
-Then nothing has to be decided: the first waiting jobs start, in order. So a claim of such a lane
-is a shared step: it locks the rows that it starts, and skips those that another claim has
-locked. Its first statement checks its assumptions in the same transaction. If one does not hold,
-nothing is written, and the claim is made in an exclusive step, by the verb.
+Then there is nothing to decide: the first waiting jobs start, in order. So a claim of such a lane
+is a shared step: it locks the rows that it starts, and skips rows locked by another claim. Its
+first statement checks its assumptions in the same transaction. If one does not hold, nothing is
+written, and the verb makes the claim in an exclusive step.
 """
 
 from __future__ import annotations
@@ -37,27 +37,28 @@ from headway.stores.sql.statement import (
 )
 
 MOST_FLOWS = 32
-"""Flows of a plain lane, at most."""
+"""Maximum number of flows of a plain lane."""
 MOST_LANES, MOST_WORKERS = 256, 1_024
-"""Lanes and workers that a process remembers, at most."""
+"""Maximum number of lanes and workers that a process remembers."""
 MOST_SKIPPED = 1_000
-"""Further jobs that a claim examines, because other claims may have locked the first ones."""
+"""Maximum number of extra jobs that a claim examines because others may be locked."""
 LONGEST_PAUSE = 32
-"""Claims of a lane in an exclusive step, at most, before a plain one is attempted again."""
+"""Maximum number of a lane's exclusive claims before a plain claim is attempted again."""
 RETRY_MS = 50
-"""A claim that found only jobs that others had locked asks again after so many ms."""
+"""Milliseconds before a claim that found only locked jobs is repeated."""
 
 _LAST = 2**62
 _NO_DONE = Done(wrote=False, woken={}, notified=False)
 
 _HOLDS = (
-    # Fails, and the whole claim with it, if the verb would do more than start the first jobs.
-    # A missing fact fails like one that differs.
+    # If the verb would do more than start the first jobs, this fails, and with it the whole claim.
+    # A missing fact fails like a different one.
     f"{FACT} SELECT 1 / coalesce(("  # noqa: S608  (constants only)
     f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $1::bigint"
     f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $2::bigint"
     f" AND {same_store(3)}"
-    # The worker's lease is live and need not be extended without a start; the claim is no repeat.
+    # The worker's lease is live and need not be extended without a start; the claim is no
+    # repetition.
     " AND EXISTS (SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who"
     " WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
     # Nothing has expired or become due, and no timer has run out.
@@ -65,7 +66,7 @@ _HOLDS = (
     " AND expires_at <= @now)"
     " AND NOT EXISTS (SELECT FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL)"
     " AND NOT EXISTS (SELECT FROM @job WHERE state = 0 AND lane = $11::bigint AND due_at <= @now)"
-    # None of the four implicit gates limits it, and no other flow has waiting jobs.
+    # No implicit gate limits it, and no other flow has waiting jobs.
     " AND NOT EXISTS (SELECT FROM unnest($12::text[]) AS wanted CROSS JOIN LATERAL"
     " (SELECT * FROM @gate AS gate WHERE gate.name = wanted ORDER BY no DESC LIMIT 1) AS gate"
     f" WHERE NOT ({PASSES}))"
@@ -80,7 +81,7 @@ _WAITING = (
     " ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"
 )
 _START = (
-    # From the process's marks on, if no exclusive step has put jobs before them since.
+    # From the process's low-water marks on, if no exclusive step has put jobs before them since.
     "WITH behind AS MATERIALIZED (SELECT head.* FROM unnest($4::bigint[], $5::bigint[],"  # noqa: S608  (constants only)
     " $6::bigint[], $7::bigint[], $8::bigint[]) AS part (flow, priority, due_at, seq, below)"
     " CROSS JOIN LATERAL "
@@ -89,7 +90,7 @@ _START = (
         " AND job.priority < part.below"
     )
     + f" WHERE (SELECT coalesce(max(n), 0) FROM @number WHERE key = {BEHIND}) = $9::bigint),"  # noqa: S608  (constants only)
-    # If those are too few, from the whole flows: a late commit may stand before a mark.
+    # If these are too few, from the whole flows: a late commit may have put jobs before a mark.
     " first AS MATERIALIZED (SELECT head.*, row_number() OVER (ORDER BY head.priority, head.due_at,"
     " head.seq) AS place FROM (SELECT * FROM behind"
     " WHERE (SELECT count(*) FROM behind) >= $2::bigint"
@@ -97,15 +98,15 @@ _START = (
     + _WAITING.format("")
     + " WHERE (SELECT count(*) FROM behind) < $2::bigint) AS head"  # noqa: S608  (constants only)
     " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
-    # They are locked one by one and in order, until there are enough; each is looked up by its
-    # number, because a join may as well walk over all waiting jobs.
+    # Lock them one by one, in order, until there are enough. Look each up by its number, because a
+    # join might scan all waiting jobs.
     " mine AS MATERIALIZED (SELECT job.seq, head.place FROM"
     " (SELECT * FROM first ORDER BY place) AS head CROSS JOIN LATERAL"
     " (SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = 1"
     " FOR UPDATE SKIP LOCKED) AS job LIMIT $2::bigint),"
     " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
     " request = $12, claimed_at = greatest(@now, created_at),"
-    # A job with gates of its own, or one that waited through a closing, is for the verb.
+    # Only the verb can start a job with its own gates, or one that waited through a closing.
     " run = run + 1 / (keyed IS NULL AND ticket IS NULL AND cascade IS NULL"
     " AND due_at >= $16::bigint)::int"
     " FROM mine WHERE job.seq = mine.seq RETURNING job.priority, job.due_at, job.seq, job.flow,"
@@ -119,7 +120,8 @@ _START = (
     " FROM (SELECT count(*) AS n FROM mine) AS one WHERE n > 0),"
     f" raised AS (UPDATE @number SET n = @now WHERE key = {HIGH_WATER} AND n < @now - {LAG_MS}"
     " AND EXISTS (SELECT FROM mine))"
-    # If a beat has replaced the worker's row meanwhile, there is no lease row, and this fails.
+    # If a beat has replaced the worker's row in the meantime, there is no lease row, and this
+    # fails.
     " SELECT priority, due_at, seq, flow, id::text, run, attempt, stage, subject, args, policy,"
     " place / (SELECT count(*) FROM lease) FROM started ORDER BY place"
 )
@@ -139,11 +141,11 @@ class _Lane:
     """A lane that may be plain.
 
     Attributes:
-        flows: numbers of those that had waiting jobs, in order.
+        flows: numbers of flows that had waiting jobs, in order.
         gates: names of the implicit gates that must not limit them.
-        known: `Shared.forgotten` and the epoch in which the flows were read.
-        failed: how many plain claims in a row were refused.
-        pause: exclusive claims before a plain one is attempted again.
+        known: `Shared.forgotten` and the epoch when the flows were read.
+        failed: number of consecutive plain claims that were refused.
+        pause: exclusive claims left before a plain one is attempted again.
     """
 
     flows: tuple[int, ...]
@@ -159,7 +161,7 @@ class PlainClaims:
 
     Args:
         steps: on the connection of these claims.
-        shut_spells: of the process.
+        shut_spells: shared by the process.
     """
 
     steps: Steps
@@ -168,13 +170,13 @@ class PlainClaims:
     _workers: set[str] = field(default_factory=set[str])
 
     def may(self, request: ClaimRequest) -> bool:
-        """Return whether a claim may be one of a plain lane, as far as this process knows."""
+        """Return whether this process may make a claim as one of a plain lane."""
         if len(request.lanes) != 1 or request.after or request.worker not in self._workers:
             return False
         shared = self.steps.shared
         if shared.options.pooled:
-            # Its one trip has no BEGIN that could say which commits it sees, and the connection is
-            # another's in the next.
+            # Its single trip has no BEGIN to set the isolation level, and a pooler may use another
+            # connection for the next trip.
             return False
         name = request.lanes[0][0]
         lane = self._lanes.get(name)
@@ -183,16 +185,14 @@ class PlainClaims:
         if lane.pause:
             lane.pause -= 1
             return False
-        # The counts that these claims append are folded by an exclusive step.
+        # An exclusive step has to fold the counts that these claims append.
         return shared.unfolded < FOLD_EVERY and _is_simple(shared.lanes, name)
 
     def learn(self, request: ClaimRequest, reply: ClaimReply, found: Iterable[int]) -> None:
         """Record what an exclusive claim has read.
 
         Args:
-            request: of the claim.
-            reply: to it.
-            found: the flows of its lane with waiting jobs, as it began.
+            found: flows of its lane that had waiting jobs when it started.
         """
         if len(self._workers) >= MOST_WORKERS:
             self._workers.clear()
@@ -210,7 +210,7 @@ class PlainClaims:
             self._lanes.pop(name, None)
             return
         if any(job.gated or job.candidate for job in reply.jobs):
-            # Some of its jobs need gates of their own: what is known of the others stays.
+            # Some of its jobs have their own gates; keep what is known of the others.
             return
         if known is None or known.flows != flows:
             if len(self._lanes) >= MOST_LANES:
@@ -232,11 +232,11 @@ class PlainClaims:
         """See `Store.claim`.
 
         Returns:
-            The reply, None if the claim must be made in an exclusive step and was not made here;
-            and what the step has done.
+            The reply, or None if the claim was not made and needs an exclusive step; and what the
+            step has done.
 
         Raises:
-            OutcomeUnknown: the connection broke; the same request repeated finds what it started.
+            OutcomeUnknown: the connection broke; repeating the request finds what it started.
         """
         check_claim(request)
         name = request.lanes[0][0]
@@ -254,8 +254,8 @@ class PlainClaims:
 
     def _claim(self, request: ClaimRequest, name: str, lane: _Lane) -> ClaimReply:
         steps, session, marks = self.steps, self.steps.session, self.steps.shared.marks
-        # In this order: if another thread changes marks after this, the claim reads whole flows,
-        # and raises no mark.
+        # Read first: if another thread changes marks after this, the claim reads whole flows, and
+        # raises no mark.
         lowered, version = marks.lowered, marks.version
         marked = self._marked(lane.flows)
         number = session.lanes.number(name)
@@ -270,7 +270,7 @@ class PlainClaims:
         spare = min(4 * request.n, MOST_SKIPPED)
         started, (next_at, lease_until, left) = run(spare)
         if left and not started and spare < MOST_SKIPPED:
-            # Others have locked all that was examined. Nothing was written: examine more.
+            # Other claims have locked all examined jobs, and nothing was written: examine more.
             started, (next_at, lease_until, left) = run(MOST_SKIPPED)
         try:
             jobs = self._claimed(started, name)
@@ -296,20 +296,20 @@ class PlainClaims:
         )
 
     def _marked(self, flows: Sequence[int]) -> Mapping[int, tuple[Range, ...]]:
-        """Return the ranges of all flows; none if all of them must be read whole."""
+        """Return the ranges of all flows; empty if all flows must be read whole."""
         ranges = {flow: self.steps.shared.marks.ranges(flow) for flow in flows}
         return {} if all(parts is WHOLE for parts in ranges.values()) else ranges
 
     def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> BoundStatement:
         shared = self.steps.shared
-        # Each is read once, because other threads replace them.
-        sight, templates, lanes = shared.sight(), shared.templates, shared.lanes
+        # Read each once, because other threads replace them.
+        known, templates, lanes = shared.known_facts(), shared.templates, shared.lanes
         if templates is None or not _is_simple(lanes, name):
             raise NeedsMore
         if lane.known != (shared.forgotten, shared.time.epoch):
             # Its flows may have been numbered in another store.
             raise NeedsMore
-        facts = (templates.version, lanes.version, *sight)
+        facts = (templates.version, lanes.version, *known)
         return _HOLDS, (
             *facts,
             request.worker,
@@ -360,7 +360,7 @@ class PlainClaims:
         )
 
     def _rise(self, started: Rows, lowered: int) -> None:
-        """Raise the marks of the flows, up to the first job that was skipped.
+        """Raise the low-water marks of the flows, up to the first skipped job.
 
         A skipped job waits again if the claim that locked it fails.
         """

@@ -1,4 +1,4 @@
-"""What a step will probably read, sent in the trip of its begin."""
+"""Prefetch: a step's likely reads, sent in the trip that starts it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def begin_with_prefetch(
     first: Sequence[BoundSelect] = (),
     reads: Callable[[], Sequence[Read]] = list,
 ) -> list[list[tuple[object, ...]]]:
-    """Begin a step, and read in the same trip what the last of its kind has read.
+    """Start a step, and repeat the reads of the last step of its kind in the same trip.
 
     Args:
-        session: no step is under way.
-        kind: of the step; None if nothing of it is remembered.
-        first: what it certainly reads.
-        reads: makes further queries for what it certainly reads.
+        session: must have no step running.
+        kind: kind of the step; None to remember nothing.
+        first: queries that it certainly needs.
+        reads: builds further queries that it certainly needs.
 
     Returns:
         The rows of each query of `first`.
 
     Raises:
-        NeedsMore: it is a PEEK, and there is something where there was nothing.
+        NeedsMore: the step is a PEEK, and a query that found nothing before now finds rows.
     """
     last = session.shared.prefetch_of(kind) if kind is not None else None
     ahead = list(first)
@@ -82,7 +82,7 @@ def _of_names(session: Session, last: Prefetch) -> list[Read]:
 
 
 def whether_any(asked: Sequence[BoundSelect]) -> BoundSelect:
-    """Return one query for whether each of several finds a row, as one row of truth values."""
+    """Return one query that tests whether each of several finds a row, as one row of booleans."""
     text = _together(tuple((select.text, len(bound)) for select, bound in asked))
     return Select(text, of()), tuple(one for _, bound in asked for one in bound)
 

@@ -1,4 +1,4 @@
-"""Interned values on PostgreSQL, on a connection of their own; one cache for all sessions."""
+"""Interned values on PostgreSQL, read on their own connection, with one cache for all sessions."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from headway.stores.sql.interned import Interned, Thing
 from headway.stores.sql.statement import Rows
 
 AHEAD = 256
-"""Values read at once, from the one asked for on."""
+"""Number of values read at once, starting with the requested one."""
 
 
 def digest(*parts: bytes) -> bytes:
-    """Return a short name of what may be too long for an index."""
+    """Return a hash of values that may be too long for an index."""
     sizes = b"".join(len(part).to_bytes(4, "big") for part in parts)
     return hashlib.blake2b(sizes + b"".join(parts), digest_size=16).digest()
 
 
 class PostgresInterned(Interned[Thing]):
-    """Values of one table and their numbers.
+    """The values of one table and their numbers.
 
-    Each is written in a step of its own and stays, even if the step that needed it is rolled back,
-    so that no step waits for another because of it.
+    Each value is written in its own step and stays even if the step that needed it is rolled back,
+    so that steps do not wait for each other because of it.
 
     Args:
-        send: sends one statement, on a connection that is in no step.
-        lock: held while something is looked up.
-        encode: gives the code of a value; equal values have equal codes.
-        hashed: whether a value is found by the hash of its code.
+        send: sends one statement, on a connection without a step.
+        lock: held during a lookup.
+        encode: returns the code of a value; equal values have equal codes.
+        hashed: whether a value is looked up by the hash of its code.
     """
 
     def __init__(
@@ -105,22 +105,22 @@ class PostgresInterned(Interned[Thing]):
                 found = self.find(thing)
                 if found is not None:
                     return found
-                # Another process may be faster; then it is found.
+                # Another process may insert it first; then `find` finds it.
                 rows = self._send(self._add, bound)
                 if rows:
                     self._remember(thing, rows[0][0])
                     return rows[0][0]
 
     def know(self, things: Iterable[Thing]) -> None:
-        """Read the numbers of values in two trips; new ones get one each."""
+        """Read the numbers of values; new values get one. At most three trips."""
         missing = [one for one in dict.fromkeys(things) if one not in self._numbers]
         if len(missing) < 2:
-            # One by itself is found as quickly.
+            # A single value is looked up just as fast later.
             return
         codes = {one: self._encode(one) for one in missing}
         with self._lock:
             self._keep(self._send(self._find_all, (self._names(codes.values()),)))
-            # Only those: an insert that conflicts uses up a number, too.
+            # Insert only new values, because an insert that conflicts uses up a number, too.
             new = [code for one, code in codes.items() if one not in self._numbers]
             if new:
                 names = self._names(new)
@@ -131,7 +131,7 @@ class PostgresInterned(Interned[Thing]):
         return self._pack(map(self._name, codes))
 
     def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
-        """Return the numbers of those that have one, in one trip."""
+        """Return the numbers of values that have one, in one trip."""
         wanted = list(dict.fromkeys(things))
         with self._lock:
             found = {one: self._numbers[one] for one in wanted if one in self._numbers}
@@ -140,7 +140,7 @@ class PostgresInterned(Interned[Thing]):
                 names = self._names(map(self._encode, missing))
                 rows = self._send(self._find_all, (names,))
                 self._keep(rows)
-                # What is read may push others out of the cache.
+                # These rows may evict other values from the cache.
                 found |= {self._decode(code): no for no, code in rows}
         return {one: found[one] for one in wanted if one in found}
 
@@ -173,11 +173,11 @@ class PostgresInterned(Interned[Thing]):
 
 
 class Registry:
-    """Flows, policies, lanes and words of a store, by number; one for all of its sessions.
+    """Numbers of a store's flows, policies, lanes and words, shared by all its sessions.
 
     Args:
-        connect: opens its connection, when it is first needed.
-        explain: returns the error of Headway's tree for an error of the server.
+        connect: opens the connection when it is first needed.
+        explain: converts an error of the server to one of Headway's.
     """
 
     def __init__(
@@ -201,10 +201,10 @@ class Registry:
         )
 
     def _send(self, text: str, bound: tuple[Any, ...]) -> Rows:
-        """Return the rows of a statement, which is repeated once if the connection breaks.
+        """Return the rows of a statement; retry it once if the connection breaks.
 
         Raises:
-            StoreError: what the server's failure means.
+            StoreError: the server failed.
         """
         try:
             return self._ask_once(text, bound)
@@ -228,13 +228,13 @@ class Registry:
         return link.run([(text, bound)])[0]
 
     def forget(self) -> None:
-        """Forget everything: behind a new connection there may be another store."""
+        """Forget everything: a new connection may lead to another store."""
         with self._lock:
             for one in (self.flows, self.policies, self.lanes, self.words):
                 one.forget()
 
     def close(self) -> None:
-        """Release its connection."""
+        """Close its connection."""
         with self._lock:
             if self._link is not None:
                 self._link.close()

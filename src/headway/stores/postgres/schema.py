@@ -1,12 +1,12 @@
-"""The schema: numbered migrations, one file each, and the check whenever a store is opened.
+"""The schema: numbered migrations, one file each, and the check when a store is opened.
 
-A migration only adds, as far as it can: new tables, new columns that have a default, new indexes.
-Programs that know fewer migrations go on then, beside those that know it. One that takes something
-away says so in its first line, by the oldest schema whose programs still understand the store:
+A migration should only add: new tables, new columns with a default, new indexes. Programs that know
+fewer migrations then continue to work. A migration that removes something declares in its first
+line the oldest schema whose programs still support the store:
 
     -- programs from 3
 
-The order of an upgrade is: schema first, then programs, one after another.
+To upgrade, migrate the schema first, then upgrade the programs one after another.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from headway.stores.postgres.options import PostgresOptions
 from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
 
 NEEDED = 1
-"""The oldest schema that this program works on."""
+"""The oldest schema that this program supports."""
 
 MOST_DEADLOCKS = 10
-"""How often a migration is begun that the server undid because of a deadlock."""
+"""Maximum number of attempts of a migration that deadlocks."""
 LOCK_SECONDS = 10
-"""How long a migration waits for a table in use; all other statements queue behind it."""
+"""Seconds that a migration waits for a table in use; all other statements queue behind it."""
 
 _OLDEST = re.compile(r"-- programs from (\d+)\s")
 
@@ -52,11 +52,11 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Migration:
-    """One file; its statements run with the namespace's schema alone on the search path.
+    """One file; its statements run with only the namespace's schema on the search path.
 
     Attributes:
-        number: the version that it makes.
-        oldest_program: programs that know at least this version understand the store after it.
+        number: the schema version that it creates.
+        oldest_program: programs that know at least this version support the store after it.
     """
 
     number: int
@@ -69,8 +69,8 @@ class Version:
     """The version of a namespace's schema.
 
     Attributes:
-        number: of its last migration; 0 for none.
-        oldest_program: programs that know at least this version understand it.
+        number: number of its last migration; 0 for none.
+        oldest_program: programs that know at least this version support it.
     """
 
     number: int
@@ -83,14 +83,14 @@ def shipped() -> Traversable:
 
 
 def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
-    """Return all migrations of a folder, in order."""
+    """Return the migrations in a folder (default: this program's), in order."""
     found = [one for one in (folder or shipped()).iterdir() if one.name.endswith(".sql")]
     read: list[Migration] = []
     oldest = 1
     for file in sorted(found, key=lambda one: one.name):
         statements = file.read_text(encoding="utf-8")
-        if (said := _OLDEST.match(statements)) is not None:
-            oldest = int(said[1])
+        if (declared := _OLDEST.match(statements)) is not None:
+            oldest = int(declared[1])
         read.append(
             Migration(number=int(file.name[:4]), oldest_program=oldest, statements=statements)
         )
@@ -99,12 +99,12 @@ def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
 
 @cache
 def latest() -> int:
-    """Return the version that this program makes."""
+    """Return the schema version that this program creates."""
     return migrations()[-1].number
 
 
 def version_of(connection: Connection, options: PostgresOptions) -> Version:
-    """Return the version of a namespace; 0 if there is nothing yet.
+    """Return the version of a namespace; 0 if it does not exist or is empty.
 
     Raises:
         SchemaMismatch: the schema of that name belongs to another program.
@@ -118,7 +118,7 @@ def version_of(connection: Connection, options: PostgresOptions) -> Version:
         query = sql.SQL(_VERSION).format(sql.Identifier(options.namespace))
         held = dict(connection.execute(query, ([SCHEMA, OLDEST_PROGRAM, IDENTITY],)).fetchall())
     if IDENTITY not in held:
-        message = f"the schema {options.namespace!r} of {options.place} is not one of Headway"
+        message = f"the schema {options.namespace!r} of {options.place} does not belong to Headway"
         raise SchemaMismatch(message, hint="use another ?namespace=; nothing was changed")
     number = held.get(SCHEMA, 0)
     return Version(number=number, oldest_program=held.get(OLDEST_PROGRAM, number))
@@ -127,11 +127,11 @@ def version_of(connection: Connection, options: PostgresOptions) -> Version:
 def check_version(
     version: Version, options: PostgresOptions, *, knows: int | None = None, needs: int = NEEDED
 ) -> None:
-    """Accept a schema that a program can work on.
+    """Validate that a program supports a schema.
 
     Args:
-        knows: the last migration that the program knows; None for this one's.
-        needs: the oldest schema that it works on.
+        knows: the last migration that the program knows (default: this program's).
+        needs: the oldest schema that it supports.
 
     Raises:
         SchemaMismatch: the schema is missing, too old, or too new.
@@ -153,17 +153,16 @@ def check_version(
 
 
 def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
-    """Make sure that this program can work on a namespace, as a store does when it is opened.
+    """Validate that this program supports a namespace; migrate it if allowed.
 
-    Brings it up to date if it may; a role without the right to change tables is enough once that
-    was done.
+    Once a namespace is migrated, a role without the privilege to change tables is enough.
 
     Args:
-        options: of the store; with `migrate` off nothing is changed.
+        options: if `migrate` is off, nothing is changed.
 
     Raises:
-        SchemaMismatch: it cannot; nothing was changed.
-        InsufficientPrivilege: there is no store yet, and the role may not make one.
+        SchemaMismatch: the schema is not supported; nothing was changed.
+        InsufficientPrivilege: there is no store yet, and the role may not create one.
     """
     with connection.transaction():
         version = version_of(connection, options)
@@ -171,7 +170,7 @@ def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
         try:
             migrate_schema(connection, options)
         except InsufficientPrivilege:
-            # Another role owns the tables; the schema as it is may do.
+            # Another role owns the tables; the current schema may be supported.
             if version.number < NEEDED:
                 raise
         else:
@@ -182,20 +181,21 @@ def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
 def migrate_schema(
     connection: Connection, options: PostgresOptions, folder: Traversable | None = None
 ) -> tuple[int, int]:
-    """Bring a namespace to the latest schema, each migration in a transaction of its own.
+    """Migrate a namespace to the latest schema, each migration in its own transaction.
 
-    Any number may do it at once: each transaction takes its turn, and looks again. (The turn is
-    the transaction's and not the session's, so that it holds behind a pooler as well.)
+    Any number of processes may call this at once: each transaction takes a lock, and checks the
+    version again. (The lock belongs to the transaction, not to the session, so that it works behind
+    a pooler.)
 
     Args:
-        folder: of the migrations; this program's if not given.
+        folder: folder of the migrations (default: this program's).
 
     Returns:
         The old and the new version.
 
     Raises:
-        SchemaMismatch: the schema is something else's, or newer; nothing was changed.
-        DeadlockDetected: programs got in its way each time; the steps before this one are kept.
+        SchemaMismatch: the schema belongs to another program, or is newer; nothing was changed.
+        DeadlockDetected: every attempt deadlocked with programs; earlier migrations are kept.
     """
     steps = migrations(folder)
     before: int | None = None
@@ -214,14 +214,14 @@ def migrate_schema(
                     return before, version.number
                 _run(connection, options, left[0], first=version.number == 0)
         except DeadlockDetected:
-            # It changes several tables beside programs that read several: none of it was kept.
+            # A migration changes several tables while programs read several; it was rolled back.
             deadlocks += 1
             if deadlocks == MOST_DEADLOCKS:
                 raise
 
 
 def _take_turn(connection: Connection, options: PostgresOptions) -> None:
-    # Another migration may be running; wait for its end without a limit.
+    # Another migration may be running; wait for it without a limit.
     connection.execute("SET LOCAL lock_timeout = 0")
     connection.execute("SET LOCAL statement_timeout = 0")
     connection.execute(_TURN, (f"headway migrate {options.namespace}",))
@@ -243,5 +243,5 @@ def _run(connection: Connection, options: PostgresOptions, step: Migration, *, f
 
 
 def _has_schema(connection: Connection, options: PostgresOptions) -> bool:
-    # CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if there is one.
+    # CREATE SCHEMA IF NOT EXISTS needs the privilege to create schemas even if the schema exists.
     return connection.execute(_FOUND, (options.namespace,)).fetchone() is not None

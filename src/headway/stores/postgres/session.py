@@ -1,4 +1,4 @@
-"""A session: one connection, the step on it, and what that step reads and writes."""
+"""A session: one connection, the current step on it, and the step's reads and writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.connection import setting
-from headway.stores.postgres.link import SYNC, BoundStatement, Link, leads_where_new_ones_lead
+from headway.stores.postgres.link import SYNC, BoundStatement, Link, leads_to_current_server
 from headway.stores.postgres.numbers import (
     BEHIND,
     CLOCK,
@@ -60,31 +60,31 @@ from headway.stores.sql.statement import (
 _FINGERPRINT = (IDENTITY, EPOCH, EPOCH_AT, HIGH_WATER)
 
 Columns = Callable[[list[Any]], tuple[Any, ...]]
-"""Makes the parameters of a statement from gathered rows."""
+"""Build the parameters of a statement from gathered rows."""
 
 
 def lock_key(namespace: str) -> int:
-    """Return the key of the advisory lock that exclusive steps of a namespace hold."""
+    """Return the key of the advisory lock held by a namespace's exclusive steps."""
     return 0x4864_7779 << 32 | zlib.crc32(namespace.encode())
 
 
 class Session:
-    """One connection, a step at a time.
+    """One connection, running one step at a time.
 
     Args:
-        shared: with the store's other sessions.
+        shared: state shared with the store's other sessions.
         connect: opens the connection.
-        make_notice: makes what notifies other processes with a commit.
+        make_notice: builds the statement that notifies other processes with a commit.
 
     Attributes:
         now: the store's time of the step, ms.
-        cache: what the step has read.
-        wakes: lanes to wake after the step (None: any), each with the moment (None: now).
-        patient: whether it waits for transactions of others that have sent the same keys.
-        hasty: whether it waits only briefly for such a transaction.
-        behind: whether the step lets jobs wait that may stand before others.
-        defined: whether it has written definitions, so that nothing of them may be kept.
-        alone: whether it has written what only an exclusive step may.
+        cache: rows that the step has read.
+        wakes: lanes to wake after the step (None: any), each with its time (None: now).
+        patient: whether to wait for other transactions that insert the same keys.
+        hasty: whether to wait only briefly for such a transaction.
+        behind: whether the step makes jobs wait that may precede others.
+        defined: whether the step has written definitions, so that none may be cached.
+        alone: whether the step has written something that only an exclusive step may write.
     """
 
     text_list = Texts
@@ -104,7 +104,8 @@ class Session:
         self._link: Link | None = None
         self._make_notice = make_notice
         self._lock = lock_key(shared.options.namespace)
-        # Behind a pooler each step may have another connection, with the settings of any client.
+        # Behind a pooler, each step may get a different connection, with the settings of any
+        # client.
         pooled = shared.options.pooled
         self._settings = setting(shared.options, local=True) if pooled else ""
         self._reset(Mode.READ)
@@ -119,7 +120,7 @@ class Session:
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
-        self._standing: set[int] = set()
+        self._kept_counts: set[int] = set()
         self._queue: list[BoundStatement] = []
         self._gathered: dict[Write, tuple[Columns, dict[Thing, Any]]] = {}
 
@@ -127,7 +128,7 @@ class Session:
 
     @property
     def link(self) -> Link:
-        """The connection, opened if need be."""
+        """Return the connection; open it if there is none."""
         link = self._link
         if link is None:
             link = self._link = self._connect()
@@ -142,29 +143,29 @@ class Session:
     # The store's numbers
 
     def number(self, key: int) -> int:
-        """Return one of the store's own numbers; 0 if it was never written."""
+        """Return one of the store's numbers; 0 if it was never written."""
         found = self._changed.get(key)
         return self._facts.get(key, 0) if found is None else found
 
     def put(self, key: int, n: int) -> None:
-        """Set one of the store's own numbers, in an exclusive step."""
+        """Set one of the store's numbers, in an exclusive step."""
         self.need_exclusive()
         self._changed[key] = n
         self._wrote = True
 
     def count(self, key: int, n: int) -> None:
-        """Add to a number that many steps add to."""
+        """Add to a counter."""
         self._counts[key] = self._counts.get(key, 0) + n
 
-    def stand(self, key: int) -> None:
-        """Write a number that many steps add to even if it stays 0."""
+    def keep_count(self, key: int) -> None:
+        """Write a counter even if it stays 0."""
         self._counts.setdefault(key, 0)
-        self._standing.add(key)
+        self._kept_counts.add(key)
 
     # Reading
 
     def select(self, select: Select, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
-        """Return the rows of a query, as of now and of what this step wrote."""
+        """Return the rows of a query, including this step's writes."""
         if not select.ahead:
             return self.fetch(select.text, bound)
         key, cache = (select, bound), self.cache
@@ -175,14 +176,14 @@ class Session:
         return found
 
     def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
-        """Send a query, with what was written so far; see `fetch_all`."""
+        """Send a query after the writes so far; see `fetch_all`."""
         return self.fetch_all([(text, bound)])[0]
 
     def fetch_all(self, batch: Sequence[BoundStatement]) -> list[Rows]:
-        """Send several queries in one trip, with what was written so far.
+        """Send several queries in one trip, after the writes so far.
 
         Raises:
-            NeedsMore: the step may not read, or not read more.
+            NeedsMore: the step may not read, or may not read more.
         """
         if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
             raise NeedsMore
@@ -192,14 +193,14 @@ class Session:
         return answers[len(answers) - len(batch) :]
 
     def each(self, each: Each, things: Sequence[Thing]) -> dict[Any, Rows]:
-        """Return the rows about each thing, and maybe about others; not to be changed."""
+        """Return the rows by thing, possibly of other things too; callers must not change them."""
         read = self.cache.read_of(each, things)
         if read is not None:
             read.take(self.fetch(read.text, read.bound))
         return self.cache.each(each)
 
     def read_all(self, reads: Sequence[Read]) -> None:
-        """Read all of it in one trip."""
+        """Execute reads in one trip."""
         if reads:
             answers = self.fetch_all([(read.text, read.bound) for read in reads])
             for read, rows in zip(reads, answers, strict=True):
@@ -213,9 +214,9 @@ class Session:
         *bound: Any,  # noqa: ANN401  (depends on the statement)
         patched: Sequence[Each] = (),
     ) -> None:
-        """Write something; it is sent with the next query, or with the commit.
+        """Queue a write, which is sent with the next query or the commit.
 
-        The caller itself updates the cached rows of the queries in `patched`.
+        The caller updates the cached rows of the queries in `patched` itself.
         """
         self._writes(write, patched)
         self._queue.append((write.text, bound))
@@ -228,11 +229,11 @@ class Session:
         columns: Columns,
         patched: Sequence[Each] = (),
     ) -> None:
-        """Write a row together with others of the same statement; see `write`.
+        """Queue a row to be written together with others of the same statement; see `write`.
 
         Args:
-            name: of the row; it replaces one that was gathered under the same name.
-            columns: makes the parameters from all rows.
+            name: key of the row; it replaces a row that was gathered under the same key.
+            columns: builds the parameters from all rows.
         """
         known = self._gathered.get(write)
         self._writes(write, patched, gathering=known is not None)
@@ -247,7 +248,7 @@ class Session:
             self._queue.append((write.text, columns(list(rows.values()))))
 
     def send_ahead(self) -> None:
-        """Let the server begin with what was written so far, if the step only adds."""
+        """Send the writes so far without waiting for results, if the step only adds."""
         if self.mode is Mode.INSERT or self.mode is Mode.BLIND:
             self._queue_gathered()
             queued, self._queue = self._queue, []
@@ -255,7 +256,7 @@ class Session:
                 self.link.send_ahead(self._guarded(queued))
 
     def do(self, write: Write, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
-        """Write something now, for the rows that it returns."""
+        """Execute a write now, and return its rows."""
         self._writes(write)
         return self.fetch(write.text, bound)
 
@@ -272,15 +273,15 @@ class Session:
         self.cache.invalidate(write.changes, patched)
 
     def need_exclusive(self) -> None:
-        """Continue only in an exclusive step.
+        """Raise unless the step is exclusive.
 
         Raises:
-            NeedsMore: other steps may decide meanwhile.
+            NeedsMore: the step is not exclusive.
         """
         if self.mode is not Mode.EXCLUSIVE:
             raise NeedsMore
 
-    # The begin of a step
+    # Starting a step
 
     def begin(
         self,
@@ -290,22 +291,22 @@ class Session:
         kind: StepKind | None = None,
         reads: Callable[[], Sequence[Read]] = list,
     ) -> list[Rows]:
-        """Begin a step.
+        """Start a step.
 
         Args:
-            mode: how much of the store it has for itself.
             ahead: queries that are sent in the same trip.
-            kind: of the step: what it asks besides is prefetched by the next one of its kind.
-            reads: makes further queries for the same trip.
+            kind: kind of the step; its other queries are prefetched by the next step of the kind.
+            reads: builds further queries for the same trip.
 
         Returns:
             The rows of each query of `ahead`.
 
         Raises:
             NeedsMore: the step may not read, and the process does not know enough.
-            psycopg.Error: the connection broke, or the lock was not free in time.
-            SchemaMismatch: this program cannot work on the schema any more.
-            Repeat: the connection leads to another server than new connections do; it is closed.
+            psycopg.Error: the connection broke, or the lock timed out.
+            SchemaMismatch: this program no longer supports the schema.
+            Repeat: the connection leads to a different server than new connections do; it is
+                closed.
         """
         self._reset(mode, kind)
         self._drop_if_hung_up()
@@ -326,8 +327,8 @@ class Session:
     def whole(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Run statements as one shared step, in one trip, and return the rows of each.
 
-        What would end another step after its facts are read must make a statement of this one
-        fail, because the facts arrive when it is committed.
+        The store's facts arrive only with the commit. So anything for which another step would be
+        aborted after reading its facts must make a statement of this step fail.
 
         Raises:
             psycopg.Error: nothing was written, or the connection broke.
@@ -337,13 +338,13 @@ class Session:
         return self._send(batch)
 
     def _drop_if_hung_up(self) -> None:
-        """Drop a connection that the server has closed between two steps."""
+        """Drop the connection if the server has closed it between two steps."""
         if self._link is not None and not self._link.alive():
             self.drop()
             self.shared.forget()
 
     def _send(self, batch: Sequence[BoundStatement]) -> list[Rows]:
-        """Send the head of the step with `batch`, and apply the store's facts."""
+        """Send the start of the step together with `batch`, and apply the store's facts."""
         terms, time = self._terms, self.shared.time
         head: list[BoundStatement] = [(terms.begin, ())] if terms.begin else []
         if self._settings and self.mode is not Mode.GUEST:
@@ -354,7 +355,7 @@ class Session:
             head.append((HASTE, ()))
         clock = None if time.clock is None else time.clock()
         head.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
-        # Known before the request is sent, and so older than what the reply says.
+        # Read before the request is sent, so it is older than the reply.
         before = self.shared.watch.known
         answers = self.link.run([*head, *batch])
         self._take_facts(answers[len(head) - 1][0], before)
@@ -382,7 +383,7 @@ class Session:
             message = f"the schema of the store became {found}, this program has {latest()}"
             raise SchemaMismatch(message, hint="restart this process with the current program")
         if self.mode is Mode.GUEST:
-            # Nothing of it is kept: the caller's transaction may see an old state, or be undone.
+            # Cache nothing: the caller's transaction may see an old state, or be rolled back.
             if facts.get(IDENTITY, 0) != shared.identity:
                 message = "the connection is to a different database from the store's"
                 raise InvalidValue(
@@ -404,11 +405,11 @@ class Session:
         if watch.may_follow(found, before):
             watch.accept(found, before)
         elif self.mode is Mode.WHOLE:
-            # It is committed already, after its own check.
+            # The step checked itself, and is already committed.
             return
         elif self.mode is not Mode.EXCLUSIVE:
             raise NeedsMore
-        elif watch.reason or leads_where_new_ones_lead(self.link, self._connect):
+        elif watch.reason or leads_to_current_server(self.link, self._connect):
             watch.suspect(found, before)
         else:
             self.drop()
@@ -421,7 +422,7 @@ class Session:
 
     @property
     def watch(self) -> FingerprintWatch:
-        """Detects a replaced or restored store."""
+        """Return the watch that detects a replaced or restored store."""
         return self.shared.watch
 
     @property
@@ -431,12 +432,12 @@ class Session:
 
     @property
     def learns(self) -> bool:
-        """Whether what it reads may be kept: it is committed, and ours."""
+        """Whether its reads may be cached: they are committed, in the store's own transaction."""
         return not self.defined and self.mode is not Mode.GUEST
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there may be tokens; a change is tried on any schema, to be refused."""
+        """Whether there may be tokens; a write tries it on any schema, and is refused."""
         return self.mode is not Mode.READ or self.number(SCHEMA) >= TOKENS_SINCE
 
     def clock_ahead_ms(self) -> int:
@@ -445,13 +446,13 @@ class Session:
         at = clock() if clock is not None else self.fetch(f"SELECT {CLOCK}", ())[0][0]
         return max(0, self.now - at)
 
-    # Its end
+    # Ending a step
 
     def commit(self) -> Done:
         """Commit the step.
 
         Raises:
-            psycopg.Error: it failed; if the connection broke, the outcome is not known.
+            psycopg.Error: the commit failed; if the connection broke, the outcome is unknown.
         """
         woken = dict.fromkeys(self.wakes)
         batch = self._last_writes()
@@ -459,7 +460,7 @@ class Session:
             batch.append((self._terms.end, ()))
         notice = self._make_notice(woken) if woken and self._wrote else None
         if notice is not None:
-            # After the commit: who begins to listen later looks once more, and sees it.
+            # After the commit: a process that starts listening later reads once more, and sees it.
             batch += [(SYNC, ()), notice] if self.mode is Mode.BLIND else [notice]
         answers = self.link.run(batch) if batch or self._guards else []
         shared = self.shared
@@ -476,7 +477,7 @@ class Session:
         return Done(self._wrote, woken, notice is not None)
 
     def learn(self) -> None:
-        """Remember what the step has read, for the next one of its kind."""
+        """Remember the step's reads, to be prefetched by the next step of its kind."""
         if self._kind is not None and self._forgotten == self.shared.forgotten:
             self.shared.learn(self._kind, self.cache)
 
@@ -485,7 +486,7 @@ class Session:
         batch, self._queue = self._queue, []
         shared = self.shared
         if self._wrote and self._terms.beside and self.now > shared.high_water + LAG_MS:
-            # Seldom, because an exclusive step waits for the step that writes it.
+            # Only rarely, because an exclusive step waits for the step that writes it.
             shared.high_water = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
         batch = self._guarded(batch)
@@ -506,7 +507,7 @@ class Session:
         return batch
 
     def _guarded(self, batch: list[BoundStatement]) -> list[BoundStatement]:
-        """Put the check of what the step assumes before the first statements that it sends."""
+        """Put the check of the step's assumptions before the first statements that it sends."""
         if self.mode is not Mode.BLIND or self._guards or not batch:
             return batch
         self._guards = True
@@ -515,7 +516,7 @@ class Session:
     def _taken_counts(self) -> dict[int, int]:
         counts, self._counts = self._counts, {}
         if 0 in counts.values():
-            counts = {key: n for key, n in counts.items() if n or key in self._standing}
+            counts = {key: n for key, n in counts.items() if n or key in self._kept_counts}
         return counts
 
     def _assumptions(self) -> tuple[int | None, ...]:

@@ -1,4 +1,4 @@
-"""What the sessions of one store share, and what each step reports to them."""
+"""State shared by the sessions of a store in one process, and results of steps."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from headway.stores.postgres.step_cache import StepCache
 from headway.stores.postgres.timing import StoreTime
 
 MOST_KINDS = 256
-"""Kinds of steps whose reads are remembered: those that were used last."""
+"""Maximum number of kinds of steps whose reads are remembered; the least recent are dropped."""
 MOST_FLOWS = 32
-"""Flows whose heads are prefetched."""
+"""Maximum number of flows whose heads are prefetched."""
 MOST_ONCE, MOST_AGAIN = 64, 2_048
-"""Names that are prefetched after one step has read them, and after two have."""
+"""Maximum number of names that are prefetched after one step has read them, and after two have."""
 MOST_SPECS = 10_000
-"""Names of gates whose declared gates are remembered."""
+"""Maximum number of gate names whose declarations are cached."""
 
 Woken = dict[tuple[str | None, int | None], None]
-"""Lanes to wake (None: any), each with the moment (None: now)."""
+"""Lanes to wake (None: any), each with its time (None: now)."""
 MakeNotice = Callable[[Woken], BoundStatement | None]
-"""Makes the statement that notifies other processes of a commit, if one is to be sent."""
+"""Build the statement that notifies other processes of a commit; None to send none."""
 
 
 def no_notice(_: Woken) -> None:
-    """Notify no other process with the commit; the caller does it afterwards."""
+    """Notify no other process with the commit; the caller notifies them afterwards."""
 
 
 class Done(NamedTuple):
     """What a step has done.
 
     Attributes:
-        notified: whether waiters in other processes were notified.
+        notified: whether other processes were notified with the commit.
     """
 
     wrote: bool
@@ -56,12 +56,12 @@ class Done(NamedTuple):
 
 
 class Templates(NamedTuple):
-    """Declared gates, and the number of the definitions with which they were read.
+    """Declared gates as of a revision of the definitions.
 
     Attributes:
-        version: the number of the definitions.
-        rows: the declared gates, by name.
-        spec: returns the declared gate of a resolved name; None for any other name.
+        version: the revision.
+        rows: declared gates by name.
+        spec: returns the declaration for a resolved name; None for any other name.
     """
 
     version: int
@@ -70,7 +70,7 @@ class Templates(NamedTuple):
 
     @classmethod
     def of_rows(cls, version: int, rows: Mapping[str, TemplateRow]) -> Templates:
-        """Return what was read, with the answers about names kept."""
+        """Return the declared gates, with a cache for `spec`."""
         return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, rows)))
 
 
@@ -79,21 +79,21 @@ def _spec_of(rows: Mapping[str, TemplateRow], gate: str) -> GateSpec | None:
         place = place_of(rows, gate)
     except UnknownGate:
         return None
-    # A member of a pool is looked at with the pool; an implicit gate is not declared.
+    # A member of a pool is read with its pool; an implicit gate is not declared.
     return rows[place.template].current if place.template and not place.pool else None
 
 
 class Lanes(NamedTuple):
-    """Lanes that have a row, and the number with which they were read; levels are not kept."""
+    """Cached rows of lanes, and the value of LANES when they were read; levels are not cached."""
 
     version: int
     rows: dict[str, LaneRow]
 
 
 class Names(NamedTuple):
-    """Names that a step has read, and those that the next one of its kind will probably read.
+    """Names that a step has read, and those that the next step of its kind will probably read.
 
-    A few are prefetched anyway. Many are if the step before has read them, too.
+    The first few are always prefetched; further ones only if the previous step has read them, too.
     """
 
     read: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Names(NamedTuple):
 
     @classmethod
     def of_step(cls, read: Iterable[str], before: Names | None) -> Names:
-        """Return what a step has read; `before` is the same of the step before it."""
+        """Return the names of a step, given those of the previous one."""
         names = tuple(islice(read, MOST_AGAIN))
         again = set(before.read) if before else set[str]()
         likely = tuple(one for place, one in enumerate(names) if place < MOST_ONCE or one in again)
@@ -110,15 +110,16 @@ class Names(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Prefetch:
-    """What a kind of step read last, so that the next one can read it in the trip of its begin.
+    """The last reads of a kind of step, which the next one can repeat in the trip that starts it.
 
     Attributes:
         fed: gates whose parked jobs it read.
-        queues: flows at gates, of which it read the first parked job.
-        heads: how many heads of flows, by flow.
-        lanes: which flows with waiting jobs, by lane, after which flow, and how many.
-        empty: those of the queries that found nothing.
-        n: how many jobs the step could start.
+        queues: flows at gates whose first parked job it read.
+        heads: number of heads, by flow.
+        lanes: lanes whose flows with waiting jobs it read, each with the preceding flow and the
+            limit.
+        empty: queries that found nothing.
+        n: maximum number of jobs that the step could start.
     """
 
     selects: tuple[BoundSelect, ...]
@@ -132,11 +133,11 @@ class Prefetch:
 
     @classmethod
     def of_step(cls, cache: StepCache, n: int, before: Prefetch | None) -> Prefetch:
-        """Return what a step has read, and the next one will probably read as well.
+        """Return the reads of a step for its successor.
 
         Args:
-            n: how many jobs it could start.
-            before: what was expected of the step.
+            n: maximum number of jobs that it could start.
+            before: the step's own prefetch.
         """
         answers = cache.answers
         return cls(
@@ -153,35 +154,35 @@ class Prefetch:
         )
 
     def heads_for(self, n: int) -> dict[int, int]:
-        """Return how many heads of each flow a step that may start n jobs will probably read."""
+        """Return how many heads of each flow a step that may start n jobs probably reads."""
         flows = dict(islice(self.heads.items(), MOST_FLOWS))
         if n == self.n or not flows:
             return flows
         _, before = heads_of_each(self.n, len(self.heads))
         least, most = heads_of_each(n, len(self.heads))
         for flow, read in flows.items():
-            # One head is read of a flow that is shut, and few where there is little room.
+            # A shut flow needs one head, and a flow with little room needs few.
             if read > 1:
                 flows[flow] = most if read >= before else min(most, max(least, read))
         return flows
 
 
 class Shared:
-    """What all sessions of a store in this process share.
+    """State shared by all sessions of a store in this process.
 
     Args:
-        registry: of flows, policies, lanes and words.
+        registry: numbers of flows, policies, lanes and words.
 
     Attributes:
-        identity: of the store that all this was read from.
-        templates: declared gates; None while none were read.
-        lanes: as far as they were read.
-        high_water: the store's, as it was seen or written last.
-        hours: gates whose intervals are known, and so have a row that stays.
-        marks: of flows, as far as this process has started their jobs.
-        prefetches: by the name of the step's kind.
-        unfolded: steps since one of this process folded counts.
-        forgotten: how often all that was known was forgotten.
+        identity: identity of the store from which all this was read.
+        templates: declared gates; None until read.
+        lanes: lanes read so far.
+        high_water: the store's high-water mark, as last read or written.
+        hours: rows of gates with known intervals, which are permanent.
+        marks: low-water marks of flows whose jobs this process has started.
+        prefetches: by name of the step's kind.
+        unfolded: number of steps since a step of this process folded counts.
+        forgotten: how often this state was cleared.
     """
 
     def __init__(self, options: PostgresOptions, registry: Registry, time: StoreTime) -> None:
@@ -201,19 +202,19 @@ class Shared:
         self.forgotten = 0
 
     def lanes_of(self, version: int) -> dict[str, LaneRow]:
-        """Return the lanes that were read while LANES was this; to be added to."""
+        """Return the lanes read with this value of LANES; callers add to them."""
         lanes = self.lanes
         if lanes.version != version:
             lanes = self.lanes = Lanes(version, {})
         return lanes.rows
 
     def prefetch_of(self, kind: StepKind) -> Prefetch | None:
-        """Return what a step of this kind probably reads; None if nothing is known."""
+        """Return the likely reads of a step of this kind; None if unknown."""
         known = self.prefetches
         return next((known[name] for name in (kind.name, *kind.like) if name in known), None)
 
     def learn(self, kind: StepKind, cache: StepCache) -> None:
-        """Remember what a step has read."""
+        """Remember a step's reads."""
         known = self.prefetches
         with self._learning:
             read = Prefetch.of_step(cache, kind.n, known.pop(kind.name, None))
@@ -221,11 +222,11 @@ class Shared:
                 del known[next(iter(known))]
             known[kind.name] = read
 
-    def sight(self) -> tuple[int | str, ...]:
-        """Return what this process knows the store by; see `same_store`.
+    def known_facts(self) -> tuple[int | str, ...]:
+        """Return the known fingerprint and schema of the store; see `same_store`.
 
         Raises:
-            NeedsMore: nothing is known, or it was replaced.
+            NeedsMore: the fingerprint is unknown, or the store is suspect.
         """
         known = self.watch.known
         if known is None or self.watch.reason:
@@ -233,13 +234,13 @@ class Shared:
         return (*known, latest())
 
     def follow(self, identity: int) -> None:
-        """Forget everything if the store is another one."""
+        """Forget everything if the store was replaced."""
         if self.identity != identity:
             self.forget()
             self.identity = identity
 
     def forget(self) -> None:
-        """Forget everything: behind a new connection there may be another store."""
+        """Forget everything: a new connection may lead to another store."""
         self.forgotten += 1
         self.registry.forget()
         self.identity = 0

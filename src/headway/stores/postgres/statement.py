@@ -1,4 +1,4 @@
-"""Modes of a step, statements about many things at once, and what the server reads of a text."""
+"""Modes of a step, queries about many things at once, and namespaces in statements."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from headway.stores.sql.statement import Rows, Select
 
 
 class Mode(Enum):
-    """How much of the store a step has for itself."""
+    """How far a step excludes other steps."""
 
     EXCLUSIVE = auto()
-    """Everything: no other step decides meanwhile."""
+    """No other step decides at the same time."""
     SHARED = auto()
-    """Beside other shared steps, but not beside an exclusive one."""
+    """Runs beside other shared steps, but not beside an exclusive one."""
     BEAT = auto()
-    """One worker's lease, beside exclusive steps."""
+    """Writes one worker's lease, beside exclusive steps."""
     READ = auto()
-    """One snapshot."""
+    """Reads one snapshot."""
     INSERT = auto()
-    """Nothing: it only adds."""
+    """Only adds, beside all other steps."""
     PEEK = auto()
-    """One look, in one trip; it ends if more must be known or anything written."""
+    """Reads in one trip; it is aborted if it has to read more or write."""
     LOOK = auto()
-    """One snapshot, in as many trips as it needs; it ends if anything must be written."""
+    """Reads one snapshot, in as many trips as it needs; it is aborted if it has to write."""
     WHOLE = auto()
-    """Beside other shared steps, in one trip: its assumptions are checked as it writes."""
+    """Runs beside other shared steps, in one trip; its assumptions are checked as it writes."""
     BLIND = auto()
-    """It only adds, and reads nothing: its assumptions are checked as it writes."""
+    """Only adds, without reading; its assumptions are checked as it writes."""
     GUEST = auto()
-    """It only adds, within a transaction of the caller."""
+    """Only adds, within a transaction of the caller."""
 
-    # In C: an enum's own hash is a call of Python, and a step asks for it many times.
+    # In C, because Enum's own __hash__ is Python code, and a step calls it many times.
     __hash__ = object.__hash__
 
 
 class Terms(NamedTuple):
-    """How a mode's step begins and ends.
+    """How steps of a mode start and end.
 
     Attributes:
-        begin: the statement that begins it; empty for one trip without BEGIN.
-        lock: the statement that takes the namespace's lock; empty for none.
-        end: the statement that commits it, sent with its writes; empty if it needs none.
+        begin: statement that starts the step; empty for one trip without BEGIN.
+        lock: statement that takes the namespace's lock; empty for none.
+        end: statement that commits the step, sent with its writes; empty if it needs none.
         checked: whether the store's fingerprint must follow the known one.
         marked: whether it uses the low-water marks, which are dropped if they are outdated.
-        beside: whether it writes beside exclusive steps, which raise the high-water mark.
+        beside: whether it writes beside exclusive steps, and so raises the high-water mark itself.
     """
 
     begin: str = ""
@@ -57,7 +57,7 @@ class Terms(NamedTuple):
     beside: bool = False
 
 
-# Whatever the database's default is: a step must see what was committed while it waited.
+# Explicit, whatever the database's default: a step must see what was committed while it waited.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _EXCLUSIVE = "SELECT pg_advisory_xact_lock($1)"
@@ -80,11 +80,11 @@ UNDO_GUEST = (f"ROLLBACK TO {_SAVEPOINT}", f"RELEASE {_SAVEPOINT}")
 
 
 class StepKind(NamedTuple):
-    """Steps that read alike: what one has read is prefetched by the next.
+    """A kind of steps with similar reads: the reads of one are prefetched by the next.
 
     Attributes:
-        n: how many jobs this step may start; 0 if it starts none.
-        like: names of kinds whose reads are prefetched while nothing is known of this one.
+        n: maximum number of jobs that this step may start; 0 if it starts none.
+        like: kinds whose reads are prefetched until this kind's own are known.
     """
 
     name: Hashable
@@ -93,24 +93,24 @@ class StepKind(NamedTuple):
 
 
 class NeedsMore(Exception):
-    """The step cannot be done in its mode; nothing was written."""
+    """The step cannot be completed in its mode; nothing was written."""
 
 
 class KeyHeld(Exception):
-    """Another open transaction has sent a key or id of the step; nothing was written."""
+    """Another open transaction has inserted a key or id of the step; nothing was written."""
 
 
 class Repeat(Exception):
-    """Another step was faster; nothing was written, and the step must be repeated."""
+    """The step conflicted with another and must be repeated; nothing was written."""
 
 
 class Each(NamedTuple):
     """A query about many things at once, whose rows are cached by thing for the step.
 
     Attributes:
-        text: as of `Select`; bound to the things alone.
-        pack: makes the one parameter of the things.
-        place: the column with the thing that a row is about.
+        text: as in `Select`; bound only to the things.
+        pack: builds its only parameter from the things.
+        place: index of the column that contains the thing.
     """
 
     text: str
@@ -120,7 +120,7 @@ class Each(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A query that is sent with others, and what is done with its rows."""
+    """A query that is sent with others, and a callback for its rows."""
 
     text: str
     bound: tuple[Any, ...]
@@ -128,13 +128,13 @@ class Read(NamedTuple):
 
 
 Thing = Hashable
-"""What `Each` is queried by: a name, an id, a hash or a number."""
+"""The key of an `Each` query: a name, an id, a hash or a number."""
 BoundSelect = tuple[Select, tuple[Any, ...]]
 """A query and its parameters."""
 
 
 def resolve(text: str, namespace: str) -> str:
-    """Return a statement as the server reads it, `@` replaced by the namespace's schema."""
+    """Return a statement with `@` replaced by the schema, and `@now` by the step's time."""
     schema = '"' + namespace.replace('"', '""') + '".'
     now = "current_setting('headway.now')::bigint"
     return text.replace("@now", now).replace("@", schema)

@@ -1,4 +1,4 @@
-"""The cache of one step: what it has read of the store, so that nothing is read twice."""
+"""The cache of one step's reads, so that nothing is read twice."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from headway.stores.postgres.statement import BoundSelect, Each, Read, Thing
 from headway.stores.sql.statement import Row, Rows
 
 Ticket = tuple[int, int, int, int]
-"""Priority, due time, seq and amount."""
+"""Priority, due time, seq and amount of a fed job."""
 
 
 class StepCache:
-    """What a step knows of the store; a new one is made for each step.
+    """What a step knows of the store; each step has a new cache.
 
     Attributes:
         answers: rows of queries that may be prefetched.
-        used: the queries that the step needed, so that the next one of its kind prefetches them.
+        used: queries that the step needed, which the next step of its kind prefetches.
         gates: rows of gates; None for a gate without a row.
-        quiet: keyed gates at which nothing is parked.
-        crowded: those where jobs of so many flows are parked that these are read in turn.
-        looked_at: names of gates that were asked for.
-        fed: gates whose parked jobs were asked for.
-        queues: flows at gates whose first parked job was asked for; see `FIRST_PARKED`.
-        heads: rows of the first waiting jobs of flows, with how many were asked for.
-        wanted: how many heads were asked for, by flow.
-        lanes_asked: flows with waiting jobs, by lane, after which flow, and how many; None until
-            they are read.
-        bounded: flows whose heads were read from their marks on.
+        quiet: keyed gates without parked jobs.
+        crowded: keyed gates with parked jobs of so many flows that these are read in turn.
+        looked_at: names of gates that were read.
+        fed: gates whose parked jobs were read.
+        queues: flows at gates whose first parked job was read; see `FIRST_PARKED`.
+        heads: rows of the first waiting jobs of flows, with the number that was requested.
+        wanted: number of requested heads, by flow.
+        lanes_asked: flows with waiting jobs, by lane, preceding flow and limit; None until read.
+        bounded: flows whose heads were read from their low-water marks on.
         gone: seqs of jobs that no longer wait.
-        risen: the places before which nothing waits any more, and how many started, by flow.
-        found: the flows of a lane with waiting jobs, as they were found last.
-        finished: the rows of jobs that were ended with the step's begin, by worker, run and job.
-        kept_events: how many events are kept; None until it is read.
-        parked: jobs that wait at gates, and the tickets of those that were fed from one.
-        workers: the numbers of workers' rows as read or written last; 0 for no row.
-        totals: sums of a rate's starts, by gate and moment: until then, and later.
+        risen: new low-water marks and number of started jobs, by flow.
+        found: flows with waiting jobs in a lane, as last read.
+        finished: rows of jobs that were finished with the step's start, by worker, run and job.
+        kept_events: number of kept events; None until read.
+        parked: jobs parked at gates, and the tickets of jobs fed from them.
+        workers: numbers of workers' rows as last read or written; 0 for no row.
+        totals: sums of a rate's starts, by gate and time: until then, and later.
     """
 
     def __init__(self) -> None:
@@ -65,11 +64,11 @@ class StepCache:
         self.parked = ParkedCache()
 
     def each(self, each: Each) -> dict[Any, Rows]:
-        """Return the rows by thing; a caller that changes rows in the store updates them."""
+        """Return the rows by thing; callers that change rows in the store update them here."""
         return self._each.setdefault(each, {})
 
     def read_of(self, each: Each, things: Sequence[Thing]) -> Read | None:
-        """Return the query for what is not known about these things; None if all is known."""
+        """Return the query for things that are not cached; None if all are."""
         known = self.each(each)
         missing = [one for one in dict.fromkeys(things) if one not in known]
         if not missing:
@@ -83,7 +82,7 @@ class StepCache:
         return Read(each.text, (each.pack(missing),), take)
 
     def invalidate(self, changes: frozenset[str], patched: Sequence[Each]) -> None:
-        """Drop the answers that a change outdates, but those that the caller updates itself."""
+        """Drop answers outdated by a change, except those that the caller updates itself."""
         for each, known in self._each.items():
             if known and each.of & changes and each not in patched:
                 known.clear()
@@ -93,9 +92,9 @@ class StepCache:
 
 
 class ParkedCache:
-    """For each gate that was read: its flows, their first parked jobs, and the tickets out.
+    """For each gate that was read: its flows, their first parked jobs, and its tickets.
 
-    The step's writes update it, or drop what they may have changed.
+    The step's writes update entries, or drop them.
     """
 
     def __init__(self) -> None:
@@ -105,9 +104,10 @@ class ParkedCache:
         self._gate_of: dict[int, str] = {}
 
     def knows(self, gate: str, most: int) -> bool:
-        """Return whether so many heads of each flow are cached, or as many as are, and the tickets.
+        """Return whether the tickets and enough heads of each flow are cached.
 
-        A read of many flows finds few heads of each.
+        Enough are `most`, all that exist, or as many as the read returned: a read of many flows
+        returns few heads of each.
         """
         heads = self._heads.get(gate)
         if heads is None or gate not in self._tickets:
@@ -116,10 +116,10 @@ class ParkedCache:
         return all(whole or len(rows) >= most for rows, whole in heads.values())
 
     def take(self, gate: str, most: int, heads: Iterable[tuple[int, Row]]) -> None:
-        """Cache the heads of all flows that wait at a gate.
+        """Cache the heads of all flows parked at a gate.
 
         Args:
-            most: how many heads of a flow were read at most.
+            most: maximum number of heads per flow in the read.
             heads: each with its flow, in order.
         """
         flows: dict[int, Rows] = {}
@@ -130,7 +130,7 @@ class ParkedCache:
         self._heads[gate] = {flow: (rows, len(rows) < most) for flow, rows in flows.items()}
 
     def take_tickets(self, gate: str, tickets: Iterable[tuple[int, Ticket]]) -> None:
-        """Cache the jobs that hold a ticket of a gate, each with its flow, in order."""
+        """Cache a gate's tickets, each with its flow, in order."""
         flows: dict[int, list[Ticket]] = {}
         for flow, ticket in tickets:
             flows.setdefault(flow, []).append(ticket)
@@ -138,14 +138,14 @@ class ParkedCache:
         self._tickets[gate] = flows
 
     def flows(self, gate: str, after: int, limit: int) -> list[int] | None:
-        """As `JobTable.parked_flows`; None if it is not cached."""
+        """Return the same as `JobTable.parked_flows`; None if it is not cached."""
         known = self._heads.get(gate)
         if known is None:
             return None
         return sorted(flow for flow in known if flow > after)[:limit]
 
     def heads(self, gate: str, flow: int, limit: int) -> Rows | None:
-        """As `JobTable.parked_heads`; None if it is not cached."""
+        """Return the same as `JobTable.parked_heads`; None if it is not cached."""
         known = self._heads.get(gate)
         if known is None:
             return None
@@ -153,12 +153,12 @@ class ParkedCache:
         return rows[:limit] if whole or len(rows) >= limit else None
 
     def tickets(self, gate: str, flow: int) -> Sequence[Ticket] | None:
-        """As `JobTable.tickets`; None if it is not cached."""
+        """Return the same as `JobTable.tickets`; None if it is not cached."""
         known = self._tickets.get(gate)
         return None if known is None else known.get(flow, ())
 
     def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
-        """Move jobs that were parked at a gate to those that hold its ticket."""
+        """Move jobs parked at a gate to its tickets."""
         amount_of = dict(zip(seqs, amounts, strict=True))
         fed = {
             row[2]: (flow, (row[0], row[1], row[2], amount_of[row[2]]))
@@ -193,12 +193,12 @@ class ParkedCache:
                 else:
                     del heads[flow]
                 if not left and not whole:
-                    # Whether a job is still parked there is not known.
+                    # Uncached jobs of the flow may still be parked there.
                     del self._heads[gate]
             for flow, known in tickets.items():
                 tickets[flow] = [one for one in known if one[2] != seq]
 
     def forget(self, gate: str) -> None:
-        """Drop what is cached of a gate."""
+        """Drop a gate from the cache."""
         self._heads.pop(gate, None)
         self._tickets.pop(gate, None)

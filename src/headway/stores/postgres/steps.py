@@ -1,4 +1,4 @@
-"""Steps: a verb is run in a transaction, and repeated if another step was faster."""
+"""Steps: run a verb in a transaction, and retry it on a conflict with another step."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Verb = Callable[[PostgresLedger], Answer]
 
 _ADDING = frozenset({Mode.BLIND, Mode.INSERT})
 TRIES = 8
-"""How often a step is begun if others are faster."""
+"""Maximum number of attempts of a step."""
 
 
 class Part(NamedTuple):
-    """What one verb brings into a step that it may share with others; see `Steps.run`."""
+    """A verb with its arguments of `Steps.run`, for a step that it may share with others."""
 
     verb: Verb[Any]
     kind: StepKind | None = None
@@ -52,10 +52,10 @@ class Steps:
     """Runs verbs on one connection, one after another.
 
     Args:
-        shared: with the store's other connections.
-        shut_spells: of the process; see `Ledger.shut_spells`.
-        make_notice: makes what notifies other processes of a commit.
-        opener: opens the connection; None for one of the store's own.
+        shared: state shared with the store's other connections.
+        shut_spells: shared by the process; see `Ledger.shut_spells`.
+        make_notice: builds the statement that notifies other processes of a commit.
+        opener: opens the connection (default: one of the store's own).
     """
 
     def __init__(
@@ -87,29 +87,28 @@ class Steps:
         """Run a verb as one step.
 
         Args:
-            mode: how much of the store it has for itself.
-            verb: gets the tables within the step.
+            verb: called with the tables within the step.
             kind: if given, its reads are remembered for the next step of the kind.
             first: queries that it certainly needs.
-            take: gets the rows of that, before the verb.
-            ahead: what it reads, for the trip of the step's begin.
+            take: called with the rows of `first`, before the verb.
+            ahead: further reads for the trip that starts the step.
 
         Returns:
             The verb's answer, and what the step has done.
 
         Raises:
-            NeedsMore: it cannot be done in this mode; nothing was written.
-            KeyHeld: it only adds, and would have to wait for another open transaction.
-            StoreError: what the server's failure means; nothing was written, or it says so.
-            StoreUnavailable: others were faster, again and again; nothing was written.
-            Exception: what the verb raised; nothing was written.
+            NeedsMore: the verb cannot run in this mode; nothing was written.
+            KeyHeld: the step only adds, and would have to wait for another open transaction.
+            StoreError: the server failed; nothing was written unless the error says otherwise.
+            StoreUnavailable: every attempt conflicted with another step; nothing was written.
+            Exception: raised by the verb; nothing was written.
         """
         for _ in range(TRIES):
             try:
                 return self._once(mode, verb, kind, first, take, ahead)
             except Repeat:
                 continue
-        message = f"others were faster {TRIES} times"
+        message = f"the step conflicted with other steps {TRIES} times"
         raise StoreUnavailable(message, hint="try again; nothing was written")
 
     def run_parts(self, parts: Sequence[Part]) -> tuple[list[Any], Done]:
@@ -119,7 +118,7 @@ class Steps:
             The answer of each, and what the step has done.
 
         Raises:
-            Exception: as of `run`, for any of them.
+            Exception: see `run`.
         """
 
         def take(answers: Sequence[Rows]) -> None:
@@ -148,10 +147,10 @@ class Steps:
     def look(
         self, verb: Verb[Answer], kind: StepKind, first: Sequence[BoundSelect]
     ) -> tuple[Answer, Done]:
-        """Run a verb without the lock; even if it needs more, what it has read is remembered.
+        """Run a verb without the lock; its reads are remembered even if it needs more.
 
         Raises:
-            NeedsMore: something must be written; nothing was.
+            NeedsMore: the verb has to write; nothing was written.
         """
         try:
             return self.run(Mode.LOOK, verb, kind=kind, first=first)
@@ -187,7 +186,7 @@ class Steps:
                     raise NeedsMore from error
                 raise Repeat from error
             if is_broken(error) and not committing and mode is not Mode.GUEST:
-                # Nothing of it was kept; another connection may do, or says what is wrong.
+                # Nothing was committed; a new connection may work, or report what is wrong.
                 raise Repeat from error
             if isinstance(error, LockNotAvailable) and not session.patient and mode in _ADDING:
                 raise KeyHeld from error
@@ -198,15 +197,15 @@ class Steps:
         return answer, done
 
     def whole(self, batch: Sequence[BoundStatement]) -> list[Rows]:
-        """Run statements as one step that is committed in the trip of its begin.
+        """Run statements as one step in a single trip, including the commit.
 
         Returns:
             The rows of each.
 
         Raises:
-            NeedsMore: an assumption does not hold, or another step was faster; nothing was written.
+            NeedsMore: an assumption does not hold, or another step conflicted; nothing was written.
             OutcomeUnknown: the connection broke.
-            StoreError: what the server's failure means; nothing was written.
+            StoreError: the server failed; nothing was written.
         """
         try:
             return self.session.whole(batch)

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: any number of processes on any number of machines."""
+"""The PostgreSQL store, for any number of processes on any number of machines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Answer = TypeVar("Answer")
 
 
 class PostgresStore(SqlStore):
-    """All state in one schema of a database. See `Store` for the promises.
+    """A store in one schema of a database. See `Store` for the promises.
 
     Six connections: for inserts, exclusive steps, claims from plain lanes, settlements, beats, and
     reads.
@@ -65,12 +65,13 @@ class PostgresStore(SqlStore):
         clock: returns ms since 1970; None for the server's.
 
     Attributes:
-        runs_inline: an operation that is driven outside any event loop does its work on the
-            caller's thread and ends without suspending; all but `wait`.
+        runs_inline: True: an operation that is driven outside any event loop runs on the caller's
+            thread and completes without suspending, except `wait`.
 
     Raises:
-        StoreUnavailable: the server cannot be reached, or refuses.
-        SchemaMismatch: the schema is something else's, or older or newer; not touched.
+        StoreUnavailable: the server is unreachable or refuses.
+        SchemaMismatch: the schema belongs to something else, or is older or newer; it was not
+            changed.
     """
 
     runs_inline = True
@@ -138,7 +139,7 @@ class PostgresStore(SqlStore):
         """See `Store.claim`.
 
         Raises:
-            StoreChanged: the store is another one, or an older state of the one seen before.
+            StoreChanged: the store was replaced, or restored to an older state.
             StoreUnavailable: nothing was written.
             OutcomeUnknown: repeat the claim; it finds what it may have started.
         """
@@ -153,7 +154,7 @@ class PostgresStore(SqlStore):
             try:
                 plain = await _ask(self._claim_queue, Call(lambda: self._plain.claim(request)))
             except OutcomeUnknown as error:
-                # Whatever it started is found by the same claim in an exclusive step.
+                # The same claim in an exclusive step finds whatever this one started.
                 unknown = error
             else:
                 if plain is not None:
@@ -179,12 +180,13 @@ class PostgresStore(SqlStore):
         reply = await _ask(self._beat_queue, Call(lambda: self._beats.beat(request)))
         if reply is not None:
             return reply
-        # What changes jobs needs an exclusive step. No other call of this process goes before it.
+        # A beat that changes jobs needs an exclusive step; it goes before all other calls of this
+        # process.
         turn = Call(lambda: run_beat(self._turns, Mode.EXCLUSIVE, request))
         return await _ask(self._turn_queue, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
-        # Its keys are read ahead of the verb, which would check them.
+        # Its keys are read before the verb runs, which would check them.
         check_signal(signal)
         return await self._take_turn(signal)
 
@@ -208,9 +210,9 @@ class PostgresStore(SqlStore):
         self._wakes.close()
         self._registry.close()
 
-    # What the threads do
+    # On the queues' threads
 
-    async def _decide(self, verb: Verb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server refuses what it has no room for)
+    async def _decide(self, verb: Verb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server itself refuses writes when full)
         call = Call(lambda: self._turns.run(Mode.EXCLUSIVE, verb))
         return await _ask(self._turn_queue, call)
 
@@ -250,10 +252,10 @@ class PostgresStore(SqlStore):
 
 
 def prepare(options: PostgresOptions) -> None:
-    """Make sure that this program can work on the namespace's schema.
+    """Check that this program supports the namespace's schema; create it if it is missing.
 
     Raises:
-        StoreError: it cannot; nothing was written.
+        StoreError: it is unsupported, or the server failed; nothing was written.
         InvariantBroken: the server's refusal means a bug.
     """
     try:

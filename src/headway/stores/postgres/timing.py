@@ -1,4 +1,4 @@
-"""The clocks of the PostgreSQL store; nothing else here reads one."""
+"""The clocks of the PostgreSQL store; no other module of it reads a clock."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from threading import Lock
 from headway.contract.store import Clock
 
 monotonic = time.monotonic
-"""Seconds that only grow; for limits within one process."""
+"""Monotonic seconds, for timeouts within one process."""
 
 _DRIFT = 2e-4
-"""How far two clocks may drift apart in a second, in seconds."""
+"""Maximum drift between two clocks, in seconds per second."""
 
 
 def system_clock() -> int:
@@ -23,10 +23,10 @@ class StoreTime:
     """What a process knows of the store's time without a request.
 
     Args:
-        clock: returns ms since 1970 instead of the server; None for the server's clock.
+        clock: returns ms since 1970; None for the server's clock.
 
     Attributes:
-        epoch: of the last step; 0 before the first.
+        epoch: epoch of the last step; 0 before the first.
     """
 
     def __init__(self, clock: Clock | None) -> None:
@@ -38,7 +38,7 @@ class StoreTime:
         self._heard = 0.0
 
     def floor(self, epoch: int) -> int:
-        """Return the highest time that this process used in an epoch; 0 in another one."""
+        """Return the highest time that this process used in an epoch; 0 if not current."""
         return self._floor if epoch == self.epoch else 0
 
     def used(self, now: int, epoch: int) -> None:
@@ -54,21 +54,21 @@ class StoreTime:
         """Record the server's clock from a reply that has just arrived."""
         here = monotonic() * 1000
         with self._lock:
-            # It was read before now, so this is never ahead of it.
+            # The reply is older than `here`, so the offset is never too large.
             offset = server_ms - here
             if self._offset is not None:
                 offset = max(offset, self._offset - (here - self._heard) * _DRIFT)
             self._offset, self._heard = offset, here
 
     def guess(self) -> int | None:
-        """Return about what the store's clock shows, not ahead of it; None if nothing is known."""
+        """Return an estimate of the store's clock that is not ahead of it; None if unknown."""
         if self.clock is not None:
             return self.clock() if self.epoch else None
         offset = self._offset
         return None if offset is None or not self.epoch else int(monotonic() * 1000 + offset)
 
     def about(self) -> int:
-        """Return the store's time as far as it is known; before that, the machine's."""
+        """Return an estimate of the store's clock; the machine's if unknown."""
         guess = self.guess()
         if guess is not None:
             return guess

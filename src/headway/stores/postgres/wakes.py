@@ -1,4 +1,4 @@
-"""Waiters of this process, woken by its own commits and by those of others."""
+"""The waiters of a process, which its own and other processes' commits wake."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headway.stores.postgres.options import PostgresOptions
 
 
 class Wakes(wakes.Wakes):
-    """Counts what is woken, and wakes those who sleep, in all processes.
+    """Wakes waiters in all processes.
 
     Args:
         clock: returns the store's ms since 1970.
 
     Attributes:
-        make_notice: makes the statement that notifies other processes, see `Listening.make_notice`.
+        make_notice: see `Listening.make_notice`.
     """
 
     def __init__(self, options: PostgresOptions, clock: Clock) -> None:
@@ -31,18 +31,18 @@ class Wakes(wakes.Wakes):
             waiting=lambda: self.lanes,
         )
         self._to_follow: dict[str, int] = {}
-        # Lanes in which a look has woken one caller, and others may sleep.
+        # Lanes in which a check has woken one caller, while others may sleep.
         self._checked: set[str] = set()
         self.make_notice = self._listening.make_notice
 
     def announce(
         self, lanes: Iterable[tuple[str | None, int | None]], *, notified: bool = False
     ) -> None:
-        """Report a commit to those who wait here and elsewhere.
+        """Report a commit to waiters of all processes.
 
         Args:
-            lanes: each with from when; None for any lane, None for now.
-            notified: other processes were notified with the commit.
+            lanes: each with its time; None for any lane, None for now.
+            notified: whether other processes were notified with the commit.
         """
         given = list(lanes)
         if not notified:
@@ -61,17 +61,17 @@ class Wakes(wakes.Wakes):
         self.wake_one_of_each()
 
     def _expect(self, lanes: Iterable[str]) -> None:
-        # Before the wake, because the claims that follow it look for this.
+        # Before the wake, because the claims that it causes check this.
         self._to_follow.update(dict.fromkeys(lanes, self.count + 1))
 
     def follow(self, request: ClaimRequest, reply: ClaimReply) -> None:
-        """Wake more if a claim that may have followed a wake took all it asked for.
+        """Wake more if a claim that may have followed a wake was filled.
 
-        A commit wakes few of those who wait, and a look one caller of each lane: there may be more
-        than they can take.
+        A commit wakes only a few waiters, and a check one caller of each lane; there may be more
+        jobs than they can take.
 
         Args:
-            reply: says which wakes came before the claim.
+            reply: shows which wakes preceded the claim.
         """
         if not self._to_follow or reply.again:
             return
@@ -91,18 +91,18 @@ class Wakes(wakes.Wakes):
         self._checked.difference_update(followed)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleep until a lane is woken or the moment has come; see `Store.wait`.
+        """Sleep until a lane is woken or the time has come; see `Store.wait`.
 
-        The first caller that waits in a lane may be woken for nothing: what was committed while
-        this process did not listen for it is found by claiming once more.
+        The first caller that waits in a lane may be woken without need: only another claim can find
+        what was committed before this process listened for the lane.
         """
         self._listening.attend(lanes)
         await super().wait(lanes, until_at, seen)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Release the connection, if there is one.
+        """Close the connection, if there is one.
 
         Args:
-            seconds: how long it may take.
+            seconds: timeout.
         """
         self._listening.close(seconds)

@@ -1,1 +1,1 @@
-"""The Redis store: one script a verb, all keys of a namespace in one hash slot."""
+"""The Redis store: one script per verb, and all keys of a namespace in one hash slot."""

@@ -1,4 +1,4 @@
-"""Calls of scripts: from any event loop, in any thread, or from callers without a loop."""
+"""Calls of scripts, from any event loop, any thread, or callers without an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headway.stores.redis.pool import Pool
 from headway.stores.redis.scripts import Script
 
 ARGUMENTS = 5
-"""Of each call; see base/run.lua."""
+"""Number of arguments of each call; see base/run.lua."""
 
 
 _Place = tuple[asyncio.AbstractEventLoop, bool]
@@ -29,9 +29,9 @@ _Place = tuple[asyncio.AbstractEventLoop, bool]
 
 
 class Calls:
-    """The ways to the server of one store: links for each event loop, a pool for the others.
+    """Calls to the server of one store, on a link per event loop, or on a pool's links without one.
 
-    An urgent call has a link of its own: replies on one link come in the order of the calls.
+    Urgent calls have their own link, because replies on one link arrive in the order of the calls.
     """
 
     def __init__(self, options: RedisOptions) -> None:
@@ -43,25 +43,22 @@ class Calls:
         self._lock = Lock()
 
     def key(self, suffix: str) -> str:
-        """The name of a key."""
+        """Return the full name of a key."""
         return f"{{headway:{self._options.namespace}}}:{suffix}"
 
     async def run(
         self, script: Script, arguments: tuple[bytes, ...], *, urgent: bool = False
     ) -> bytes:
-        """Run a script; without an event loop on the caller's thread, which it blocks.
+        """Run a script, and return its reply. Without an event loop it blocks the caller's thread.
 
         Args:
-            urgent: it waits for no other calls, as a beat, on which leases depend.
-
-        Returns:
-            Its reply.
+            urgent: do not wait for other calls, as for a beat, on which leases depend.
 
         Raises:
-            StoreUnavailable: the server is away, or refuses; nothing was written.
-            OutcomeUnknown: it did not answer.
-            StoreError: what else its error means; nothing was written.
-            InvariantBroken: the script failed; a bug.
+            StoreUnavailable: the server is unreachable or refuses; nothing was written.
+            OutcomeUnknown: the server did not reply.
+            StoreError: the server failed; nothing was written.
+            InvariantBroken: the script failed because of a bug.
         """
         payload = self.packed(script, arguments)
         try:
@@ -72,18 +69,18 @@ class Calls:
         link = self._links.get(place)
         if link is None or link.dead:
             link = await self._join(place)
-        reply = None if link is None else await self._over(place, link, payload)
+        reply = None if link is None else await self._call_on(place, link, payload)
         if isinstance(reply, bytes):
             self.pool.note_answer()
             return reply
-        # The server is away, does not know the script, or refuses: patience needs a thread.
+        # The server is unreachable, lacks the script, or refuses: retries need a thread.
         return await asyncio.to_thread(self.pool.run, script, payload)
 
     def packed(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
-        """The call of a script, as it is sent."""
+        """Return the encoded call of a script."""
         return self._head(script) + packed_words(arguments)
 
-    async def _over(self, place: _Place, link: LoopLink, payload: bytes) -> bytes | None:
+    async def _call_on(self, place: _Place, link: LoopLink, payload: bytes) -> bytes | None:
         try:
             reply = await link.call(payload)
         except NotSentError:
@@ -92,19 +89,19 @@ class Calls:
             lost: OutcomeUnknown = reply_lost(error, str(self._options))
             raise lost from error
         if isinstance(reply, ReplyError) and is_passing(str(reply)):
-            # It may lead to a server that is the master no more.
+            # The server may no longer be the master.
             self._links.pop(place, None)
             link.retire()
         return reply if isinstance(reply, bytes) else None
 
-    def leave_links(self) -> None:
-        """Open new links for the next calls: the present ones lead to another server."""
+    def drop_links(self) -> None:
+        """Drop all links, which lead to the wrong server; the next calls open new ones."""
         self.pool.forget()
         with self._lock:
             links = list(self._links.items())
             self._links.clear()
         for (loop, _), link in links:
-            with suppress(RuntimeError):  # its loop has ended, and the link with it
+            with suppress(RuntimeError):  # its loop is closed, and so is the link
                 loop.call_soon_threadsafe(link.retire)
 
     def _head(self, script: Script) -> bytes:
@@ -117,7 +114,7 @@ class Calls:
         return head
 
     async def _join(self, place: _Place) -> LoopLink | None:
-        """The link of a place, made once for all who ask meanwhile; None if there is none now."""
+        """Return the link of a place, opened once for concurrent callers; None if that fails."""
         joining = self._joining.get(place)
         if joining is None:
             loop, _ = place
@@ -144,7 +141,7 @@ class Calls:
         return None
 
     async def close(self) -> None:
-        """Release all links; the calls of this loop end first."""
+        """Close all links, after the calls of this loop have finished."""
         here: asyncio.AbstractEventLoop | None
         try:
             here = asyncio.get_running_loop()
@@ -165,13 +162,10 @@ class Calls:
 
 
 class _LinkFetch:
-    """Fetches one link in a thread; it goes back to the pool if it is not taken.
+    """A fetch of one link on a thread; an unclaimed link returns to the pool.
 
     A task that is cancelled while it awaits a thread never gets the thread's result, so the link
     would stay open.
-
-    Args:
-        pool: where the link comes from.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -181,12 +175,12 @@ class _LinkFetch:
         self._ended = False
 
     def run(self) -> None:
-        """Fetch the link. Blocks; in any thread.
+        """Fetch the link. Blocks; callable on any thread.
 
         Raises:
-            NotSentError: there is none now.
-            ReplyError: the server did not let us in.
-            StoreError: the server is not fit for a store.
+            NotSentError: the server is unreachable.
+            ReplyError: the server refused the connection.
+            StoreError: the server cannot hold a store.
         """
         link = self._pool.take()
         with self._lock:
@@ -196,14 +190,14 @@ class _LinkFetch:
         self._pool.give_back(link)
 
     def taken(self) -> Link:
-        """Return the link; the caller owns it from now on."""
+        """Return the link; the caller then owns it."""
         with self._lock:
             link, self._fetched = self._fetched, None
         assert link is not None  # noqa: S101  (`run` has returned)
         return link
 
     def end(self) -> None:
-        """Return a link that was not taken to the pool, now or when it is there."""
+        """Return an unclaimed link to the pool, now or when it is fetched."""
         with self._lock:
             self._ended = True
             link, self._fetched = self._fetched, None

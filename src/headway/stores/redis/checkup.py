@@ -1,4 +1,4 @@
-"""A checkup of a server: what those who look for what is wrong want to know. Writes nothing."""
+"""A checkup of a server, for diagnosis. It writes nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _SETTINGS = ("appendfsync", "min-replicas-to-write", "appendonly")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkup:
-    """What was seen.
+    """Facts about a server.
 
     Attributes:
-        server: what it says of itself.
-        settings: those that it tells; empty where CONFIG is forbidden.
+        settings: the readable ones; empty if CONFIG is forbidden.
         offset_ms: how far its clock is ahead of this machine's.
-        ping_ms: the median time of a call that does nothing.
-        missing: what the server said when something was tried that a worker does; empty if nothing.
+        ping_ms: median duration of a PING.
+        missing: the server's error for a command that workers need; empty if all succeed.
     """
 
     server: Server
@@ -38,13 +37,13 @@ class Checkup:
 
 
 def check(options: RedisOptions) -> Checkup:
-    """Ask the master of a store.
+    """Check the master of a store.
 
     Raises:
-        StoreUnavailable: it cannot be reached, or does not let us in.
-        OutcomeUnknown: it did not answer.
-        StoreError: what else its error means.
-        InvariantBroken: its error means a bug.
+        StoreUnavailable: the server is unreachable, or refuses the connection.
+        OutcomeUnknown: the server did not reply.
+        StoreError: the server failed.
+        InvariantBroken: the server's error means a bug.
     """
     where = str(options)
     base = f"{{headway:{options.namespace}}}:"
@@ -86,7 +85,7 @@ def _settings(link: Link) -> dict[str, str]:
         try:
             reply = link.ask("CONFIG", "GET", name)
         except ReplyError:
-            # Where CONFIG is forbidden, what INFO tells has to do.
+            # If CONFIG is forbidden, callers have to use INFO.
             return found
         if reply:
             found[name] = reply[1].decode()
@@ -110,7 +109,7 @@ def _user(link: Link) -> str:
 
 
 def _missing(link: Link, base: str) -> str:
-    """Try what a worker does, as far as nothing is written."""
+    """Try the commands that workers need, without writing."""
     keys = [f"{base}{suffix}" for suffix in key_suffixes()]
     tries = (
         ("EVAL", "return redis.call('EXISTS', KEYS[1])", len(keys), *keys),

@@ -1,4 +1,4 @@
-"""The store's fingerprint as this process saw it last, to detect a replaced or restored store."""
+"""The store's last known fingerprint, to detect a replaced or restored store."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headway.stores.redis.values import encode
 
 
 class LastSeen:
-    """The identity, the epoch and the highest time that were seen; thread-safe.
+    """The last known identity, epoch and highest time; thread-safe.
 
-    A script gets what was seen before, and compares it in the same step; so a reply that was
-    overtaken by another never looks like an older store.
+    A script receives them, and compares them in the same step; so a reply that was overtaken by
+    another never looks like an older store.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class LastSeen:
 
     @property
     def packed(self) -> bytes:
-        """As the scripts read it; empty before the first reply."""
+        """Return the fingerprint as scripts read it; empty before the first reply."""
         return self._packed
 
     def learn(self, reply: ScriptReply) -> None:
-        """Remember the facts of a reply."""
+        """Record the facts of a reply."""
         if reply.status == MISMATCH or not isinstance(reply.identity, str):
             return
         if reply.mismatch or reply.status == CHANGED:
@@ -44,13 +44,13 @@ class LastSeen:
             self._accept(reply, reply.identity)
 
     def contradiction(self, reply: ScriptReply) -> str:
-        """Describe which fact of a reply contradicts what was seen before."""
+        """Describe which fact of a reply contradicts the known fingerprint."""
         found = StoreFingerprint(reply.identity, reply.epoch, 0, reply.high)
         return found.against(StoreFingerprint(self._identity, self._epoch, 0, self._high))
 
     def _mark_suspect(self, reply: ScriptReply) -> None:
         with self._lock:
-            # If another process found it, this one has no suspicion of its own.
+            # If another process marked the store, this one has not detected anything itself.
             if reply.mismatch and self._suspect is None:
                 self._suspect = reply.epoch
                 self._pack()
@@ -61,7 +61,7 @@ class LastSeen:
                 return
             same = identity == self._identity
             if same and reply.epoch < self._epoch:
-                # A reply that was overtaken.
+                # The reply was overtaken by another.
                 return
             high = (
                 max(reply.high, self._high) if same and reply.epoch == self._epoch else reply.high

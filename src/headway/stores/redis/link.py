@@ -1,7 +1,7 @@
-"""A link: one connection to a server, on which calls are answered in their order.
+"""A link: one connection to a server, with replies in the order of the calls.
 
-A `Link` blocks; a `LoopLink` is one in an event loop. Plain sockets under hiredis and nothing
-between: one call at a time, awaited, costs here half of what it costs through a general client.
+A `Link` blocks; a `LoopLink` belongs to an event loop. They use plain sockets and hiredis: a single
+awaited call takes half as long as with a general client.
 """
 
 from __future__ import annotations
@@ -24,33 +24,30 @@ ReplyError = hiredis.ReplyError
 
 _CHUNK = 262_144
 NAME = "headway"
-"""As which the server lists its connections."""
+"""Connection name in the server's client list."""
 STALE_AFTER = 0.005
-"""Seconds of idleness after which a link is looked at before it is used."""
+"""Seconds of idleness after which a link is checked before it is used."""
 _CLOSED = "the server closed the connection"
 
 
 class NotSentError(Exception):
-    """The server cannot be reached, or did not let us in: nothing was sent."""
+    """The server is unreachable or refused the connection; nothing was sent."""
 
 
 class ReplyLostError(Exception):
-    """The connection failed after something was sent: the server may have done it."""
+    """The connection failed after a call was sent; the server may have executed it."""
 
 
 class Link:
-    """One connection.
+    """One blocking connection.
 
     Args:
-        account: who we say we are.
-        database: to be used; 0 where it is not chosen.
-
-    Attributes:
-        reader: what replies are read with.
+        account: login to use.
+        database: number to select; 0 to skip.
 
     Raises:
-        NotSentError: it cannot be reached.
-        ReplyError: it did not let us in.
+        NotSentError: the server is unreachable.
+        ReplyError: the server refused the login or the database.
     """
 
     __slots__ = ("address", "reader", "socket")
@@ -83,14 +80,14 @@ class Link:
             self.ask("AUTH", *who, account.password)
         if database:
             self.ask("SELECT", database)
-        # Only for those who look at the server's list; a user without the right to it may do so.
+        # Only for operators who list clients; a user without permission for it still works.
         self.call(packed("CLIENT", "SETNAME", NAME))
 
     def ask(self, *words: Word) -> Reply:
         """Send a command and wait for its reply.
 
         Raises:
-            ReplyError: the server refused it.
+            ReplyError: the server refused the command.
             ReplyLostError: there was no reply.
         """
         reply = self.call(packed(*words))
@@ -99,10 +96,10 @@ class Link:
         return reply
 
     def call(self, payload: bytes) -> Reply:
-        """Send one packed command, and wait for its reply, which may be a ReplyError.
+        """Send one encoded command, and wait for its reply, which may be a ReplyError.
 
         Raises:
-            ReplyLostError: there was none; the link must not be used any more.
+            ReplyLostError: there was no reply; the link must not be used again.
         """
         try:
             self.socket.sendall(payload)
@@ -116,7 +113,7 @@ class Link:
 
         Raises:
             ConnectionResetError: the server closed the connection.
-            OSError: the connection failed; TimeoutError if nothing came in time.
+            OSError: the connection failed; TimeoutError if nothing arrived in time.
         """
         reader = self.reader
         while True:
@@ -129,7 +126,7 @@ class Link:
             reader.feed(data)
 
     def is_stale(self) -> bool:
-        """Return whether an idle link was closed by the server, or something unexpected came."""
+        """Return whether the server has closed an idle link, or sent unexpected data."""
         limit = self.socket.gettimeout()
         self.socket.settimeout(0)
         try:
@@ -143,26 +140,26 @@ class Link:
         return True
 
     def interrupt(self) -> None:
-        """End whatever waits on it in another thread."""
+        """Interrupt another thread that waits on this link."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            # It was closed already.
+            # It is already closed.
             return
 
     def close(self) -> None:
-        """Release it."""
+        """Close the connection."""
         self.socket.close()
 
 
 def packed(*words: Word) -> bytes:
-    """A command as it is sent."""
+    """Encode a command."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n%b" % (len(parts), packed_words(parts))
 
 
 def packed_words(words: Iterable[bytes]) -> bytes:
-    """Encode the words of a command; their number is sent separately."""
+    """Encode the words of a command, without their number."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
@@ -179,7 +176,7 @@ def _connect(address: Address, limit: float) -> socket.socket:
     made = socket.create_connection((address.host, address.port), timeout=limit)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A peer that vanished without a word is found by the kernel, while a subscriber listens.
+        # So that the kernel detects a vanished peer while a subscriber listens.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     except OSError:
         made.close()
@@ -201,21 +198,21 @@ def _wrap(plain: socket.socket, address: Address, tls: Tls | None) -> socket.soc
 
 
 class _Pending(NamedTuple):
-    """A call under way."""
+    """A call without a reply so far."""
 
     future: asyncio.Future[Reply]
     at: float
 
 
 class LoopLink:
-    """A link in one event loop: calls are sent as they come. All methods run in the loop's thread.
+    """A link in an event loop, which pipelines calls. Call all methods on the loop's thread.
 
     Args:
-        link: connected; from now on used by this alone.
+        link: connected; must not be used by anything else.
         timeout: seconds to wait for a reply.
 
     Attributes:
-        dead: the connection has failed; another link is needed.
+        dead: whether the connection has failed, so that another link is needed.
     """
 
     def __init__(self, link: Link, timeout: float) -> None:
@@ -236,21 +233,21 @@ class LoopLink:
         self._loop.add_reader(self._socket, self._receive)
 
     def call(self, payload: bytes) -> asyncio.Future[Reply]:
-        """Send a packed command.
+        """Send an encoded command.
 
         Returns:
-            What the reply will be: it may be a ReplyError.
+            A future of the reply, which may be a ReplyError.
 
         Raises:
-            NotSentError: as the future's exception: the link failed before anything was sent.
-            ReplyLostError: as the future's exception: it failed later.
+            NotSentError: in the future: the link failed before anything was sent.
+            ReplyLostError: in the future: the link failed later.
         """
         loop = self._loop
         future: asyncio.Future[Reply] = loop.create_future()
         now = loop.time()
         idle = not self._pending and not self._unsent
         if idle and now - self._received_at > STALE_AFTER:
-            # The server may have gone while this loop was busy with other things.
+            # The server may have closed the connection while this loop was busy.
             self._receive()
         if self.dead:
             future.set_exception(NotSentError("the connection was lost"))
@@ -259,7 +256,7 @@ class LoopLink:
         if idle:
             self._send(payload, fresh=True)
         else:
-            # Calls of the same turn of the loop are sent together.
+            # Calls in the same iteration of the loop are sent together.
             self._out.append(payload)
             if not self._flushing:
                 self._flushing = True
@@ -317,7 +314,7 @@ class LoopLink:
             if reply is False:
                 break
             future = pending.popleft().future
-            # Its caller may have gone away.
+            # The caller may have been cancelled.
             if not future.done():
                 future.set_result(reply)
         if self._retired and not pending:
@@ -361,21 +358,21 @@ class LoopLink:
         self._link.close()
 
     def retire(self) -> None:
-        """Release the connection as soon as the calls under way are answered."""
+        """Close the connection as soon as pending calls have replies."""
         self._retired = True
         if not self._pending:
             self.close()
 
     async def drain(self, limit: float) -> None:
-        """Wait for the calls under way, but not forever.
+        """Wait for pending calls.
 
         Args:
-            limit: seconds.
+            limit: timeout in seconds.
         """
         if self._pending:
             await asyncio.wait([one.future for one in self._pending], timeout=limit)
 
     def close(self) -> None:
-        """Release the connection; calls under way fail."""
+        """Close the connection; pending calls fail."""
         if not self.dead:
             self._fail(ConnectionResetError("the store was closed"))

@@ -1,4 +1,4 @@
-"""The listener: one subscriber of this process, only while there are waiters."""
+"""The listener: one subscriber per process, only while there are waiters."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from headway.stores.redis.replies import parse_wakes
 from headway.stores.redis.timing import monotonic
 
 _LOOK_EVERY = 5.0
-"""Seconds after which a silent server is pinged; how often waiters of a process that cannot listen
-check for themselves."""
+"""Seconds after which a silent server is pinged, and the longest interval at which waiters are
+woken while the process cannot listen.
+"""
 _REGISTERED_MS = 30_000
-"""How long scripts publish wakes after the last registration of a waiting process."""
+"""Milliseconds for which scripts publish wakes after the last registration of a waiting process."""
 _LINGER = 60.0
-"""Seconds after the last wait at which the listener ends."""
+"""Seconds after the last wait until the listener stops."""
 _AGAIN = 0.25
-"""Seconds before the first retry after a connection was lost."""
+"""Seconds before the first retry after a lost connection."""
 
 Woken = Sequence[tuple[str | None, int | None]]
 
 
 class Listener:
-    """Receives the wakes of other processes.
+    """A subscriber to the wakes of other processes.
 
     A waiting process is registered in the store, and scripts publish wakes only while one is. When
-    it begins to listen, and whenever a message may have been missed, all waiters are woken.
+    the listener starts to listen, and whenever a message may have been missed, it wakes all
+    waiters.
 
     Args:
-        waiters: the key under which a process that waits is registered.
-        origin: of this process, whose waiters know its own wakes already.
+        waiters: key under which waiting processes are registered.
+        origin: id of this process, whose own wakes are ignored.
         wake: wakes waiters of this process.
     """
 
@@ -53,7 +55,7 @@ class Listener:
         self._pause = _AGAIN
 
     def ensure_listening(self) -> None:
-        """Start to listen, unless it already does."""
+        """Start the listener if it is not running, and postpone its stop."""
         self._wanted_at = monotonic()
         if self._thread is None:
             with self._lock:
@@ -63,7 +65,7 @@ class Listener:
                     self._thread.start()
 
     def close(self) -> None:
-        """End it. Blocks for a moment."""
+        """Stop the listener. Blocks until its thread has ended, or for `_LOOK_EVERY`."""
         self._leaving.set()
         with self._lock:
             thread, link = self._thread, self._link
@@ -77,7 +79,7 @@ class Listener:
             try:
                 self._listen()
             except (NotSentError, ReplyLostError, ReplyError, StoreError, OSError):
-                # This process gets no messages now, so its waiters check for themselves.
+                # This process gets no messages now, so its waiters claim without one.
                 self._leaving.wait(self._pause)
                 self._pause = min(self._pause * 2, _LOOK_EVERY)
                 self._wake_all()
@@ -134,7 +136,7 @@ class Listener:
 
     def _keep_registered(self) -> None:
         if monotonic() - self._registered_at > _REGISTERED_MS / 3000 and not self._register():
-            # The registration had ended, so a wake may not have been published.
+            # The registration had expired, so a wake may not have been published.
             self._wake_all()
 
     def _register(self) -> bool:
@@ -147,7 +149,7 @@ class Listener:
         try:
             known = link.ask("SET", self._waiters, "1", "PX", _REGISTERED_MS, "GET")
         except ReplyError:
-            # The server's memory is full: waiters check for themselves meanwhile.
+            # The server's memory is full: waiters claim without messages.
             self._pool.give_back(link)
             self._registered_at = monotonic()
             return False

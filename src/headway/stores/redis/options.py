@@ -1,4 +1,4 @@
-"""How a Redis or Valkey server is reached: what stands in its URL."""
+"""Options of a Redis or Valkey store, and the URL that contains them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _KNOWN = frozenset(
 
 
 class Address(NamedTuple):
-    """Where a server listens; `path` of a UNIX socket, else host and port."""
+    """Where a server listens: the `path` of a UNIX socket, or host and port."""
 
     host: str = ""
     port: int = 0
     path: str = ""
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the address for messages."""
         if self.path:
             return self.path
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -62,7 +62,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Account:
-    """Who the client says it is; no password is ever shown."""
+    """A login; the password is never shown."""
 
     username: str = ""
     password: str = field(default="", repr=False)
@@ -70,11 +70,11 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tls:
-    """How the server's certificate is checked, which it always is; empty for the machine's CAs.
+    """How the server's certificate is verified; it always is.
 
     Attributes:
-        ca: file of the authorities to trust.
-        cert: file of the client's own certificate.
+        ca: file of the trusted authorities; empty for the machine's.
+        cert: file of the client's certificate.
         key: file of its key.
     """
 
@@ -88,15 +88,13 @@ class RedisOptions:
     """How a store is reached.
 
     Attributes:
-        addresses: of the server; of all the sentinels; of some nodes of a cluster.
-        service: the name under which sentinels know the master; empty without sentinels.
+        addresses: the server, all sentinels, or some nodes of a cluster.
+        service: name under which sentinels know the master; empty without sentinels.
         cluster: whether the addresses are those of a cluster.
-        database: its number.
-        namespace: several stores may stand in one server under different ones.
-        account: on the server.
-        sentinel_account: on the sentinels.
-        tls: None for a connection that is not encrypted.
-        patience_ms: how long a server that is away, loading or failing over is waited for.
+        namespace: separates several stores on one server.
+        tls: None for an unencrypted connection.
+        patience_ms: how long to retry while the server is unreachable, loading or failing over.
+        timeout_ms: how long to wait for a reply.
         timeout_ms: how long a reply is waited for.
     """
 
@@ -112,7 +110,7 @@ class RedisOptions:
     timeout_ms: int = DEFAULT_TIMEOUT
 
     def __str__(self) -> str:
-        """Where the store is, for people; without what is secret."""
+        """Return the store's location for messages, without secrets."""
         where = ",".join(map(str, self.addresses))
         if self.service:
             where = f"{self.service} of the sentinels {where}"
@@ -120,17 +118,13 @@ class RedisOptions:
 
 
 def parse_url(url: str) -> RedisOptions:
-    """Read the URL of a Redis store.
+    """Parse the URL of a Redis store.
 
     Args:
         url: such as `redis://:secret@localhost:6379/0?namespace=main`.
 
-    Returns:
-        What it says.
-
     Raises:
-        InvalidValue: it is none, or a part of it is unusable. The URL is not repeated, for it
-            may hold a password.
+        InvalidValue: the URL is not valid. It is not repeated, because it may contain a password.
     """
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:

@@ -1,4 +1,4 @@
-"""The pool: links that are free, and patience with a server that is away for a moment. Blocks."""
+"""The pool: free links, and retries while a server is temporarily unavailable. Blocks."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from headway.stores.redis.server import ask_server, check_server, masters
 from headway.stores.redis.timing import monotonic, pause
 
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Seconds between tries; the last one again and again."""
+"""Seconds between attempts; the last value repeats."""
 _CALLS = 8
-"""Calls of one script by one caller: another client may flush it each time after it was loaded."""
+"""Maximum number of attempts to call a script, which another client may flush after each load."""
 _SPARE = 8
-"""Free links that are kept."""
+"""Maximum number of free links."""
 
 
 class Pool:
-    """The links of one store that no call uses now.
+    """The free links of a store.
 
     Args:
         key: one of the store's keys.
 
     Attributes:
-        closed: nothing is taken from it any more.
+        closed: whether links can no longer be taken.
     """
 
     def __init__(self, options: RedisOptions, key: str) -> None:
@@ -51,12 +51,12 @@ class Pool:
         self._away_since: float | None = None
 
     def connect(self) -> Link:
-        """A new link to the master, once; it passed all that the store asks of a server.
+        """Open a link to the master, without retries, and check the server.
 
         Raises:
-            NotSentError: there is none now.
-            ReplyError: it did not let us in.
-            StoreError: it is no server that a store may stand on.
+            NotSentError: no server is reachable.
+            ReplyError: the server refused the connection.
+            StoreError: the server cannot hold a store.
         """
         self._check()
         reason = "no server is named"
@@ -75,12 +75,12 @@ class Pool:
         raise NotSentError(reason)
 
     def take(self) -> Link:
-        """A link of one's own: a free one, or a new one.
+        """Return a free link, or a new one; the caller owns it.
 
         Raises:
-            NotSentError: there is none now.
-            ReplyError: the server did not let us in.
-            StoreError: it is no server that a store may stand on.
+            NotSentError: no server is reachable.
+            ReplyError: the server refused the connection.
+            StoreError: the server cannot hold a store.
         """
         self._check()
         while True:
@@ -93,7 +93,7 @@ class Pool:
             link.close()
 
     def give_back(self, link: Link) -> None:
-        """The link is free again."""
+        """Return a link to the pool."""
         if len(self._free) >= _SPARE:
             link.close()
             return
@@ -103,19 +103,16 @@ class Pool:
             self.forget()
 
     def run(self, script: Script, payload: bytes) -> bytes:
-        """Run a script, with patience for a server that is away, loading or failing over.
+        """Run a script; retry while the server is unreachable, loading or failing over.
 
         Args:
-            payload: the packed call of it.
-
-        Returns:
-            Its reply.
+            payload: the encoded call.
 
         Raises:
-            StoreUnavailable: the server is away for longer, or refuses; nothing was written.
-            OutcomeUnknown: it did not answer.
-            StoreError: what else its error means; nothing was written.
-            InvariantBroken: the script failed; a bug.
+            StoreUnavailable: the server stays unreachable, or refuses; nothing was written.
+            OutcomeUnknown: the server did not reply.
+            StoreError: the server failed; nothing was written.
+            InvariantBroken: the script failed because of a bug.
         """
         tries = 0
         while True:
@@ -139,14 +136,11 @@ class Pool:
             tries += 1
 
     def run_on_new_link(self, script: Script, payload: bytes) -> bytes:
-        """Run a script once, over a link that is opened for it.
-
-        Returns:
-            Its reply.
+        """Run a script once, on a new link.
 
         Raises:
-            StoreError: it could not be asked.
-            InvariantBroken: the script failed; a bug.
+            StoreError: the call failed.
+            InvariantBroken: the script failed because of a bug.
         """
         failure: StoreError | InvariantBroken
         try:
@@ -189,8 +183,10 @@ class Pool:
             loaded = link.call(packed("SCRIPT", "LOAD", script.text))
             if isinstance(loaded, ReplyError):
                 return loaded
-        message = f"the Redis store {self._where}: its scripts are dropped before they are called"
-        raise StoreUnavailable(message, hint="find who sends SCRIPT FLUSH; nothing was written")
+        message = f"the Redis store {self._where}: its scripts are flushed before they are called"
+        raise StoreUnavailable(
+            message, hint="find the client that sends SCRIPT FLUSH; nothing was written"
+        )
 
     def _wait_or(self, failure: StoreError | InvariantBroken, tries: int) -> None:
         now = monotonic()
@@ -198,17 +194,17 @@ class Pool:
             since = self._away_since
             if since is None:
                 since = self._away_since = now
-        # Counted from when it went away: later calls learn it at once.
+        # Counted from the first failure, so that later calls fail immediately.
         if now - since >= self._options.patience_ms / 1000:
             raise failure
         pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
 
     def note_answer(self) -> None:
-        """Start the wait from zero when the server is away next: it has answered, over any link."""
+        """Reset the time of the first failure, because the server has replied on some link."""
         self._away_since = None
 
     def forget(self) -> None:
-        """Close the free links: they lead to a server that is master no more, or was restarted."""
+        """Close the free links, which may lead to a former master or a restarted server."""
         while True:
             try:
                 link, _ = self._free.pop()
@@ -217,7 +213,7 @@ class Pool:
             link.close()
 
     def close(self) -> None:
-        """Close what is free; what is in use is closed when it is given back."""
+        """Close free links now, and links in use when they are given back."""
         self.closed = True
         self.forget()
 

@@ -1,4 +1,4 @@
-"""Replies as the scripts pack them."""
+"""Decode the replies of the scripts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.stores.redis.values import bytes_of, decode_untyped
 Value = TypeVar("Value")
 
 DONE, REFUSED, ASKED, CHANGED, MISMATCH = range(5)
-"""The first number of a reply; see base/run.lua."""
+"""The status of a reply; see base/run.lua."""
 
 
 class ScriptReply(msgspec.Struct, array_like=True):
@@ -32,12 +32,12 @@ class ScriptReply(msgspec.Struct, array_like=True):
 
     Attributes:
         status: one of the five above.
-        value: the verb's own; not decoded yet.
+        value: the verb's own part, encoded.
         now: the store's time of the step, ms.
-        wakes: lanes to be woken (False: any), each with from when (False: now).
-        identity: of the store; False while nothing was written yet.
+        wakes: lanes to wake (False: any), each with its time (False: now).
+        identity: identity of the store; False until something is written.
         high: the highest time that the store remembers.
-        mismatch: the store is not the one that was seen, or an older state of it.
+        mismatch: whether the store was replaced, or restored to an older state.
     """
 
     status: int
@@ -51,7 +51,7 @@ class ScriptReply(msgspec.Struct, array_like=True):
 
 
 class _Need(msgspec.Struct):
-    """Hours that a script cannot compute."""
+    """Hours whose intervals a script cannot compute."""
 
     name: str
     template: str
@@ -138,8 +138,8 @@ _VERDICTS = {
 }
 
 
-def suspicion(mark: Any) -> Suspicion:  # noqa: ANN401  (decoded, of any version of this program)
-    """Return who marked the store as replaced or restored, when and why."""
+def suspicion(mark: Any) -> Suspicion:  # noqa: ANN401  (decoded, written by any version)
+    """Return which process marked the store as replaced or restored, when and why."""
     match mark:
         case [int(at), str(by), str(reason)]:
             return Suspicion(at=at, by=by, reason=reason)
@@ -148,14 +148,14 @@ def suspicion(mark: Any) -> Suspicion:  # noqa: ANN401  (decoded, of any version
 
 
 def read(value: msgspec.Raw, kind: type[Value]) -> Value:
-    """A reply of any other type."""
+    """Decode a value as any other type."""
     return msgspec.msgpack.decode(value, type=kind)
 
 
 def untyped(value: msgspec.Raw) -> dict[str, Any]:
-    """Return a read's reply."""
+    """Decode a read's reply."""
     found = decode_untyped(value)
-    # An empty table comes as an array.
+    # Lua sends an empty table as an array.
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
@@ -166,7 +166,7 @@ def parse_wakes(data: bytes) -> tuple[str, list[tuple[str | None, int | None]]]:
 
 
 def woken(reply: list[tuple[str | bool, int | bool]]) -> list[tuple[str | None, int | None]]:
-    """Return the lanes that a step wakes, each with the moment."""
+    """Return the lanes that a step wakes, each with its time."""
     return [
         (None if isinstance(lane, bool) else lane, None if isinstance(at, bool) else at)
         for lane, at in reply
@@ -183,7 +183,7 @@ def refusal(value: msgspec.Raw) -> HeadwayError:
 
 
 def hours_asked(value: msgspec.Raw, now: int) -> dict[str, Any]:
-    """Return the open intervals that a script asks for, by gate, up to the horizon."""
+    """Return the open intervals that a script requests, by gate, up to the horizon."""
     until = now + HORIZON_MS
     return {
         one.name: {"opens": intervals(one.spec, one.zone, now, until), "horizon_at": until}
@@ -259,7 +259,7 @@ def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:
 
 
 def policy_of(data: msgspec.Raw) -> JobPolicy:
-    """Return a policy; the same object for the same bytes."""
+    """Decode a policy; the same bytes give the same object."""
     packed = bytes(data)
     policy = _POLICIES.get(packed)
     if policy is None:
@@ -311,13 +311,13 @@ def fire_reply(value: msgspec.Raw) -> FireReply:
 
 
 def term(value: msgspec.Raw) -> int | None:
-    """Return the term; None if another holder leads."""
+    """Return the term; None if another process leads."""
     reply = _term(value)
     return None if isinstance(reply, bool) else reply
 
 
 def _given(text: str | bool | None) -> str | None:
-    """Return a text, or None, which Lua sends as false."""
+    """Return a text, or None for false or a missing value."""
     return text if isinstance(text, str) else None
 
 

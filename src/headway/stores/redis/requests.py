@@ -1,4 +1,4 @@
-"""Requests as the scripts read them."""
+"""Encode requests for the scripts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from headway.stores.redis.values import (
 
 Request = dict[str, Any]
 _SHORT_ARGS = 256
-"""Bytes of arguments that stand in the job's own row."""
+"""Maximum bytes of arguments stored in the job's own row."""
 _decode = msgspec.msgpack.Decoder().decode
 
 
@@ -54,8 +54,8 @@ class Batch(NamedTuple):
     """Jobs to be enqueued.
 
     Attributes:
-        request: by position; what many of them share is sent once.
-        plain: a shorter script can insert them all, unless it finds a conflict.
+        request: rows by position; values shared by many jobs are sent once.
+        plain: whether a shorter script can insert them all, unless it finds a conflict.
     """
 
     request: Request
@@ -63,10 +63,10 @@ class Batch(NamedTuple):
 
 
 def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
-    """Jobs by position, and once what many of them share.
+    """Return jobs as rows by position, with shared values sent once.
 
     Raises:
-        CallerError: a job cannot be kept, or they are too many.
+        CallerError: a job is not valid, or there are too many.
     """
     check_batch("enqueue", len(jobs))
     check_jobs(jobs)
@@ -78,7 +78,7 @@ def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
     rows: list[list[Any]] = []
     plain_ones = True
     for job in jobs:
-        # Jobs of a batch share these as they are: the same, not only equal ones.
+        # Jobs of a batch share the same objects, so identity is enough.
         policy = policies.get(id(job.policy))
         if policy is None:
             packed_policies.append(packed_policy(job.policy))
@@ -143,10 +143,10 @@ def _by_position(job: NewJob, shape: int) -> list[Any]:
 
 
 def restore_request(jobs: Sequence[InFlight]) -> Request:
-    """Jobs in flight, by names.
+    """Return jobs in flight as maps.
 
     Raises:
-        CallerError: a job cannot be kept, or they are too many.
+        CallerError: a job is not valid, or there are too many.
     """
     check_batch("restore", len(jobs))
     check_jobs([one.job for one in jobs])
@@ -154,7 +154,7 @@ def restore_request(jobs: Sequence[InFlight]) -> Request:
 
 
 def claim_request(request: ClaimRequest) -> Request:
-    """Return a claim's request; the begin of its round stays with the client."""
+    """Return a claim's request, without the start of its round, which the client keeps."""
     return {
         "worker": request.worker,
         "request": request.request,
@@ -168,10 +168,10 @@ def claim_request(request: ClaimRequest) -> Request:
 
 
 def settle_request(request: SettleRequest) -> Request:
-    """Plain successes as (job, run) in one flat array, and the others by names.
+    """Return plain successes as a flat array of jobs and runs, and the other outcomes as maps.
 
     Raises:
-        CallerError: an outcome's follow-up cannot be kept, or they are too many.
+        CallerError: a follow-up is not valid, or there are too many outcomes.
     """
     outcomes = request.outcomes
     check_batch("settle", len(outcomes))
@@ -190,7 +190,7 @@ def settle_request(request: SettleRequest) -> Request:
 
 
 def _with_result(outcome: Succeeded, result: bytes, place: int) -> Request:
-    """The commonest of the others, as `_outcome` tells it."""
+    """Return the same as `_outcome`, faster, for the most frequent of the other outcomes."""
     fields: Request = {"type": "Succeeded", "place": place, "job": outcome.job, "run": outcome.run}
     fields["result"] = text_of(result)
     return fields
@@ -206,7 +206,7 @@ def _outcome(outcome: Outcome, place: int) -> Request:
     if isinstance(outcome, Failed | Died | Returned):
         fields["error"] = _text(outcome.error, MAX_ERROR)
     if isinstance(outcome, Failed):
-        # Lua counts bytes, and would cut a character in two.
+        # Cut here, because Lua counts bytes and would split a character.
         fields["line"] = _text(outcome.line, MAX_REASON)
     if isinstance(outcome, Died | Snoozed):
         fields["reason"] = _text(outcome.reason, MAX_REASON)
@@ -219,7 +219,7 @@ def _text(text: str, most: int) -> str:
 
 
 def beat_request(request: BeatRequest) -> Request:
-    """A beat."""
+    """Return a beat's request."""
     return {
         "worker": request.worker,
         "running": request.running,
@@ -233,7 +233,7 @@ def beat_request(request: BeatRequest) -> Request:
 
 
 def define_request(request: DefineRequest) -> Request:
-    """Definitions, each with the name of its class.
+    """Return definitions, each with the name of its class.
 
     Raises:
         InvalidValue: a name or a value is invalid, regardless of the store's content.
@@ -250,8 +250,8 @@ def define_request(request: DefineRequest) -> Request:
 def _item(item: Item) -> Request:
     fields = {"type": type(item).__name__, **named(item)}
     # The summary for the trail is the same in every store.
-    if said := check_item(item):
-        fields["said"] = said
+    if summary := check_item(item):
+        fields["said"] = summary
     if isinstance(item, NoteUse):
         fields["used"] = list(check_uses(item).items())
     return fields
@@ -261,7 +261,7 @@ def import_chunk_request(chunk: ExportChunk) -> Request:
     """Return a chunk's rows with named fields.
 
     Raises:
-        InvalidValue: this version cannot read it.
+        InvalidValue: this version cannot read the chunk.
     """
     try:
         decode(chunk.part, chunk.rows)
@@ -277,11 +277,11 @@ def import_chunk_request(chunk: ExportChunk) -> Request:
 
 
 def _entry(spec: bytes | None) -> Request | None:
-    # As `define` sends it: Lua keeps an entry by the names of its fields.
+    # As `define` sends it: Lua stores an entry as a map.
     found = decode_entry(spec)
     return None if found is None else named(found)
 
 
 def as_request(record: object) -> Request:
-    """Any other request, by names."""
+    """Return any other request as a map."""
     return named(record)

@@ -1,4 +1,4 @@
-"""The scripts: modules of Lua, put together to one text for each verb and each read."""
+"""The scripts: Lua modules, assembled into one text for each verb and each read."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _KEYS = "base.keys"
 _RUNNER = "base.run"
 _QUICK_WAY = "base.quick"
 _EAGER = frozenset({"base.write"})
-"""Modules that do something by themselves, before any verb."""
+"""Modules with side effects, which must run before any verb."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Script:
-    """What one call runs.
+    """The text of one call.
 
     Attributes:
-        name: of its module and function, as "reads.read_jobs.why".
-        keys: the suffixes of those that it looks at, in the order in which they are passed.
-        sha: under which a server that has loaded it knows it.
-        starts: the line at which each module begins, in order.
+        name: its module and function, such as "reads.read_jobs.why".
+        keys: suffixes of the keys that it uses, in the order in which they are passed.
+        sha: hash by which the server knows it once loaded.
+        starts: first line of each module, in order.
         modules: their names, in the same order.
     """
 
@@ -45,7 +45,7 @@ class Script:
     modules: tuple[str, ...]
 
     def locate(self, message: str) -> str:
-        """Return an error's message with each place as the module and line of its file."""
+        """Return an error's message with each line number replaced by a module and its line."""
         return _LINE.sub(lambda found: self._place(int(found.group(1))), message)
 
     def _place(self, line: int) -> str:
@@ -57,18 +57,17 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    """The script of a verb or a read.
+    """Return the script of a verb or a read.
+
+    It contains the module, its dependencies, and the runner around them; before these, the verb's
+    quick module for the most frequent calls, if there is one.
 
     Args:
-        name: its module, as "verbs.claim", which has a function `run`; or with the name of its
-            function, as "reads.read_jobs.why".
-
-    Returns:
-        The script: its module, all that it needs, and the runner around it; before them the module
-        that answers the commonest calls, if it names one.
+        name: a module with a function `run`, such as "verbs.claim"; or a module and a function,
+            such as "reads.read_jobs.why".
 
     Raises:
-        InvariantBroken: a module is missing, has no table of its own, or needs itself.
+        InvariantBroken: a module is missing, has no table, or depends on itself.
     """
     order: dict[str, None] = {}
     folder, file, *function = name.split(".")
@@ -103,10 +102,10 @@ def script(name: str) -> Script:
 
 @cache
 def key_suffixes() -> tuple[str, ...]:
-    """The suffixes of all keys of a namespace, in their order.
+    """Return the suffixes of all keys of a namespace, in order.
 
     Raises:
-        InvariantBroken: their numbers leave a gap.
+        InvariantBroken: their numbers have a gap.
     """
     found = [(int(number), name) for name, number in _KEY.findall(source("base.keys"))]
     if [number for number, _ in found] != list(range(1, len(found) + 1)):
@@ -117,10 +116,10 @@ def key_suffixes() -> tuple[str, ...]:
 
 @cache
 def source(module: str) -> str:
-    """The text of a module's file.
+    """Return the text of a module's file.
 
     Raises:
-        InvariantBroken: there is none.
+        InvariantBroken: the file is missing.
     """
     *folders, name = module.split(".")
     file = files("headway.stores.redis").joinpath("lua", *folders, f"{name}.lua")
@@ -133,7 +132,7 @@ def source(module: str) -> str:
 
 @cache
 def needs(module: str) -> tuple[str, ...]:
-    """The modules that a module says it needs, in its order."""
+    """Return the declared dependencies of a module, in order."""
     lines = (line.split(",") for line in _NEEDS.findall(source(module)))
     return tuple(name.strip() for line in lines for name in line if name.strip())
 
@@ -150,15 +149,15 @@ def _need(module: str, order: dict[str, None], under: tuple[str, ...]) -> None:
 
 
 def _keys_of(modules: Iterable[str]) -> tuple[str, ...]:
-    """The keys that modules look at: to pass all of them would cost a small call a tenth.
+    """Return the keys that modules use; passing all keys would make a small call 10 % slower.
 
     Raises:
-        InvariantBroken: base/keys.lua names one of them not.
+        InvariantBroken: base/keys.lua lacks one of them.
     """
     used = {name for module in modules if module != _KEYS for name in _uses(module)}
     unknown = used - set(key_suffixes())
     if unknown:
-        message = f"the scripts use the key {min(unknown)}, which base/keys.lua does not name"
+        message = f"the scripts use the key {min(unknown)}, which base/keys.lua does not define"
         raise InvariantBroken(message)
     return tuple(name for name in key_suffixes() if name in used)
 
@@ -170,7 +169,7 @@ def _key_table(keys: tuple[str, ...]) -> str:
 
 @cache
 def _uses(module: str) -> frozenset[str]:
-    """The keys that a module looks at."""
+    """Return the keys that a module uses."""
     return frozenset(_USE.findall(source(module)))
 
 
@@ -184,20 +183,23 @@ def _table(module: str) -> str:
 
 
 def _early_return(module: str) -> str:
-    """End the script where a verb's quick module answers; what is behind it is not even made."""
+    """Return the statement that ends the script if the quick module handles the call.
+
+    The functions after it are then never created.
+    """
     call = f"{_table(_QUICK_WAY)}.call({_table(module)})"
     return f"local answer, request = {call} if answer then return answer end"
 
 
 @cache
 def _wrapped(module: str) -> str:
-    """A module in a block of its own, for Lua has at most 200 locals in one.
+    """Return a module in its own block, because Lua allows at most 200 locals per function.
 
-    It is made when it is first looked at: to make the functions of all of them would take more
-    than half of the time of a small call.
+    It is initialized at first use: creating the functions of all modules would take more than half
+    of the time of a small call.
     """
     name = _table(module)
-    # On one line with the block's begin, so that lines are counted as in the file.
+    # On one line with the start of the block, so that line numbers match the file.
     text = _TABLE.sub("", source(module), count=1).rstrip("\n")
     if module in _EAGER:
         return f"local {name} = {{}} do {text}\nend\n"

@@ -1,4 +1,4 @@
-"""The server: where the master is, which one it is, and whether the store may stand on it."""
+"""The server: find the master, read its facts, and check that it can hold a store."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SLOTS = 16_384
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """What a server says of itself.
+    """Facts that a server reports.
 
     Attributes:
         name: "redis" or "valkey".
-        version: of Redis, or of the Redis that a Valkey is like.
+        version: of Redis; for Valkey, the compatible Redis version.
     """
 
     name: str
@@ -28,21 +28,21 @@ class Server:
 
     @property
     def is_replica(self) -> bool:
-        """Whether it follows a master, and takes no writes."""
+        """Whether it is a replica, which accepts no writes."""
         return self.facts.get("role") == "slave"
 
     @property
     def eviction(self) -> str:
-        """What it throws away when its memory is used up; "noeviction" for nothing."""
+        """Eviction policy for a full memory; "noeviction" for none."""
         return self.facts.get("maxmemory_policy", "noeviction")
 
 
 def ask_server(link: Link) -> Server:
-    """Ask a server what it is.
+    """Read the facts about a server.
 
     Raises:
-        ReplyError: it does not say, to us.
-        ReplyLostError: it did not answer.
+        ReplyError: the user may not read them.
+        ReplyLostError: the server did not reply.
     """
     text = link.ask("INFO").decode(errors="replace")
     pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
@@ -57,17 +57,17 @@ def ask_server(link: Link) -> Server:
 
 
 def check_server(server: Server, where: str) -> None:
-    """Let a server pass on which nothing is lost by its own rules.
+    """Validate that a server can hold a store.
 
     Raises:
         SchemaMismatch: it is too old.
-        StoreUnavailable: it throws keys away when its memory is used up.
+        StoreUnavailable: it evicts keys when its memory is full.
         NotSentError: it is a replica.
     """
     if server.version < OLDEST:
         found = ".".join(map(str, server.version)) or "unknown"
-        message = f"the Redis store {where} is of version {found}"
-        raise SchemaMismatch(message, hint="6.2 or later is needed, or Valkey")
+        message = f"the Redis store {where} has version {found}"
+        raise SchemaMismatch(message, hint="Redis 6.2 or later, or Valkey, is needed")
     if server.eviction != "noeviction":
         message = f"the Redis store {where} evicts keys ({server.eviction}): jobs would be lost"
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf; nothing was written"
@@ -78,13 +78,13 @@ def check_server(server: Server, where: str) -> None:
 
 
 def masters(options: RedisOptions, key: str) -> Iterator[Address]:
-    """The servers to try, the likeliest first: itself, the sentinels' choice, or the slot's node.
+    """Yield the servers to try: the given ones, the sentinels' master, or the slot's node.
 
     Args:
-        key: one of the store's keys; they are all in one slot of a cluster.
+        key: one of the store's keys, which are all in one slot of a cluster.
 
     Raises:
-        NotSentError: no sentinel or node could be asked.
+        NotSentError: no sentinel or node could be queried.
     """
     if options.service:
         yield _by_sentinels(options)
@@ -138,7 +138,7 @@ def _node_of(link: Link, key: str) -> Address:
     for first, last, master, *_ in link.ask("CLUSTER", "SLOTS"):
         if first <= slot <= last:
             host, port = master[0], master[1]
-            # A node that does not know its own name is the one that was asked.
+            # A node without a host is the one that replied.
             return Address(host=host.decode() if host else link.address.host, port=port)
     message = f"no node serves slot {slot} of {_SLOTS}"
     raise NotSentError(message)

@@ -1,4 +1,4 @@
-"""The Redis store: for many processes on many machines, as durable as its server is set to be."""
+"""The Redis store, for many processes on many machines, as durable as its server is configured."""
 
 from __future__ import annotations
 
@@ -49,28 +49,27 @@ from headway.stores.redis.values import decode_untyped, encode
 
 Answer = TypeVar("Answer")
 
-_ASKED_AGAIN = 8
-"""How often one request may be sent again: with hours that a script asks for, or over new links."""
+_MAX_SENDS = 8
+"""Maximum number of sends of a request, with hours that the script requests or on new links."""
 _STRICT = (b"", b"1")
-"""Whether a call is refused in a suspect store, as the scripts read it."""
+"""Whether a suspect store refuses the call, as the scripts read it."""
 _MARK = b"2"
-"""The call marks a store that is not the one that was seen."""
+"""The call marks a store whose fingerprint does not match."""
 
 
 class RedisStore:
-    """All state under one namespace of a Redis or Valkey. See `Store` for the promises.
+    """A store in one namespace of a Redis or Valkey. See `Store` for the promises.
 
     Args:
-        options: how to reach it.
         clock: returns ms since 1970 in place of the server's clock, for tests.
 
     Attributes:
-        runs_inline: an operation that is driven outside any event loop does its work on the
-            caller's thread and ends without suspending; all but `wait`.
+        runs_inline: True: an operation that is driven outside any event loop runs on the caller's
+            thread and completes without suspending, except `wait`.
 
     Raises:
-        StoreUnavailable: the server cannot be reached, refuses the login, or evicts keys.
-        SchemaMismatch: it is older than 6.2.
+        StoreUnavailable: the server is unreachable, refuses the login, or evicts keys.
+        SchemaMismatch: the server is older than 6.2.
     """
 
     runs_inline = True
@@ -96,7 +95,7 @@ class RedisStore:
         pool = self._calls.pool
         try:
             pool.give_back(pool.connect())
-            # A store has its identity from now on.
+            # This gives a new store its identity.
             run = script("verbs.store.fingerprint")
             packed = self._calls.packed(run, self._arguments({}, b""))
             _is_done(self._learn(pool.run(run, packed)))
@@ -227,7 +226,7 @@ class RedisStore:
         await self._do("verbs.import_chunk", requests.import_chunk_request(chunk))
 
     async def close(self) -> None:
-        """Release everything; running operations end first."""
+        """Close all connections after running operations have finished."""
         try:
             if running_loop() is None:
                 self._listener.close()
@@ -241,21 +240,18 @@ class RedisStore:
     async def _do(
         self, name: str, request: Request, *, strict: bool = False, urgent: bool = False
     ) -> ScriptReply:
-        """Run a verb or a read until it is done.
+        """Run a verb or a read until it is done, and return its reply.
 
         Args:
-            strict: refuse if the store is not the one that was seen.
-            urgent: it waits for no other calls.
-
-        Returns:
-            The reply of one that is done.
+            strict: refuse if the store is suspect.
+            urgent: do not wait for other calls.
 
         Raises:
-            HeadwayError: it refused, or could not be wanted.
-            InvariantBroken: it asks for hours without an end; nothing was written.
+            HeadwayError: the verb refused, or the call failed.
+            InvariantBroken: the script requests hours endlessly; nothing was written.
         """
         run = script(name)
-        for _ in range(_ASKED_AGAIN):
+        for _ in range(_MAX_SENDS):
             reply = await self._ask(run, request, strict=strict, urgent=urgent)
             if _is_done(reply):
                 return reply
@@ -267,12 +263,12 @@ class RedisStore:
     async def _ask(
         self, run: Script, request: Request, *, strict: bool, urgent: bool = False
     ) -> ScriptReply:
-        for _ in range(_ASKED_AGAIN):
+        for _ in range(_MAX_SENDS):
             try:
                 arguments = self._arguments(request, _STRICT[strict])
                 raw = await self._calls.run(run, arguments, urgent=urgent)
             except (OutcomeUnknown, asyncio.CancelledError):
-                # Other processes get the wakes by message, but this one only by the reply.
+                # Other processes get the wakes by message, this one only by the lost reply.
                 self._wakes.wake_all()
                 raise
             reply = self._learn(raw)
@@ -282,20 +278,20 @@ class RedisStore:
                 self._confirm(reply)
             else:
                 await asyncio.to_thread(self._confirm, reply)
-        message = "old connections keep leading to another server than new ones"
+        message = "old connections keep leading to a different server than new ones"
         raise StoreUnavailable(message, hint="wait for the failover to end; nothing was written")
 
     def _confirm(self, mismatch: ScriptReply) -> None:
-        """Mark the store as suspect if a new link finds it so; else drop the old links.
+        """Mark the store as suspect if a new link finds the mismatch, too; else drop the old links.
 
-        After a failover an old link may still lead to the former master, whose reply does not
-        prove anything about the store.
+        After a failover, an old link may still lead to the former master, whose replies prove
+        nothing about the store.
         """
         run = script("verbs.store.suspect")
         request: Request = {"by": process_name(), "reason": self._last_seen.contradiction(mismatch)}
         packed = self._calls.packed(run, self._arguments(request, _MARK))
         if not self._learn(self._calls.pool.run_on_new_link(run, packed)).mismatch:
-            self._calls.leave_links()
+            self._calls.drop_links()
 
     def _arguments(self, request: Request, asks: bytes) -> tuple[bytes, ...]:
         return (
@@ -307,10 +303,10 @@ class RedisStore:
         )
 
     def _learn(self, raw: bytes) -> ScriptReply:
-        """Process the part that all replies have.
+        """Decode a reply, and process the part that all replies share.
 
         Raises:
-            InvariantBroken: it cannot be read.
+            InvariantBroken: the reply cannot be decoded.
         """
         try:
             reply = replies.decode_reply(raw)
@@ -325,10 +321,11 @@ class RedisStore:
 
 
 def _is_done(reply: ScriptReply) -> bool:
-    """Return whether a script is done; if not, it asks for hours.
+    """Return whether a script is done; if not, it requests hours.
 
     Raises:
-        HeadwayError: it refused; nothing was written.
+        HeadwayError: the script refused; nothing was written.
+        StoreChanged: the store is suspect; nothing was written.
         StoreChanged: the store is not the one that was seen; nothing was written.
     """
     if reply.status == replies.REFUSED:

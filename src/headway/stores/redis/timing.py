@@ -7,24 +7,24 @@ import time
 from headway.contract.store import Clock
 
 monotonic = time.monotonic
-"""Seconds that only grow; for limits within one process."""
+"""Monotonic seconds, for timeouts within one process."""
 
 pause = time.sleep
-"""Waits in a thread of the caller's or the store's own; never in an event loop."""
+"""Sleep on a thread of the caller or the store, never in an event loop."""
 
 
 def machine_clock() -> int:
-    """Milliseconds since 1970, UTC, by the machine's clock; to compare a server's with."""
+    """Return ms since 1970, UTC, by the machine's clock, to compare a server's with."""
     return time.time_ns() // 1_000_000
 
 
 class StoreClock:
-    """The store's time as this process knows it, continued from the last reply.
+    """An estimate of the store's time, extrapolated from the last reply.
 
     It is for pauses, never for decisions.
 
     Args:
-        clock: in place of the server's, for tests; None for the server's.
+        clock: replaces the server's clock, for tests.
     """
 
     def __init__(self, clock: Clock | None) -> None:
@@ -32,11 +32,11 @@ class StoreClock:
         self._ahead = 0
 
     def observe(self, now: int) -> None:
-        """Take over the store's time from a reply, ms."""
+        """Record the store's time from a reply, ms."""
         self._ahead = now - int(monotonic() * 1000)
 
     def override(self) -> bytes:
-        """Return the time that scripts use as their clock; empty for the server's own."""
+        """Return the time that scripts use as their clock; empty for the server's."""
         return b"" if self._clock is None else b"%d" % self._clock()
 
     def __call__(self) -> int:

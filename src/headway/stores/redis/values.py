@@ -1,4 +1,4 @@
-"""Values to scripts and back: MessagePack as the Lua inside Redis reads and writes it."""
+"""Encode and decode values of scripts, as MessagePack that Lua in Redis supports."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _MAP = {0xDE: 2, 0xDF: 4}
 
 
 def text_of(data: bytes) -> msgspec.Raw:
-    """Bytes as they are, which go as text: Redis knows no other.
+    """Encode bytes unchanged as text, because Redis supports no binary type.
 
-    Source: lua_cmsgpack.c of Redis, which reads no `bin` of MessagePack.
+    Source: lua_cmsgpack.c of Redis, which does not read MessagePack's `bin`.
     """
     size = len(data)
     if size < _SHORT:
@@ -57,7 +57,7 @@ def text_of(data: bytes) -> msgspec.Raw:
 
 
 def bytes_of(text: msgspec.Raw) -> bytes:
-    """The bytes that came back as text."""
+    """Decode text to the bytes that it contains."""
     data = bytes(text)
     first = data[0]
     if first < 0xC0:
@@ -66,10 +66,10 @@ def bytes_of(text: msgspec.Raw) -> bytes:
 
 
 def named(record: object) -> dict[str, Any]:
-    """A record by the names of its fields; those that are None are left out.
+    """Return a record as a map of its fields, without those that are None.
 
-    What is in them is turned likewise: enums to their values, dates to ISO text, tuples to
-    arrays, bytes to text.
+    Values are converted recursively: enums to their values, dates to ISO text, tuples to arrays,
+    bytes to text.
     """
     found: dict[str, Any] = {}
     for name in field_names(type(record)):
@@ -77,13 +77,13 @@ def named(record: object) -> dict[str, Any]:
         if value is not None:
             found[name] = plain(value)
     if isinstance(record, EntrySpec):
-        # The kind of schedule is told by where it stands.
+        # The name of the field shows the kind of schedule.
         found[_place_of(record)] = found.pop("schedule")
     return found
 
 
 def plain(value: object) -> object:
-    """A value of a record, as it is sent."""
+    """Return a record's value in the form in which it is sent."""
     if isinstance(value, tuple | list):
         return [plain(one) for one in cast("list[object]", value)]
     if isinstance(value, Mapping):
@@ -103,13 +103,13 @@ def _scalar(value: object) -> object:
 
 @lru_cache(maxsize=1024)
 def packed_policy(policy: JobPolicy) -> msgspec.Raw:
-    """A policy, which many jobs share."""
+    """Encode a policy, cached because many jobs share it."""
     return msgspec.Raw(encode(named(policy)))
 
 
 @lru_cache(maxsize=1024)
 def packed_gates(gates: tuple[GateUse, ...]) -> msgspec.Raw:
-    """The gates of a job, which others may share."""
+    """Encode a job's gates, cached because other jobs may share them."""
     return msgspec.Raw(encode([named(use) for use in gates]))
 
 
@@ -119,14 +119,11 @@ def _place_of(spec: EntrySpec) -> str:
 
 
 def decode_untyped(data: msgspec.Raw) -> object:
-    """What a script packed.
-
-    Args:
-        data: MessagePack as Redis writes it.
+    """Decode MessagePack as written by Redis.
 
     Returns:
-        Maps, lists, texts, numbers. A text that is no UTF-8, such as arguments that are no JSON,
-        keeps its bytes by `surrogateescape`.
+        Maps, lists, texts, numbers. Texts that are not UTF-8, such as arguments that are not JSON,
+        keep their bytes by `surrogateescape`.
     """
     try:
         return _decode(data)
@@ -135,7 +132,7 @@ def decode_untyped(data: msgspec.Raw) -> object:
 
 
 class _Reader:
-    """Decodes slowly, for the rare reply with a text that is not UTF-8."""
+    """A slow decoder, for the rare reply with a text that is not UTF-8."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -158,7 +155,7 @@ class _Reader:
         return first if first < 0x80 else first - 0x100
 
     def value(self) -> object:
-        """The next value."""
+        """Return the next value."""
         first = self._size(1)
         if first < 0x80 or first >= 0xE0 or first in _PLAIN or first in _NUMBERS:
             return self._scalar(first)
@@ -173,16 +170,16 @@ class _Reader:
 
 
 def signal_to_script(payload: bytes) -> bytes:
-    """A kept signal of a chunk, as a script keeps it; empty for one that was applied.
+    """Convert an exported signal to the form that scripts store; empty if it was applied.
 
     Raises:
-        msgspec.DecodeError: it is no signal.
+        msgspec.DecodeError: it is not a signal.
     """
     return encode(named(decode_signal(payload))) if payload else b""
 
 
 def signal_from_script(payload: bytes) -> bytes:
-    """A signal that a script kept, as the ledger keeps it; empty for one that was applied."""
+    """Convert a signal stored by a script to the ledger's form; empty if it was applied."""
     if not payload:
         return b""
     reply = cast("dict[str, Any]", decode_untyped(msgspec.Raw(payload)))

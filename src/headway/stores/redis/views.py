@@ -1,7 +1,7 @@
-"""Reads: the request for a read script, and the view of the rows in its reply.
+"""Reads: the request for a read script, and the view of its reply.
 
-A read script only collects the rows of one snapshot. The views are built from them by the same
-functions as for every store.
+A read script only collects the rows of one snapshot. The functions that all stores share build the
+views from them.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from headway.stores.redis.views_ledger import ledger_of
 Answer = TypeVar("Answer")
 
 AUDITED = 500
-"""Rows of each kind that one audit script examines, because all of Redis waits for it."""
+"""Maximum number of rows of each kind per audit script, because it blocks all of Redis."""
 _LARGEST = 10**15 - 1
-"""Lua represents it and smaller ones exactly."""
+"""Lua represents integers up to this one exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What to run.
+    """A call of a read script.
 
     Attributes:
-        script: the name of the read's module.
-        request: its argument, by the names of its fields; those that are None are left out.
+        script: the module and its function.
+        request: its argument, without fields that are None.
     """
 
     script: str
@@ -61,7 +61,7 @@ class ReadRequest:
 
 
 def bounded(query: Query[Answer]) -> Query[Answer]:
-    """Return the query with an audit's page limited to what one script may examine."""
+    """Return the query; an audit's page is limited to what one script may examine."""
     if isinstance(query, AuditQuery):
         return cast("Query[Answer]", replace(query, limit=min(query.limit, AUDITED)))
     return query
@@ -71,14 +71,11 @@ def request_of(query: Query[Any]) -> ReadRequest:
     """Return the request for the rows that a query needs.
 
     Args:
-        query: as `bounded` gave it.
-
-    Returns:
-        The script and its argument.
+        query: as returned by `bounded`.
 
     Raises:
-        InvalidValue: the page is too large, or the cursor is of another listing.
-        InvariantBroken: the question has no answer here.
+        InvalidValue: the page is too large, or the cursor belongs to another listing.
+        InvariantBroken: there is no script for this query.
     """
     made = _REQUESTS.get(type(query))
     if made is None:
@@ -94,10 +91,7 @@ def answer(query: Query[Answer], reply: Mapping[str, Any]) -> Answer:
     """Return the view of a script's reply.
 
     Args:
-        query: as `bounded` gave it.
-
-    Returns:
-        The answer.
+        query: as returned by `bounded`.
     """
     return read(ledger_of(reply), query)
 
@@ -106,7 +100,7 @@ def chunk_request(cursor: str | None) -> ReadRequest:
     """Return the request for a chunk's rows.
 
     Raises:
-        InvalidValue: the cursor is none.
+        InvalidValue: the cursor is not valid.
     """
     part, after = read_cursor(cursor)
     request = {"part": part, "limit": MAX_BATCH, "most": ALL_STARTS}
@@ -116,7 +110,7 @@ def chunk_request(cursor: str | None) -> ReadRequest:
 
 
 def chunk(cursor: str | None, reply: Mapping[str, Any]) -> ExportChunk:
-    """Return the chunk of a script's reply."""
+    """Return the chunk in a script's reply."""
     return export_chunk(ledger_of(reply), cursor)
 
 

@@ -1,6 +1,6 @@
 """A ledger over the rows in a read script's reply, from which the views are built.
 
-The script collects every row that the view may need, in one snapshot; asking for any other row is a
+The script collects every row that the view may need, in one snapshot. Reading any other row is a
 bug, and raises InvariantBroken.
 """
 
@@ -42,36 +42,36 @@ from headway.stores.redis.values import signal_from_script
 Value = TypeVar("Value")
 
 Record = Mapping[str, Any]
-"""A row by the names of its fields; those that are None are not there.
+"""A row as a map of its fields, without those that are None.
 
-An empty map comes as an empty list: Lua has one type for both.
+An empty map arrives as an empty list, because Lua has one type for both.
 """
 
 _PAYLOADS = frozenset({"args", "body", "result", "progress"})
 
 
 def listed(record: Record, name: str) -> list[Any]:
-    """A list of a record; what is not there is empty."""
+    """Return a list in a record; empty if it is missing."""
     return record.get(name) or []
 
 
 def paired(record: Record, name: str) -> dict[Any, Any]:
-    """Return a map that came as pairs, or as a map, which is a list when it is empty."""
+    """Return a map that was sent as pairs or as a map."""
     return dict(record.get(name) or ())
 
 
 def payload(record: str | bytes) -> bytes:
-    """Return bytes as they were sent: scripts pass them as text, which may not be valid UTF-8."""
+    """Return the bytes of a payload; scripts pass it as text, which may not be valid UTF-8."""
     return record if isinstance(record, bytes) else record.encode("utf-8", "surrogateescape")
 
 
 def _row(kind: type[Value], record: Record, **others: object) -> Value:
-    """A row of the ledger; `others` replace fields of the record."""
+    """Convert a record to a row; `others` replace its fields."""
     return msgspec.convert({**record, **others}, kind, builtin_types=(bytes,))
 
 
 def _tuple_row(kind: type[Value], record: Record) -> Value:
-    """A row that is a named tuple; the texts that may be left out are empty."""
+    """Convert a record to a named tuple; missing texts are empty."""
     names: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009  (named tuples have no type)
     return msgspec.convert([record.get(name, "") for name in names], kind)
 
@@ -111,7 +111,7 @@ def _lane_row(record: Record) -> LaneRow:
 
 
 def _entry_row(record: Record) -> EntryRow:
-    # Not by `msgspec`, which refuses the union of the three kinds of schedules.
+    # Not with msgspec, which refuses the union of the three kinds of schedules.
     spec = record.get("spec")
     known: dict[str, Any] = {
         one.name: record[one.name] for one in fields(EntryRow) if one.name in record
@@ -136,11 +136,7 @@ def _entry_spec(record: Record) -> EntrySpec:
 
 
 def ledger_of(reply: Record) -> Ledger:
-    """Return a ledger over a read script's reply.
-
-    Returns:
-        A ledger that answers what the views ask of it, and nothing else.
-    """
+    """Return a ledger over a read script's reply, limited to what the views read."""
     return cast("Ledger", _Snapshot(reply))
 
 
@@ -183,7 +179,7 @@ class _Jobs:
         self._parked_gates = listed(reply, "parked_gates")
         self._oldest = paired(reply, "oldest")
         self._running = {one["id"]: one.get("running", 0) for one in listed(reply, "workers")}
-        # Of flows: the ids of their first jobs, and how many wait.
+        # By flow: the ids of its first jobs, and the number of waiting jobs.
         self._first = {number: (ids, count) for number, ids, count in listed(reply, "first_of")}
         self._place: int | None = reply.get("place")
         self._cursor: str | None = reply.get("cursor")
@@ -213,7 +209,7 @@ class _Jobs:
         return list(self._first)
 
     def heads(self, flow: int, _limit: int) -> list[Head]:
-        # The view of flows only names them.
+        # The view of flows uses only their ids.
         return [_SOME_HEAD._replace(id=one) for one in self._first[flow][0]]
 
     def waiting_counts(self, _lane: str, flows: Sequence[int], _limit: int) -> dict[int, int]:
@@ -293,7 +289,7 @@ class _Permits:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Of a rate: its starts in the window, and the start whose leaving makes room for one."""
+    """A rate's starts in the window, and the start that has to leave it to make room for one."""
 
     total: int = 0
     leaves: int | None = None
@@ -314,7 +310,7 @@ class _Starts:
         return self._gates.get(gate, _Counted()).total
 
     def oldest(self, gate: str, _after_at: int, limit: int) -> list[tuple[int, int]]:
-        """Return all starts if the reply has them; else the one that matters, for all up to it."""
+        """Return all starts if the reply has them; otherwise the one that makes room."""
         if gate in self._all:
             return self._all[gate]
         at = self._gates.get(gate, _Counted()).leaves
@@ -430,7 +426,7 @@ class _Facts:
         self._facts: Record = paired(reply, "facts")
 
     def identity(self) -> str:
-        # A store to which nothing was written yet has none.
+        # A store has no identity until something is written.
         return self._facts.get("identity") or ""
 
     def epoch(self) -> int:
@@ -452,10 +448,10 @@ def _by_state(reply: Mapping[str, int]) -> dict[State, int]:
 
 
 def _known(value: Value | None, what: str) -> Value:
-    """What the script looked at.
+    """Return a value that the script collected.
 
     Raises:
-        InvariantBroken: it did not.
+        InvariantBroken: the script did not collect it.
     """
     if value is None:
         message = f"a read needs {what}, which its script did not collect"

@@ -1,15 +1,15 @@
--- Run with the namespace's schema alone on the search path. Small whole numbers stand for what
--- repeats: states (core.state, in its order), lanes, flows, policies, workers. Text is ordered by
--- its bytes. A name whose index entry could grow too long is found by its hash. An index is partial
--- wherever only some jobs need it, so that a plain job touches as few as possible.
+-- Run with only the namespace's schema on the search path. Values that repeat are small whole
+-- numbers: states (core.state, in its order), lanes, flows, policies, workers. Text is ordered by
+-- its bytes. A name whose index entry could become too long is looked up by its hash. An index is
+-- partial if only some jobs need it, so that a plain job touches as few as possible.
 
 CREATE TABLE number (
     key bigint PRIMARY KEY,
     n bigint NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
--- Changes of counts, appended by each step and folded into numbers now and then: two steps never
--- write the same row.
+-- Changes of counts, appended by each step and folded into numbers periodically, so that no two
+-- steps write the same row.
 CREATE TABLE delta (
     keys bigint[] NOT NULL,
     ns bigint[] NOT NULL

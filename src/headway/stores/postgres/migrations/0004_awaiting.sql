@@ -1,2 +1,2 @@
--- Jobs that await a signal, by arrival: a listing finds them among any number of others.
+-- Awaiting jobs by arrival, so that a listing finds them among any number of other jobs.
 CREATE INDEX job_awaiting ON job (seq) WHERE state = 4;

@@ -1,1 +1,1 @@
-"""The tables of the ledger, on PostgreSQL; every statement stands in its table's file."""
+"""The ledger's tables on PostgreSQL; each statement is in its table's file."""

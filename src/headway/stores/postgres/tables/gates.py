@@ -1,4 +1,4 @@
-"""The tables of declared gates, of their instances, and of their permits and starts."""
+"""The tables of declared gates, their instances, permits and starts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SAVE_TEMPLATE = Write(
     " SET spec = excluded.spec, override = excluded.override",
     of("template"),
 )
-# As a worker's, a gate's row is replaced by one with a higher number, which is looked at first. So
-# the row of a gate that every job passes stays when it is idle: without one, a look would walk over
-# all dead rows to find none. An idle row is treated as no row.
+# Like a worker's row, a gate's row is replaced by one with a higher number, which is read first.
+# The row of a gate without placeholders is kept when it is idle: without it, a read would scan all
+# dead rows to find none. An idle row is treated as no row.
 _UNUSED = "used = 0 AND timer_at IS NULL AND horizon_at IS NULL"
 _IDLE = f"{_UNUSED} AND rest IS NULL"
 _LANES = ("lane",)
@@ -34,7 +34,7 @@ _OPEN = (encode_gate_rest(GateRow(name="", template="", lanes=_LANES)) or b"").p
 PASSES = (
     f"{_UNUSED} AND (rest IS NULL OR substr(rest, 1, {len(_OPEN)}) = '\\x{_OPEN.hex()}'::bytea)"
 )
-"""An implicit gate with this row limits nothing; it may keep which lanes once found it shut."""
+"""Condition that an implicit gate limits nothing; its row may still list lanes it once blocked."""
 LOAD = (
     "SELECT gate.* FROM unnest($1::text[]) AS wanted,"  # noqa: S608  (names only)
     f" LATERAL (SELECT {GATE} FROM @gate WHERE name = wanted"
@@ -85,7 +85,7 @@ _SHORT_HORIZONS = Select(
 
 
 class PostgresGates(SqlTable[Session]):
-    """Gates by name."""
+    """See `GateTable`."""
 
     def templates(self) -> Mapping[str, TemplateRow]:
         session = self._session
@@ -116,7 +116,7 @@ class PostgresGates(SqlTable[Session]):
         if session.mode in {Mode.INSERT, Mode.GUEST} and any(
             known[name] is None for name in wanted
         ):
-            # Hours that are new: their row is one that others look at.
+            # New hours need an exclusive step, because other steps read their row.
             raise NeedsMore
         session.cache.looked_at.update(dict.fromkeys(wanted))
         return {name: row.clone() for name in wanted if (row := known[name]) is not None}
@@ -124,7 +124,7 @@ class PostgresGates(SqlTable[Session]):
     def _known_hours(self, names: Iterable[str]) -> dict[str, GateRow]:
         hours = self._session.shared.hours
         found = {name: hours[name].clone() for name in names if name in hours}
-        # Whatever is not known is asked for, which ends this look.
+        # If none is known, the fetch raises NeedsMore in a blind step.
         return found or {
             row[0]: read_gate(row) for row in self._session.fetch(LOAD, (Texts(names),))
         }
@@ -160,7 +160,7 @@ class PostgresGates(SqlTable[Session]):
         return [name for (name,) in self._session.select(_DUE_TIMERS, limit)]
 
     def _keeps_timers(self, changed: Sequence[GateRow]) -> bool:
-        """Return whether no timer changes, so that what is known of the next ones still holds."""
+        """Return whether no timer changes, so that cached timers stay valid."""
         known = self._session.cache.gates
         if any(row.name not in known for row in changed):
             return False
@@ -173,13 +173,13 @@ class PostgresGates(SqlTable[Session]):
         return rows[0][0] if rows else None
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
-        # By how much ahead is what the next step asks, too.
+        # Bound to the difference, which the next step's query has in common.
         ahead_ms = before_at - self._session.now
         return [read_gate(row) for row in self._session.select(_SHORT_HORIZONS, ahead_ms, limit)]
 
 
 def take_gates(session: Session, names: Iterable[str], rows: Rows) -> None:
-    """Cache for the step the rows that were found of gates."""
+    """Cache the rows of gates for the step."""
     known = session.cache.gates
     known.update(dict.fromkeys(names))
     for kept in rows:
@@ -211,16 +211,16 @@ _PERMITS_OF = f"SELECT {_PERMIT} FROM @permit AS p WHERE job {{}} ORDER BY p.job
 PERMITS_OF_JOBS = Each(_PERMITS_OF.format("= ANY ($1)"), of("permit"), ids_of, 1)
 PERMITS_OF_KNOWN = _PERMITS_OF.format(f"= ANY (ARRAY({OF_KNOWN}))")
 HELD = (
-    # In the order of the primary key: the index of gates would be read whole.
+    # In the order of the primary key; otherwise the whole index of gates might be read.
     "SELECT DISTINCT name FROM (SELECT gate, pool FROM @permit AS p"  # noqa: S608  (names only)
     f" WHERE job = ANY (ARRAY({OF_KNOWN}) || $2::uuid[]) ORDER BY p.job, gate) AS held"
     " CROSS JOIN LATERAL unnest(ARRAY[gate, pool]) AS one (name) WHERE name <> ''"
 )
-"""The gates of which jobs hold permits, named by keys or by ids."""
+"""The gates at which jobs, given by keys or by ids, hold permits."""
 LOAD_HELD = LOAD.replace("$1::text[]", f"ARRAY({HELD})")
 _REMOVE_PERMITS = Write(
-    # By a range that only the primary key serves. To a server that last saw the table empty the
-    # index of gates looks equally good, and it walks over all holders of a gate.
+    # A range condition that only the primary key supports. With statistics from when the table was
+    # empty, the index of gates looks equally good, but it would scan all holders of a gate.
     "DELETE FROM @permit WHERE ctid = ANY (ARRAY(SELECT one.ctid"
     " FROM unnest($1::uuid[], $2::text[]) AS gone (job, gate) CROSS JOIN LATERAL"
     " (SELECT p.ctid, p.job, p.gate FROM @permit AS p"
@@ -254,7 +254,7 @@ _NO_JOB = "00000000-0000-0000-0000-000000000000"
 
 
 class PostgresPermits(SqlTable[Session]):
-    """Permits; a job holds at most one of a gate."""
+    """Permits; a job holds at most one per gate."""
 
     def add(self, rows: Sequence[PermitRow]) -> None:
         if not rows:
@@ -314,7 +314,7 @@ def _permits(rows: Rows) -> list[PermitRow]:
 
 
 _ADD_STARTS = Write(
-    # At the moment that the jobs' runs have on record: a claim may start what came after its time.
+    # At the time recorded in the jobs' runs: a claim may start jobs created after its time.
     "INSERT INTO @start AS start SELECT gate,"
     " greatest(@now, (SELECT max(claimed_at) FROM @job WHERE seq = ANY ($3))), n"
     " FROM unnest($1::text[], $2::bigint[]) AS one (gate, n)"
@@ -332,7 +332,7 @@ _START_TOTALS = (
     " FROM @start WHERE gate = ANY ($1) GROUP BY gate"
 )
 _TRIM_STARTS = Write(
-    # Along the index for each gate, whatever the table's statistics say.
+    # By the index for each gate, whatever the table's statistics say.
     "DELETE FROM @start WHERE ctid = ANY (ARRAY(SELECT one.ctid"
     " FROM unnest($1::text[], $2::bigint[]) AS old (gate, until_at) CROSS JOIN LATERAL"
     " (SELECT s.ctid FROM @start AS s WHERE s.gate = old.gate AND s.at <= old.until_at"
@@ -345,7 +345,7 @@ _OLDEST_STARTS = Select(
 
 
 class PostgresStarts(SqlTable[Session]):
-    """One number for each gate and millisecond."""
+    """Counts of starts by gate and millisecond."""
 
     def add(self, counts: Mapping[str, int]) -> None:
         session = self._session
@@ -376,7 +376,7 @@ class PostgresStarts(SqlTable[Session]):
         return totals[gate][at]
 
     def _read(self, gate: str, at: int) -> None:
-        """Read what this step knows of a rate, and of those that are declared as the same."""
+        """Read the sums of a rate, and of cached rates of the same declaration."""
         session = self._session
         row = session.cache.gates.get(gate)
         alike = [gate]

@@ -1,4 +1,4 @@
-"""Heads of flows: which are read from where on, and what is read ahead of jobs at gates."""
+"""Reads of the heads of flows, and of jobs parked at gates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class HeadsRead(NamedTuple):
     """A read of the first waiting jobs of flows.
 
     Attributes:
-        marked: the flows that are read from their marks on.
+        wanted: number of heads, by flow.
+        marked: flows that are read from their low-water marks on.
     """
 
     wanted: Mapping[int, int]
@@ -43,7 +44,7 @@ class HeadsRead(NamedTuple):
 
 
 def heads_read(session: Session, wanted: Mapping[int, int]) -> HeadsRead:
-    """Return the read of heads of flows, from their marks on."""
+    """Return the read of heads of flows, from their low-water marks on."""
     lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
     ranges = {one: marks.ranges(one) for one in wanted}
     parts = [
@@ -69,10 +70,10 @@ def take_heads(session: Session, read: HeadsRead, rows: Rows) -> None:
 
 
 def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
-    """Return the queries for what waits at gates.
+    """Return the queries for jobs parked at gates.
 
     Args:
-        gates: how many heads of each flow may be fed, by the gate's name.
+        gates: maximum number of heads of each flow to feed, by the gate's name.
     """
     parked = session.cache.parked
     most_of = {
@@ -90,11 +91,10 @@ def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:
 def parked_at_held(
     session: Session, most_of: Mapping[str, int], bound: tuple[object, ...]
 ) -> list[Read]:
-    """Return the queries for what waits at the gates that jobs hold; see `HELD`.
+    """Return the queries for jobs parked at the gates that jobs hold; see `HELD`.
 
     Args:
-        session: of the step.
-        most_of: as `most_read(1)`, by the names of these gates; filled before the rows are taken.
+        most_of: `most_read(1)` by the names of these gates; filled before the rows are taken.
         bound: the parameters of `HELD`.
     """
     return [
@@ -104,10 +104,10 @@ def parked_at_held(
 
 
 def most_read(fed: int) -> int:
-    """Return how many heads of a flow are read if so many may be fed from a gate.
+    """Return how many heads of a flow to read if this many may be fed from a gate.
 
-    One more is looked at than is fed. Twice as many, because a step that settles and claims feeds
-    from a gate twice.
+    One more than is fed, and twice as many, because a step that settles and claims feeds from a
+    gate twice.
     """
     return max(fed, min(2 * fed, FEED_HEADS)) + 1
 

@@ -29,7 +29,7 @@ _NAMES = {
 KINDS = dict.fromkeys((*FINAL, *SAVED), "bigint") | {
     name: kind for kind, names in _NAMES.items() for name in names
 }
-"""The type of each column that is written."""
+"""The SQL type of each written column."""
 REQUIRED = frozenset(
     (
         *("id", "stage", "args", "state", "lane", "flow", "policy", "priority", "due_at"),
@@ -46,10 +46,10 @@ def _bound(columns: Sequence[str], suffix: str = "", first: int = 1) -> str:
 
 
 def _insert(columns: Sequence[str], listed: Collection[str]) -> str:
-    """Return the statement that inserts rows; a column that is not `listed` has one value for all.
+    """Return the statement that inserts rows; columns not in `listed` have one value for all rows.
 
-    Lists are taken apart side by side in the select list: in FROM, each is copied first, which took
-    a quarter of the statement's time.
+    Lists are unnested side by side in the select list: in FROM, each is copied first, which took a
+    quarter of the statement's time.
     """
     places = enumerate(columns, 1)
     values = [
@@ -60,7 +60,7 @@ def _insert(columns: Sequence[str], listed: Collection[str]) -> str:
 
 
 OWN = frozenset(("id", "due_at", "subject", "stage", "key", "args"))
-"""The columns in which jobs of one kind differ when they are sent together."""
+"""The columns that differ between jobs of one kind sent together."""
 INSERT_ONE = Write(_insert(NEW, ()), of("waiting", "scheduled", "expiry", "job"))
 INSERT_ALIKE = Write(_insert(NEW, OWN), INSERT_ONE.changes)
 INSERT = Write(_insert(NEW, NEW), INSERT_ONE.changes)
@@ -88,7 +88,8 @@ REMOVE_EVENTS = Write(
     of("event", "counts"),
 )
 REMOVE_KEYS = Write(
-    # By hash again: to a server that last saw the table empty a walk over it looks as good.
+    # The hash is a condition twice: with statistics from when the table was empty, the planner
+    # would scan it.
     "DELETE FROM @dedupe AS kept WHERE kept.hash = ANY ($1::bytea[]) AND EXISTS"
     " (SELECT FROM unnest($1::bytea[], $2::uuid[]) AS gone (hash, job)"
     " WHERE kept.hash = gone.hash AND kept.job = gone.job)",
@@ -101,7 +102,7 @@ ADD_RUNS = Write(
     of("run"),
 )
 RUNS = Each(
-    # From the jobs to their runs, and never the other way round.
+    # Forces the order from jobs to their runs.
     "SELECT job.id::text, run.body"
     " FROM (SELECT id, seq FROM @job AS job WHERE id = ANY ($1) OFFSET 0) AS job CROSS JOIN LATERAL"
     " (SELECT job, run, body FROM @run AS run WHERE run.job = job.seq OFFSET 0) AS run"
@@ -110,7 +111,8 @@ RUNS = Each(
     ids_of,
 )
 FLOWS_WAITING = (
-    # The flows that have marks are looked at from there on; the others in the gaps between them.
+    # Flows with low-water marks are read from these on; the other flows are in the gaps between
+    # them.
     "WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1), waiting (flow, below) AS ("
     " SELECT one.flow, gap.below FROM unnest($2::bigint[], $3::bigint[]) AS gap (after, below)"
     " CROSS JOIN LATERAL (SELECT flow FROM @job WHERE state = 1 AND lane = (SELECT no FROM lane)"
@@ -124,7 +126,7 @@ FLOWS_WAITING = (
     " AND lane = (SELECT no FROM lane) AND job.flow = part.flow"
     " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
     " AND job.priority < part.below"
-    # The order is the index's: without it, any job would do, and all are walked over to find it.
+    # Ordered by the index; without an order, the planner might scan all jobs for any match.
     " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one)"
     " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked) AS one"
     " ORDER BY flow LIMIT $4"
@@ -138,7 +140,7 @@ HEADS = (
     " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
     " AND job.priority < part.below ORDER BY priority, due_at, seq LIMIT part.most) AS head"
 )
-# The claim's time is fixed by its first statement; its later ones see jobs that came after it.
+# The claim's first statement fixes its time; its later ones see jobs that arrived afterwards.
 START_PLAIN = Write(
     "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
     " claimed_at = greatest(@now, created_at) WHERE seq = ANY ($1)",
@@ -158,7 +160,7 @@ _FINISH = (
     "UPDATE @job AS job SET state = 5, outcome = 'succeeded', last_worker = worker, worker = NULL,"
     " finished_at = @now, purge_at = @now + $4"
     " WHERE job.id = ANY ($1) AND job.run = $2"
-    # Not by the index of a worker's jobs: its statistics say that it is empty whenever it was.
+    # Keep the planner off the index of a worker's jobs, whose statistics may say that it is empty.
     " AND job.worker + 0 = $3 AND job.state + 0 = 3 AND NOT job.care{}"
     " RETURNING job.id::text, job.lane, job.gated"
 )
@@ -167,7 +169,7 @@ FINISH_LIVE = _FINISH.format(
     " AND (SELECT NOT who.lapsed AND who.lease_until > @now FROM @worker AS who"
     " WHERE who.id = $5 ORDER BY who.no DESC LIMIT 1)"
 )
-"""The same, sent before it is known whether the worker's lease lives."""
+"""Like `FINISH`, but checks that the worker's lease is live."""
 FINISH_ALL = (
     f"{FACT}, done AS ({FINISH_LIVE}),"  # noqa: S608  (constants only)
     " counted AS (INSERT INTO @delta"
@@ -177,10 +179,10 @@ FINISH_ALL = (
     " SELECT 1 / (count(*) = cardinality($1) AND NOT coalesce(bool_or(gated), true)"
     f" AND {same_store(7)})::int FROM done"
 )
-"""A whole settlement; it fails unless all of them end by it and none gives anything back."""
+"""A complete settlement; it fails unless it finishes all jobs and none of them holds permits."""
 HELD_BY = Select(
     "SELECT id::text, run, request, state, cancel_requested FROM @job"
-    # By name: a worker that never held a job has no number, and most beats are of such.
+    # By name: a worker that never held a job has no number, and most beats come from such workers.
     " WHERE state IN (3, 4) AND worker = (SELECT no FROM @word WHERE body = $1)"
     " ORDER BY priority, due_at, seq LIMIT $2",
     of("held"),
@@ -192,7 +194,7 @@ HELD_COUNTS = Select(
     of("held"),
 )
 HELD_OF = Each(
-    # The first of each worker in the order of `HELD_BY`; no sweep takes more.
+    # The first jobs of each worker in the order of `HELD_BY`; no sweep takes more.
     "SELECT who.no, one.* FROM unnest($1::bigint[]) AS who (no) CROSS JOIN LATERAL"
     " (SELECT id::text, run, request, state, cancel_requested FROM @job"
     " WHERE state IN (3, 4) AND worker = who.no ORDER BY priority, due_at, seq LIMIT 1000) AS one",
@@ -265,8 +267,8 @@ NEXT_EXPIRY = Select(
     ahead=True,
 )
 DEADLINES = Select(
-    # Only by the deadlines: the index of a worker's jobs, which any state of theirs admits, would
-    # be read whole.
+    # Only by the index of deadlines; a condition on the state would allow the index of workers'
+    # jobs, which would be read whole.
     "SELECT id::text FROM @job"
     " WHERE deadline_at IS NOT NULL AND deadline_at <= @now AND state + 0 = 4"
     " ORDER BY deadline_at, seq LIMIT $1",
@@ -291,10 +293,11 @@ OF_ENTRY = Select(
     of("job"),
 )
 MOST_PARKED_FLOWS, MOST_PARKED = 1_024, 8_192
-"""Flows of a gate whose parked jobs are read ahead, and about how many jobs of all of them; the
-flows of a gate with more are read in turn."""
+"""Maximum number of a gate's flows whose parked jobs are read ahead, and approximate number of
+their jobs in total; if a gate has more flows, they are read in turn.
+"""
 LEAST_PARKED = 3
-"""Jobs of each flow that are read at least."""
+"""Minimum number of jobs read per flow."""
 _AT = "state = 2 AND NOT unfit AND parked_at = $1"
 _UNFIT = "state = 2 AND unfit AND parked_at = $1"
 _GATE_OF_QUEUE = "substr(queue, strpos(queue, ' ') + 1)"
@@ -322,7 +325,7 @@ FIRST_PARKED = Each(
 
 
 def queue_of(gate: str, flow: int) -> str:
-    """Return how `FIRST_PARKED` names the jobs of a flow that are parked at a gate."""
+    """Return the key in `FIRST_PARKED` for a flow's jobs parked at a gate."""
     return f"{flow} {gate}"
 
 
@@ -349,7 +352,8 @@ UNFIT = Each(
 )
 _WANTED = "unnest($1::text[], $2::bigint[])"
 PARKED = (
-    # Of no more flows of a gate than one step looks at; their arguments are not looked at.
+    # Limited to as many flows of a gate as one step reads; arguments are omitted, since they are
+    # not used.
     f"SELECT gate.name, flow.flow, head.* FROM {_WANTED} AS gate (name, most)"  # noqa: S608  (names only)
     " CROSS JOIN LATERAL (WITH RECURSIVE parked (flow, n) AS ("
     " (SELECT flow, 1 FROM @job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
@@ -365,7 +369,7 @@ PARKED = (
     f" LIMIT least(gate.most, greatest({LEAST_PARKED}, {MOST_PARKED} / flow.n))) AS head"
 )
 TICKETS_OF = (
-    # Only by the tickets: the index of waiting jobs would be read whole.
+    # Only by the index of tickets; the index of waiting jobs would be read whole.
     "SELECT ticket, flow, priority, due_at, seq, ticket_amount FROM @job"
     " WHERE ticket IS NOT NULL AND ticket = ANY ($1) AND state + 0 = 1"
     " ORDER BY priority, due_at, seq"
@@ -434,7 +438,7 @@ WAITING = Select(
     of("waiting"),
 )
 OLDEST = Select(
-    # Of the first flows of each lane: the order is the index's, so none is walked over.
+    # Of the first 16 flows of each lane, in the order of the index, so that nothing is scanned.
     "SELECT lane.no, oldest.due_at FROM unnest($1::bigint[]) AS lane (no) CROSS JOIN LATERAL ("
     "WITH RECURSIVE waiting (flow, n) AS ("
     " (SELECT flow, 1 FROM @job AS job WHERE state = 1 AND job.lane = lane.no"

@@ -30,7 +30,7 @@ from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_values, saved_value
 from headway.stores.sql.statement import Row, Rows, Select
 
 TOGETHER = 32
-"""Flows whose heads are read in one go."""
+"""Number of flows whose heads are read together."""
 _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
 _decode_run = decoder(RunRow)
 _STATE = attrgetter("state")
@@ -56,7 +56,7 @@ class PostgresJobs(SqlJobs[Session]):
         session.cache.lanes_asked = dict.fromkeys(session.cache.lanes_asked)
 
     def _leave(self, seqs: Sequence[int]) -> None:
-        """Remove jobs that no longer wait, and note before which places nothing waits now."""
+        """Remove jobs that no longer wait, and record the places before which no job waits."""
         session = self._session
         gone = session.cache.gone
         gone.update(seqs)
@@ -67,7 +67,7 @@ class PostgresJobs(SqlJobs[Session]):
                 continue
             floors: dict[int, tuple[int, int]] = {}
             for row in rows:
-                # Up to the first that stays, or the last of all.
+                # Up to the first job that stays, or the last of all.
                 floors[row[0]] = (row[1], row[2])
                 if row[2] not in gone:
                     break
@@ -76,7 +76,7 @@ class PostgresJobs(SqlJobs[Session]):
         self._moved()
 
     def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> None:
-        """Note that a job waits that may stand before others."""
+        """Record that a job waits that may precede others."""
         session = self._session
         if session.mode in {Mode.EXCLUSIVE, Mode.PEEK}:
             session.behind = True
@@ -86,13 +86,13 @@ class PostgresJobs(SqlJobs[Session]):
         session = self._session
         self._moved()
         for row in rows:
-            # A job that is due when it arrives stands behind earlier ones.
+            # A job that is due on arrival follows earlier ones.
             if row.state is State.WAITING and row.due_at < session.now:
                 self._wait_behind(row.flow, row.priority, row.due_at, 0)
         lane = session.lanes.number
         values = [new_values(row, lane(row.lane)) for row in rows]
         if not QUEUED.issuperset(map(_STATE, rows)):
-            # In one statement all the same: they arrive in the order in which they are sent.
+            # Still one statement, so that they arrive in the order in which they are sent.
             ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
             columns = *_columns(values), *_columns(ends)
             session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, columns))
@@ -213,7 +213,7 @@ class PostgresJobs(SqlJobs[Session]):
         return read_heads(known[1][:limit])
 
     def _read_heads(self, flow: int, limit: int) -> None:
-        """Read the heads of a flow, and of those that will be asked for next."""
+        """Read the heads of a flow, and of the flows that will be read next."""
         session = self._session
         flows = [flow]
         if flow in session.cache.found:
@@ -417,7 +417,7 @@ def _columns(rows: Sequence[Row]) -> Columns:
 
 
 def _is_alike(columns: Columns) -> bool:
-    """Return whether new jobs differ only in what each has of its own."""
+    """Return whether new jobs differ only in the columns of `OWN`."""
     named = zip(NEW, columns, strict=True)
     return all(
         values.count(values[0]) == len(values) for name, values in named if name not in sql.OWN
@@ -430,7 +430,7 @@ def _packed(
     """Return one list for each column; None for a column without any value.
 
     Args:
-        listed: the columns that are lists, None for all; the others have the first row's value.
+        listed: columns to pass as lists, None for all; the others get the first row's value.
     """
     packed: list[Any] = []
     for name, values in zip(names, columns, strict=True):

@@ -1,4 +1,4 @@
-"""The tables of lanes, of their tenants' starts, and of counts."""
+"""The tables of lanes, their tenants' starts, and counts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SAVE = Write(
 )
 _SAVE_LEVEL = Write("UPDATE @lane SET level = $2 WHERE name = $1", of("lane"))
 _NAMES = Select(
-    # A lane is given its number in a step of its own, before it is known whether there will be a
-    # job: it is there once a committed step has written definitions or counts of it.
+    # A lane gets its number in its own step, before it is known whether there will be a job. It
+    # exists once a committed step has written its definitions or counts.
     "SELECT name FROM @lane WHERE spec IS NOT NULL OR override IS NOT NULL OR no IN ("  # noqa: S608  (constants only)
     f"SELECT key / {WIDTH} FROM @number WHERE key >= {WIDTH}"
     f" UNION SELECT key / {WIDTH} FROM @delta CROSS JOIN LATERAL unnest(keys) AS one (key)"
@@ -66,14 +66,14 @@ class PostgresLanes(SqlLanes[Session]):
         return LaneRow(name=name, spec=row.spec, override=row.override, level=level)
 
     def ensure(self, names: Iterable[str]) -> None:
-        # What the step counts or saves of them makes them exist, if it is committed.
+        # The lanes exist once a step with their counts or definitions is committed.
         for name in names:
             self._session.lanes.number(name)
 
     def save(self, row: LaneRow) -> None:
         session = self._session
-        # Its counts exist from now on, even if it never has a job.
-        session.stand(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
+        # Its counts exist from now on, even if it never gets a job.
+        session.keep_count(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
         before = self._row(row.name)
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
             session.write(_SAVE_LEVEL, row.name, row.level)

@@ -1,4 +1,4 @@
-"""The tables of keys that make enqueue idempotent, of signals, of workers, and of the trail."""
+"""The tables of deduplication keys, signals, workers and the trail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEW_KEYS = (
 )
 _ADD_KEYS = Write(_NEW_KEYS, of("key"))
 _TAKE_KEYS = Write(
-    # A key that stands by now was written by a faster step.
+    # If a key exists by now, another step has written it.
     f"{_NEW_KEYS} ON CONFLICT (hash) DO UPDATE SET job = excluded.job, body = excluded.body,"
     " until_at = excluded.until_at WHERE kept.until_at <= $5 RETURNING hash",
     of("key"),
@@ -39,7 +39,7 @@ _SAVE_KEYS = Write(
 
 
 class PostgresKeys(SqlTable[Session]):
-    """Keys by tenant; each is found by a hash of both."""
+    """Deduplication keys by tenant, looked up by a hash of both."""
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
         if self._session.mode is Mode.BLIND:
@@ -85,14 +85,14 @@ def _key_columns(rows: list[tuple[bytes, str, bytes, int | None]]) -> tuple[Any,
 
 
 def key_hash(tenant: str, key: str) -> bytes:
-    """By what a key is found."""
+    """Return the hash by which a key is looked up."""
     return digest(tenant.encode(), key.encode())
 
 
 _EVENT = "scope, event, key, at, kept_until, payload"
 KNOWN = Each("SELECT key, job::text, run FROM @known WHERE key = ANY ($1)", of("known"), Texts)
 OF_KNOWN = "SELECT k.job FROM @known AS k WHERE key = ANY ($1)"
-"""The ids of the jobs that are known under keys."""
+"""The ids of jobs known by keys."""
 _MAKE_KNOWN = Write(
     "INSERT INTO @known SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[])"
     " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run",
@@ -109,7 +109,7 @@ _ALL_HEARD = Select(
 )
 EVENTS = Each(f"SELECT hash, {_EVENT} FROM @event WHERE hash = ANY ($1)", of("event"), Blobs)  # noqa: S608  (names only)
 _COUNT_KEPT = (
-    # In the statement that writes: to look first which of the events are kept would be a trip.
+    # In the writing statement, because reading first which events are kept would cost a trip.
     " INSERT INTO @delta SELECT ARRAY[{key}::bigint], ARRAY[{sign}count(*)] FROM changed"
     " WHERE kept_until IS NOT NULL HAVING count(*) > 0"
 )
@@ -122,15 +122,15 @@ _SAVE_EVENTS = Write(
     of("event", "counts"),
 )
 EVENTS_READ = 16
-"""How many events of a job are read before it is known which job it is."""
+"""How many events of a job are read in the same trip that finds the job."""
 EVENTS_OF_KNOWN = (
-    # One more, which says that there are others.
+    # One more, to detect that there are others.
     f"SELECT one.* FROM unnest(ARRAY({OF_KNOWN})::text[]) AS of (scope) CROSS JOIN LATERAL"  # noqa: S608  (names only)
     f" (SELECT hash, {_EVENT} FROM @event AS e WHERE e.scope = of.scope LIMIT {EVENTS_READ + 1})"
     " AS one"
 )
 DROP_EVENTS = f"WITH changed AS (DELETE FROM @event WHERE {{}} RETURNING kept_until){_GONE}"  # noqa: S608  (names only)
-"""Forgets events by a condition."""
+"""Delete events by a condition."""
 KEPT_BY_KEY = Each(
     f"SELECT wanted, {_EVENT} FROM unnest($1::text[]) AS wanted CROSS JOIN LATERAL"  # noqa: S608  (names only)
     f" (SELECT {_EVENT}, seq FROM @event WHERE key = wanted AND kept_until IS NOT NULL"
@@ -153,7 +153,7 @@ _STALE_EVENTS = Select(
 
 
 class PostgresSignals(SqlTable[Session]):
-    """What is known of the outside world's words."""
+    """See `SignalTable`."""
 
     def known(self, key: str) -> tuple[str, int] | None:
         rows = self._session.each(KNOWN, (key,))[key]
@@ -234,12 +234,11 @@ def _hash_column(rows: list[bytes]) -> tuple[Any, ...]:
 def events_of_known(
     session: Session, names: Sequence[str], events: Iterable[tuple[str, str]]
 ) -> Read:
-    """Return the query for events of the runs that are known under keys; these are taken before.
+    """Return the query for events of the runs known by keys; take the runs' rows first.
 
     Args:
-        session: of the step.
         names: the keys.
-        events: by (key, event).
+        events: signals' events, each with its key.
     """
 
     def take(rows: Rows) -> None:
@@ -256,7 +255,7 @@ def events_of_known(
 
 @lru_cache(maxsize=2_048)
 def event_hash(scope: str, event: str) -> bytes:
-    """By what an event is found."""
+    """Return the hash by which an event is looked up."""
     return digest(scope.encode(), event.encode())
 
 
@@ -265,11 +264,11 @@ LOAD_WORKER = Select(
     of("worker"),
     ahead=True,
 )
-# A row is never changed, but replaced by one with a higher number, and the highest is looked at
-# first. While an old transaction is open, all rows that ever were stay in the index; a
-# worker writes its own with every claim, and would walk over all of them each time.
-# Only the row that was read is replaced. A beat takes no turn, and so it may have replaced that row
-# meanwhile. Then this fails, by a division by zero, and the step is repeated.
+# A row is never updated, but replaced by one with a higher number, and the highest is read first.
+# While an old transaction is open, all old rows stay in the index; a worker writes its row with
+# every claim, and would scan all of them each time. Only the row that was read is replaced. A beat
+# takes no lock, so it may have replaced that row in the meantime. Then this fails with a division
+# by zero, and the step is repeated.
 _SAVE_WORKER = Write(
     "WITH gone AS (DELETE FROM @worker WHERE id = $1 AND no = $8 RETURNING no)"
     " INSERT INTO @worker SELECT $1, $2, $3, $4, $5, $6, $7,"
@@ -304,9 +303,9 @@ class PostgresWorkers(SqlTable[Session]):
         if row.id not in numbers:
             self.load(row.id)
         if not numbers[row.id]:
-            # Two steps that each add a worker's first row can leave two rows: the number that one
-            # of them waits for becomes free as soon as the other has replaced its own row. The
-            # older row would end while the worker lives, and a sweep would take its jobs.
+            # Two concurrent steps that add a worker's first row could leave two rows: the number
+            # for which one waits becomes free as soon as the other has replaced its own row. The
+            # older row's lease would end while the worker lives, and a sweep would take its jobs.
             self._session.need_exclusive()
         self._session.write(_SAVE_WORKER, *worker_values(row), numbers[row.id])
         numbers[row.id] += 1
@@ -375,7 +374,7 @@ class PostgresTrail(SqlTrail[Session]):
 
 
 def storable(text: str) -> str:
-    """Free text as the server can hold it: it knows no NUL and no lone surrogate."""
+    """Return text that the server can store, without NUL and lone surrogates."""
     if text.isascii() and "\0" not in text:
         return text
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

@@ -1,4 +1,4 @@
--- Numbers and names as bytes that sort as they do, so that no name can run into another.
+-- Encode numbers and names as bytes that sort as they do, so that no name can run into another.
 -- needs:
 
 local Codec = {}
@@ -7,10 +7,10 @@ local pack, unpack_bytes = struct.pack, struct.unpack
 local find, gsub, sub, byte, char, format =
   string.find, string.gsub, string.sub, string.byte, string.char, string.format
 
--- What stands for no moment in six bytes.
+-- Encodes a missing time in six bytes.
 Codec.NONE = 281474976710655
 
--- Cuts off what stands before a place in each member; the same list.
+-- Cut off each member's bytes before a position, in place. Return the list.
 function Codec.cut(members, from)
   for place = 1, #members do
     members[place] = sub(members[place], from)
@@ -18,28 +18,28 @@ function Codec.cut(members, from)
   return members
 end
 
--- A number below 2^32 in four bytes that sort as it does.
+-- Encode a number below 2^32 in four bytes that sort as it does.
 function Codec.n4(number)
   return pack('>I4', number)
 end
 
--- A number or moment below 2^48 in six bytes that sort as it does.
+-- Encode a number or time below 2^48 in six bytes that sort as it does.
 function Codec.n6(number)
   return pack('>I6', number)
 end
 
--- The number in the four bytes from a place on.
+-- Decode the number in the four bytes at a position.
 function Codec.read4(text, at)
   return (unpack_bytes('>I4', text, at))
 end
 
--- The number in the six bytes from a place on.
+-- Decode the number in the six bytes at a position.
 function Codec.read6(text, at)
   return (unpack_bytes('>I6', text, at))
 end
 
--- A name that others may follow: it sorts as its bytes do, and is the start of no other's.
--- NUL ends it, and a NUL inside is followed by 255, which sorts behind any end.
+-- Encode a name that others may follow: it sorts as its bytes do, and is no prefix of another. Two
+-- NULs end it, and a NUL inside is followed by 255, which sorts after any end.
 function Codec.name(text)
   if find(text, '%z') then
     text = gsub(text, '%z', '\0\255')
@@ -47,7 +47,7 @@ function Codec.name(text)
   return text .. '\0\0'
 end
 
--- The name that begins at a place, and the place behind it.
+-- Decode the name at a position, and return the position after it, too.
 function Codec.read_name(text, at)
   local from = at
   while true do
@@ -63,12 +63,12 @@ function Codec.read_name(text, at)
   end
 end
 
--- The bounds of ZRANGEBYLEX for all members that begin with these bytes.
+-- Return the bounds of ZRANGEBYLEX for all members that start with these bytes.
 function Codec.prefix(text)
   return '[' .. text, Codec.behind(text)
 end
 
--- The bound below which all members lie that begin with these bytes or sort before them.
+-- Return the bound above all members that start with these bytes or sort before them.
 function Codec.behind(text)
   local last = #text
   while last > 0 and byte(text, last) == 255 do
@@ -80,9 +80,9 @@ function Codec.behind(text)
   return '(' .. sub(text, 1, last - 1) .. char(byte(text, last) + 1)
 end
 
--- A packed value made longer than what the server keeps in a list: it finds a field of a small hash
--- by walking all of it, up to 512 fields (measured: 8 us a field at 500). What is added is packed
--- nils behind the value.
+-- Pad a packed value beyond the size up to which the server stores a small hash as a list, because
+-- it looks up a field there by scanning up to 512 fields (measured: 8 us per field at 500). The
+-- padding is packed nils after the value.
 function Codec.long(packed)
   if #packed > 64 then
     return packed
@@ -90,17 +90,17 @@ function Codec.long(packed)
   return packed .. string.rep('\192', 65 - #packed)
 end
 
--- A whole number as text, all digits of it: `..` would round it to fourteen.
+-- Format a whole number with all its digits; `..` would round it to fourteen.
 function Codec.digits(number)
   return format('%.0f', number)
 end
 
--- HGET and HMGET answer false for what is not there.
+-- Convert a reply of HGET or HMGET, which is false for a missing field, to a number or nil.
 function Codec.number(text)
   return text and tonumber(text) or nil
 end
 
--- Whether one text sorts before another by its bytes: `<` goes by the locale of the server.
+-- Return whether a text sorts before another by its bytes; `<` depends on the server's locale.
 function Codec.less(one, other)
   if one == other then
     return false
@@ -114,12 +114,12 @@ function Codec.less(one, other)
   return #one < #other
 end
 
--- The use of a gate as an array without names, for it is kept with each job that is gated.
+-- Pack the use of a gate as an array without names, because it is stored with each gated job.
 function Codec.pack_use(use)
   return { use.name, use.template, use.amount, use.hold == 'run', use.shared, use.zone }
 end
 
--- The use of a gate that was packed.
+-- Unpack the use of a gate.
 function Codec.unpack_use(kept)
   return {
     name = kept[1],
@@ -131,7 +131,7 @@ function Codec.unpack_use(kept)
   }
 end
 
--- Uses of gates, packed; an array of arrays.
+-- Pack uses of gates; an array of arrays.
 function Codec.pack_uses(uses)
   local kept = {}
   for place, use in ipairs(uses) do
@@ -140,7 +140,7 @@ function Codec.pack_uses(uses)
   return kept
 end
 
--- Uses of gates that were packed.
+-- Unpack uses of gates.
 function Codec.unpack_uses(kept)
   local uses = {}
   for place, use in ipairs(kept) do
@@ -151,7 +151,7 @@ end
 
 -- The order of start within a flow: priority, due time, arrival.
 
--- Whether an order stands before another.
+-- Return whether an order precedes another.
 function Codec.before(a, b)
   if a.priority ~= b.priority then
     return a.priority < b.priority

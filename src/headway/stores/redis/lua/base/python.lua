@@ -1,10 +1,10 @@
--- What rules that were translated from Python use of its library; the translator is `tools/lua`.
+-- Parts of Python's library, for rules that `tools/lua` translates from Python.
 -- python: core.retry.draw
 -- needs:
 
 local Python = {}
 
--- The elements from a place, counted from 1, to another; nil is the last.
+-- Return the elements from a place, counted from 1, to another; nil means the last.
 function Python.slice(list, first, last)
   local part = {}
   for place = first, math.min(last or #list, #list) do
@@ -13,7 +13,7 @@ function Python.slice(list, first, last)
   return part
 end
 
--- The elements of lists, one after another.
+-- Concatenate lists.
 function Python.joined(...)
   local all = {}
   for _, list in ipairs({ ... }) do
@@ -24,7 +24,7 @@ function Python.joined(...)
   return all
 end
 
--- The place of an element, counted from 1; nil if the list does not hold it.
+-- Return the place of an element, counted from 1; nil if it is missing.
 function Python.find(list, wanted)
   for place, one in ipairs(list) do
     if one == wanted then
@@ -34,7 +34,7 @@ function Python.find(list, wanted)
   return nil
 end
 
--- The elements, each once, in the order of their first.
+-- Return the elements, each once, in the order of their first occurrence.
 function Python.unique(list)
   local known, all = {}, {}
   for _, one in ipairs(list) do
@@ -46,7 +46,7 @@ function Python.unique(list)
   return all
 end
 
--- The members of a set that another does not hold.
+-- Return the members of a set that are not in another.
 function Python.minus(set, other)
   local left = {}
   for one in pairs(set) do
@@ -55,14 +55,14 @@ function Python.minus(set, other)
   return left
 end
 
--- Takes a value out of a table.
+-- Remove a value from a table, and return it.
 function Python.pop(table, key)
   local value = table[key]
   table[key] = nil
   return value
 end
 
--- The values of a table, as a set.
+-- Return the values of a table as a set.
 function Python.values(table)
   local set = {}
   for _, one in pairs(table) do
@@ -71,7 +71,7 @@ function Python.values(table)
   return set
 end
 
--- A record with some of its fields changed.
+-- Return a copy of a record with some fields changed.
 function Python.replace(record, changes)
   local copy = {}
   for name, value in pairs(record) do
@@ -83,7 +83,7 @@ function Python.replace(record, changes)
   return copy
 end
 
--- A text with each occurrence of a part replaced, both taken as they are.
+-- Replace each occurrence of a part of a text, without patterns.
 function Python.replace_text(text, part, by)
   local pieces, from = {}, 1
   while true do
@@ -98,7 +98,7 @@ function Python.replace_text(text, part, by)
   end
 end
 
--- The element with the smallest measure, the first of equals; nil for an empty list.
+-- Return the element with the smallest measure, the first of equals; nil for an empty list.
 function Python.min(list, measures)
   local best, least
   for place, one in ipairs(list) do
@@ -110,7 +110,7 @@ function Python.min(list, measures)
   return best
 end
 
--- The element with the greatest measure, likewise.
+-- Return the element with the greatest measure, the first of equals; nil for an empty list.
 function Python.max(list, measures)
   local best, most
   for place, one in ipairs(list) do
@@ -122,7 +122,7 @@ function Python.max(list, measures)
   return best
 end
 
--- How many tuples of an ordered list have no more than a value at a place.
+-- Return how many tuples of a sorted list have at most this value at a place.
 function Python.bisect_right(list, value, place)
   local low, high = 0, #list
   while low < high do
@@ -136,7 +136,7 @@ function Python.bisect_right(list, value, place)
   return low
 end
 
--- Whether a tuple comes before another of the same form; nil for equal ones.
+-- Return whether a tuple sorts before another of the same form; nil if they are equal.
 local function less(a, b)
   for place = 1, #a do
     local one, other = a[place], b[place]
@@ -155,7 +155,7 @@ end
 
 Python.less = less
 
--- Whether two tuples of as many numbers or texts are equal.
+-- Return whether two tuples of numbers or texts of the same length are equal.
 function Python.alike(a, b)
   for place = 1, #a do
     if a[place] ~= b[place] then
@@ -165,7 +165,7 @@ function Python.alike(a, b)
   return true
 end
 
--- Puts an item into a heap.
+-- Push an item onto a heap.
 function Python.heappush(heap, item)
   local at = #heap + 1
   while at > 1 do
@@ -179,7 +179,7 @@ function Python.heappush(heap, item)
   heap[at] = item
 end
 
--- Takes the least item out of a heap that is not empty.
+-- Pop the least item of a non-empty heap.
 function Python.heappop(heap)
   local least, count = heap[1], #heap
   local moved = heap[count]
@@ -204,7 +204,7 @@ function Python.heappop(heap)
   return least
 end
 
--- Makes a list a heap.
+-- Turn a list into a heap.
 function Python.heapify(list)
   local items = {}
   for place, one in ipairs(list) do
@@ -218,14 +218,14 @@ function Python.heapify(list)
   end
 end
 
--- A number from 0 to below 1 that is drawn from a text: 52 bits, exact in a double.
+-- Derive a number from 0 to below 1 from a text: 52 bits, exact in a double.
 function Python.draw(seed)
   return tonumber(string.sub(redis.sha1hex(seed), 1, 13), 16) / 2 ^ 52
 end
 
--- Comparison and copies of plain values that came in messages.
+-- Comparison of plain values from messages.
 
--- Whether plain values are equal, tables by what they hold.
+-- Return whether plain values are equal; tables are compared by their contents.
 function Python.same(a, b)
   if a == b then
     return true

@@ -1,22 +1,22 @@
--- The quick way of a verb: the commonest calls answered with few functions and few reads.
+-- The quick path of a verb: handles the most frequent calls with few functions and few reads.
 --
--- Half of the time of a small call goes into making the functions of the modules it looks at. So a
--- verb may name a module that goes first (`-- quick: quick.claim`): it answers, just as the verb
--- would, or gives nil before anything is written, and then the verb runs as if it had not been asked.
+-- Half of the time of a small call is spent on creating the functions of the modules it uses. So a
+-- verb may name a module to run first (`-- quick: quick.claim`): it replies exactly as the verb
+-- would, or returns nil before anything is written, and then the verb runs.
 -- needs: base.keys
 local Quick = {}
 
--- Of version 7 and later this is how scripts are replicated always; see base/write.
+-- Version 7 and later always replicate scripts this way; see base/write.
 if redis.replicate_commands then
   redis.replicate_commands()
 end
 
--- The time of the step, as base/time has it.
+-- The time of the step, as in base/time.
 Quick.now = 0
 
 local identity, epoch, high_at
 
--- Whether the store is the one that the client saw last, and is not marked as suspect.
+-- Return whether the store matches the client's fingerprint, and is not marked as suspect.
 local function look()
   local facts =
     redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'format', 'suspect', 'high_at')
@@ -37,8 +37,8 @@ local function look()
   return true
 end
 
--- Remembers the time for the steps to come. Returns false if memory is used up, and nothing is
--- written then; behind `freely` it is always written.
+-- Store the time for later steps. Return false, with nothing written, if memory is full; after
+-- `freely` it is always written.
 function Quick.keep()
   local done = redis.pcall('HSET', Keys.facts, 'format', '1', 'high_at', Quick.now)
   if type(done) == 'table' then
@@ -48,19 +48,18 @@ function Quick.keep()
   return true
 end
 
--- Passes though memory is used up; see base/write.
+-- Allow writes even if memory is full; see base/write.
 function Quick.freely()
   redis.call('HDEL', Keys.facts, '')
 end
 
--- A name that others may follow, as base/codec has it; nil for one that would have to be looked
--- through.
+-- Encode a name as in base/codec; nil for a name that contains NUL.
 function Quick.name(text)
   return not string.find(text, '%z') and text .. '\0\0' or nil
 end
 
--- Jobs of a lane went from one state to another; nil is outside.
---   name: of the lane, as `Quick.name` gives it.
+-- Count jobs of a lane that moved from one state to another; nil is outside.
+--   name: the lane, as encoded by `Quick.name`.
 function Quick.count(name, old, new, what, number)
   for _, of in ipairs({ name, '\0\0' }) do
     if old then
@@ -71,9 +70,8 @@ function Quick.count(name, old, new, what, number)
   redis.call('HINCRBY', Keys.totals, what, number)
 end
 
--- The reply of a call that a verb's quick module answers; nil if it does not, and then the request,
--- which is unpacked once, if it was.
---   verb: `run(request)` gives the verb's value, and the lane that it wakes, nil for none.
+-- Return the reply of the verb's quick module; or nil, and the request if it was unpacked.
+--   verb: `run(request)` returns the verb's value, and the lane to wake, nil for none.
 function Quick.call(verb)
   if not look() then
     return nil

@@ -1,11 +1,11 @@
--- How a verb runs: in a store that is compared with what the client saw last, refused or undone as
--- a whole, with the lanes to wake in its reply.
+-- Runs a verb: compares the store with the client's fingerprint, rolls back a refused verb, and
+-- adds the lanes to wake to the reply.
 -- python: stores.ledger.ledger.Ledger, stores.ledger.step.Step.wake
 -- needs: base.time, base.keys, base.write
 
 local Run = {}
 
--- The name in quotes, as Python prints text.
+-- Quote a name as Python's repr does.
 function Run.quoted(name)
   if string.find(name, "'", 1, true) and not string.find(name, '"', 1, true) then
     return '"' .. name .. '"'
@@ -14,25 +14,26 @@ function Run.quoted(name)
   return "'" .. string.gsub(inner, "'", "\\'") .. "'"
 end
 
--- Refuses the verb: the runner undoes what was written and replies with the error.
---   name: the class of the error, as "KeyConflict".
+-- Refuse the verb: the runner rolls back and replies with the error.
+--   name: class of the error, such as "KeyConflict".
 function Run.refuse(name, message, hint)
   error({ refused = { error = name, message = message, hint = hint or '' } }, 0)
 end
 
--- Asks the client for hours that a script cannot work out; it sends the same request with them.
+-- Request hours from the client, which a script cannot compute; it sends the same request with
+-- them.
 --   hours: an array of {name, template, zone, spec}.
 function Run.need(hours)
   error({ need = { hours = hours } }, 0)
 end
 
 local sent = {}
--- The moments by lane; "" stands for any lane, because no lane is empty.
+-- The wakes by lane; "" means any lane, because no lane's name is empty.
 local by_lane = {}
 
--- After the step, wakes those who wait for this lane (nil: for any), from a moment on (nil: now).
+-- Wake waiters of a lane (nil: of any lane) after the step, at a time (nil: now).
 --
--- A woken waiter claims, and learns of later moments then; so the first of each lane is enough.
+-- A woken waiter claims, and then learns of later times; so the first per lane is enough.
 function Run.wake(lane, at)
   if at == nil or at <= Time.now then
     at = false
@@ -47,7 +48,7 @@ function Run.wake(lane, at)
   end
 end
 
--- What was sent: {lane or false, moment or false} each, in the order sent.
+-- Return the wakes: {lane or false, time or false} each, in order.
 function Run.wakes()
   return sent
 end
@@ -70,8 +71,8 @@ local function look(writes)
   end
 end
 
--- Whether the store may follow what the client saw: after an operator's word, which is a new epoch
--- begun later than all that was seen, or where it is the same and no older.
+-- Return whether the store may follow the client's fingerprint: after an operator started a new
+-- epoch, later than the fingerprint, or if it is the same store and no older.
 local function fits(seen)
   local before, before_epoch, before_high, suspected = seen[1], seen[2], seen[3], seen[4]
   if suspected and epoch > suspected or epoch > 1 and epoch_at >= before_high then
@@ -91,9 +92,8 @@ local function reply(status, value, wakes)
   return cmsgpack.pack({ status, value, now, wakes, identity, epoch, high, doubted })
 end
 
--- The reply where nothing is done: the store is another one, or an older one, than was seen; nil if
--- the verb runs. Who finds it first marks it for all others: time goes on, and who looks later may see
--- nothing odd.
+-- Return the reply for a replaced or older store; nil if the verb runs. The first process that
+-- detects it marks the store for all others, because after some time a check may find nothing odd.
 local function refused_as_changed()
   local asks = ARGV[5]
   doubted = ARGV[3] ~= '' and not fits(cmsgpack.unpack(ARGV[3]))
@@ -109,14 +109,14 @@ local function refused_as_changed()
   return nil
 end
 
--- Publishes to other processes which lanes to wake, if any process waits.
+-- Publish the lanes to wake to other processes, if any process waits.
 local function publish(wakes)
   if #wakes > 0 and redis.call('EXISTS', Keys.waiters) == 1 then
     redis.call('PUBLISH', CHANNEL, cmsgpack.pack({ ARGV[4], wakes }))
   end
 end
 
--- What the error of a verb is to the client: a reply, or an error of the script.
+-- Convert a verb's error for the client: to a reply, or to an error of the script.
 local function failed(problem)
   if type(problem) == 'table' and problem.refused then
     local refused = problem.refused
@@ -131,13 +131,13 @@ local function failed(problem)
   return { err = 'ERR ' .. tostring(problem) }
 end
 
--- Runs the function of that name of a module of verbs, or of one of reads, which writes nothing.
---   request: if it is unpacked already; see base/quick.
+-- Run a function of a module of verbs, or of reads, which write nothing.
+--   request: if already unpacked; see base/quick.
 function Run.call(module, name, writes, request)
   look(writes)
   if format and format ~= FORMAT then
-    local message = 'the store is of format ' .. format .. ', and this program knows ' .. FORMAT
-    local hint = 'run the program that made it; nothing was written'
+    local message = 'the store has format ' .. format .. ', and this program supports ' .. FORMAT
+    local hint = 'run the version that created it; nothing was written'
     return reply(1, { 'SchemaMismatch', message, hint }, {})
   end
   local changed = refused_as_changed()
@@ -147,7 +147,7 @@ function Run.call(module, name, writes, request)
   local done, value = pcall(module[name], request or cmsgpack.unpack(ARGV[1]))
   if not done then
     Write.roll_back()
-    -- A client that got a time which the store does not keep would take the store for an older one.
+    -- A client with a time that was not stored would take the store for an older one.
     Time.look_again()
     return failed(value)
   end

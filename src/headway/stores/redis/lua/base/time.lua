@@ -1,16 +1,16 @@
--- The time of a step: the store's clock, and never less than it was before.
+-- The time of a step: the store's clock, never earlier than before.
 -- python: stores.ledger.ledger.Ledger.now
 -- needs: base.keys, base.write
 
 local Time = {}
 
--- Milliseconds UTC; one moment for the whole script.
+-- Milliseconds UTC; constant for the whole script.
 Time.now = 0
 
 local clock_at, high_at = 0, 0
 
--- Fixes the time of the step.
---   clock: ms as text, for tests; "" for the server's own clock.
+-- Fix the time of the step.
+--   clock: ms as text, for tests; "" for the server's clock.
 --   high: the highest time that the store remembers, or false; nil to read it.
 function Time.begin(clock, high)
   if clock ~= nil and clock ~= '' then
@@ -27,12 +27,12 @@ function Time.begin(clock, high)
   Time.now = math.max(clock_at, high_at)
 end
 
--- Reads the highest time that the store remembers; again where a step was undone.
+-- Read the highest time that the store remembers; again after a step was rolled back.
 function Time.look_again()
   high_at = tonumber(redis.call('HGET', Keys.facts, 'high_at') or 0)
 end
 
--- Remembers the time for the steps to come; each verb that writes does, behind its first write.
+-- Store the time for later steps; each verb that writes does so after its first write.
 function Time.keep()
   if Time.now > high_at then
     high_at = Time.now
@@ -40,17 +40,17 @@ function Time.keep()
   end
 end
 
--- The highest time that the store remembers.
+-- Return the highest time that the store remembers.
 function Time.high()
   return high_at
 end
 
--- By how much the store's time is ahead of its clock, in ms.
+-- Return how far the store's time is ahead of its clock, in ms.
 function Time.ahead_ms()
   return math.max(0, Time.now - clock_at)
 end
 
--- Sets the store's time back to its clock; an operator's word.
+-- Set the store's time back to its clock, for an operator.
 function Time.turn_back()
   Time.now, high_at = clock_at, clock_at
   Write.put(Keys.facts, 'high_at', clock_at)

@@ -1,37 +1,38 @@
--- The only way to write: at once, in batches that fit a call, and undone where a verb may refuse.
+-- All writes go through here: immediate, in batches that fit a call, and rolled back if a verb that
+-- may refuse does.
 -- needs: base.keys
 --
--- Nothing here can fail but by want of memory, and that only before the first write: see `freely`
--- and `guarded`.
+-- A write can fail only if memory is full, and only before the first write; see `freely` and
+-- `guarded`.
 
 local Write = {}
 
 local call = redis.call
--- Values in one call; Lua's stack holds 8,000.
+-- Maximum number of values per call; Lua's stack holds 8,000.
 local MOST = 4000
 
--- Verbatim replication of a script that asks the time is refused before version 7; its effects
--- are sent instead, as later versions always do.
+-- Before version 7, a script that reads the time cannot be replicated verbatim; its effects are
+-- replicated instead, as later versions always do.
 if redis.replicate_commands then
   redis.replicate_commands()
 end
 
 local journal = nil
 
--- From here on every write notes how it is undone.
+-- Start the journal: from here on, every write records how to undo it.
 function Write.begin()
   journal = journal or {}
 end
 
 local last = nil
 
--- Calls a function when the verb is done and is not refused: what comes up often in a verb, and
--- may wait, is written once.
+-- Call a function when the verb is done and not refused, so that frequent changes which may wait
+-- are written once.
 function Write.at_last(write)
   last = { write, last }
 end
 
--- The verb is done: what was left to the last is written.
+-- Run the functions of `at_last`.
 function Write.finish()
   while last do
     local write = last[1]
@@ -40,7 +41,7 @@ function Write.finish()
   end
 end
 
--- Undoes all writes since `begin`, the last first.
+-- Undo all writes since `begin`, the last first.
 function Write.roll_back()
   local undo = journal or {}
   journal = nil
@@ -49,18 +50,19 @@ function Write.roll_back()
   end
 end
 
--- Passes though memory is used up: the server refuses no command of a script that has deleted.
+-- Allow writes even if memory is full: the server refuses no command of a script that has deleted
+-- something.
 function Write.freely()
   call('HDEL', Keys.facts, '')
 end
 
--- Refused whole by the server if memory is used up, and before anything is written.
+-- Fail before anything is written if memory is full.
 function Write.guarded()
   call('HSET', Keys.facts, 'format', '1')
 end
 
--- Calls with all the values, a bounded number at a time.
---   step: values that belong together.
+-- Call a command with all values, a bounded number at a time.
+--   step: number of values that belong together.
 local function batched(command, key, values, step)
   local count = #values
   if count <= MOST then
@@ -75,7 +77,7 @@ local function batched(command, key, values, step)
   end
 end
 
--- Reads fields or scores of any number of members; false for what is not there.
+-- Read any number of fields or scores; false for a missing one.
 local function read_all(command, key, names)
   local count = #names
   if count == 0 then
@@ -94,12 +96,12 @@ local function read_all(command, key, names)
   return found
 end
 
--- The values of any number of fields, in their order; false for one that is not there.
+-- Read the values of any number of fields, in order; false for a missing one.
 function Write.read(key, fields)
   return read_all('HMGET', key, fields)
 end
 
--- Every second value from a place on.
+-- Return every second value from a place on.
 local function every_second(values, from)
   local found = {}
   for place = from, #values, 2 do
@@ -108,8 +110,8 @@ local function every_second(values, from)
   return found
 end
 
--- Notes how fields of a hash, or members of a sorted set, get back what they had.
---   sorted: it is a sorted set.
+-- Record how to restore fields of a hash, or members of a sorted set.
+--   sorted: whether it is a sorted set.
 local function note(key, names, sorted)
   local old = read_all(sorted and 'ZMSCORE' or 'HMGET', key, names)
   journal[#journal + 1] = function()
@@ -128,7 +130,7 @@ local function note(key, names, sorted)
   end
 end
 
--- Writes one field of a hash.
+-- Write one field of a hash.
 function Write.put(key, field, value)
   if journal then
     note(key, { field })
@@ -136,7 +138,7 @@ function Write.put(key, field, value)
   call('HSET', key, field, value)
 end
 
--- Writes fields of a hash.
+-- Write fields of a hash.
 --   values: field, value, field, value, ...
 function Write.hset(key, values)
   if journal and #values > 0 then
@@ -145,7 +147,7 @@ function Write.hset(key, values)
   batched('HSET', key, values, 2)
 end
 
--- Removes fields of a hash.
+-- Remove fields of a hash.
 function Write.hdel(key, fields)
   if journal and #fields > 0 then
     note(key, fields)
@@ -153,7 +155,7 @@ function Write.hdel(key, fields)
   batched('HDEL', key, fields, 1)
 end
 
--- Adds to a number in a hash; the sum.
+-- Add to a number in a hash, and return the sum.
 function Write.hincrby(key, field, number)
   if journal then
     note(key, { field })
@@ -161,7 +163,7 @@ function Write.hincrby(key, field, number)
   return call('HINCRBY', key, field, number)
 end
 
--- Adds members to a sorted set, or gives them another score.
+-- Add members to a sorted set, or change their scores.
 --   values: score, member, score, member, ...
 function Write.zadd(key, values)
   if journal and #values > 0 then
@@ -170,7 +172,7 @@ function Write.zadd(key, values)
   batched('ZADD', key, values, 2)
 end
 
--- Removes members of a sorted set.
+-- Remove members of a sorted set.
 function Write.zrem(key, members)
   if journal and #members > 0 then
     note(key, members, true)

@@ -1,4 +1,4 @@
--- Feeding: parked jobs are moved into their flows when their keyed gate has room.
+-- Feeding: move parked jobs into their flows when their keyed gate has room.
 
 -- python: stores.ledger.feeding
 -- needs: base.codec, base.run, tables.jobs, tables.gates, rules.claiming, rules.gate_view
@@ -8,14 +8,13 @@ local Feeding = {}
 
 -- Flows read at a time.
 local FEED_FLOWS = 256
--- Heads fed of one flow in one step; the others as their forerunners leave.
+-- Heads fed per flow and step; the others follow as these leave.
 local FEED_HEADS = 100
--- Heads looked at in one step when their gate's capacity was lowered.
+-- Heads examined per step after their gate's capacity was lowered.
 local REFIT = 1000
 
--- Feeds every flow that waits at a keyed gate, as far as the gate has room: those whose heads come
--- first, first, for one that reserves keeps what comes after it waiting. Returns how many jobs were
--- moved.
+-- Feed the flows parked at a keyed gate, as far as it has room, in the order of their heads,
+-- because a head that reserves makes later ones wait. Return how many jobs were moved.
 function Feeding.feed_gate(book, gate)
   local moved, after = 0, -1
   while true do
@@ -37,7 +36,7 @@ function Feeding.feed_gate(book, gate)
   end
 end
 
--- Marks those heads unfit that come first and can never pass. Returns whether there were any.
+-- Mark leading heads that can never pass as unfit. Return whether there were any.
 local function mark_unfit(book, gate, heads)
   local ids = {}
   for _, head in ipairs(heads) do
@@ -58,8 +57,8 @@ local function mark_unfit(book, gate, heads)
   return true
 end
 
--- Marks heads that ask for more than the gate's lowered capacity, so that they block none. Returns
--- those that are first now: two, if there are as many.
+-- Mark heads that need more than the gate's lowered capacity, so that they block no others. Return
+-- up to two heads that are first now.
 local function set_aside(book, gate, flow)
   for _ = 1, REFIT / FEED_HEADS do
     local heads = Jobs.parked_heads(gate, flow, FEED_HEADS)
@@ -70,8 +69,8 @@ local function set_aside(book, gate, flow)
   return Jobs.parked_heads(gate, flow, 2)
 end
 
--- The ids and amounts of the first heads that fit beside the tickets before them, and what is ahead
--- of the next one.
+-- Return the ids and amounts of the first heads that fit beside the tickets before them, and the
+-- amount ahead of the next one.
 local function fitting(gate, flow, heads, view)
   local tickets = Jobs.tickets(gate, flow)
   local ids, amounts, ahead = {}, {}, 0
@@ -79,7 +78,7 @@ local function fitting(gate, flow, heads, view)
     local amount = Book.use_at(head, gate).amount
     ahead = 0
     for _, ticket in ipairs(tickets) do
-      -- What is reserved for one of them is not counted twice.
+      -- A ticket with a reservation is not counted twice.
       local counted = not GateView.is_reserved_for(view, ticket.order)
       if counted and Codec.before(ticket.order, head.order) then
         ahead = ahead + ticket.amount
@@ -94,9 +93,9 @@ local function fitting(gate, flow, heads, view)
   return ids, amounts, ahead
 end
 
--- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
+-- Move a flow's next parked heads into it, each with a ticket. Return how many.
 function Feeding.feed_flow(book, gate, flow)
-  -- Two: the head after the last one fed needs a timer if the gate opens by itself.
+  -- Two, because the head after the last one fed needs a timer if the gate opens by itself.
   local heads = Jobs.parked_heads(gate, flow, 2)
   if #heads > 0 and Parked.never_fits(book, heads[1], gate) then
     heads = set_aside(book, gate, flow)
@@ -125,8 +124,8 @@ function Feeding.feed_flow(book, gate, flow)
   return #ids
 end
 
--- Looks at keyed gates whose timer has come, at most `limit`. Returns how many gates, and how many
--- jobs were moved.
+-- Run up to `limit` due timers of keyed gates. Return how many gates there were, and how many jobs
+-- were moved.
 function Feeding.run_timers(book, limit)
   local gates, moved = Gates.due_timers(limit), 0
   for _, gate in ipairs(gates) do

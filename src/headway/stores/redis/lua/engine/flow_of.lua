@@ -1,4 +1,4 @@
--- The flow in which a job waits, by the gates that it asks for.
+-- The flow in which a job waits, by the gates that it uses.
 -- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
 -- needs: base.run, tables.jobs, engine.gate_book, engine.gate_names, engine.horizon
 
@@ -21,7 +21,7 @@ local function characters_of(name)
   return count
 end
 
--- Validates a name and an amount.
+-- Validate a name and an amount.
 local function check_words(use)
   local name, amount = use.name, use.amount
   if name == '' then
@@ -37,7 +37,7 @@ local function check_words(use)
   end
 end
 
--- Checks that a job can ask for gates together.
+-- Validate that a job can use gates together.
 local function check_together(kind, gates)
   local seen, shared = {}, 0
   for _, use in ipairs(gates) do
@@ -79,9 +79,9 @@ local function check_use(book, kind, use)
   GateNames.refuse_members_use(use)
 end
 
--- Checks that a job of a kind can ask for gates now. Refuses with UnknownGate if one is not
--- declared, with InvalidValue if they cannot be asked for together, or if one is declared as a
--- shared gate and asked for as a keyed one or the reverse. Writes nothing.
+-- Validate that a job of a kind can use gates now. Refuse with UnknownGate if one is not declared,
+-- and with InvalidValue if they cannot be used together, or if one is declared as shared and used
+-- as keyed or the reverse. Write nothing.
 function FlowOf.check(book, kind, gates)
   check_together(kind, gates)
   for _, use in ipairs(gates) do
@@ -89,7 +89,7 @@ function FlowOf.check(book, kind, gates)
   end
 end
 
--- The uses among gates that are new hours.
+-- Return the uses of hours that are new to the store.
 function FlowOf.new_hours(book, gates)
   local found = {}
   for _, use in ipairs(gates) do
@@ -100,8 +100,7 @@ function FlowOf.new_hours(book, gates)
   return found
 end
 
--- Lets gates pass that a job of a kind can ask for now, as `check`; hours that are new are worked
--- out, and added to the book.
+-- Validate gates as `check` does, and add new hours to the book.
 function FlowOf.make_ready(book, kind, gates)
   FlowOf.check(book, kind, gates)
   Horizon.require(book, FlowOf.new_hours(book, gates))
@@ -110,8 +109,8 @@ function FlowOf.make_ready(book, kind, gates)
   end
 end
 
--- Finds or makes the flow of a job whose gates were checked; hours that are new are added to the
--- book. Returns the flow's number, and those of the gates that are keyed.
+-- Find or create the flow of a job whose gates were checked, and add new hours to the book. Return
+-- the flow's number and the keyed gates.
 function FlowOf.make(book, lane, tenant, kind, gates)
   local shared, keyed = {}, {}
   for _, use in ipairs(gates) do
@@ -123,7 +122,7 @@ function FlowOf.make(book, lane, tenant, kind, gates)
   return Jobs.flow_number(key), keyed
 end
 
--- A stage with its gates, for a job; see `check` for what is refused.
+-- Return a stage with its gates for a job. Refuse as `check` does.
 function FlowOf.stage_of(step, row, name, gates)
   FlowOf.check(step.book, row.kind, gates)
   Horizon.require(step.book, FlowOf.new_hours(step.book, gates))

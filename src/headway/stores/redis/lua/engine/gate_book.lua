@@ -1,18 +1,18 @@
--- The gates of one step: what room they have, what is taken and given back.
+-- The gates of one step: their room, and permits taken and returned.
 --
--- A book loads each gate once and is written once, at the end of the step.
+-- A book loads each gate once, and is written once, at the end of the step.
 
 -- python: stores.ledger.gatebook.GateBook
 -- needs: base.time, tables.gates, tables.starts, tables.lanes, engine.gate_names, rules.pool
 
 local GateBook = {}
 
--- How long after its window a keyed rate is forgotten.
+-- How long after its window a keyed rate is deleted.
 local FORGET_AFTER_MS = 60000
 
 function GateBook.new()
   return {
-    -- By name; false for a gate that is known to have no row.
+    -- By name; false for a gate without a row.
     rows = {},
     views = {},
     dirty = {},
@@ -21,19 +21,19 @@ function GateBook.new()
   }
 end
 
--- What is known of a gate
+-- Facts about a gate
 
--- What is declared under a name, as {spec, override}; nil if nothing is.
+-- Return the declaration of a name, as {spec, override}; nil if there is none.
 function GateBook.template(_, name)
   return Gates.templates()[name]
 end
 
--- The declared gate, and the pool, that a resolved name belongs to; see `GateNames.place_of`.
+-- Return the declared gate and the pool of a resolved name; see `GateNames.place_of`.
 function GateBook.place_of(_, gate)
   return GateNames.place_of(Gates.templates(), gate)
 end
 
--- Loads gates in one go; those without a row are remembered as such.
+-- Load gates together, and remember which have no row.
 function GateBook.prefetch(book, names)
   local wanted = {}
   for _, name in ipairs(names) do
@@ -49,7 +49,7 @@ function GateBook.prefetch(book, names)
   end
 end
 
--- The names of the rows that a view of a gate is made of: its own, and those of its members.
+-- Return the names of the rows for a gate's view: its own, and those of its members.
 function GateBook.row_names(name, spec)
   local names = { name }
   for place, member in ipairs(spec.members) do
@@ -58,7 +58,7 @@ function GateBook.row_names(name, spec)
   return names
 end
 
--- Loads the gates of these uses, members of pools among them.
+-- Load the gates of these uses, including members of pools.
 function GateBook.prefetch_uses(book, uses)
   if #uses == 0 then
     return
@@ -73,7 +73,7 @@ function GateBook.prefetch_uses(book, uses)
   GateBook.prefetch(book, names)
 end
 
--- The gate's row; nil if there is none.
+-- Return the gate's row; nil if there is none.
 function GateBook.find(book, name)
   if book.rows[name] == nil then
     GateBook.prefetch(book, { name })
@@ -81,7 +81,7 @@ function GateBook.find(book, name)
   return book.rows[name] or nil
 end
 
--- The gate's row, made if need be, to be changed; written at the end of the step.
+-- Return the gate's row for changes, created if missing; it is written at the end of the step.
 function GateBook.change(book, name, template, pool)
   local row = GateBook.find(book, name)
   if row == nil then
@@ -92,13 +92,13 @@ function GateBook.change(book, name, template, pool)
   return row
 end
 
--- What is declared under a name, an operator's values applied; nil if nothing is.
+-- Return the current spec of a declared gate, with an operator's values; nil if it is not declared.
 function GateBook.spec(_, template)
   local declared = Gates.templates()[template]
   return declared and Gates.current(declared) or nil
 end
 
--- Takes a lane's row (nil: it has none), which need not be read again.
+-- Remember a lane's row (nil: it has none), so that it is not read again.
 function GateBook.learn_lane(book, lane, row)
   book.concurrencies[lane] = row and Lanes.current(row).concurrency or false
 end
@@ -110,24 +110,24 @@ function GateBook.concurrency(book, lane)
   return book.concurrencies[lane] or nil
 end
 
--- The names of the four gates that always apply to a flow's jobs.
+-- Return the names of the four gates that always apply to a flow's jobs.
 function GateBook.implicit_names(flow)
   return { 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }
 end
 
--- Forgets the starts of a rate that no window needs any more.
+-- Delete starts of a rate that have left its window.
 local function trim_row(row, spec)
   row.used = row.used - Starts.trim(row.name, Time.now - (spec.per_ms or 0))
 end
 
--- There may be millions of keyed rates: each is forgotten when its window is over.
+-- Delete a keyed rate after its window, because there may be millions.
 local function forget_later(row, spec)
   if row.timer_at == nil and not spec.shared then
     row.timer_at = Time.now + (spec.per_ms or 0) + FORGET_AFTER_MS
   end
 end
 
--- Counts starts of rates now, and forgets those that no window needs any more.
+-- Count starts of rates now, and delete those that have left the window.
 --   counts: {gate, template, number} each.
 function GateBook.count_starts(book, counts)
   local numbers = {}
@@ -146,12 +146,12 @@ function GateBook.count_starts(book, counts)
   Starts.add(numbers)
 end
 
--- Writes what changed.
+-- Write changed gates.
 function GateBook.save(book)
   local rows = {}
   for name in pairs(book.dirty) do
     rows[#rows + 1] = book.rows[name]
-    -- An idle row is gone now; what is asked for next is read again.
+    -- An idle row is deleted; the next use reads it again.
     book.rows[name] = nil
   end
   if #rows > 0 then

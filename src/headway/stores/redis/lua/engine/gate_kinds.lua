@@ -1,4 +1,4 @@
--- What each kind of gate knows: its room, when it opens, what a start takes, what can be set.
+-- The rules of each kind of gate: its room, when it opens, what a start takes, what can be set.
 -- python: stores.ledger.gatekinds.GateRules, stores.ledger.gatekinds.rules_of as of
 -- needs: base.time, tables.starts, rules.hours, rules.pool, rules.slots
 -- needs: rules.gate_row, engine.gate_book
@@ -9,12 +9,12 @@ local function is_shut(row)
   return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
 end
 
--- Permits out by a gate's row, which may be none.
+-- Return the permits out at a gate, by its row, which may be nil.
 local function used_of(row)
   return row and row.used or 0
 end
 
--- A gate's limit: an operator's value for this instance, else what is declared.
+-- Return a gate's limit: an operator's value for this instance, or the declared one.
 local function limit_of(declared, row)
   if row ~= nil and row.capacity ~= nil then
     return row.capacity
@@ -23,14 +23,14 @@ local function limit_of(declared, row)
 end
 
 -- Each has:
---   takes_permits: a start takes permits, which come back.
---   counts_starts: a start is counted for the length of a window.
---   chooses_member: the permits are those of a member.
---   settable: the values that an operator can set of a declared gate.
---   has_own_limit: one instance of a declared gate can have a value of its own.
---   look: fills in a view with the room that the gate has now, as if it were not closed.
---   opens_at: when a gate without room for an amount opens by itself, if that is known; else the
---     view says it.
+--   takes_permits: a start takes permits, which are returned.
+--   counts_starts: a start is counted for the duration of a window.
+--   chooses_member: the permits belong to a member.
+--   settable: the values of a declared gate that an operator can set.
+--   has_own_limit: one instance of a declared gate can have its own value.
+--   look: fills a view with the gate's room now, as if it were not closed.
+--   opens_at: when a gate without room for an amount opens by itself, if known; if missing, the
+--   view's `opens_at` is used.
 local kinds = {}
 
 kinds.slots = { takes_permits = true, settable = { capacity = true }, has_own_limit = true }
@@ -60,7 +60,7 @@ function kinds.rate.opens_at(view, spec, row, amount)
   end
   local per_ms = spec.per_ms or 0
   local after_at = Time.now - per_ms
-  -- So many starts must leave the window first; each stored moment counts at least one.
+  -- This many starts must leave the window first; each stored time counts at least one.
   local excess = Starts.total(view.name, after_at, used_of(row)) + amount - view.most
   for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
     excess = excess - one[2]
@@ -98,17 +98,17 @@ function kinds.pool.look(view, spec, row, book)
     view.members[place] = { name = member[1], capacity = most, used = used, free = free }
     view.most, view.free = math.max(view.most, most), math.max(view.free, free)
   end
-  -- Set even while another member is free: that one may be taken in this step.
+  -- Set even while another member is free, because it may be taken in this step.
   view.opens_at = opens_at
 end
 
--- Fills in a view with the room that the gate has now, as if it were not closed.
---   kind: what a kind knows; row: of the gate, nil for none.
+-- Fill a view with the gate's room now, as if it were not closed.
+--   kind: rules of the kind; row: of the gate, nil for none.
 function GateKinds.look(kind, book, view, spec, row)
   kind.look(view, spec, row, book)
 end
 
--- When a gate without room for an amount opens by itself, if that is known.
+-- Return when a gate without room for an amount opens by itself, if known.
 function GateKinds.opens_at(kind, book, view, spec, amount)
   if kind.opens_at == nil then
     return view.opens_at
@@ -116,13 +116,13 @@ function GateKinds.opens_at(kind, book, view, spec, amount)
   return kind.opens_at(view, spec, GateBook.find(book, view.name), amount)
 end
 
--- What a kind knows, by its name.
+-- Return the rules of a kind.
 function GateKinds.of(kind)
   return kinds[kind]
 end
 
--- The gate whose permits a start takes, and its pool ('' for none).
---   member: the one that the claim chose.
+-- Return the gate whose permits a start takes, and its pool ('' for none).
+--   member: chosen by the claim.
 function GateKinds.permit_gate(kind, name, member)
   if kinds[kind].chooses_member then
     return Pool.member_gate(name, member), name

@@ -1,15 +1,15 @@
--- Which declared gate a resolved name belongs to.
+-- Map resolved names to declared gates.
 -- python: stores.ledger.gatebook.GateBook.refuse_members_name, core.gates.spec.is_implicit
 -- needs: base.codec, base.run, tables.gates, rules.pool
 
 local GateNames = {}
 
 local PLACEHOLDER = '{[A-Za-z_][A-Za-z0-9_]*}'
--- One character or more; the first byte of UTF-8, so that none is torn in two.
+-- One character or more; starts with a first byte of UTF-8, so that no character is split.
 local ANY = '[^\128-\191].*'
 local IMPLICIT = { 'lane:', 'tenant:', 'kind:' }
 
--- Whether the name is one of the four that always apply.
+-- Return whether a name is one of the four implicit gates.
 function GateNames.is_implicit(gate)
   if gate == 'all' then
     return true
@@ -22,7 +22,7 @@ function GateNames.is_implicit(gate)
   return false
 end
 
--- How long permits of an implicit gate are kept: a lane's concurrency counts handlers.
+-- Return how long permits of an implicit gate are held: a lane's concurrency counts handlers.
 function GateNames.implicit_hold(gate)
   return string.sub(gate, 1, 5) == 'lane:' and 'run' or 'settled'
 end
@@ -77,7 +77,8 @@ local function is_better(one, other)
   return Codec.less(other.pool, one.pool)
 end
 
--- The resolved name of a pool whose member the gate may be; nil if its name has another ending.
+-- Return the resolved name of the pool whose member the gate may be; nil if the name does not
+-- match.
 local function pool_of(gate, member)
   local ending = Pool.member_gate('', member)
   if #gate > #ending and string.sub(gate, -#ending) == ending then
@@ -108,7 +109,7 @@ local function refuse_member(pool, gate)
   end
 end
 
--- Refuses a gate and a pool's member of one name: what one takes would be counted at both.
+-- Refuse a gate with the name of a pool's member, because permits would be counted at both.
 function GateNames.refuse_members_name(spec)
   for name, row in pairs(Gates.templates()) do
     if #spec.members > 0 then
@@ -121,7 +122,7 @@ function GateNames.refuse_members_name(spec)
   end
 end
 
--- Refuses a templated gate whose resolved name is that of a pool's member.
+-- Refuse a templated gate whose resolved name is that of a pool's member.
 function GateNames.refuse_members_use(use)
   if use.name ~= use.template and string.find(use.name, '/', 1, true) then
     for _, row in pairs(Gates.templates()) do
@@ -130,11 +131,11 @@ function GateNames.refuse_members_use(use)
   end
 end
 
--- The declared gate, and the pool, that a resolved name belongs to.
+-- Return the declared gate and the pool of a resolved name.
 --   templates: all declared gates, by name.
 --   gate: resolved, or the name of a pool's member (`pool/member`).
--- Returns {template, pool}: "" and "" of an implicit gate. Of several templates that match, the one
--- with the most fixed characters. Refuses with UnknownGate if nothing declares it.
+-- Return {template, pool}: "" and "" for an implicit gate. Of several matching templates, choose
+-- the one with the most fixed characters. Refuse with UnknownGate if none matches.
 function GateNames.place_of(templates, gate)
   if GateNames.is_implicit(gate) then
     return { template = '', pool = '' }

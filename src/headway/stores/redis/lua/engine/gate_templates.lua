@@ -1,4 +1,4 @@
--- Declared gates as they are written, with what their instances must learn of it.
+-- Write declared gates, and update their instances.
 -- python: stores.ledger.gatechanges.save_template, stores.ledger.gatechanges.track_implicit
 -- python: stores.ledger.gatechanges._with_values
 -- needs: rules.book, base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates
@@ -6,7 +6,7 @@
 
 local GateTemplates = {}
 
--- Rows that one step of a walk reads.
+-- Rows per read.
 local PAGE = 1000
 
 local function is_ours(row, gate, hold)
@@ -20,7 +20,7 @@ local function is_ours(row, gate, hold)
   return row[what] == name
 end
 
--- The jobs of these that hold a permit of the gate, as a set of ids.
+-- Return which of these jobs hold a permit of the gate, as a set of ids.
 local function holders(gate, rows)
   local ids, have = {}, {}
   for place, row in ipairs(rows) do
@@ -59,7 +59,7 @@ local function take_for(step, gate, hold, rows)
   end
 end
 
--- Counts permits of an implicit gate from now on, for those who run already too.
+-- Count permits of an implicit gate from now on, including jobs that already run.
 --
 -- `gate` is `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
 function GateTemplates.track_implicit(step, gate)
@@ -80,7 +80,7 @@ function GateTemplates.track_implicit(step, gate)
   end
 end
 
--- The names and zones of the hours that stand under a template.
+-- Return the names and zones of a template's hours.
 local function hours_of(template)
   local found, after = {}, ''
   while true do
@@ -105,7 +105,7 @@ local function recompute_hours(step, template)
   end
 end
 
--- Keyed gates of a template that have jobs parked are looked at, by their timers, soon.
+-- Set timers so that the template's keyed gates with parked jobs are checked soon.
 local function look_again(step, template)
   local after = ''
   while true do
@@ -122,7 +122,7 @@ local function look_again(step, template)
   end
 end
 
--- Writes a declared gate, and lets all its instances see it at once.
+-- Write a declared gate, and apply it to all its instances immediately.
 function GateTemplates.save_template(step, row)
   Gates.save_template(row)
   step.book.views = {}
@@ -134,7 +134,7 @@ function GateTemplates.save_template(step, row)
   end
 end
 
--- The spec with an operator's numbers in it; refused where they do not belong to such a gate.
+-- Return the spec with an operator's values. Refuse values that do not belong to this kind of gate.
 function GateTemplates.with_values(_, declared, item)
   local spec = Gates.current(declared)
   local kind = spec.kind

@@ -1,21 +1,21 @@
--- Hours as absolute intervals, known at least two weeks ahead. Lua knows no zones: the client works
--- them out when it is asked, and sends its request again with them.
+-- Hours as absolute intervals, known at least two weeks ahead. Lua has no time zones: the client
+-- computes the intervals on request, and sends its request again with them.
 -- needs: rules.book, base.run, base.time, tables.gates, engine.gate_book
 
 local Horizon = {}
 
--- A chore extends what is known for less than this.
+-- A chore extends hours that are known for less than this.
 local EXTEND_BELOW_MS = 15 * 86400000
 
 local given = {}
 
--- Takes the intervals that came with a request: `opens`, {opens, horizon_at} by the gate's name.
+-- Read the intervals in a request: `opens`, {opens, horizon_at} by the gate's name.
 function Horizon.begin(request)
   given = request.opens or {}
 end
 
--- Asks the client, all at once, for the intervals that these gates need and that did not come with
--- the request; it is asked before anything is written that cannot be undone.
+-- Request from the client, together, the intervals that these gates need and the request lacks.
+-- Must run before any write that cannot be undone.
 --   gates: {name, template, zone} each.
 function Horizon.require(book, gates)
   local missing, asked = {}, {}
@@ -36,7 +36,7 @@ function Horizon.require(book, gates)
   end
 end
 
--- Whether the gate of a use is an Hours that is asked for the first time.
+-- Return whether a use is the first of an Hours.
 function Horizon.is_new(book, use)
   if use.zone == nil then
     return false
@@ -45,14 +45,14 @@ function Horizon.is_new(book, use)
   return row == nil or row.horizon_at == nil
 end
 
--- Makes the row of an Hours that is asked for the first time.
+-- Create the row of an Hours at its first use.
 function Horizon.ensure_hours(book, use)
   if Horizon.is_new(book, use) then
     Horizon.extend(book, use.name, use.template, use.zone)
   end
 end
 
--- Keeps an Hours from now to its horizon, as it is declared now.
+-- Store the intervals of an Hours from now to its horizon, as currently declared.
 function Horizon.extend(book, name, template, zone)
   local spec = GateBook.spec(book, template)
   if spec == nil or spec.hours == nil then
@@ -66,13 +66,13 @@ function Horizon.extend(book, name, template, zone)
   Book.forget_view(book, name)
 end
 
--- Asks for the intervals of the hours whose horizon has come near, before anything is written.
+-- Request the intervals of hours whose horizon is near, before anything is written.
 function Horizon.ask_short(limit)
   local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
   Horizon.require(GateBook.new(), rows)
 end
 
--- Extends hours whose horizon has come near. Returns how many were extended.
+-- Extend hours whose horizon is near. Return how many.
 function Horizon.extend_short(book, limit)
   local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
   for _, row in ipairs(rows) do

@@ -1,14 +1,14 @@
--- Insertion of new jobs, for enqueue and for whatever creates jobs in its own step.
+-- Insertion of new jobs, for enqueue and for verbs that create jobs in their own step.
 --
--- Everything is decided before anything is written: which jobs exist, who has which key, whether
--- the gates are declared and the lanes have room.
+-- Everything is decided before anything is written: which jobs exist, which job has which key, and
+-- whether the gates are declared and the lanes have room.
 -- needs: base.run, base.time, tables.counts, tables.lanes, tables.jobs, tables.dedupe
 -- needs: rules.state, engine.flow_of, engine.new_jobs, engine.horizon
 
 local Insert = {}
 
--- Refuses with BacklogFull if a lane would hold more jobs than it may.
---   counts: {lane, state, n} of the new ones.
+-- Refuse with BacklogFull if a lane would exceed its maximum backlog.
+--   counts: {lane, state, n} of the new jobs.
 function Insert.check_backlog(lanes, counts)
   local rows, limited, names = Lanes.load(lanes), {}, {}
   for _, lane in ipairs(lanes) do
@@ -32,29 +32,29 @@ function Insert.check_backlog(lanes, counts)
     end
     if old + new > limited[lane] then
       local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'
-      local said = string.format(message, Run.quoted(lane), old, limited[lane], new)
-      Run.refuse('BacklogFull', said, "try again later, or raise the lane's max_backlog")
+      local text = string.format(message, Run.quoted(lane), old, limited[lane], new)
+      Run.refuse('BacklogFull', text, "try again later, or raise the lane's max_backlog")
     end
   end
 end
 
 local NO_GATES = {}
--- Ids of a series that are looked at together, at most.
+-- Maximum number of ids of a series that are checked together.
 local MOST_LOOKED_AT = 64
 
 local function new_batch(book)
   return {
     book = book,
-    -- What jobs of one place, gates and policy have in common, by lane, tenant, kind and the two.
+    -- What jobs with the same lane, tenant, kind, gates and policy share, by these.
     shapes = {},
     numbers = {},
     count_of_numbers = 0,
-    -- Jobs to be made, in order, each with its shape.
+    -- Jobs to be created, in order, each with its shape.
     jobs = {},
     keys = {},
     key_rows = {},
     follow = {},
-    -- Jobs by (lane, state), in the order met.
+    -- Jobs by (lane, state), in order of first use.
     counts = {},
     count_at = {},
   }
@@ -83,9 +83,9 @@ local function check_same(job)
   refuse_other_body(job, body_of_row(Jobs.load({ job.id })[job.id]))
 end
 
--- Gives a job the first free id of its series. Callers can choose ids, so another job may have the
--- derived one, even with the same body; the follow-up is inserted nevertheless. A repeated step does
--- not get here, because its own guard detects the repeat.
+-- Give a job the first free id of its series. Callers can choose ids, so another job may have the
+-- derived id, even with the same body; the follow-up is inserted nevertheless. A repeated step does
+-- not get here, because its own guard detects the repetition.
 local function find_id(job)
   local series = { job.id }
   while true do
@@ -100,12 +100,12 @@ local function find_id(job)
   end
 end
 
--- A place among texts that hold no NUL, as one text.
+-- Join texts without NUL to one.
 local function joined(...)
   return table.concat({ ... }, '\0')
 end
 
--- A number for a table, the same for the same one.
+-- Return a number for a table; the same table gets the same number.
 local function number_of(batch, thing)
   local number = batch.numbers[thing]
   if number == nil then
@@ -116,7 +116,7 @@ local function number_of(batch, thing)
   return number
 end
 
--- What the job has in common with others of the batch; its gates are looked at once.
+-- Return what the job shares with others of the batch; its gates are checked once.
 local function shape_of(batch, job)
   local gates = job.gates or NO_GATES
   local last = batch.last_shape
@@ -149,7 +149,7 @@ local function shape_of(batch, job)
   return shape
 end
 
--- Keys that name a job now, by tenant and key.
+-- Return the current rows of the jobs' keys, by tenant and key.
 local function standing_keys(jobs)
   local asked, standing = {}, {}
   for _, job in ipairs(jobs) do
@@ -165,7 +165,7 @@ local function standing_keys(jobs)
   return standing
 end
 
--- The job that has the key of this one; nil if it takes the key itself.
+-- Return the job that has the key of this one; nil if this one gets the key.
 local function holder_of(batch, job, standing)
   if job.key == nil then
     return nil
@@ -194,7 +194,7 @@ local function ids_of(jobs)
   return ids
 end
 
--- Decides which of the jobs are made. Returns a reply for each: {id, created}.
+-- Decide which jobs are created. Return a reply for each: {id, created}.
 local function sort_out(batch, jobs, derived)
   local known, standing = Jobs.known(ids_of(jobs)), standing_keys(jobs)
   local seen, replies = {}, {}
@@ -235,7 +235,7 @@ local function count(batch, lane, state)
   one.n = one.n + 1
 end
 
--- A cascade without candidates is over at once, and its follow-up with it.
+-- Finish a cascade without candidates immediately, and add its follow-up.
 local function exhaust(batch, row, job)
   local now, policy = Time.now, job.policy
   row.reason = 'exhausted'
@@ -254,7 +254,7 @@ local function exhaust(batch, row, job)
   Counts.happened('dead', 1)
 end
 
--- Counts the jobs to be made. Returns their lanes, in the order met.
+-- Count the jobs to be created. Return their lanes, in order of first use.
 local function count_all(batch)
   local lanes, known = {}, {}
   for _, one in ipairs(batch.jobs) do
@@ -268,7 +268,7 @@ local function count_all(batch)
   return lanes
 end
 
--- Asks for the hours that are new to the store, of all jobs at once.
+-- Request the new hours of all jobs together.
 local function require_hours(batch)
   local new = {}
   for _, shape in ipairs(batch.shapes) do
@@ -323,14 +323,14 @@ local function write(batch, lanes)
   end
 end
 
--- Inserts jobs that do not exist yet, all or none, within a step.
---   book: the step's gates; hours that are new are added to it, and the caller saves it.
+-- Insert jobs that do not exist yet, all or none, within a step.
+--   book: the step's gates; new hours are added to it, and the caller saves it.
 --   jobs: by the names of NewJob; jobs that share gates or policy have the same table.
---   limited: whether a lane's `max_backlog` holds; what must follow is never refused.
---   derived: whether the ids are derived; one that another job has gives way to the next of its
---   series, in the job as given, and is no conflict.
--- Returns {id, created} for each. Refuses with KeyConflict, IdConflict, UnknownGate, InvalidValue or
--- BacklogFull, and asks for hours, before anything is written.
+--   limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
+--   derived: whether the ids are derived; an id that another job has is replaced by the next of its
+--   series, in the given job, and is no conflict.
+-- Return {id, created} for each. Refuse with KeyConflict, IdConflict, UnknownGate, InvalidValue or
+-- BacklogFull, or request hours, before anything is written.
 function Insert.insert_new(book, jobs, limited, derived)
   local batch = new_batch(book)
   local replies = sort_out(batch, jobs, derived)

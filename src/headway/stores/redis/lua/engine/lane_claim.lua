@@ -1,14 +1,14 @@
--- The claim of one lane: read its flows, decide, and write what starts and what parks.
+-- The claim of one lane: read its flows, decide, and write starts and parked jobs.
 -- needs: rules.parked, rules.book, tables.jobs, tables.lanes, tables.counts, rules.claiming
 -- needs: rules.fairness, rules.gate_view, engine.feeding, engine.gate_book, engine.lane_flows
 -- needs: engine.start_writer
 
 local LaneClaim = {}
 
--- One lane in one claim.
+-- Create the state of one lane in a claim.
 --   book: of the claim's step; request: of the claim.
---   after: where the last claim stopped: the last flow looked at, twice, and one more if anything
---   could start on that round; -1 for a new round.
+--   after: where the last claim stopped: twice the last flow examined, plus one if any job could
+--   start in that round; -1 for a new round.
 function LaneClaim.new(book, request, lane, after)
   local fruitful = after >= 0 and after % 2 == 1
   local row = Lanes.load({ lane })[lane]
@@ -29,7 +29,7 @@ function LaneClaim.new(book, request, lane, after)
     flows = nil,
     stopped = {},
     fairness = nil,
-    -- Gates and amounts of each flow, and whether its jobs hold anything, by flow.
+    -- Gates and amounts of each flow, and whether its jobs take permits, by flow.
     shared = {},
   }
 end
@@ -45,7 +45,7 @@ local function note_closed(work, views, decision)
   end
 end
 
--- The jobs parked at each gate, those that never fit apart, in the order met.
+-- Group jobs to park by gate, with those that never fit separate, in order of first use.
 local function grouped(parks)
   local groups, at = {}, {}
   for _, park in ipairs(parks) do
@@ -76,7 +76,7 @@ local function write_parks(work, parks)
   end
 end
 
--- A job with a ticket that leaves its flow makes room to feed the next.
+-- Feed the next job for each job with a ticket that leaves its flow.
 local function feed_next(work, fed, known)
   for _, one in ipairs(fed) do
     local gate = one.head.ticket
@@ -107,7 +107,7 @@ local function write(work, decision, by_flow)
   feed_next(work, decision.parks, known)
   feed_next(work, decision.starts, known)
   for _, gate in ipairs(writer.ended) do
-    -- Those who are parked there waited for the reservation to end; now for what they need.
+    -- Jobs parked there waited for the reservation to end.
     Feeding.feed_gate(work.book, gate)
   end
 end
@@ -130,8 +130,8 @@ local function save_fairness(work)
   fairness.changed = {}
 end
 
--- One round: what it decides is written. Returns the decision, nil if no flow can run, and adds to
--- `started` what starts.
+-- Decide and write one round, and add its starts to `started`. Return the decision, nil if no flow
+-- can run.
 local function one_round(work, n, free, started)
   local views = LaneFlows.views(work, n, free)
   if #views == 0 then
@@ -144,7 +144,7 @@ local function one_round(work, n, free, started)
   local function gate(use)
     return Book.view(work.book, use)
   end
-  -- Nothing is written within a round, so each queue is looked at once.
+  -- Nothing is written within a round, so each queue is read once.
   local orders = {}
   local function ahead(flow, name)
     local of_flow = orders[flow]
@@ -159,7 +159,7 @@ local function one_round(work, n, free, started)
   end
   local decision = Claiming.decide(views, gate, ahead, n, free, work.fairness)
   write(work, decision, by_flow)
-  -- After the writing: a rate opens again when what has just started leaves its window.
+  -- After writing, because a rate opens again when the jobs just started leave its window.
   note_closed(work, views, decision)
   for _, start in ipairs(decision.starts) do
     started[#started + 1] = { start = start, view = by_flow[start.flow] }
@@ -175,7 +175,8 @@ local function count_gated(starts)
   return gated
 end
 
--- Starts up to n jobs, gated ones up to `free`. Returns {start, view} each, in order of start.
+-- Start up to n jobs, of these up to `free` gated ones. Return {start, view} each, in order of
+-- start.
 function LaneClaim.take(work, n, free)
   if work.row == nil then
     return {}
@@ -205,8 +206,8 @@ function LaneClaim.take(work, n, free)
   return started
 end
 
--- The cursor: the last flow looked at, twice, and one more if anything could start; -1 when the
--- round is over.
+-- Return the cursor: twice the last flow examined, plus one if any job could start; -1 at the end
+-- of the round.
 function LaneClaim.after(work)
   if work.last or work.flows == nil or #work.flows == 0 then
     return -1

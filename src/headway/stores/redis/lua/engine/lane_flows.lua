@@ -1,14 +1,14 @@
--- The flows of a lane as one claim sees them: those that can run, with what they need, and those
--- that a shared gate shuts.
+-- The flows of a lane in one claim: those that can run, with what they need, and those shut by a
+-- shared gate.
 -- needs: rules.book, base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs
 -- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_book
 
 local LaneFlows = {}
 
--- By flow; false for one that was never found shut.
+-- By flow; false for a flow that was never found shut.
 local spells = {}
 
--- Reads the spells of flows in one go.
+-- Read the spells of flows together.
 function LaneFlows.prefetch_spells(flows)
   local wanted, fields = {}, {}
   for _, flow in ipairs(flows) do
@@ -28,7 +28,8 @@ function LaneFlows.prefetch_spells(flows)
   end
 end
 
--- The flow's last spell {since, until_at}, without an end while it is shut; nil for none.
+-- Return the flow's last spell {since, until_at}, without an end while it is shut; nil if there is
+-- none.
 function LaneFlows.spell_of(flow)
   if spells[flow] == nil then
     LaneFlows.prefetch_spells({ flow })
@@ -42,7 +43,7 @@ local function keep(flow, since, until_at)
   Write.put(Keys.shut, Codec.n4(flow), kept)
 end
 
--- A claim finds the flow shut.
+-- Record that a claim found the flow shut.
 function LaneFlows.begin_spell(flow)
   local spell = LaneFlows.spell_of(flow)
   if spell == nil or spell.until_at ~= nil then
@@ -50,7 +51,8 @@ function LaneFlows.begin_spell(flow)
   end
 end
 
--- A claim finds the flow open. Those who waited through the spell and start later still count it.
+-- Record that a claim found the flow open. Jobs that waited through the spell and start later still
+-- count it.
 function LaneFlows.finish_spell(flow)
   local spell = LaneFlows.spell_of(flow)
   if spell ~= nil and spell.until_at == nil then
@@ -58,7 +60,7 @@ function LaneFlows.finish_spell(flow)
   end
 end
 
--- How much of a stretch of time lies in the flow's last spell, ms.
+-- Return how much of an interval is within the flow's last spell, ms.
 function LaneFlows.shut_ms(flow, from, till)
   local spell = LaneFlows.spell_of(flow)
   if spell == nil then
@@ -68,20 +70,21 @@ function LaneFlows.shut_ms(flow, from, till)
   return math.max(0, last - math.max(spell.since, from))
 end
 
--- Flows that one claim looks at in a lane.
+-- Flows that one claim examines in a lane.
 local FLOWS = 256
 -- Heads read of one flow at a time, among several flows.
 local LEAST_HEADS = 16
--- Among more flows than these a claim begins with fewer heads of each: mostly little is free.
+-- With more flows than this, a claim starts with fewer heads of each, because mostly little is
+-- free.
 local MANY_FLOWS = 8
--- With which it begins; each further round reads at least twice as many.
+-- Heads in the first round then; each further round reads at least twice as many.
 local FIRST_HEADS = 2
--- After a round that parked jobs, the next one reads this many times as many heads in all.
+-- After a round that parked jobs, the next one reads this many heads in total per parked job.
 local GROWTH = 4
 -- Jobs that one claim parks in a lane.
 LaneFlows.PARKS = 1000
 
--- Those of the four gates that always apply to a flow's jobs that are defined.
+-- Return the implicit gates of a flow that are defined.
 local function implicit_of(book, flow)
   local views = {}
   for place, name in ipairs(GateBook.implicit_names(flow)) do
@@ -99,7 +102,7 @@ local function weights_of(spec)
   return weights
 end
 
--- The tenants of flows, each once.
+-- Return the tenants of flows, each once.
 function LaneFlows.tenants_of(flows)
   local tenants, known = {}, {}
   for _, flow in ipairs(flows) do
@@ -112,12 +115,12 @@ function LaneFlows.tenants_of(flows)
   return tenants
 end
 
--- Finds the flows that this claim looks at.
+-- Find the flows that this claim examines.
 function LaneFlows.find(work)
   local found = Jobs.flows_waiting(work.lane, work.flow_after, FLOWS)
   work.last = #found < FLOWS
   if work.last and work.flow_after >= 0 and (#found > 0 or work.fruitful) then
-    -- A short last page would drain faster than the others: the first flows fill it up.
+    -- Fill a short last page with the first flows; it would drain faster than the others.
     for _, flow in ipairs(Jobs.flows_waiting(work.lane, -1, FLOWS - #found)) do
       if flow <= work.flow_after then
         found[#found + 1] = flow
@@ -125,7 +128,7 @@ function LaneFlows.find(work)
     end
   end
   work.flows = found
-  -- What was found open on this round may be open still, behind the cursor.
+  -- Flows found open in this round may still be open, before the cursor.
   work.again = not work.last or work.fruitful
   local spec = Lanes.current(work.row)
   if spec.fair == 'tenant' and #found > 0 then
@@ -142,7 +145,7 @@ function LaneFlows.find(work)
   end
 end
 
--- The flows that this claim has not found shut or empty.
+-- Return the flows that this claim has not found shut or empty.
 function LaneFlows.open(work)
   local flows = {}
   for _, flow in ipairs(work.flows) do
@@ -191,7 +194,7 @@ local function shared_of(work, flow)
   return found
 end
 
--- The gates that have no room for the amount, for any job.
+-- Return the gates without room for the amount, for any job.
 local function closed_of(gates)
   local closed = {}
   for _, one in ipairs(gates) do
@@ -202,7 +205,7 @@ local function closed_of(gates)
   return closed
 end
 
--- How many times the amount can be taken now.
+-- Return how many times the amount can be taken now.
 local function room(view, amount)
   if #view.members == 0 then
     return math.floor(view.free / amount)
@@ -214,16 +217,16 @@ local function room(view, amount)
   return times
 end
 
--- Remembers at a gate that this lane waits for it.
-local function tell_gate(work, gate, template)
+-- Record at a gate that this lane waits for it.
+local function record_lane(work, gate, template)
   local lanes = Gates.turn_away(GateBook.find(work.book, gate), work.lane)
   if lanes ~= nil then
     GateBook.change(work.book, gate, template).lanes = lanes
   end
 end
 
--- Adds the lane to the gates that shut a flow, to be woken when they have room. Returns when all
--- of them are open again, if that is known of each.
+-- Add the lane to the gates that shut a flow, to be woken when they have room. Return when all of
+-- them are open again, if known for each.
 local function when_open(work, flow, order)
   local latest
   local is_known = true
@@ -237,18 +240,18 @@ local function when_open(work, flow, order)
       end
       is_known = is_known and at ~= nil
       latest = at and math.max(at, latest or at) or latest
-      tell_gate(work, view.name, template)
+      record_lane(work, view.name, template)
     end
   end
   return is_known and latest or nil
 end
 
--- Notes a moment at which something may be claimable.
+-- Record a time at which something may be claimable.
 function LaneFlows.note_opening(work, at)
   work.opens_at = work.opens_at and math.min(at, work.opens_at) or at
 end
 
--- Records that a flow is shut, when it opens, and which lane to wake.
+-- Record that a flow is shut, when it opens, and which lane to wake.
 --   order: of its head; nil if a gate has no room for any job of the flow.
 function LaneFlows.shut(work, flow, order)
   work.stopped[flow] = true
@@ -259,7 +262,7 @@ function LaneFlows.shut(work, flow, order)
   end
 end
 
--- Whether a flow can only wait; one that is short of several permits may reserve them.
+-- Return whether a flow can only wait; a flow that needs several permits may reserve them.
 local function is_shut(closed)
   for _, one in ipairs(closed) do
     if not GateView.is_short_for(one[1], one[2]) then
@@ -269,13 +272,13 @@ local function is_shut(closed)
   return false
 end
 
--- The view of a flow with its first heads, a single one if it is short; nil if it is empty.
+-- Return the view of a flow with its first heads, a single one if it is short; nil if it is empty.
 local function view_of(work, flow, shared, most, least, short)
   local free = most
   for _, one in ipairs(shared.gates) do
     free = math.min(free, room(one[1], one[2]))
   end
-  -- Without gates `most` is all; with them, one more than they let through says that there are more.
+  -- With gates, one more head than they admit shows that there are more.
   local limit = most
   if short then
     limit = 1
@@ -310,7 +313,7 @@ local function prefetch_keyed(work, views)
   GateBook.prefetch_uses(work.book, uses)
 end
 
--- Notes that a flow waits for room; one that is closed, or outside its hours, does not.
+-- Record that a flow waits for room; a flow that is closed, or outside its hours, does not.
 local function hold(work, flow, gates)
   local fairness = work.fairness
   if fairness == nil then
@@ -325,7 +328,7 @@ local function hold(work, flow, gates)
   fairness.held[Jobs.flow(flow).tenant] = true
 end
 
--- Notes that a flow can run, if there are handlers for it.
+-- Record that a flow can run, if there are handlers for it.
 local function note_ready(work, view, free, short)
   local fairness = work.fairness
   if fairness ~= nil and view.gated and free <= 0 then
@@ -335,7 +338,7 @@ local function note_ready(work, view, free, short)
   end
 end
 
--- The views of the flows that can run now; `free` handlers are there for gated jobs.
+-- Return the views of the flows that can run now, with `free` handlers for gated jobs.
 function LaneFlows.views(work, n, free)
   local flows, views = LaneFlows.open(work), {}
   if #flows == 0 then
@@ -352,7 +355,7 @@ function LaneFlows.views(work, n, free)
   if #flows == 1 then
     most = n + 1
   end
-  -- Where all keys are taken few can start, however many heads a round reads.
+  -- If all keys are taken, few jobs can start, however many heads a round reads.
   local deep = math.min(GROWTH * work.parked_last, LaneFlows.PARKS - work.parked)
   deep = math.floor(deep / #flows)
   least, most = math.max(least, deep), math.max(most, deep)

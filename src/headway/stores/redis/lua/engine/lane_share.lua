@@ -1,4 +1,4 @@
--- How one claim is shared between lanes by weight.
+-- Share a claim between lanes by weight.
 -- needs:
 
 local LaneShare = {}
@@ -10,21 +10,21 @@ local function gcd(a, b)
   return a
 end
 
--- To the nearest whole number. Which way a half goes does not matter: cycles that have one are
--- even, so that of the two the odd stride is taken.
+-- Round to the nearest whole number. The direction for halves does not matter: cycles with one are
+-- even, so that the odd stride of the two is chosen.
 local function round(number)
   local below = math.floor(number)
   return number - below < 0.5 and below or below + 1
 end
 
--- Where each lane ends in a cycle, the cycle's length, and a stride that mixes it well.
+-- Return where each lane ends in a cycle, the cycle's length, and a stride that mixes it well.
 local function row_of(lanes)
   local ends, total = {}, 0
   for place, one in ipairs(lanes) do
     total = total + one[2]
     ends[place] = total
   end
-  -- Near the golden section, so that no lane's places come in a heap.
+  -- Near the golden ratio, so that no lane's places are clustered.
   local stride = math.max(1, round(total * 0.618))
   while gcd(stride, total) > 1 do
     stride = stride + 1
@@ -32,9 +32,9 @@ local function row_of(lanes)
   return { ends = ends, total = total, stride = stride }
 end
 
--- The lane that has a place of the row, counted from 1.
+-- Return the lane at a place of the row, counted from 1.
 local function lane_at(row, place)
-  -- Taken modulo first, so that the product of large numbers stays exact.
+  -- Modulo first, so that the product of large numbers stays exact.
   local at = (place % row.total) * row.stride % row.total
   for lane, last in ipairs(row.ends) do
     if at < last then
@@ -43,11 +43,11 @@ local function lane_at(row, place)
   end
 end
 
--- Shares the places of a claim between lanes by weight, exactly in the long run.
+-- Share the places of a claim between lanes by weight, exactly in the long run.
 --   lanes: {name, weight} each, weights at least 1.
 --   n: places of this claim; turn: its number, from 1.
--- Returns {name, places} each, `n` together. The lane to be served first, where handlers are few,
--- comes first; that goes round by weight too.
+-- Return {name, places} each, `n` in total. The lane to serve first, if handlers are few, is first;
+-- this rotates by weight, too.
 function LaneShare.share(lanes, n, turn)
   local row = row_of(lanes)
   local rest = n % row.total
@@ -56,7 +56,7 @@ function LaneShare.share(lanes, n, turn)
   for place, one in ipairs(lanes) do
     places[place] = cycles * one[2]
   end
-  -- Modulo first: from a product above 2^53 on, counting up by one would end nowhere.
+  -- Modulo first: above 2^53, counting up by one would never end.
   local from = (turn - 1) % row.total * n
   for place = from, from + rest - 1 do
     local lane = lane_at(row, place)

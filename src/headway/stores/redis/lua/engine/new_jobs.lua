@@ -1,4 +1,4 @@
--- Jobs that are made: their ids, their rows, and what follows from another's end or doubt.
+-- New jobs: their ids, their rows, and follow-ups of other jobs.
 -- python: stores.ledger.insert.accepted_job, stores.ledger.insert.follow_up
 -- python: stores.ledger.insert.reconcile_job, stores.ledger.verbs.define._with_id
 -- python: core.job.body_hash
@@ -8,10 +8,10 @@ local NewJobs = {}
 
 local format, sub = string.format, string.sub
 
--- A hash of what two enqueues under one key or id must agree on; 12 bytes.
+-- Return a hash of what two enqueues with one key or id must agree on; 12 bytes.
 function NewJobs.body_hash(kind, lane, tenant, subject, args)
   local head = {}
-  -- Each part goes in with its length, so that no two lists of parts run into one text.
+  -- Each part is preceded by its length, so that different lists of parts give different texts.
   for _, part in ipairs({ kind, lane, tenant, subject or '' }) do
     head[#head + 1] = struct.pack('>I4', #part)
     head[#head + 1] = part
@@ -23,9 +23,9 @@ function NewJobs.body_hash(kind, lane, tenant, subject, args)
   end))
 end
 
--- The id of a job that follows from others: the same parts give the same id.
+-- Return the id of a job derived from others: the same parts give the same id.
 --   parts: an array of texts and whole numbers.
--- Returns a UUID of version 8, in its canonical text.
+-- Return a UUID of version 8, as canonical text.
 function NewJobs.derived_id(parts)
   local texts = {}
   for place, part in ipairs(parts) do
@@ -43,8 +43,7 @@ function NewJobs.derived_id(parts)
   }, '-')
 end
 
--- The ids that a job that follows may have besides, where another has its own: those after a taken
--- one in its series, in their order.
+-- Return the next ids in the series of a derived id that another job has.
 function NewJobs.ids_after(taken, n)
   local found = {}
   for place = 1, n do
@@ -54,7 +53,7 @@ function NewJobs.ids_after(taken, n)
   return found
 end
 
--- A job under another id.
+-- Return a job with another id.
 function NewJobs.with_id(job, id)
   return Python.replace(job, { id = id })
 end
@@ -73,7 +72,7 @@ local function policy_with(retry)
   }
 end
 
--- What a kind says that says nothing.
+-- The policy of a kind without settings.
 NewJobs.DEFAULT_POLICY = policy_with({
   attempts = 5,
   base_ms = 10000,
@@ -82,7 +81,7 @@ NewJobs.DEFAULT_POLICY = policy_with({
   jitter = 'equal',
 })
 
--- It asks until the deadline decides: giving up sooner would leave the permits taken till then.
+-- Retries until the deadline: giving up earlier would leave the permits taken until then.
 local RECONCILE_POLICY = policy_with({
   attempts = 100000,
   base_ms = 1000,
@@ -101,7 +100,7 @@ local NAMED = {
   ['\t'] = '\\t',
 }
 
--- A character that is no plain ASCII as JSON escapes it; beyond 16 bits as a pair of surrogates.
+-- Escape a character for JSON; beyond 16 bits as a pair of surrogates.
 local function escaped(character)
   if NAMED[character] then
     return NAMED[character]
@@ -121,7 +120,7 @@ local function escaped(character)
   return string.format('\\u%04x\\u%04x', 55296 + high, 56320 + low)
 end
 
--- A text in JSON, all ASCII; so that each store makes the same bytes.
+-- Encode a text as ASCII JSON, so that each store creates the same bytes.
 local function quoted(text)
   text = string.gsub(text, '[%z\1-\31"\\\127]', escaped)
   return '"' .. string.gsub(text, '[\194-\244][\128-\191]*', escaped) .. '"'
@@ -141,8 +140,8 @@ local function new_job(row, kind, lane, policy)
   }
 end
 
--- The `on_final` job of a job that ended; the same life gives the same job.
---   row: the cause, already final; follow: what its kind says.
+-- Return the `on_final` job of a final job; the same life gives the same job.
+--   row: the cause, already final; follow: settings of its kind.
 function NewJobs.follow_up(row, follow)
   local job = new_job(row, follow.kind, follow.lane or row.lane, NewJobs.DEFAULT_POLICY)
   job.id = NewJobs.derived_id({ 'on_final', row.id, row.life })
@@ -156,8 +155,8 @@ function NewJobs.follow_up(row, follow)
   return job
 end
 
--- The `on_accepted` job of a job that was accepted; the same run gives the same job.
---   row: the cause, awaiting its end; follow: what its kind says.
+-- Return the `on_accepted` job of an accepted job; the same run gives the same job.
+--   row: the cause, awaiting; follow: settings of its kind.
 function NewJobs.accepted_job(row, follow)
   local job = new_job(row, follow.kind, follow.lane or row.lane, NewJobs.DEFAULT_POLICY)
   job.id = NewJobs.derived_id({ 'on_accepted', row.id, row.run })
@@ -170,7 +169,7 @@ function NewJobs.accepted_job(row, follow)
   return job
 end
 
--- The job that asks the provider what became of a run.
+-- Return the job that asks the provider about a run.
 --   row: awaiting; kind: the reconcile kind.
 function NewJobs.reconcile_job(row, kind)
   local job = new_job(row, kind, row.lane, RECONCILE_POLICY)
@@ -184,27 +183,27 @@ function NewJobs.reconcile_job(row, kind)
   return job
 end
 
--- Whether a job's end is more than a plain mark.
+-- Return whether a job's end needs more than a changed state.
 function NewJobs.needs_care(policy)
   return policy.on_final ~= nil
     or policy.cascade
     or policy.keep_ms ~= NewJobs.DEFAULT_POLICY.keep_ms
 end
 
--- Where a job stands that is made now.
+-- Return the state of a job that is created now.
 function NewJobs.state_of(job, due_at)
   if job.policy.cascade and #(job.candidates or {}) == 0 then
     return 'dead'
   end
-  -- A fire's overlap is decided when it is promoted, though it be due already.
+  -- A fire's overlap is decided at promotion, even if it is already due.
   if due_at > Time.now or job.entry ~= nil then
     return 'scheduled'
   end
   return 'waiting'
 end
 
--- The row of a job whose shape has its flow and policy numbers; `job.created_at` is given for one
--- that was made elsewhere before.
+-- Return the row of a job whose shape has its flow and policy numbers; `job.created_at` is set if
+-- it was created elsewhere before.
 function NewJobs.row_of(job, shape)
   local now, policy = Time.now, job.policy
   local due_at = job.due_at or now

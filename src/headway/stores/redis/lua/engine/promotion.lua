@@ -1,12 +1,12 @@
--- What time brings to queued jobs: scheduled jobs become waiting, and of the fires of a timetable's
--- entry those that its policies leave.
+-- Promotion: due scheduled jobs become waiting; of a timetable entry's fires, those that its
+-- policies select.
 -- needs: base.run, tables.jobs, tables.counts, rules.due_fires
 
 local Promotion = {}
 
 local MAX_BATCH = 1000
 
--- The ids of due jobs of no entry, and the fires by their entries, in the order met.
+-- Return the ids of due jobs without an entry, and fires by entry, in order of first use.
 local function sorted_out(due)
   local ids, entries, fires = {}, {}, {}
   for _, row in ipairs(due) do
@@ -25,8 +25,8 @@ local function sorted_out(due)
   return ids, entries, fires
 end
 
--- Promotes what is due in a lane, at most 1000 jobs; fires that are folded end in the step.
--- Returns how many became waiting.
+-- Promote up to 1000 due jobs of a lane; folded fires end in the step. Return how many became
+-- waiting.
 function Promotion.promote(step, lane)
   local due = Jobs.due(lane, MAX_BATCH)
   if #due == 0 then

@@ -1,5 +1,5 @@
--- What the starts of a claim take: permits, starts of rates, and the jobs' own rows; those of one
--- decision are gathered and written together.
+-- Write the starts of a claim: permits, starts of rates, and jobs' rows; those of one decision are
+-- gathered and written together.
 -- needs: rules.book, base.codec, base.time, tables.jobs, tables.permits, tables.counts
 -- needs: rules.cascade, engine.gate_book, engine.gate_kinds, engine.gate_names, engine.lane_flows
 
@@ -7,7 +7,7 @@ local StartWriter = {}
 
 local NO_NEEDS = {}
 
--- The starts of one decision in a lane.
+-- Create a writer for the starts of one decision in a lane.
 --   request: of the claim.
 function StartWriter.new(book, request, lane)
   return {
@@ -18,10 +18,10 @@ function StartWriter.new(book, request, lane)
     gated = {},
     -- Kind of permit, job, run, kind, job, run, ...
     permits = {},
-    -- Each in the order met, and by name.
+    -- Each in order of first use, and by name.
     rates = {},
     rate_at = {},
-    -- Gates that may be reserved for one that starts, and those that were.
+    -- Gates that may be reserved for a starting job, and those that were.
     reserved = {},
     ended = {},
     used = {},
@@ -33,22 +33,22 @@ function StartWriter.new(book, request, lane)
   }
 end
 
--- How long the flow was shut while the job waited in it.
+-- Return how long the flow was shut while the job waited in it.
 local function blocked_ms(start)
   local order, now = start.head.order, Time.now
   local shut = LaneFlows.shut_ms(start.flow, order.due_at, now)
-  -- While it was parked its flow may have been shut as well: no time is counted twice.
+  -- The flow may have been shut while the job was parked: no time is counted twice.
   local waited = now - order.due_at - start.head.blocked_ms
   return math.max(0, math.min(shut, waited))
 end
 
--- What each start of a flow takes: {gate, kind, template, amount, hold, kinds}.
+-- Return what each start of a flow takes: {gate, kind, template, amount, hold, kinds}.
 local function needs_of_flow(writer, view)
   local needs = writer.needs[view.flow]
   if needs ~= nil then
     return needs
   end
-  -- Beside the needs, the members that starts of the flow chose.
+  -- `alike`: members that starts of the flow chose.
   needs = { alike = {} }
   local uses = {}
   for _, use in ipairs(Jobs.flow(view.flow).shared) do
@@ -72,7 +72,7 @@ local function needs_of_flow(writer, view)
   return needs
 end
 
--- What one start takes at its keyed gates.
+-- Return what one start takes at its keyed gates.
 local function needs_of_job(writer, start)
   if #start.head.keyed == 0 then
     return NO_NEEDS
@@ -92,7 +92,7 @@ local function needs_of_job(writer, start)
   return needs
 end
 
--- The record of a name in a list, made if need be.
+-- Return the record of a name in a list, created if missing.
 local function record_of(list, by_name, name, template)
   local record = by_name[name]
   if record == nil then
@@ -103,8 +103,8 @@ local function record_of(list, by_name, name, template)
   return record
 end
 
--- What one start takes at a gate, as it is kept: alike for the starts that share the need and
--- chose the same member ("" where there are none).
+-- Return the kind of permit that a start takes; the same for starts with the same need and member
+-- ("" if there are none).
 local function kind_of(writer, need, member)
   local kinds = need.kinds
   if kinds[member] == nil then
@@ -117,7 +117,7 @@ local function kind_of(writer, need, member)
   return kinds[member]
 end
 
--- Takes at one gate; the member chosen, of a pool, else "".
+-- Take from one gate. Return the chosen member of a pool, otherwise "".
 local function take(writer, start, need)
   if need.amount > 1 then
     writer.reserved[#writer.reserved + 1] = { gate = need.gate, job = start.head.id }
@@ -142,7 +142,7 @@ local function take(writer, start, need)
   return member
 end
 
--- Starts of a flow that chose the same members share one table of them, which is packed once.
+-- Return one table for starts of a flow with the same members, so that it is packed once.
 local function shared_members(needs, members)
   local chosen = ''
   for _, need in ipairs(needs) do
@@ -158,7 +158,7 @@ local function shared_members(needs, members)
   return known
 end
 
--- Takes for one start.
+-- Add one start.
 --   view: of its flow.
 function StartWriter.add(writer, start, view)
   local head, blocked = start.head, blocked_ms(start)
@@ -190,7 +190,7 @@ function StartWriter.add(writer, start, view)
   }
 end
 
--- Writes all of it.
+-- Write the starts.
 function StartWriter.write(writer)
   local book, request = writer.book, writer.request
   local n = #writer.plain + #writer.gated

@@ -1,19 +1,20 @@
--- One step of a verb on jobs that are held or queued: what changes is gathered, then written.
+-- One step of a verb on held or queued jobs: changes are gathered, then written.
 --
--- A verb moves rows by `move` and those of `rules/moves`; `flush` writes the rows, gives permits
--- back, inserts what follows, and feeds, in that order.
+-- A verb moves rows with `move` and the functions of `rules/moves`; `flush` writes rows, returns
+-- permits, inserts follow-ups, and feeds, in that order.
 -- python: stores.ledger.step.Step
 -- needs: rules.book, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
 -- needs: tables.permits, rules.state, engine.gate_book, engine.feeding, engine.insert
 local Step = {}
 
--- What one verb changes. Whatever moves jobs may be refused late, and leaves nothing behind then.
+-- Create a step with a journal, because moves of jobs may be refused late, and must then leave
+-- nothing behind.
 function Step.new()
   Write.begin()
   return Step.unguarded()
 end
 
--- As `new`, for a verb that begins the journal itself where it may be refused.
+-- Like `new`, for a verb that starts the journal itself if it may be refused.
 function Step.unguarded()
   return {
     book = GateBook.new(),
@@ -30,7 +31,7 @@ function Step.unguarded()
   }
 end
 
--- Loads jobs that the step may change.
+-- Load jobs that the step may change.
 function Step.load(step, ids)
   local wanted = {}
   for _, id in ipairs(ids) do
@@ -45,7 +46,7 @@ function Step.load(step, ids)
   end
 end
 
--- A job, loaded once in the step; nil if there is none.
+-- Return a job, loaded once in the step; nil if it does not exist.
 function Step.row(step, id)
   if step.rows[id] == nil then
     Step.load(step, { id })
@@ -53,7 +54,7 @@ function Step.row(step, id)
   return step.rows[id]
 end
 
--- The jobs that the step has made dead, as long as it loads none that were.
+-- Return the jobs that became dead in the step, provided that it loads no dead jobs.
 function Step.dead(step)
   local ids = {}
   for id, row in pairs(step.rows) do
@@ -65,7 +66,7 @@ function Step.dead(step)
   return ids
 end
 
--- The row is to be written.
+-- Mark a row as changed.
 function Step.changed(step, row)
   step.rows[row.id] = row
   if not step.is_dirty[row.id] then
@@ -88,7 +89,7 @@ local function leave_queue(step, row)
     row.ticket, row.ticket_amount = nil, 0
   end
   if row.parked_at ~= nil then
-    -- One that was parked may have held back those behind it.
+    -- A parked job may have blocked those after it.
     note_ticket(step, row.parked_at, row.flow)
     row.blocked_ms = row.blocked_ms + Time.now - row.parked_since
     row.parked_at, row.unfit = nil, false
@@ -102,7 +103,7 @@ local function leave_queue(step, row)
   end
 end
 
--- Moves a job to another state, and counts it.
+-- Move a job to another state, and count it.
 function Step.move(step, row, new)
   State.check_move(row.state, new)
   if State.QUEUED[row.state] then
@@ -115,7 +116,7 @@ function Step.move(step, row, new)
   Step.changed(step, row)
 end
 
--- Gives back a held job's permits at a gate or of a hold (nil: any); twice is nothing.
+-- Return a held job's permits at a gate or of a hold (nil: any); a repetition has no effect.
 function Step.give_back(step, row, gate, hold)
   step.releases[#step.releases + 1] = { job = row.id, gate = gate, hold = hold }
 end
@@ -127,14 +128,14 @@ local function is_keyed(step, gate)
   end
   local spec = GateBook.spec(step.book, row.template)
   if spec == nil then
-    -- A pool without a row of its own: its members know the template.
+    -- A pool without its own row: its members know the template.
     return row.template ~= ''
   end
   return not spec.shared
 end
 
--- Wakes the lanes that a shared gate turned away. They are forgotten: the next claim that finds the
--- gate shut remembers its lane again.
+-- Wake the lanes that a shared gate blocked, and forget them; the next claim that finds the gate
+-- shut records its lane again.
 local function wake_waiting(step, gate)
   local row = GateBook.find(step.book, gate)
   if row == nil or #row.lanes == 0 then
@@ -146,7 +147,7 @@ local function wake_waiting(step, gate)
   GateBook.change(step.book, gate, row.template, row.pool).lanes = {}
 end
 
--- Wakes the lanes that shared gates blocked, and returns the keyed gates, to be fed.
+-- Wake the lanes that shared gates blocked, and return the keyed gates, to be fed.
 local function have_room(step, gates)
   local freed, known = {}, {}
   for _, gate in ipairs(gates) do
@@ -162,7 +163,7 @@ local function have_room(step, gates)
   return freed
 end
 
--- Lets others take what was kept for jobs that left their queue; returns the gates to be fed.
+-- End the reservations of jobs that left their queue, and return the gates to be fed.
 local function end_reservations(step)
   local names, ended = {}, {}
   for place, one in ipairs(step.reserved) do
@@ -178,7 +179,7 @@ local function end_reservations(step)
   return have_room(step, ended)
 end
 
--- What comes back at each gate, in order.
+-- Return the amounts returned at each gate, in order.
 local function amounts_of(permits)
   local amounts, places = {}, {}
   for _, one in ipairs(permits) do
@@ -193,7 +194,7 @@ local function amounts_of(permits)
   return amounts
 end
 
--- Counts permits as back. Returns the gates that have room now and may have jobs parked.
+-- Count permits as returned. Return the gates that now have room and may have parked jobs.
 --   amounts: {gate, pool, amount} each, every gate once.
 local function count_back(step, amounts)
   local names = {}
@@ -212,14 +213,14 @@ local function count_back(step, amounts)
   return have_room(step, gates)
 end
 
--- Removes permits and counts them as back. Returns the gates that have room now and may have jobs
--- parked.
+-- Remove permits and count them as returned. Return the gates that now have room and may have
+-- parked jobs.
 function Step.return_permits(step, permits)
   Permits.remove(permits)
   return count_back(step, amounts_of(permits))
 end
 
--- Gives back all that jobs hold which have ended, and feeds the gates.
+-- Return all permits of ended jobs, and feed the gates.
 --   jobs: ids, each once.
 function Step.give_back_all(step, jobs)
   local freed = count_back(step, Permits.remove_all(jobs))
@@ -229,7 +230,7 @@ function Step.give_back_all(step, jobs)
   GateBook.save(step.book)
 end
 
--- The permits that the jobs of these releases hold, by job.
+-- Return the permits held by the jobs of these releases, by job.
 local function held_by_job(releases)
   local jobs, known = {}, {}
   for _, release in ipairs(releases) do
@@ -292,7 +293,7 @@ local function insert_what_follows(step)
   end
 end
 
--- Writes all of it; the step may go on and be flushed again.
+-- Write all changes; the step may continue, and be flushed again.
 function Step.flush(step)
   local freed = free_permits(step)
   for _, gate in ipairs(end_reservations(step)) do

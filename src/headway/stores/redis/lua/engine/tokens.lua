@@ -1,4 +1,4 @@
--- Tokens are set and revoked, and their use is noted.
+-- Set and revoke tokens, and record their use.
 -- python: stores.ledger.verbs.define._set_token as set
 -- python: stores.ledger.verbs.define._revoke_token as revoke, stores.ledger.verbs.define._note_use
 -- needs: base.run, base.codec, base.time, base.python, tables.declared
@@ -7,8 +7,8 @@ local Tokens = {}
 
 local MAX_TOKENS = 10000
 
--- Makes a token, or replaces what it is; when it was made and used stays. Returns what goes on the
--- trail, nil when nothing changed.
+-- Create a token, or replace its spec; its times of creation and use stay. Return the trail's line,
+-- nil if nothing changed.
 function Tokens.set(_, item, request)
   local row = Declared.tokens({ item.spec.id })[1]
   if row == nil then
@@ -21,7 +21,7 @@ function Tokens.set(_, item, request)
   return { 'set token', item.spec.id, '' }
 end
 
--- Refuses the whole definition if there are now more tokens than there may be.
+-- Refuse the whole definition if there are now too many tokens.
 function Tokens.check_number()
   if Declared.token_count() > MAX_TOKENS then
     Run.refuse(
@@ -32,7 +32,7 @@ function Tokens.check_number()
   end
 end
 
--- Forgets a token. Returns what goes on the trail, nil when nothing changed.
+-- Delete a token. Return the trail's line, nil if nothing changed.
 function Tokens.revoke(_, item)
   local row = Declared.tokens({ item.id })[1]
   if row == nil then
@@ -42,8 +42,8 @@ function Tokens.revoke(_, item)
   return { 'revoke token', item.id, row.spec.name }
 end
 
--- Notes when tokens were used, where that is later than what was noted.
---   item: its `used` has {id, moment} each, an id once.
+-- Record when tokens were used, if later than before.
+--   item: its `used` has {id, time} each, an id once.
 function Tokens.note_use(_, item)
   local ids, latest, later = {}, {}, {}
   for place, one in ipairs(item.used) do

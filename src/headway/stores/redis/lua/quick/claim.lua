@@ -1,12 +1,12 @@
--- Claim, the quick way: one lane whose only flow passes no gate, and jobs with nothing but their
--- arguments; or nothing at all.
+-- The quick path of claim: one lane with a single flow without gates, and jobs with nothing but
+-- their arguments; or nothing at all.
 -- needs: base.keys, base.quick, tables.packing
 
 local QuickClaim = {}
 
 local pack, unpack_bytes, sub, byte = struct.pack, struct.unpack, string.sub, string.byte
 
--- The worker's values, if its lease lives and the request is new; see tables/workers.
+-- Return the worker's values, if its lease is live and the request is new; see tables/workers.
 local function worker_of(request)
   local kept = redis.call('HGET', Keys.workers, request.worker)
   local values = kept and cmsgpack.unpack(kept)
@@ -16,12 +16,12 @@ local function worker_of(request)
   return nil
 end
 
--- When the next job or timer of a sorted set by moments is due; nil for none.
+-- Return the first time in a sorted set scored by time; nil if it is empty.
 local function first_of(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- When something is due that a claim would see to; math.huge for nothing.
+-- Return when a claim next has work other than waiting jobs; math.huge for never.
 --   name: of the lane.
 local function next_at(name)
   local low, high = '[' .. name, '(' .. sub(name, 1, -2) .. '\1'
@@ -30,7 +30,7 @@ local function next_at(name)
   return math.min(due_at, first_of(Keys.timers) or math.huge)
 end
 
--- Whether the lane is there and has no rules of its own.
+-- Return whether the lane exists, and is neither fair nor limited.
 local function is_bare(lane)
   local kept = redis.call('HGET', Keys.lanes, lane)
   local row = kept and cmsgpack.unpack(kept)
@@ -38,8 +38,8 @@ local function is_bare(lane)
   return row and not (current and (current.fair == 'tenant' or current.concurrency))
 end
 
--- The flow by its number as it is packed, if it passes no gate and was not shut when it was looked at
--- last, and since when it is open; else nil.
+-- Return the flow of a packed number, and since when it is open; nil if it has gates, or was shut
+-- when last examined.
 local function flow_of(number)
   local key = cmsgpack.unpack(redis.call('HGET', Keys.numbers, 'F' .. number))
   local spell = redis.call('HGET', Keys.shut, number)
@@ -55,8 +55,8 @@ local function flow_of(number)
   return key, spell and unpack_bytes('>I6', spell, 7) or 0
 end
 
--- What waits in the flow: members, their ids and rows; nil if one has more than its arguments, or
--- waited while the flow was shut, which is counted.
+-- Return the flow's waiting jobs: members, ids and rows; nil if a job has more than its arguments,
+-- or waited while the flow was shut, which must be counted.
 local function heads_of(number, n, open_at)
   local high = pack('>I4', unpack_bytes('>I4', number) + 1)
   local found = redis.call('ZRANGEBYLEX', Keys.waiting, '[' .. number, '(' .. high, 'LIMIT', 0, n)
@@ -72,7 +72,7 @@ local function heads_of(number, n, open_at)
   end
   local raws = redis.call('HMGET', Keys.jobs, unpack(ids))
   for place = 1, #raws do
-    -- Flags: a ticket, or arguments that stand apart.
+    -- Flags: a ticket, or separate arguments.
     if byte(raws[place], 2) % 128 >= 32 or unpack_bytes('>I4', raws[place], 76) > 0 then
       return nil
     end
@@ -80,7 +80,7 @@ local function heads_of(number, n, open_at)
   return found, ids, raws
 end
 
--- The row of a job that starts; its flow and policy are added to `reply`.
+-- Return the row of a starting job, and add the job and its policy to `reply`.
 local function started(reply, request, id, raw)
   local worker = request.worker
   local priority, due, _, policy, _, run, attempt, blocked =
@@ -138,7 +138,7 @@ local function keep_worker(worker, request, number)
   redis.call('ZADD', Keys.leases, worker[4], request.worker)
 end
 
--- As verbs/claim; nil for what is not done here.
+-- Claim as verbs/claim does; nil if not handled here.
 function QuickClaim.run(request)
   local lane, now = request.lanes[1][1], Quick.now
   local name, holder = Quick.name(lane), Quick.name(request.worker)

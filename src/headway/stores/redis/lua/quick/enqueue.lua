@@ -1,14 +1,14 @@
--- Enqueue, the quick way: one job with nothing but its arguments, due now, of a kind and in a lane
--- that had one before.
+-- The quick path of enqueue: one job with nothing but its arguments, due now, whose flow and lane
+-- exist.
 -- needs: base.keys, base.quick, tables.packing
 
 local QuickEnqueue = {}
 
 local pack = struct.pack
--- Jobs that stand together in one chunk of arrivals; see tables/job_arrivals.
+-- Jobs per chunk of arrivals; see tables/job_arrivals.
 local CHUNK = 64
 
--- Whether the lane exists, and takes as many jobs as one likes.
+-- Return whether the lane exists, and has no maximum backlog.
 local function is_unlimited(lane)
   local kept = redis.call('HGET', Keys.lanes, lane)
   local row = kept and cmsgpack.unpack(kept)
@@ -16,14 +16,14 @@ local function is_unlimited(lane)
   return row and not (current and current.max_backlog)
 end
 
--- The numbers of the flow and the policy; false for what has none yet.
+-- Return the numbers of the flow and the policy; false for a missing one.
 local function numbers_of(shape, policy)
   local flow = cmsgpack.pack({ shape[2], shape[3], shape[1], {} })
   local text = cmsgpack.pack(Packing.encode_policy(policy))
   return redis.call('HMGET', Keys.numbers, 'f' .. flow, 'p' .. text)
 end
 
--- Files a job under its arrival.
+-- File a job by its arrival.
 local function arrive(id, seq)
   local number = math.floor(seq / CHUNK)
   local field = pack('>I6', number)
@@ -46,7 +46,7 @@ local function write(job, numbers, name)
   Quick.count(name, nil, 'waiting', 'enqueued', 1)
 end
 
--- As verbs/enqueue_plain; nil for what is not done here.
+-- Enqueue as verbs/enqueue_plain does; nil if not handled here.
 function QuickEnqueue.run(request)
   local job, shape = request.jobs[1], request.shapes[1]
   local name = Quick.name(shape[2])

@@ -1,23 +1,23 @@
--- Settle, the quick way: successes with nothing to say but a short result, of runs that hold nothing.
+-- The quick path of settle: successes with at most a short result, of runs that hold nothing.
 -- needs: base.keys, base.quick
 
 local QuickSettle = {}
 
 local pack, unpack_bytes, sub, byte = struct.pack, struct.unpack, string.sub, string.byte
--- How long a final job of no policy of its own is kept; see verbs/settle.
+-- How long a final job with the default policy is kept; see verbs/settle.
 local KEEP_MS = 7 * 86400000
--- Places in a packed row, and bytes of a result that may stand in it; see tables/job_record.
+-- Positions in a packed row, and maximum bytes of a result in it; see tables/job_record.
 local RUN, LENGTHS = 33, 72
 local SHORT = 256
 
--- Whether the worker's lease lives.
+-- Return whether the worker's lease is live.
 local function is_live(worker)
   local kept = redis.call('HGET', Keys.workers, worker)
   local values = kept and cmsgpack.unpack(kept)
   return values and not values[6] and values[4] > Quick.now
 end
 
--- What ends: ids, runs and results (false for none), each in a list; nil if an outcome is another.
+-- Return lists of ids, runs and results (false for none); nil if an outcome is of another type.
 local function ends_of(request)
   local ids, runs, results, seen = {}, {}, {}, {}
   for place = 1, #request.plain, 2 do
@@ -38,9 +38,9 @@ local function ends_of(request)
   return ids, runs, results
 end
 
--- The row of a job as it is when it has ended; nil if that needs care or gives back something.
+-- Return the row of a job after its end; nil if that needs care or returns permits.
 local function ended(worker, ending, raw, run, result)
-  -- It runs, and has no care, and nothing taken.
+  -- Running, without care and permits.
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 4 ~= 0 then
     return nil
   end
@@ -59,7 +59,8 @@ local function ended(worker, ending, raw, run, result)
   return 'S' .. sub(raw, 2, 58) .. ending .. sized .. worker .. rest .. sub(raw, 80 + length + last)
 end
 
--- The rows of all, id and row by turns, and how many jobs of each flow ended; nil if one is left.
+-- Return all ids and rows, alternating, and the number of ended jobs by flow; nil if one cannot be
+-- ended here.
 local function all_ended(worker, ids, runs, results, raws)
   local rows, flows = {}, {}
   local ending = pack('>I6I6BI2I2', Quick.now, Quick.now + KEEP_MS, 1, 0, #worker)
@@ -75,7 +76,7 @@ local function all_ended(worker, ids, runs, results, raws)
   return rows, flows
 end
 
--- How many jobs of each lane ended, by the lane's name; nil for a name that is none for here.
+-- Return the number of ended jobs by the lane's encoded name; nil if a name contains NUL.
 local function by_lane(flows)
   local lanes = {}
   for flow, number in pairs(flows) do
@@ -103,7 +104,7 @@ local function write(holder, ids, raws, rows)
   redis.call('HSET', Keys.jobs, unpack(rows))
 end
 
--- As verbs/settle; nil for what is not done here.
+-- Settle as verbs/settle does; nil if not handled here.
 function QuickSettle.run(request)
   local worker, holder = request.worker, Quick.name(request.worker)
   local ids, runs, results = ends_of(request)

@@ -1,10 +1,10 @@
--- Jobs: one of them, a page of a listing, why one is not running, and the flows that wait.
+-- Reads of jobs: one job, a page of a listing, why a job is not running, and waiting flows.
 -- needs: base.codec, base.keys, tables.jobs, tables.dedupe, tables.workers
 -- needs: rules.cascade, rules.state, reads.snapshot
 
 local ReadJobs = {}
 
--- One job with its runs and trail.
+-- Read one job with its runs and trail.
 function ReadJobs.job(request)
   local snapshot = Snapshot.new()
   local row = Jobs.load({ request.id })[request.id]
@@ -21,11 +21,11 @@ function ReadJobs.job(request)
   return snapshot.reply
 end
 
--- Rows fetched at once: few for a small page that nothing filters, never very few.
+-- Rows fetched at once: few for a small page without filters, but not too few.
 local FEWEST, MOST = 100, 500
 local ENDED_BADLY = { dead = true, cancelled = true }
 
--- The next ids behind a seq, by the index that fits the question best.
+-- Return the next ids after a seq, by the index that fits the query best.
 local function walk(request, after, limit)
   if request.subject ~= nil then
     return Jobs.about(request.tenant, request.subject, after, limit, request.newest)
@@ -41,7 +41,7 @@ local function walk(request, after, limit)
   return Jobs.walk(after, limit, request.newest)
 end
 
--- Says of a glance whether its job is asked for; each flow is looked at once.
+-- Return a function that matches a glance against the query; each flow is checked once.
 local function filter(request)
   local states, flows = nil, {}
   if request.states ~= nil then
@@ -67,8 +67,8 @@ local function filter(request)
   end
 end
 
--- The rows of a page, in order of arrival or against it, and where to go on; nil at the end.
---   request: `limit` rows are found at most, and `looked_at` are looked at.
+-- Return the rows of a page, by arrival or in reverse, and the cursor; nil at the end.
+--   request: returns up to `limit` rows, and examines up to `looked_at`.
 local function page(request)
   local wanted, looked, last = {}, 0, request.after
   local matches = filter(request)
@@ -96,7 +96,7 @@ local function by_key(snapshot, tenant, key)
   return known and Jobs.in_order({ known.job }) or {}
 end
 
--- A page of a listing of jobs.
+-- Read a page of a listing of jobs.
 function ReadJobs.page(request)
   local snapshot = Snapshot.new()
   local rows, cursor
@@ -125,7 +125,7 @@ function ReadJobs.page(request)
   return snapshot.reply
 end
 
--- The gates of a use: one, or that of each candidate who may be asked next.
+-- Return the gates of a use: one, or one for each candidate that may be next.
 local function names_of(use, row, limit)
   if not use.name:find('{candidate}', 1, true) then
     return { use.name }
@@ -155,7 +155,8 @@ local function look_at_gates(snapshot, row, request)
   end
 end
 
--- Why a job is not running: the job, its gates and who holds them, its place, its lane's workers.
+-- Read why a job is not running: the job, its gates and their holders, its place, its lane's
+-- workers.
 function ReadJobs.why(request)
   local snapshot = Snapshot.new()
   local row = Jobs.load({ request.id })[request.id]
@@ -176,8 +177,8 @@ function ReadJobs.why(request)
   return snapshot.reply
 end
 
--- The flows that wait in a lane, or are parked at a gate, with the ids of the first jobs of each; of a
--- gate also the first of its unfit jobs.
+-- Read the flows that wait in a lane, or are parked at a gate, with the ids of the first jobs of
+-- each; for a gate also its first unfit jobs.
 function ReadJobs.flows(request)
   local snapshot, flows, numbers = Snapshot.new(), {}, nil
   local gate, first = request.gate, request.first

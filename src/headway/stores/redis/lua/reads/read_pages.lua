@@ -1,10 +1,10 @@
--- All that a store holds, page by page: for an audit, and for an export.
+-- Read the whole store in pages: for an audit, and for an export.
 -- needs: tables.gates, tables.permits, tables.starts, tables.jobs, tables.lanes, tables.dedupe
 -- needs: tables.signals, tables.declared, tables.trail, tables.counts, reads.snapshot
 
 local ReadPages = {}
 
--- Adds permits and starts of a gate, counted from the rows themselves.
+-- Add permits and starts of a gate, counted from their rows.
 local function count(snapshot, row)
   local reply = snapshot.reply
   local permits, amount = Permits.count(row.name)
@@ -72,7 +72,7 @@ local AUDITED = {
   { 'held', look_at_held },
 }
 
--- The parts share one limit: the next is begun while something of it is left.
+-- Read parts of an audit; they share one limit, and the next part starts while some of it is left.
 function ReadPages.audit(request)
   local snapshot = Snapshot.new()
   local reply = snapshot.reply
@@ -124,7 +124,7 @@ function EXPORTED.tokens(snapshot, _)
   snapshot.reply.tokens = Declared.all_tokens()
 end
 
--- The keys that jobs still have.
+-- Return the keys that jobs still have.
 local function keys_of(rows)
   local found = {}
   for _, row in ipairs(rows) do
@@ -163,7 +163,7 @@ function EXPORTED.totals(snapshot, _)
   snapshot.reply.totals = Counts.totals()
 end
 
--- Adds the rows of `part` behind `after` (nil for the first), at most `limit` where it has pages.
+-- Read the rows of `part` after `after` (nil for the first), up to `limit` if it has pages.
 function ReadPages.chunk(request)
   local snapshot = Snapshot.new()
   EXPORTED[request.part](snapshot, request)

@@ -1,10 +1,10 @@
--- What stands beside jobs: gates, lanes, workers, what is declared, the trail and the counts.
+-- Reads other than jobs: gates, lanes, workers, declarations, the trail and counts.
 -- needs: base.codec, base.keys, base.time, tables.gates, tables.jobs, tables.lanes
 -- needs: tables.counts, tables.workers, tables.declared, tables.trail, reads.snapshot
 
 local ReadStore = {}
 
--- The names of a page, as the view will choose them; the rows of the page are added.
+-- Return the names of a page, as the view will choose them, and add its rows.
 local function page(snapshot, request)
   local rows = Gates.page(request.after, request.limit + 1)
   local last = #rows > request.limit and rows[request.limit].name or nil
@@ -29,8 +29,8 @@ local function page(snapshot, request)
   return names, request.limit
 end
 
--- Gates by name: these, or a page of those with parked jobs, or of those that are declared or of which
--- there is a row.
+-- Read gates by name: these, or a page of those with parked jobs, or of those that are declared or
+-- have a row.
 function ReadStore.gates(request)
   local snapshot = Snapshot.new()
   Snapshot.templates(snapshot)
@@ -50,14 +50,14 @@ function ReadStore.gates(request)
   return snapshot.reply
 end
 
--- The gates as they are declared.
+-- Read the declared gates.
 function ReadStore.specs(_)
   local snapshot = Snapshot.new()
   Snapshot.templates(snapshot)
   return snapshot.reply
 end
 
--- Lanes, with what they hold, who serves them and since when the oldest waits.
+-- Read lanes with their counts, workers and the due time of the oldest waiting job.
 function ReadStore.lanes(request)
   local snapshot = Snapshot.new()
   local names = request.names or Lanes.names()
@@ -79,7 +79,7 @@ function ReadStore.lanes(request)
   return reply
 end
 
--- Workers, and how many runs each holds.
+-- Read workers, and how many runs each holds.
 function ReadStore.workers(_)
   local reply = Snapshot.new().reply
   reply.workers = Workers.all()
@@ -89,28 +89,28 @@ function ReadStore.workers(_)
   return reply
 end
 
--- All entries of the timetable.
+-- Read all entries of the timetable.
 function ReadStore.timetable(_)
   local reply = Snapshot.new().reply
   reply.entries = Declared.entries()
   return reply
 end
 
--- Tokens: those of some ids, or all.
+-- Read tokens by id, or all.
 function ReadStore.tokens(request)
   local reply = Snapshot.new().reply
   reply.tokens = request.ids and Declared.tokens(request.ids) or Declared.all_tokens()
   return reply
 end
 
--- A page of the trail, newest first; of one target, or all of it.
+-- Read a page of the trail, newest first, of one target or all.
 function ReadStore.trail(request)
   local reply = Snapshot.new().reply
   reply.trail = Trail.page(request.target, request.before, request.limit)
   return reply
 end
 
--- Counts of the whole store, and its own facts.
+-- Read counts of the whole store, and its facts.
 function ReadStore.stats(_)
   local reply = Snapshot.new().reply
   reply.states = Counts.of_states()

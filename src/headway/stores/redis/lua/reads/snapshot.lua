@@ -1,12 +1,12 @@
--- What a read looks at: rows of one snapshot, each collected once, by table.
+-- The rows of one snapshot, each collected once, by table.
 --
--- A read only collects; the views are made of the rows by the client. So each read looks at every
--- row that its view may ask for, and at a bounded number of them.
+-- A read only collects rows; the client builds the views from them. So each read collects every row
+-- that its view may need, and a bounded number of them.
 -- needs: base.time, tables.jobs, tables.gates, tables.permits, tables.starts, tables.lanes
 -- needs: tables.signals, tables.trail, engine.gate_kinds
 local Snapshot = {}
 
--- Begins a snapshot; `reply` is what the client gets.
+-- Start a snapshot; `reply` is sent to the client.
 function Snapshot.new()
   return { reply = { now = Time.now }, seen = {} }
 end
@@ -20,7 +20,7 @@ local function list(snapshot, name)
   return found
 end
 
--- Whether this is the first snapshot at something of a table.
+-- Return whether this is the first access to a key of a table.
 local function is_first(snapshot, what, key)
   local seen = snapshot.seen[what]
   if seen == nil then
@@ -34,7 +34,7 @@ local function is_first(snapshot, what, key)
   return true
 end
 
--- Adds rows of jobs, in this order, with their flows and policies.
+-- Add rows of jobs, in this order, with their flows and policies.
 function Snapshot.jobs(snapshot, rows, what)
   local found = list(snapshot, what or 'jobs')
   for _, row in ipairs(rows) do
@@ -47,7 +47,7 @@ function Snapshot.jobs(snapshot, rows, what)
   end
 end
 
--- The flow of a number, reply.
+-- Add a flow by its number, and return it.
 function Snapshot.flow(snapshot, number)
   local key = Jobs.flow(number)
   if is_first(snapshot, 'flows', number) then
@@ -57,7 +57,7 @@ function Snapshot.flow(snapshot, number)
   return key
 end
 
--- Adds the runs of jobs that ended.
+-- Add the ended runs of jobs.
 function Snapshot.runs(snapshot, ids)
   local runs = list(snapshot, 'runs')
   for id, ended in pairs(Jobs.runs(ids)) do
@@ -65,18 +65,18 @@ function Snapshot.runs(snapshot, ids)
   end
 end
 
--- Adds the keys that the runs of jobs are known as.
+-- Add the keys that the runs of jobs are known by.
 function Snapshot.known(snapshot, ids)
   snapshot.reply.known = Signals.known_as(ids)
 end
 
--- Adds the last lines of the trail about a target, newest first.
+-- Add the last lines of the trail about a target, newest first.
 function Snapshot.notes(snapshot, target, limit)
   local notes = list(snapshot, 'notes')
   notes[#notes + 1] = { target, Trail.page(target, nil, limit) }
 end
 
--- The spec of a declared gate that applies now; nil if it is not declared. Added.
+-- Add a declared gate, and return its current spec; nil if it is not declared.
 function Snapshot.template(snapshot, name)
   local row = Gates.templates()[name]
   if row == nil then
@@ -89,14 +89,14 @@ function Snapshot.template(snapshot, name)
   return row.override or row.spec
 end
 
--- Adds all that is declared.
+-- Add all declared gates.
 function Snapshot.templates(snapshot)
   for name in pairs(Gates.templates()) do
     Snapshot.template(snapshot, name)
   end
 end
 
--- When the start leaves the window whose leaving makes room for one more; false if none does.
+-- Return the start that has to leave the window to make room for one more; false for none.
 local function leaves(name, after_at, total, most)
   local excess = total + 1 - most
   if excess <= 0 or most < 1 then
@@ -123,7 +123,7 @@ local function look_at_starts(snapshot, row)
   starts[#starts + 1] = { row.name, total, leaves(row.name, after_at, total, most) }
 end
 
--- Adds a gate's row, or that there is none; of a rate its starts.
+-- Add a gate's row, or that it has none; for a rate also its starts.
 function Snapshot.gate(snapshot, name)
   if not is_first(snapshot, 'gates', name) then
     return
@@ -136,7 +136,7 @@ function Snapshot.gate(snapshot, name)
   end
 end
 
--- Adds a lane's row, if it has one.
+-- Add a lane's row, if it has one.
 function Snapshot.lane(snapshot, name)
   if not is_first(snapshot, 'lanes', name) then
     return
@@ -148,7 +148,7 @@ function Snapshot.lane(snapshot, name)
   end
 end
 
--- Adds the gates that say whether a flow can run: the four implicit ones and the shared ones.
+-- Add the gates that decide whether a flow can run: the four implicit ones and the shared ones.
 function Snapshot.gates_of(snapshot, flow)
   Snapshot.gate(snapshot, 'all')
   Snapshot.gate(snapshot, 'lane:' .. flow.lane)
@@ -164,7 +164,7 @@ function Snapshot.gates_of(snapshot, flow)
   end
 end
 
-local function tell_holders(snapshot, name, limits)
+local function add_holders(snapshot, name, limits)
   if not is_first(snapshot, 'permits', name) then
     return
   end
@@ -173,7 +173,7 @@ local function tell_holders(snapshot, name, limits)
   permits[#permits + 1] = { name, count, 0, Permits.at(name, limits.holders) }
 end
 
--- Whether a pool may be declared under a template: what comes before and behind its placeholders.
+-- Return whether a name may match a template, by the text before and after its placeholders.
 local function may_match(template, name)
   local first, last = template:find('{', 1, true), template:match('.*}()')
   if first == nil or last == nil then
@@ -183,13 +183,13 @@ local function may_match(template, name)
   return name:sub(1, #before) == before and (behind == '' or name:sub(-#behind) == behind)
 end
 
--- Adds a gate as it is shown: its row, first holders, number of parked jobs, and of a pool all of
--- these of its members.
+-- Add a gate's state: its row, first holders, number of parked jobs, and for a pool the rows and
+-- holders of its members.
 --
--- `limits`: how many `holders` to add, up to how many `parked` to count.
+-- `limits`: number of `holders` to add, and up to how many `parked` jobs to count.
 function Snapshot.state(snapshot, name, limits)
   Snapshot.gate(snapshot, name)
-  tell_holders(snapshot, name, limits)
+  add_holders(snapshot, name, limits)
   if is_first(snapshot, 'parked', name) then
     local parked = list(snapshot, 'parked')
     parked[#parked + 1] = { name, Jobs.parked_count(name, limits.parked) }
@@ -202,7 +202,7 @@ function Snapshot.state(snapshot, name, limits)
     if #spec.members > 0 and may_match(template, name) then
       for _, member in ipairs(spec.members) do
         Snapshot.gate(snapshot, name .. '/' .. member[1])
-        tell_holders(snapshot, name .. '/' .. member[1], limits)
+        add_holders(snapshot, name .. '/' .. member[1], limits)
       end
     end
   end

@@ -7,16 +7,16 @@ local Counts = {}
 local STATES = {
   'scheduled', 'waiting', 'parked', 'running', 'awaiting', 'succeeded', 'dead', 'cancelled',
 }
--- Where a lane's name stands, the whole store: no lane's name is empty.
+-- In place of a lane's name, the whole store; no lane's name is empty.
 local STORE = ''
 
--- What is to be added, by field; written once, at the end of the verb or before it is read.
+-- Pending additions by field; written once, at the end of the verb or before a read.
 local moved, happened = {}, {}
 local is_pending = false
 
 local function write(key, numbers)
   for field, number in pairs(numbers) do
-    -- Zero may come out as -0, which Redis does not take for a number.
+    -- Zero may be formatted as -0, which Redis does not accept as a number.
     Write.hincrby(key, field, number == 0 and 0 or number)
     numbers[field] = nil
   end
@@ -41,7 +41,7 @@ local function add_jobs(lane, state, number)
   add(moved, Codec.name(STORE) .. state, number)
 end
 
--- Counts jobs of a lane that went from one state to another; nil is outside.
+-- Count jobs of a lane that moved from one state to another; nil is outside.
 --   number: how many; nil for one.
 function Counts.move(lane, old, new, number)
   number = number or 1
@@ -53,7 +53,7 @@ function Counts.move(lane, old, new, number)
   end
 end
 
--- Adds to a total since the store was made.
+-- Add to a total since the store was created.
 --   number: nil for one.
 function Counts.happened(what, number)
   if number ~= 0 then
@@ -61,7 +61,7 @@ function Counts.happened(what, number)
   end
 end
 
--- Jobs by lane and state; a lane is absent if it never had any.
+-- Return the number of jobs by lane and state, without lanes that never had any.
 function Counts.of_lanes(lanes)
   write_all()
   local found = {}
@@ -80,12 +80,12 @@ function Counts.of_lanes(lanes)
   return found
 end
 
--- Jobs of the whole store by state.
+-- Return the number of jobs of the whole store by state.
 function Counts.of_states()
   return Counts.of_lanes({ STORE })[STORE] or {}
 end
 
--- The totals.
+-- Return the totals.
 function Counts.totals()
   write_all()
   local kept, totals = redis.call('HGETALL', Keys.totals), {}

@@ -1,4 +1,4 @@
--- What is declared besides gates and lanes: timetable entries and tokens, and the revision of all.
+-- Declarations other than gates and lanes: timetable entries and tokens; and the revision of all.
 -- python: stores.ledger.tables.EntryTable, stores.ledger.tables.EntryTable.load as entry
 -- python: stores.ledger.tables.EntryTable.save as save_entry
 -- python: stores.ledger.verbs.define._same_schedule
@@ -6,7 +6,7 @@
 
 local Declared = {}
 
--- Rows of entries by their names, in this order; one that has none is left out.
+-- Load entries by name, in this order, without missing ones.
 local function load_all(names)
   local found = {}
   for place, kept in ipairs(Write.read(Keys.entries, names)) do
@@ -19,27 +19,27 @@ local function load_all(names)
   return found
 end
 
--- An entry, as {name, spec, revision, last_fired, ahead_until, folded, first_seen_at}; a copy.
--- nil for none.
+-- Return a copy of an entry, as {name, spec, revision, last_fired, ahead_until, folded,
+-- first_seen_at}; nil if it does not exist.
 function Declared.entry(name)
   return load_all({ name })[1]
 end
 
--- All entries, removed ones among them, by name.
+-- Return all entries, including removed ones, by name.
 function Declared.entries()
   local names = redis.call('HKEYS', Keys.entries)
   table.sort(names, Codec.less)
   return load_all(names)
 end
 
--- Whether two specs of entries have the same schedule: each has one of the three.
+-- Return whether two specs of entries have the same schedule, which is one of three fields.
 function Declared.same_schedule(one, other)
   return Python.same(one.cron, other.cron)
     and Python.same(one.every, other.every)
     and Python.same(one.at, other.at)
 end
 
--- Writes an entry.
+-- Write an entry.
 function Declared.save_entry(row)
   local kept = {
     spec = row.spec or nil,
@@ -52,8 +52,7 @@ function Declared.save_entry(row)
   Write.put(Keys.entries, row.name, cmsgpack.pack(kept))
 end
 
--- The tokens of these ids, as {spec, created_at, created_by, used_at}; one that has none is left
--- out.
+-- Return the tokens of these ids, as {spec, created_at, created_by, used_at}, without missing ones.
 function Declared.tokens(ids)
   local found = {}
   for _, kept in ipairs(Write.read(Keys.tokens, ids)) do
@@ -64,17 +63,17 @@ function Declared.tokens(ids)
   return found
 end
 
--- All tokens, in any order.
+-- Return all tokens, in any order.
 function Declared.all_tokens()
   return Declared.tokens(redis.call('HKEYS', Keys.tokens))
 end
 
--- How many there are.
+-- Return the number of tokens.
 function Declared.token_count()
   return redis.call('HLEN', Keys.tokens)
 end
 
--- Writes tokens.
+-- Write tokens.
 function Declared.save_tokens(rows)
   local values = {}
   for _, row in ipairs(rows) do
@@ -83,17 +82,17 @@ function Declared.save_tokens(rows)
   Write.hset(Keys.tokens, values)
 end
 
--- Forgets a token.
+-- Delete a token.
 function Declared.remove_token(id)
   Write.hdel(Keys.tokens, { id })
 end
 
--- The revision of the definitions.
+-- Return the revision of the definitions.
 function Declared.revision()
   return tonumber(redis.call('HGET', Keys.facts, 'revision') or 0)
 end
 
--- Counts one more; the revision now.
+-- Increment the revision, and return it.
 function Declared.bump_revision()
   return Write.hincrby(Keys.facts, 'revision', 1)
 end

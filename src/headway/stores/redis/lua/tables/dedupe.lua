@@ -1,4 +1,4 @@
--- The table of keys that make enqueue idempotent.
+-- The table of deduplication keys.
 -- python: stores.ledger.step.keep_key
 -- needs: base.keys, base.codec, base.write
 
@@ -19,7 +19,7 @@ local function decode(tenant, key, kept)
   }
 end
 
--- Rows of keys, in the order asked; false for one that has none.
+-- Return the rows of keys, in this order; false for a missing one.
 --   keys: {tenant, key} each.
 function Dedupe.load(keys)
   local fields = {}
@@ -34,12 +34,12 @@ function Dedupe.load(keys)
   return found
 end
 
--- The row of a key; nil for none.
+-- Return the row of a key; nil if there is none.
 function Dedupe.get(tenant, key)
   return Dedupe.load({ { tenant, key } })[1] or nil
 end
 
--- Keeps a job's key until a moment, nil for as long as the job; unless another job has it.
+-- Keep a job's key until a time (nil: as long as the job), unless another job has it.
 function Dedupe.keep_key(row, until_at)
   local known = Dedupe.get(row.tenant, row.key)
   if known ~= nil and known.job == row.id then
@@ -48,7 +48,7 @@ function Dedupe.keep_key(row, until_at)
   end
 end
 
--- Writes keys.
+-- Write keys.
 --   rows: {tenant, key, job, body, until_at} each.
 function Dedupe.save(rows)
   local values = {}
@@ -59,7 +59,7 @@ function Dedupe.save(rows)
   Write.hset(Keys.dedupe, values)
 end
 
--- A job is gone, and its key with it.
+-- Delete the key of a deleted job.
 function Dedupe.forget(tenant, key, job)
   local row = Dedupe.get(tenant, key)
   if row and row.job == job then

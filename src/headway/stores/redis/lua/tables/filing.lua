@@ -1,21 +1,21 @@
--- Members of the sorted sets in which jobs are filed, gathered and written together.
+-- Changes of the sorted sets in which jobs are filed, gathered and written together.
 -- needs: base.keys, base.codec, base.write, tables.interned
 
 local Filing = {}
 
 local n4, name = Codec.n4, Codec.name
 
--- The bytes by which a waiting job is filed, but for its id.
+-- Return the bytes by which a waiting job is filed, without its id.
 function Filing.order(flow, priority, due_at, seq)
   return struct.pack('>I4I4I6I6', flow, priority, due_at, seq)
 end
 
--- Changes to be written together; `write` writes them.
+-- Create a batch of changes, which `write` writes together.
 function Filing.batch()
   return { added = {}, gone = {}, filled = {}, left = {} }
 end
 
--- Adds a member.
+-- Add a member.
 function Filing.add(batch, key, score, member)
   local list = batch.added[key]
   if not list then
@@ -26,7 +26,7 @@ function Filing.add(batch, key, score, member)
   list[count + 1], list[count + 2] = score, member
 end
 
--- Takes a member out.
+-- Remove a member.
 function Filing.drop(batch, key, member)
   local list = batch.gone[key]
   if not list then
@@ -36,12 +36,12 @@ function Filing.drop(batch, key, member)
   list[#list + 1] = member
 end
 
--- A flow has one more that waits.
+-- Record that a flow has one more waiting job.
 function Filing.fill(batch, flow)
   batch.filled[flow] = true
 end
 
--- A flow has one fewer that waits.
+-- Record that a flow has one waiting job fewer.
 function Filing.leave(batch, flow)
   batch.left[flow] = true
 end
@@ -50,7 +50,7 @@ local function flow_member(flow)
   return name(Interned.flow(flow).lane) .. n4(flow)
 end
 
--- Files the flows that have jobs waiting now, and takes out those that have none left.
+-- File the flows that now have waiting jobs, and remove those without.
 local function write_flows(batch)
   local added, gone = {}, {}
   for flow in pairs(batch.filled) do
@@ -69,7 +69,7 @@ local function write_flows(batch)
   Write.zadd(Keys.flowing, added)
 end
 
--- Writes what was gathered; what goes first makes room for what comes.
+-- Write the changes, removals first to make room.
 function Filing.write(batch)
   for key, members in pairs(batch.gone) do
     Write.zrem(key, members)

@@ -1,17 +1,17 @@
--- The table of gates: what is declared, and each gate of which there is something to remember.
+-- The table of gates: declarations, and rows of gates with state.
 -- python: stores.ledger.tables.GateTable, stores.ledger.gaterows.TemplateRow.current
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Gates = {}
 
--- Lanes that a shut gate remembers by name.
+-- Maximum number of lanes that a shut gate remembers by name.
 local MOST_LANES = 64
 -- In place of the names of more lanes; no lane has an empty name.
 Gates.ANY_LANE = ''
 
 local templates = nil
 
--- All declared gates by name, as {spec, override}; read once in the script.
+-- Return all declared gates by name, as {spec, override}; read once per script.
 function Gates.templates()
   if templates == nil then
     templates = {}
@@ -23,19 +23,19 @@ function Gates.templates()
   return templates
 end
 
--- What holds now of a declared gate: an operator's version, or what code says.
+-- Return the current spec of a declared gate: an operator's version, or the declared one.
 function Gates.current(row)
   return row.override or row.spec
 end
 
--- Writes a declared gate.
+-- Write a declared gate.
 function Gates.save_template(row)
   Gates.templates()[row.spec.name] = row
   local kept = { spec = row.spec, override = row.override }
   Write.put(Keys.templates, row.spec.name, cmsgpack.pack(kept))
 end
 
--- A gate of which nothing is remembered yet.
+-- Create a row of a gate without state.
 function Gates.new(name, template, pool)
   return {
     name = name,
@@ -50,7 +50,7 @@ function Gates.new(name, template, pool)
   }
 end
 
--- The lanes to wake when a gate has room, with one more; nil if that changes nothing.
+-- Return the lanes to wake when a gate has room, with one more; nil if that changes nothing.
 function Gates.turn_away(row, lane)
   local lanes = {}
   for place, known in ipairs(row and row.lanes or {}) do
@@ -106,7 +106,7 @@ local function decode(name, kept)
   }
 end
 
--- Whether nothing would be forgotten with the row.
+-- Return whether the row has no state, so that it can be deleted.
 function Gates.is_idle(row)
   return row.used == 0
     and row.capacity == nil
@@ -118,7 +118,7 @@ function Gates.is_idle(row)
     and row.reserved == nil
 end
 
--- The gates that have a row, by name; a copy each.
+-- Return copies of the rows of gates, by name.
 function Gates.load(names)
   local found = {}
   for place, kept in ipairs(Write.read(Keys.gates, names)) do
@@ -130,7 +130,7 @@ function Gates.load(names)
   return found
 end
 
--- Files a gate under a moment, or takes it out where there is none.
+-- File a gate by time, or remove it if there is none.
 local function file(added, gone, name, before, now)
   if now and now ~= before then
     added[#added + 1] = now
@@ -140,7 +140,7 @@ local function file(added, gone, name, before, now)
   end
 end
 
--- Writes gates; one that is idle is removed.
+-- Write gates, and delete idle ones.
 --   rows: an array.
 function Gates.save(rows)
   local names = {}
@@ -174,7 +174,7 @@ function Gates.save(rows)
   Write.zadd(Keys.horizons, horizons)
 end
 
--- The gates of names that have a row, in this order.
+-- Return the rows of gates, in the order of these names.
 local function in_order(names)
   local rows, found = Gates.load(names), {}
   for _, name in ipairs(names) do
@@ -183,22 +183,22 @@ local function in_order(names)
   return found
 end
 
--- Gates that have a row, by name, those above `after`.
+-- Return gates with a row, by name, after `after`.
 function Gates.page(after, limit)
   return in_order(redis.call('ZRANGEBYLEX', Keys.gate_names, '(' .. after, '+', 'LIMIT', 0, limit))
 end
 
--- Gates whose timer has come, earliest first.
+-- Return gates with due timers, earliest first.
 function Gates.due_timers(limit)
   return redis.call('ZRANGEBYSCORE', Keys.timers, '-inf', Time.now, 'LIMIT', 0, limit)
 end
 
--- When the next timer comes; nil for none.
+-- Return the time of the next timer; nil if there is none.
 function Gates.next_timer()
   return Codec.number(redis.call('ZRANGE', Keys.timers, 0, 0, 'WITHSCORES')[2])
 end
 
--- Hours that are known only up to a moment before this one.
+-- Return hours that are known only up to before this time.
 function Gates.short_horizons(before_at, limit)
   local high = '(' .. Codec.digits(before_at)
   return in_order(redis.call('ZRANGEBYSCORE', Keys.horizons, '-inf', high, 'LIMIT', 0, limit))

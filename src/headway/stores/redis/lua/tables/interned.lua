@@ -1,14 +1,14 @@
--- Flows and policies: what repeats from job to job stands once, under a number.
+-- Flows and policies: values shared by many jobs are stored once, under a number.
 -- needs: base.keys, base.codec, base.write, tables.packing
 --
--- Numbers begin at 1 and are never given twice. What is read is kept for the rest of the script and
--- is not to be changed.
+-- Numbers start at 1 and are never reused. Values are cached for the rest of the script, and must
+-- not be changed.
 
 local Interned = {}
 
 local numbers_of, things_of = {}, {}
 
--- The thing of a number, decoded once in the script.
+-- Return the value of a number, decoded once per script.
 --   letter: "F" for flows, "P" for policies.
 local function thing(letter, number, decode)
   local place = letter .. Codec.n4(number)
@@ -20,8 +20,8 @@ local function thing(letter, number, decode)
   return known
 end
 
--- The number of a thing by its text; a new one is given the next.
---   letter: "f" for flows, "p" for policies; their things stand under the capital.
+-- Return the number of a value by its text; a new value gets the next number.
+--   letter: "f" for flows, "p" for policies; the values are under the capital letter.
 local function number(letter, text)
   local place = letter .. text
   local known = numbers_of[place]
@@ -41,25 +41,25 @@ local function decode_flow(kept)
   return { lane = kept[1], tenant = kept[2], kind = kept[3], shared = Codec.unpack_uses(kept[4]) }
 end
 
--- The flow's number; a new flow is given one.
+-- Return the flow's number; a new flow gets one.
 --   key: {lane, tenant, kind, shared} by names.
 function Interned.flow_number(key)
   local uses = Codec.pack_uses(key.shared)
   return number('f', cmsgpack.pack({ key.lane, key.tenant, key.kind, uses }))
 end
 
--- The flow of a number.
+-- Return the flow of a number.
 function Interned.flow(flow)
   return thing('F', flow, decode_flow)
 end
 
--- The policy's number; a new policy is given one.
---   policy: all its fields by names, defaults written out.
+-- Return the policy's number; a new policy gets one.
+--   policy: all fields by name, including defaults.
 function Interned.policy_number(policy)
   return number('p', cmsgpack.pack(Packing.encode_policy(policy)))
 end
 
--- The policy of a number.
+-- Return the policy of a number.
 function Interned.policy(policy)
   return thing('P', policy, Packing.decode_policy)
 end

@@ -1,11 +1,11 @@
--- All jobs in the order of their arrival, some tens together in a chunk: a line each would cost
--- every job more memory than its place in a queue.
+-- All jobs in order of arrival, in chunks, because an entry per job would cost more memory than its
+-- place in a queue.
 -- needs: base.keys, base.codec, base.write
 
 local JobArrivals = {}
 
 local CHUNK = 64
--- In a chunk: the place of the job in it, and its id.
+-- Bytes of an entry in a chunk: the job's position, and its id.
 local ENTRY = 37
 
 local sub, byte, char = string.sub, string.byte, string.char
@@ -14,7 +14,7 @@ local function chunk_of(seq)
   return math.floor(seq / CHUNK)
 end
 
--- Chunks as they stand, by number; "" for one that does not.
+-- Return chunks by number; "" for a missing one.
 local function read(numbers)
   local fields = {}
   for place, number in ipairs(numbers) do
@@ -27,7 +27,7 @@ local function read(numbers)
   return chunks
 end
 
--- Adds jobs; their seqs are higher than any that was given, and grow.
+-- Add jobs, whose seqs increase and are higher than all before.
 function JobArrivals.add(rows)
   local numbers, parts = {}, {}
   for place = 1, #rows do
@@ -41,7 +41,7 @@ function JobArrivals.add(rows)
     end
     list[#list + 1] = char(row.seq % CHUNK) .. row.id
   end
-  -- Only the first may hold some already.
+  -- Only the first chunk may already have jobs.
   local chunks = read({ numbers[1] })
   local values, scores = {}, {}
   for _, number in ipairs(numbers) do
@@ -55,7 +55,7 @@ function JobArrivals.add(rows)
   Write.zadd(Keys.chunks, scores)
 end
 
--- What is left of a chunk without some of its jobs.
+-- Return a chunk without some of its jobs.
 local function without(chunk, places)
   local left = {}
   for at = 1, #chunk, ENTRY do
@@ -66,7 +66,7 @@ local function without(chunk, places)
   return table.concat(left)
 end
 
--- Takes jobs out.
+-- Remove jobs.
 function JobArrivals.remove(rows)
   local numbers, gone = {}, {}
   for _, row in ipairs(rows) do
@@ -94,7 +94,7 @@ function JobArrivals.remove(rows)
   Write.hset(Keys.arrivals, values)
 end
 
--- Numbers of chunks from one on, the highest first if `newest`.
+-- Return numbers of chunks from one on, descending if `newest`.
 local function numbers_from(from, count, newest)
   local found
   if newest then
@@ -108,7 +108,7 @@ local function numbers_from(from, count, newest)
   return found
 end
 
--- Whether a job comes behind one in the walk.
+-- Return whether a job comes after another in the order of the walk.
 local function is_behind(seq, after, newest)
   if newest then
     return seq < after
@@ -116,7 +116,7 @@ local function is_behind(seq, after, newest)
   return seq > after
 end
 
--- The ids of a chunk that come behind a job, in the order of the walk, up to a limit.
+-- Add the ids of a chunk that come after a job, in the order of the walk, up to a limit.
 local function add_ids(chunk, number, after, newest, limit, ids)
   local first, last, step = 1, #chunk - ENTRY + 1, ENTRY
   if newest then
@@ -132,10 +132,9 @@ local function add_ids(chunk, number, after, newest, limit, ids)
   end
 end
 
--- Ids of jobs in the order of arrival.
---   after: the seq behind which to begin; nil for the first, or if `newest` for the last.
---   limit: the most.
---   newest: the last that came first.
+-- Return ids of jobs by arrival.
+--   after: seq after which to start; nil for the first, or the last if `newest`.
+--   newest: whether in reverse order.
 function JobArrivals.walk(after, limit, newest)
   after = after or (newest and 2 ^ 48 or 0)
   local ids, from = {}, chunk_of(after)

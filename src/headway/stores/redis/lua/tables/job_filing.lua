@@ -1,4 +1,4 @@
--- What each job is filed under: it follows from its row alone, one member in each sorted set.
+-- How each job is filed, which depends only on its row: at most one member in each sorted set.
 -- needs: base.keys, base.codec, tables.filing
 
 local JobFiling = {}
@@ -6,7 +6,7 @@ local JobFiling = {}
 local n4, n6, name = Codec.n4, Codec.n6, Codec.name
 local FINAL = { succeeded = true, dead = true, cancelled = true }
 
--- The member by which one of a gate's tickets is filed.
+-- Return the member of a gate's ticket.
 local function ticket_of(row, order)
   return name(row.ticket) .. order .. n4(row.ticket_amount)
 end
@@ -52,7 +52,7 @@ local function file_final(row, found, scores)
   end
 end
 
--- Everything that a row is filed under: members by key, and the scores of those that have one.
+-- Return how a row is filed: members by key, and their scores, if they have one.
 function JobFiling.of(row)
   local found, scores = {}, {}
   local state = row.state
@@ -76,9 +76,9 @@ end
 
 local NOTHING = {}
 
--- Files a row again.
---   old, old_scores: what it was filed under; nil for a new one.
---   row: as it is now; nil for one that is gone.
+-- Refile a row.
+--   old, old_scores: how it was filed; nil for a new row.
+--   row: the current row; nil if it was deleted.
 --   old_flow: the flow in which it waited, if it did.
 function JobFiling.move(batch, old, old_scores, old_flow, row)
   local new, scores = NOTHING, NOTHING

@@ -1,11 +1,11 @@
--- What workers hold, running and awaiting jobs; and the plainest end of a run.
+-- Jobs held by workers, running and awaiting; and the plain end of a run.
 -- needs: base.keys, base.codec, base.write, base.time, tables.job_rows, tables.interned
 
 local JobHeld = {}
 
 local byte, sub = string.byte, string.sub
 
--- The ids of the jobs whose run a worker holds.
+-- Return the ids of jobs whose run a worker holds.
 local function ids_held(worker)
   local prefix = Codec.name(worker)
   local low, high = Codec.prefix(prefix)
@@ -13,15 +13,15 @@ local function ids_held(worker)
   return Codec.cut(ids, #prefix + 1)
 end
 
--- The rows of jobs by ids, in order of start.
+-- Return the rows of jobs, in order of start.
 local function rows_in_order(ids)
   local ordered = JobRows.in_order(ids)
   table.sort(ordered, Codec.before)
   return ordered
 end
 
--- Running and awaiting jobs whose run this worker holds, as {id, run, request, state,
--- cancel_requested}, in order of start; the first `limit` of them, or all if it is nil.
+-- Return running and awaiting jobs whose run this worker holds, in order of start; up to `limit`,
+-- or all if it is nil.
 function JobHeld.held_by(worker, limit)
   local rows = rows_in_order(ids_held(worker))
   for place = #rows, (limit or #rows) + 1, -1 do
@@ -30,13 +30,13 @@ function JobHeld.held_by(worker, limit)
   return rows
 end
 
--- How many those are.
+-- Return how many jobs a worker holds.
 function JobHeld.held_count(worker)
   local low, high = Codec.prefix(Codec.name(worker))
   return redis.call('ZLEXCOUNT', Keys.held, low, high)
 end
 
--- Running jobs that this claim of the worker took, in order of start.
+-- Return running jobs that the worker took with this claim, in order of start.
 function JobHeld.taken_by(worker, request)
   local mine, raws = {}, nil
   local ids = ids_held(worker)
@@ -49,9 +49,9 @@ function JobHeld.taken_by(worker, request)
   return rows_in_order(mine)
 end
 
--- Running and awaiting jobs by id, those above `after`.
+-- Return running and awaiting jobs by id, after `after`.
 --
--- They stand by worker; there are far fewer workers than jobs, and an audit is rare.
+-- They are filed by worker; there are far fewer workers than jobs, and an audit is rare.
 function JobHeld.held(after, limit)
   local ids, from = {}, '-'
   while true do
@@ -76,11 +76,11 @@ function JobHeld.held(after, limit)
   return JobRows.in_order(first)
 end
 
--- Jobs end in the plainest way, the one that must be fast.
+-- The plain end of jobs, which must be fast.
 
 local pack = struct.pack
 
--- Whether a packed row is a run of this worker whose end needs no care.
+-- Return whether a packed row is a run of this worker whose end needs no care.
 local function may_finish(raw, worker, run)
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 2 == 1 then
     return false
@@ -89,11 +89,11 @@ local function may_finish(raw, worker, run)
   return Codec.read4(raw, 33) == run and sub(raw, 80, 79 + length) == worker
 end
 
--- Running jobs of this worker and run, with no need of care, become succeeded now.
+-- Make running jobs of this worker that need no care succeeded now.
 --   runs: job, run, job, run, ...; no job twice.
--- Returns for each run, in the order asked, its lane, or false for one that was left untouched;
--- and whether any that ended had taken anything. Their permits are still out. Where one is left, the
--- journal is begun, because its end may be refused.
+-- Return the lane of each run, in order, or false for an unchanged one; and whether any ended run
+-- has permits, which are still out. If a run is unchanged, the journal is started, because its end
+-- may be refused.
 function JobHeld.finish_plain(worker, runs, purge_at)
   local ids = {}
   for place = 1, #runs, 2 do

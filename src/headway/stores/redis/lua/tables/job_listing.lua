@@ -1,4 +1,4 @@
--- Listings for people: a bounded walk, a place in a flow, the oldest that waits.
+-- Listings of jobs: pages in order of arrival, a place in a flow, the oldest waiting job.
 -- needs: base.keys, base.codec, tables.filing, tables.job_rows, tables.job_starts
 -- needs: tables.job_reading
 
@@ -6,21 +6,21 @@ local JobListing = {}
 
 local sub = string.sub
 
--- How many waiting jobs of the flow stand before this order; counted up to `limit`.
+-- Count the waiting jobs of a flow before this order, up to `limit`.
 function JobListing.place(flow, order, limit)
   local low = '[' .. Codec.n4(flow)
   local high = '(' .. Filing.order(flow, order.priority, order.due_at, order.seq)
   return math.min(limit, redis.call('ZLEXCOUNT', Keys.waiting, low, high))
 end
 
--- How many jobs of a flow wait; counted up to `limit`.
+-- Count the waiting jobs of a flow, up to `limit`.
 function JobListing.waiting_count(flow, limit)
   local low, high = Codec.prefix(Codec.n4(flow))
   return math.min(limit, redis.call('ZLEXCOUNT', Keys.waiting, low, high))
 end
 
--- The due time of a waiting job that is among the oldest of its lane; a hint for people.
--- nil for none.
+-- Return the due time of one of the oldest waiting jobs of a lane, for display; nil if there is
+-- none.
 function JobListing.oldest_due(lane)
   local oldest = nil
   for _, flow in ipairs(JobStarts.flows_waiting(lane, -1, 16)) do
@@ -32,7 +32,7 @@ function JobListing.oldest_due(lane)
   return oldest
 end
 
--- Ids from members that end in seq and id, behind a seq, oldest arrival first or the reverse.
+-- Return ids from members that end in seq and id, after a seq, by arrival or in reverse.
 local function walk(key, prefix, after, limit, newest)
   local low, high = Codec.prefix(prefix)
   local ids
@@ -50,24 +50,24 @@ local function walk(key, prefix, after, limit, newest)
   return Codec.cut(ids, #prefix + 7)
 end
 
--- Ids of a tenant's jobs about a subject, by arrival.
---   after: the seq behind which to begin; nil for the first, or if `newest` for the last.
+-- Return ids of a tenant's jobs about a subject, by arrival.
+--   after: seq after which to start; nil for the first, or the last if `newest`.
 function JobListing.about(tenant, subject, after, limit, newest)
   local prefix = Codec.name(tenant) .. Codec.name(subject)
   return walk(Keys.subjects, prefix, after, limit, newest)
 end
 
--- Ids of the jobs that are dead, or cancelled, by arrival; `after` as in `about`.
+-- Return ids of dead or cancelled jobs, by arrival; `after` as in `about`.
 function JobListing.ended_badly(state, after, limit, newest)
   return walk(Keys.ended_badly, Codec.name(state), after, limit, newest)
 end
 
--- Ids of the jobs that await, by arrival; `after` as in `about`.
+-- Return ids of awaiting jobs, by arrival; `after` as in `about`.
 function JobListing.awaiting(after, limit, newest)
   return walk(Keys.awaiting, '', after, limit, newest)
 end
 
--- What a filter asks of jobs that exist: {id, seq, flow, state}, in the order of the ids.
+-- Return what filters need of existing jobs: {id, seq, flow, state}, in the order of the ids.
 function JobListing.glance(ids)
   local raws, found = JobRows.read(ids), {}
   for _, id in ipairs(ids) do

@@ -1,4 +1,4 @@
--- Jobs that are set aside at a closed keyed gate, and those that were fed from one.
+-- Jobs parked at a closed keyed gate, and jobs fed from one.
 -- needs: base.keys, base.codec, base.time, tables.filing, tables.job_rows, tables.job_starts
 -- needs: tables.job_filing
 
@@ -7,18 +7,18 @@ local JobParking = {}
 local n4, name = Codec.n4, Codec.name
 local sub = string.sub
 
--- Reads an order from the place where its priority begins.
+-- Read an order from the position of its priority.
 local function read_order(member, at)
   local priority, due, seq = struct.unpack('>I4I6I6', member, at)
   return { priority = priority, due_at = due, seq = seq }
 end
 
--- The first members of a set within bounds.
+-- Return the first members of a set within bounds.
 local function members(key, low, high, limit)
   return redis.call('ZRANGEBYLEX', key, low, high, 'LIMIT', 0, limit)
 end
 
--- Flows with jobs parked at a gate (unfit ones left out), those above `after` (-1 for all).
+-- Return flows with jobs parked at a gate (without unfit ones), after `after` (-1 for all).
 function JobParking.parked_flows(gate, after, limit)
   local prefix, flows = name(gate), {}
   local high = Codec.behind(prefix)
@@ -33,7 +33,7 @@ function JobParking.parked_flows(gate, after, limit)
   return flows
 end
 
--- The ids of the first jobs of a flow parked at a gate (unfit ones left out), in order.
+-- Return the ids of a flow's first jobs parked at a gate (without unfit ones), in order.
 function JobParking.parked_ids(gate, flow, limit)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
@@ -41,12 +41,12 @@ function JobParking.parked_ids(gate, flow, limit)
   return Codec.cut(ids, #prefix + 17)
 end
 
--- The first of them, as heads.
+-- Return the first jobs of a flow parked at a gate, as heads.
 function JobParking.parked_heads(gate, flow, limit)
   return JobStarts.heads_of(JobParking.parked_ids(gate, flow, limit))
 end
 
--- The order of the first of them; nil for none.
+-- Return the order of the first job of a flow parked at a gate; nil if there is none.
 function JobParking.parked_order(gate, flow)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
@@ -54,14 +54,14 @@ function JobParking.parked_order(gate, flow)
   return member and read_order(member, #prefix + 1) or nil
 end
 
--- How many jobs are parked at a gate, unfit ones among them; counted up to `limit`.
+-- Count the jobs parked at a gate, including unfit ones, up to `limit`.
 function JobParking.parked_count(gate, limit)
   local low, high = Codec.prefix(name(gate))
   local fit = redis.call('ZLEXCOUNT', Keys.parked, low, high)
   return math.min(limit, fit + redis.call('ZLEXCOUNT', Keys.unfit, low, high))
 end
 
--- Unfit jobs parked at a gate, in order of arrival.
+-- Return the ids of unfit jobs parked at a gate, by arrival.
 function JobParking.unfit_at(gate, limit)
   local prefix = name(gate)
   local low, high = Codec.prefix(prefix)
@@ -69,7 +69,8 @@ function JobParking.unfit_at(gate, limit)
   return Codec.cut(ids, #prefix + 7)
 end
 
--- The first gate of a set behind a bound, and the bound behind that gate; nil for none.
+-- Return the first gate of a set after a bound, and the bound after that gate; nil if there is
+-- none.
 local function next_gate(key, low)
   local member = members(key, low, '+', 1)[1]
   if not member then
@@ -79,7 +80,7 @@ local function next_gate(key, low)
   return gate, '[' .. sub(Codec.behind(sub(member, 1, at - 1)), 2)
 end
 
--- Gates with parked jobs, unfit ones among them, by name, those above `after`.
+-- Return gates with parked jobs, including unfit ones, by name, after `after`.
 function JobParking.parked_gates(after, limit)
   local low = '[' .. sub(Codec.behind(name(after)), 2)
   local fit, fit_low = next_gate(Keys.parked, low)
@@ -101,7 +102,7 @@ function JobParking.parked_gates(after, limit)
   return gates
 end
 
--- Waiting jobs of a flow that carry the gate's ticket, as {order, amount}, in order.
+-- Return the tickets of a flow's waiting jobs for a gate, as {order, amount}, in order.
 function JobParking.tickets(gate, flow)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
@@ -115,7 +116,7 @@ function JobParking.tickets(gate, flow)
   return found
 end
 
--- Changes rows by a function of row and place, files them again and writes them.
+-- Change rows by a function of row and place, refile and write them.
 local function change(ids, alter)
   local rows, raws = JobRows.load(ids), JobRows.read(ids)
   local written, filed = JobRows.batch(), Filing.batch()
@@ -130,8 +131,8 @@ local function change(ids, alter)
   Filing.write(filed)
 end
 
--- Parked jobs become waiting with the gate's ticket; the time parked is added up.
---   amounts: what each asks for there.
+-- Make parked jobs waiting, with the gate's ticket, and add up their time parked.
+--   amounts: what each needs at the gate.
 function JobParking.feed(ids, gate, amounts)
   change(ids, function(row, place)
     row.state = 'waiting'
@@ -141,7 +142,7 @@ function JobParking.feed(ids, gate, amounts)
   end)
 end
 
--- Waiting jobs become parked at a gate now; a ticket is gone.
+-- Park waiting jobs at a gate now, and remove their tickets.
 function JobParking.park(ids, gate, unfit)
   change(ids, function(row)
     row.state = 'parked'

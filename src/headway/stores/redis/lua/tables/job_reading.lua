@@ -1,4 +1,4 @@
--- Packed rows of jobs are read: whole, as heads, or as far as a step looks at them.
+-- Unpack rows of jobs: whole, as heads, or the parts that a step needs.
 -- needs: base.codec, tables.interned, tables.job_record
 
 local JobReading = {}
@@ -18,16 +18,16 @@ JobReading.STATES = {
   C = 'cancelled',
 }
 
--- Fields by the letters under which they stand apart.
+-- Fields that may be stored separately, by letter.
 JobReading.FIELDS = { a = 'args', r = 'result', p = 'progress', e = 'error' }
 
--- Outcomes that have a number; any other stands in the rest.
+-- Outcomes that have a number; others are in the rest.
 local OUTCOMES = { [0] = '', [1] = 'succeeded' }
 
--- What the rest of most jobs is; read only.
+-- The rest of most jobs; read-only.
 local NOTHING = {}
 
--- The rest of a row, and the place behind it.
+-- Return the rest of a row, and the position after it.
 local function read_rest(raw)
   local worker, last, size = unpack_bytes('>I2I2I4', raw, 72)
   local from = 80 + worker + last
@@ -37,8 +37,8 @@ local function read_rest(raw)
   return cmsgpack.unpack(sub(raw, from, from + size - 1)), from + size
 end
 
--- The fields of the head, as they stand in it, and the defaults of the rest: all at once, for a
--- table that grows field by field is copied again and again.
+-- Return the fields of the head in order, and defaults for the rest. All at once, because a table
+-- that grows field by field is copied repeatedly.
 local function unpack_head(raw, id)
   local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request,
     claimed, finished, purge, outcome, worker, last =
@@ -92,12 +92,11 @@ local function unpack_head(raw, id)
   }
 end
 
--- Unpacks a row.
--- Returns the row, and the letters of what stands apart and is still to be filled in.
+-- Unpack a row. Return it, and the letters of separate values that are still missing.
 function JobReading.unpack(raw, id)
   local row = unpack_head(raw, id)
   local rest, behind = read_rest(raw)
-  -- A plain end changes the number alone, and leaves the word of an earlier run in the rest.
+  -- A plain end changes only the number, and leaves the outcome of an earlier run in the rest.
   local outcome = row.outcome or rest.outcome
   for field, value in pairs(rest) do
     row[field] = value
@@ -115,7 +114,7 @@ function JobReading.unpack(raw, id)
   return row, letters
 end
 
--- As much of a row as says where it is filed.
+-- Unpack the fields by which a row is filed.
 function JobReading.filed(raw, id)
   local state, flags, flow, priority, due, seq, _, _, run, _, _, _, _, _, purge, _, worker =
     unpack_bytes(JobRecord.HEAD, raw)
@@ -144,7 +143,7 @@ function JobReading.filed(raw, id)
   }
 end
 
--- The letters of what stands apart.
+-- Return the letters of separate values.
 function JobReading.far_of(raw)
   local letters = read_rest(raw).far or ''
   if byte(raw, 2) % 128 >= 64 then
@@ -155,7 +154,7 @@ end
 
 local EMPTY = {}
 
--- Who may be asked now: the one whose turn was cut short first, then the others.
+-- Return the candidates that may be next: first one whose turn was interrupted, then the others.
 local function order_of(cascade)
   if cascade == nil then
     return EMPTY
@@ -174,7 +173,7 @@ local function order_of(cascade)
   return rest
 end
 
--- A queued job, as far as a claim looks at it; its arguments are nil if they stand apart.
+-- Unpack what a claim needs of a queued job; its arguments are nil if they are stored separately.
 function JobReading.head(raw, id)
   local priority, due, seq, policy, _, run, attempt, blocked =
     unpack_bytes('>I4I6I6I4I6I4I4I6', raw, 7)
@@ -195,7 +194,7 @@ function JobReading.head(raw, id)
   }
 end
 
--- A scheduled job, as far as its promotion looks at it.
+-- Unpack what the promotion of a scheduled job needs.
 function JobReading.due(raw, id)
   local rest = read_rest(raw)
   return {

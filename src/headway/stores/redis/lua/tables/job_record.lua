@@ -1,18 +1,18 @@
--- A job's row as one string: a fixed head, then what has a length of its own.
+-- A job's row as one string: a fixed head, then the fields of variable length.
 --
 --    1 state     2 flags      3 flow       7 priority  11 due       17 seq       23 policy
 --   27 created  33 run       37 attempt   41 blocked   47 request   53 claimed   59 finished
 --   65 purge    71 outcome   72 lengths of worker, last worker and rest
---   80 worker, last worker, rest, arguments, and the last byte of the seq once more
+--   80 worker, last worker, rest, arguments, and the last byte of the seq again
 --
--- Flow to seq are the bytes by which a waiting job is filed. The rest is a map of the fields that
--- differ from their defaults, packed; most jobs have none. What is long stands apart, so that a
--- start or an end never copies it.
+-- Flow to seq are the bytes by which a waiting job is filed. The rest is a packed map of fields
+-- that differ from their defaults; most jobs have none. Long values are stored separately, so that
+-- a start or an end never copies them.
 --
--- Lua hashes of a long string only some thirty bytes, the last among them. Rows of one batch are
--- alike but for a few bytes, so one of these stands at the end: without it all would share one
--- hash, and each be compared with all the others (measured at 1,000 a batch: 6 us a row, and
--- 2 us with it).
+-- Lua hashes only some thirty bytes of a long string, including the last. Rows of one batch differ
+-- in a few bytes only, so one of these is at the end: without it all rows would have the same hash,
+-- and each would be compared with all others (measured with 1,000 per batch: 6 us per row, and 2 us
+-- with it).
 -- needs: base.codec
 
 local JobRecord = {}
@@ -20,14 +20,14 @@ local JobRecord = {}
 local pack = struct.pack
 local byte, char = string.byte, string.char
 
--- The head, as it is packed and read.
+-- The format of the head.
 JobRecord.HEAD = '>BBI4I4I6I6I4I6I4I4I6I6I6I6I6BI2I2I4'
 local NONE = Codec.NONE
--- Bytes of a value that may stand in the row.
+-- Maximum bytes of a value within the row.
 local SHORT = 256
 
--- Flags: 1 care, 2 gated, 4 unfit, 8 cancel requested, 16 in doubt, 32 it carries a ticket or is
--- parked (so its start changes the rest), 64 its arguments stand apart, 128 it may expire.
+-- Flags: 1 care, 2 gated, 4 unfit, 8 cancel requested, 16 in doubt, 32 has a ticket or is parked
+-- (so its start changes the rest), 64 arguments are separate, 128 may expire.
 
 JobRecord.LETTERS = {
   scheduled = 's',
@@ -39,11 +39,11 @@ JobRecord.LETTERS = {
   dead = 'D',
   cancelled = 'C',
 }
--- Outcomes that have a number; any other stands in the rest.
+-- Outcomes that have a number; others are in the rest.
 local OUTCOMES = { [''] = 0, succeeded = 1 }
 local OTHER = 255
 
--- Fields of the rest and their defaults; nil has none to be compared with.
+-- Fields of the rest and their defaults; nil if absent here.
 local PLAIN = {
   'subject', 'stage', 'expires_at', 'key', 'entry', 'fired_at', 'ticket', 'ticket_amount',
   'parked_at', 'parked_since', 'handed_at', 'deadline_at', 'candidate', 'cascade', 'reconciles',
@@ -53,10 +53,10 @@ JobRecord.DEFAULTS = {
   stage = '', ticket_amount = 0, parked_since = 0, candidate = '', reconciles = 0, reason = '',
   life = 1, body = '',
 }
--- Values that stand apart where they are long, each under its letter.
+-- Values that are stored separately if they are long, each with its letter.
 local FAR = { { 'result', 'r' }, { 'progress', 'p' }, { 'error', 'e' } }
 
--- The flags of a row, but for what stands apart.
+-- Return the flags of a row, without that of separate arguments.
 local function flags_of(row)
   return (row.care and 1 or 0)
     + (row.gated and 2 or 0)
@@ -67,7 +67,7 @@ local function flags_of(row)
     + (row.expires_at and 128 or 0)
 end
 
--- Puts result, progress and error into the rest, or apart where they are long.
+-- Put result, progress and error into the rest, or into `far` if they are long.
 local function place_values(row, rest, far)
   local letters = ''
   for _, one in ipairs(FAR) do
@@ -89,7 +89,7 @@ local function place_values(row, rest, far)
   return far
 end
 
--- The rest, packed, and the values that stand apart by letter (nil for none).
+-- Return the packed rest, and separate values by letter (nil for none).
 local function pack_rest(row, outcome, far)
   local rest, defaults = {}, JobRecord.DEFAULTS
   for place = 1, #PLAIN do
@@ -112,10 +112,10 @@ local function pack_rest(row, outcome, far)
   return next(rest) == nil and '' or cmsgpack.pack(rest), far
 end
 
--- What stands between the moment of creation and the rest of a job that never ran.
+-- The bytes between the time of creation and the size of the rest, of a job that never ran.
 local FRESH = pack('>I4I4I6I6I6I6I6BI2I2', 0, 0, 0, 0, NONE, NONE, NONE, 0, 0, 0)
 
--- Whether a new job has none of what stands in the rest.
+-- Return whether a new job has no rest.
 local function is_bare(row)
   return not (
     row.subject
@@ -129,7 +129,7 @@ local function is_bare(row)
   )
 end
 
--- Packs a new job that waits or is scheduled, and so never ran; as `pack`.
+-- Pack a new waiting or scheduled job, which never ran, like `pack`.
 function JobRecord.pack_queued(row)
   local flags, args, rest, far = row.care and 1 or 0, row.args, '', nil
   if #args > SHORT then
@@ -153,9 +153,8 @@ function JobRecord.pack_queued(row)
   return head .. FRESH .. pack('>I4', #rest) .. rest .. args .. char(row.seq % 256), far
 end
 
--- Packs a row.
+-- Pack a row. Return the string, and separate values by letter; nil for none.
 --   row: by the names of JobRow; absent fields have their defaults.
--- Returns the string, and what stands apart by letter; nil for nothing.
 function JobRecord.pack(row)
   local flags, far, args = flags_of(row), nil, row.args
   if #args > SHORT then

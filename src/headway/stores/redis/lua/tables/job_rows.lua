@@ -1,16 +1,16 @@
--- The packed rows of jobs, read once in a script, and what stands apart from them.
+-- Packed rows of jobs, read once per script, and their separate values.
 -- needs: base.keys, base.write, tables.job_record, tables.job_reading
 
 local JobRows = {}
 
--- What was read or written in this script; false for a job that does not exist.
+-- Rows read or written in this script; false for a job that does not exist.
 local raws = {}
--- What stands apart, as it was read or written, by letter and id.
+-- Separate values, as read or written, by letter and id.
 local bodies = {}
--- The letters of what stands apart of a job, where they were looked up.
+-- The letters of a job's separate values, if they were read.
 local letters_of = {}
 
--- Packed rows by id, for these ids at least; false for a job that does not exist.
+-- Return packed rows by id, for at least these ids; false for a job that does not exist.
 function JobRows.read(ids)
   local missing = {}
   for place = 1, #ids do
@@ -27,9 +27,8 @@ function JobRows.read(ids)
   return raws
 end
 
--- Reads what stands apart.
---   places: letter .. id, each once or more often.
--- Returns the values by place.
+-- Read separate values. Return them by place.
+--   places: letter .. id; may repeat.
 function JobRows.read_far(places)
   local missing = {}
   for place = 1, #places do
@@ -44,7 +43,7 @@ function JobRows.read_far(places)
   return bodies
 end
 
--- The jobs that exist, whole, by id.
+-- Return complete rows of existing jobs, by id.
 function JobRows.load(ids)
   local found, places, waiting = {}, {}, {}
   JobRows.read(ids)
@@ -72,7 +71,7 @@ function JobRows.load(ids)
   return found
 end
 
--- The rows of jobs in the order of these ids, each once; one that does not exist is left out.
+-- Return the rows of existing jobs in the order of these ids, each once.
 function JobRows.in_order(ids)
   local found, rows = JobRows.load(ids), {}
   for place = 1, #ids do
@@ -82,12 +81,12 @@ function JobRows.in_order(ids)
   return rows
 end
 
--- Rows to be written; `write` writes them.
+-- Create a batch of rows, which `write` writes.
 function JobRows.batch()
   return { rows = {}, far = {}, gone = {} }
 end
 
--- Adds a packed row of which nothing stands apart that did not before.
+-- Add a packed row without new separate values.
 function JobRows.put_raw(batch, id, raw)
   local rows = batch.rows
   local count = #rows
@@ -95,7 +94,7 @@ function JobRows.put_raw(batch, id, raw)
   raws[id] = raw
 end
 
--- Adds what stands apart of a job where that has changed.
+-- Add a job's separate values that have changed.
 local function put_far(batch, id, far)
   for letter, value in pairs(far) do
     local place = letter .. id
@@ -107,7 +106,7 @@ local function put_far(batch, id, far)
   end
 end
 
--- Adds a new job.
+-- Add a new job.
 function JobRows.put_new(batch, row)
   local raw, far
   if row.state == 'waiting' or row.state == 'scheduled' then
@@ -121,8 +120,8 @@ function JobRows.put_new(batch, row)
   end
 end
 
--- Adds a changed row, and what stands apart of it where that has changed.
---   old: its packed row of before.
+-- Add a changed row and its changed separate values.
+--   old: its previous packed row.
 function JobRows.put(batch, row, old)
   local raw, far = JobRecord.pack(row)
   local id = row.id
@@ -143,14 +142,14 @@ function JobRows.put(batch, row, old)
   end
 end
 
--- Writes what was added.
+-- Write the batch.
 function JobRows.write(batch)
   Write.hdel(Keys.bodies, batch.gone)
   Write.hset(Keys.bodies, batch.far)
   Write.hset(Keys.jobs, batch.rows)
 end
 
--- Forgets jobs that exist, and what stands apart of them.
+-- Delete existing jobs and their separate values.
 function JobRows.remove(ids)
   local gone = {}
   for _, id in ipairs(ids) do

@@ -1,4 +1,4 @@
--- Jobs start: the heads of flows, and what begins with a run.
+-- Starts of jobs: the heads of flows, and the start of runs.
 -- needs: base.keys, base.codec, base.write, base.time, tables.filing, tables.job_rows
 -- needs: tables.job_reading, tables.job_filing
 
@@ -7,7 +7,7 @@ local JobStarts = {}
 local pack, unpack_bytes = struct.pack, struct.unpack
 local byte, sub = string.byte, string.sub
 
--- Flows of a lane with waiting jobs, by number, those above `after` (-1 for all).
+-- Return flows of a lane with waiting jobs, by number, after `after` (-1 for all).
 function JobStarts.flows_waiting(lane, after, limit)
   local prefix = Codec.name(lane)
   local low, high = Codec.prefix(prefix)
@@ -21,7 +21,7 @@ function JobStarts.flows_waiting(lane, after, limit)
   return found
 end
 
--- Heads of jobs by their ids, arguments and all.
+-- Return the heads of jobs, with arguments.
 function JobStarts.heads_of(ids)
   local raws, heads, places, far = JobRows.read(ids), {}, {}, {}
   for place = 1, #ids do
@@ -41,19 +41,19 @@ function JobStarts.heads_of(ids)
   return heads
 end
 
--- The ids of the first waiting jobs of a flow, in order.
+-- Return the ids of the first waiting jobs of a flow, in order.
 function JobStarts.waiting_ids(flow, limit)
   local low, high = Codec.prefix(Codec.n4(flow))
   local ids = redis.call('ZRANGEBYLEX', Keys.waiting, low, high, 'LIMIT', 0, limit)
   return Codec.cut(ids, 21)
 end
 
--- The first waiting jobs of a flow, in order.
+-- Return the heads of the first waiting jobs of a flow, in order.
 function JobStarts.heads(flow, limit)
   return JobStarts.heads_of(JobStarts.waiting_ids(flow, limit))
 end
 
--- What begins with a run: it is written on the row.
+-- Change a row for the start of a run.
 local function begin(row, worker, request, blocked_ms)
   row.state = 'running'
   row.run, row.attempt = row.run + 1, row.attempt + 1
@@ -65,7 +65,7 @@ end
 
 local NOT_BLOCKED = { blocked_ms = 0 }
 
--- Starts a waiting job whose row changes more than its head.
+-- Start a waiting job whose row changes in more than its head.
 local function start_whole(row, raw, start, worker, request, written, filed)
   local found, scores = JobFiling.of(row)
   begin(row, worker, request, start.blocked_ms)
@@ -78,10 +78,8 @@ local function start_whole(row, raw, start, worker, request, written, filed)
   JobRows.put(written, row, raw)
 end
 
--- Waiting jobs that hold nothing become running, claimed now, `run` and `attempt` one up.
---   ids: the jobs.
---   worker: who.
---   request: its claim.
+-- Make waiting jobs that take nothing running, claimed now, and increment `run` and `attempt`.
+--   request: number of the worker's claim.
 function JobStarts.start_plain(ids, worker, request)
   local raws = JobRows.read(ids)
   local written, filed = JobRows.batch(), Filing.batch()
@@ -128,7 +126,7 @@ end
 
 local packed_members = {}
 
--- The rest of a row that has nothing but its members: one text for starts that share them.
+-- Return the packed rest of a row with nothing but members; cached for starts that share them.
 local function only_members(members)
   local known = packed_members[members]
   if known == nil then
@@ -138,8 +136,8 @@ local function only_members(members)
   return known
 end
 
--- The row of a waiting job without a ticket as it is when it runs and holds something: what changes
--- is put into the packed row, which is not read whole.
+-- Return the packed row of a waiting job without a ticket after its start with permits; only the
+-- changed parts are unpacked.
 local function patched(raw, start, worker, request)
   local run, attempt, blocked = unpack_bytes('>I4I4I6', raw, 33)
   local before, last, size = unpack_bytes('>I2I2I4', raw, 72)
@@ -147,7 +145,7 @@ local function patched(raw, start, worker, request)
   local rest, holds = '', next(start.members) ~= nil
   if size > 0 then
     local fields = cmsgpack.unpack(sub(raw, from, from + size - 1))
-    -- What an earlier run took, and whose turn it was, is forgotten.
+    -- Drop the members and the candidate of an earlier run.
     fields.members, fields.candidate = holds and start.members or nil, nil
     rest = next(fields) ~= nil and cmsgpack.pack(fields) or ''
   elseif holds then
@@ -168,7 +166,7 @@ local function patched(raw, start, worker, request)
     .. sub(raw, from + size)
 end
 
--- Files a waiting job without a ticket as one that runs.
+-- File a waiting job without a ticket as running.
 local function file_start(filed, raw, id, holder)
   Filing.drop(filed, Keys.waiting, sub(raw, 3, 22) .. id)
   Filing.add(filed, Keys.held, 0, holder .. id)
@@ -178,7 +176,7 @@ local function file_start(filed, raw, id, holder)
   end
 end
 
--- As `start_plain`, with what each holds; the ticket is gone.
+-- Like `start_plain`, with what each job takes; tickets are removed.
 --   starts: an array of {id, members, candidate, cascade, blocked_ms}.
 function JobStarts.start_gated(starts, worker, request)
   local ids, whole, slow = {}, {}, {}

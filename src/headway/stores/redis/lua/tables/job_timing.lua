@@ -1,4 +1,4 @@
--- What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten.
+-- Jobs by time: due, expired, past their deadline, or past their retention.
 -- needs: base.keys, base.codec, base.time, tables.interned, tables.filing, tables.job_rows
 -- needs: tables.job_reading
 
@@ -6,8 +6,7 @@ local JobTiming = {}
 
 local sub = string.sub
 
--- Scheduled jobs of a lane whose time has come, as {seq, id, entry, fired_at}, by due time and
--- arrival.
+-- Return due scheduled jobs of a lane, as {seq, id, entry, fired_at}, by due time and arrival.
 function JobTiming.due(lane, limit)
   local prefix = Codec.name(lane)
   local high = '(' .. prefix .. Codec.n6(Time.now + 1)
@@ -20,8 +19,7 @@ function JobTiming.due(lane, limit)
   return found
 end
 
--- Scheduled jobs become waiting.
--- Returns their flows, as {flow = true}.
+-- Make scheduled jobs waiting. Return their flows, as {flow = true}.
 function JobTiming.promote(ids)
   local raws, flows = JobRows.read(ids), {}
   local written, filed = JobRows.batch(), Filing.batch()
@@ -44,7 +42,7 @@ function JobTiming.promote(ids)
   return flows
 end
 
--- When the next scheduled job of a lane is due; nil for none.
+-- Return when the next scheduled job of a lane is due; nil if there is none.
 function JobTiming.next_due(lane)
   local prefix = Codec.name(lane)
   local low, high = Codec.prefix(prefix)
@@ -52,7 +50,7 @@ function JobTiming.next_due(lane)
   return member and Codec.read6(member, #prefix + 1) or nil
 end
 
--- Lanes that have a scheduled job whose time has come, by name.
+-- Return lanes with a due scheduled job, by name.
 function JobTiming.lanes_due(limit)
   local lanes, from = {}, '-'
   while #lanes < limit do
@@ -69,43 +67,43 @@ function JobTiming.lanes_due(limit)
   return lanes
 end
 
--- The ids that stand in a set by moment up to now, earliest first.
+-- Return the ids in a set by time up to now, earliest first.
 local function past(key, limit)
   local ids = redis.call('ZRANGEBYSCORE', key, '-inf', Time.now, 'LIMIT', 0, limit)
   return Codec.cut(ids, 7)
 end
 
--- The first moment of such a set; nil for none.
+-- Return the first time in such a set; nil if it is empty.
 local function first(key)
   return Codec.number(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- Queued jobs that never ran past their `expires_at`, earliest first.
+-- Return queued jobs that never ran and are past their `expires_at`, earliest first.
 function JobTiming.expired(limit)
   return past(Keys.expiry, limit)
 end
 
--- When the next queued job that never ran expires; nil for none.
+-- Return when the next queued job that never ran expires; nil if there is none.
 function JobTiming.next_expiry()
   return first(Keys.expiry)
 end
 
--- Awaiting jobs whose deadline has come, earliest first.
+-- Return awaiting jobs past their deadline, earliest first.
 function JobTiming.deadlines(limit)
   return past(Keys.deadlines, limit)
 end
 
--- When the next deadline comes; nil for none.
+-- Return the next deadline; nil if there is none.
 function JobTiming.next_deadline()
   return first(Keys.deadlines)
 end
 
--- Final jobs past their retention, oldest first.
+-- Return final jobs past their retention, oldest first.
 function JobTiming.purgeable(limit)
   return past(Keys.purge, limit)
 end
 
--- Jobs of a timetable entry that are not final, by the moment fired.
+-- Return jobs of a timetable entry that are not final, by the time fired.
 function JobTiming.of_entry(entry)
   local prefix = Codec.name(entry)
   local low, high = Codec.prefix(prefix)

@@ -1,5 +1,4 @@
--- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
--- has ids.
+-- The table of jobs: rows, and how they are filed. See `JobTable`; this uses ids instead of seqs.
 -- python: stores.ledger.tables.JobTable, stores.ledger.insert.kept_for
 -- needs: base.keys, base.codec, base.write, tables.interned, tables.filing, tables.job_rows
 -- needs: tables.job_arrivals, tables.job_starts, tables.job_held, tables.job_timing
@@ -8,8 +7,8 @@
 
 local Jobs = {}
 
--- The rest of the table stands in parts. A part is asked only for what none before it has, so that a
--- call makes the functions of those alone that it uses.
+-- The rest of the table is in parts. A part is searched only for what none before it has, so that a
+-- call creates only the functions of the parts that it uses.
 local PARTS = {
   Interned, JobStarts, JobHeld, JobTiming, JobParking, JobArrivals, JobListing,
 }
@@ -24,7 +23,7 @@ setmetatable(Jobs, {
   end,
 })
 
--- Files a new job; the commonest two without asking what else it could be.
+-- File a new job; the two most frequent cases are handled first.
 local function file_new(batch, row)
   if not (row.expires_at or row.entry or row.subject or row.ticket) then
     if row.state == 'waiting' then
@@ -41,7 +40,7 @@ local function file_new(batch, row)
   JobFiling.move(batch, nil, nil, nil, row)
 end
 
--- Adds jobs whose ids are new, and gives each its `seq`, growing in this order.
+-- Add jobs with new ids, and assign increasing `seq` values in this order.
 function Jobs.insert(rows)
   local count = #rows
   if count == 0 then
@@ -60,7 +59,7 @@ function Jobs.insert(rows)
   JobArrivals.add(rows)
 end
 
--- Those of the ids that exist, as {id = true}.
+-- Return which ids exist, as {id = true}.
 function Jobs.known(ids)
   local raws, found = JobRows.read(ids), {}
   for place = 1, #ids do
@@ -71,23 +70,22 @@ function Jobs.known(ids)
   return found
 end
 
--- The jobs that exist, by id; a copy each.
+-- Return copies of existing jobs, by id.
 function Jobs.load(ids)
   return JobRows.load(ids)
 end
 
--- Those of the ids that exist, each once, in this order; a copy each.
+-- Return copies of existing jobs, each once, in this order.
 function Jobs.in_order(ids)
   return JobRows.in_order(ids)
 end
 
--- Jobs in any state by `seq`, those above `after`; a copy each.
+-- Return copies of jobs in any state by `seq`, after `after`.
 function Jobs.arrived(after, limit)
   return JobRows.in_order(JobArrivals.walk(after, limit, false))
 end
 
--- Writes changed jobs back whole.
---   rows: an array. What never changes: seq, id, lane, tenant, kind, created_at.
+-- Write complete changed jobs; seq, id, lane, tenant, kind and created_at never change.
 function Jobs.save(rows)
   local ids = {}
   for place, row in ipairs(rows) do
@@ -106,8 +104,8 @@ function Jobs.save(rows)
   Filing.write(filed)
 end
 
--- How long a job is kept after its end, ms. Its key must answer for `key_for_ms`, and answers with
--- the job; so the job is kept as long.
+-- Return how long a job is kept after its end, ms. Its key must return the job for `key_for_ms`, so
+-- the job is kept as long.
 function Jobs.kept_for(policy, keyed)
   if keyed then
     return math.max(policy.keep_ms, policy.key_for_ms)
@@ -115,7 +113,7 @@ function Jobs.kept_for(policy, keyed)
   return policy.keep_ms
 end
 
--- The fields of a job's runs.
+-- Return the fields of a job's runs.
 local function run_fields(row)
   local fields = {}
   for run = 1, row.run do
@@ -124,7 +122,7 @@ local function run_fields(row)
   return fields
 end
 
--- Forgets jobs with their runs, known keys, events and dedupe keys.
+-- Delete jobs with their runs, known keys, events and deduplication keys.
 function Jobs.remove(ids)
   local rows = JobRows.load(ids)
   local gone, removed, fields, filed = {}, {}, {}, Filing.batch()
@@ -150,8 +148,7 @@ function Jobs.remove(ids)
   Signals.forget_jobs(removed)
 end
 
--- Keeps runs that ended.
---   rows: an array of runs by the names of RunRow.
+-- Store ended runs, by the names of RunRow.
 function Jobs.add_runs(rows)
   local values = {}
   for _, row in ipairs(rows) do
@@ -161,7 +158,7 @@ function Jobs.add_runs(rows)
   Write.hset(Keys.runs, values)
 end
 
--- The runs kept of each job, oldest first; an array by id, absent for none.
+-- Return the stored runs of each job, oldest first; an array by id, absent for none.
 function Jobs.runs(ids)
   local rows, found = JobRows.load(ids), {}
   for id, row in pairs(rows) do

@@ -1,10 +1,10 @@
--- The table of lanes, each created with its first job, and of fairness.
+-- The table of lanes, each created with its first job, and their fairness.
 -- python: stores.ledger.tables.LaneTable, stores.ledger.rows.LaneRow.current
 -- needs: base.keys, base.codec, base.write
 
 local Lanes = {}
 
--- What holds now of a lane: an operator's version, what code says, or the engine's defaults.
+-- Return a lane's current spec: an operator's version, the declared one, or the defaults.
 function Lanes.current(row)
   return row.override or row.spec or { name = row.name, weights = {} }
 end
@@ -13,7 +13,7 @@ local function encode(row)
   return cmsgpack.pack({ spec = row.spec, override = row.override, level = row.level })
 end
 
--- The lanes that have a row, by name, as {name, spec, override, level}; a copy each.
+-- Return copies of lanes' rows, by name, as {name, spec, override, level}.
 function Lanes.load(names)
   local found = {}
   for place, kept in ipairs(Write.read(Keys.lanes, names)) do
@@ -26,7 +26,7 @@ function Lanes.load(names)
   return found
 end
 
--- Makes the lanes that do not exist.
+-- Create missing lanes.
 function Lanes.ensure(names)
   local values = {}
   for place, kept in ipairs(Write.read(Keys.lanes, names)) do
@@ -38,19 +38,19 @@ function Lanes.ensure(names)
   Write.hset(Keys.lanes, values)
 end
 
--- Writes a lane.
+-- Write a lane.
 function Lanes.save(row)
   Write.put(Keys.lanes, row.name, encode(row))
 end
 
--- All lanes, by name.
+-- Return the names of all lanes, sorted.
 function Lanes.names()
   local names = redis.call('HKEYS', Keys.lanes)
   table.sort(names, Codec.less)
   return names
 end
 
--- The fields of tenants in a lane.
+-- Return the fields of tenants in a lane.
 local function fields_of(lane, tenants)
   local prefix, fields = Codec.name(lane), {}
   for place, tenant in ipairs(tenants) do
@@ -59,8 +59,7 @@ local function fields_of(lane, tenants)
   return fields
 end
 
--- Virtual starts of the tenants that have any, by tenant.
---   tenants: an array.
+-- Return virtual starts by tenant, for those that have any.
 function Lanes.tenant_starts(lane, tenants)
   local starts = {}
   for place, number in ipairs(Write.read(Keys.tenants, fields_of(lane, tenants))) do
@@ -71,7 +70,7 @@ function Lanes.tenant_starts(lane, tenants)
   return starts
 end
 
--- Virtual starts of all tenants of a lane, by tenant.
+-- Return virtual starts of all tenants of a lane, by tenant.
 function Lanes.all_tenant_starts(lane)
   local prefix, starts = Codec.name(lane), {}
   local low, high = Codec.prefix(prefix)
@@ -82,7 +81,7 @@ function Lanes.all_tenant_starts(lane)
   return starts
 end
 
--- Writes virtual starts.
+-- Write virtual starts.
 --   starts: numbers by tenant.
 function Lanes.save_tenant_starts(lane, starts)
   local prefix, fields, values, names = Codec.name(lane), {}, {}, {}

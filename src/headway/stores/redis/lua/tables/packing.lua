@@ -1,10 +1,10 @@
--- How policies and plain rows are packed, by the quick modules as by the others.
+-- Packing of policies and plain rows, shared with the quick modules.
 -- needs:
 
 local Packing = {}
 
--- The values of a policy, false for none.
---   policy: all its fields by names, defaults written out.
+-- Return the values of a policy, false for none.
+--   policy: all fields by name, including defaults.
 function Packing.encode_policy(policy)
   local retry, follow, accepted = policy.retry, policy.on_final, policy.on_accepted
   return {
@@ -18,12 +18,12 @@ function Packing.encode_policy(policy)
     policy.keep_ms,
     policy.key_for_ms,
     policy.cascade or false,
-    -- Left out where there is none, as it was before there was any.
+    -- Omitted if there is none, as before it existed.
     accepted and { accepted.kind, accepted.lane or false, accepted.states } or nil,
   }
 end
 
--- The policy of values, by names.
+-- Return a policy by names from its values.
 function Packing.decode_policy(kept)
   local retry, follow, accepted = kept[1], kept[7] or nil, kept[11]
   return {
@@ -48,18 +48,18 @@ function Packing.decode_policy(kept)
   }
 end
 
--- The row of a new job that has nothing but its arguments, as `job_record` packs it.
+-- The row of a new job with nothing but its arguments, as `job_record` packs it.
 
 local pack, char, byte = struct.pack, string.char, string.byte
--- What stands for no moment; see base/codec.
+-- Encodes a missing time; see base/codec.
 local NONE = 281474976710655
--- What stands behind the moment of creation of a job that never ran, up to its arguments.
+-- The bytes from after the time of creation up to the arguments, of a job that never ran.
 local FRESH = pack('>I4I4I6I6I6I6I6BI2I2I4', 0, 0, 0, 0, NONE, NONE, NONE, 0, 0, 0, 0)
 local LETTERS = { waiting = byte('w'), scheduled = byte('s') }
 
--- Packs the row.
+-- Pack the row.
 --   place: {flow, policy}, their numbers.
---   args: short enough to stand in the row.
+--   args: short enough for the row.
 function Packing.plain_row(state, place, priority, due_at, seq, created_at, args)
   local head = pack(
     '>BBI4I4I6I6I4I6',

@@ -1,9 +1,9 @@
--- The table of permits: rows that name their holders; a job holds at most one of a gate.
+-- The table of permits: rows that name their holders; a job holds at most one per gate.
 -- python: stores.ledger.tables.PermitTable
 -- needs: base.keys, base.codec, base.write
 --
--- All permits of a job stand together, for they come and go with its run. Members by gate and
--- moment, and by gate and job, are for those who look.
+-- All permits of a job are stored together, because they start and end with its run. Members by
+-- gate and time, and by gate and job, are for reads.
 
 local Permits = {}
 
@@ -13,12 +13,12 @@ local PAGE = 1000
 -- Bytes of a job's id.
 local ID = 36
 
--- A permit in the text of its job: these numbers, then the names of its gate and pool.
+-- A permit within its job's text: these numbers, then the names of its gate and pool.
 --    1 run   5 since   11 amount   15 held for a run only   16 lengths of gate and pool
 local RECORD, NAMES = '>I4I6I4BI2I2', 20
 local pack, unpack_bytes = struct.pack, struct.unpack
 local sub, byte, rep, char = string.sub, string.byte, string.rep, string.char
--- Bytes that a text must have; see Codec.long. What lacks stands before it, and its length first.
+-- Minimum bytes of a text; see Codec.long. The padding is at the start, after its length.
 local LONG = 65
 
 local function encode(row)
@@ -52,10 +52,10 @@ local function decode(job, text)
   return rows
 end
 
--- What jobs hold as one text each, as it was read or written in this script; "" for nothing.
+-- The permits of jobs as one text each, as read or written in this script; "" for none.
 local texts = {}
 
--- The texts of jobs, by job, for these at least.
+-- Return the texts by job, for at least these jobs.
 local function by_job(jobs)
   local wanted = {}
   for place = 1, #jobs do
@@ -75,7 +75,7 @@ local function by_job(jobs)
   return texts
 end
 
--- Names of gates as members begin with them: a batch has many permits of few gates.
+-- Encoded names of gates; cached because a batch has many permits of few gates.
 local prefixes = {}
 
 local function prefix_of(gate)
@@ -91,7 +91,7 @@ local function member_of(row)
   return prefix_of(row.gate) .. n6(row.since) .. row.job .. n4(row.amount)
 end
 
--- The jobs of permits, each once, in their order.
+-- Return the jobs of permits, each once, in order.
 local function jobs_of(rows)
   local jobs, seen = {}, {}
   for _, row in ipairs(rows) do
@@ -103,7 +103,7 @@ local function jobs_of(rows)
   return jobs
 end
 
--- Writes all that each of these jobs holds.
+-- Write all permits of these jobs.
 local function write(jobs)
   local values, gone = {}, {}
   for place = 1, #jobs do
@@ -118,7 +118,7 @@ local function write(jobs)
   Write.hset(Keys.permits_of, values)
 end
 
--- A kind of permit: what those have in common that differ by job and run alone.
+-- Return a kind of permit, which permits share that differ only by job and run.
 function Permits.kind(gate, pool, amount, since, hold)
   local numbers = pack('>I6I4BI2I2', since, amount, hold == 'run' and 1 or 0, #gate, #pool)
   local prefix = prefix_of(gate)
@@ -130,8 +130,8 @@ function Permits.kind(gate, pool, amount, since, hold)
   }
 end
 
--- Adds permits.
---   taken: kind, job, run, kind, job, run, ...; a job at most once at a gate.
+-- Add permits.
+--   taken: kind, job, run, kind, job, run, ...; a job at most once per gate.
 function Permits.take(taken)
   local jobs, seen, members, names = {}, {}, {}, {}
   for place = 2, #taken, 3 do
@@ -154,7 +154,7 @@ function Permits.take(taken)
   Write.zadd(Keys.permit_names, names)
 end
 
--- Adds permits.
+-- Add permits.
 --   rows: {gate, job, run, pool, amount, since, hold} each.
 function Permits.add(rows)
   local taken = {}
@@ -165,7 +165,7 @@ function Permits.add(rows)
   Permits.take(taken)
 end
 
--- The permits that jobs hold.
+-- Return the permits that jobs hold.
 --   jobs: ids, each once.
 function Permits.of_jobs(jobs)
   local held, found = by_job(jobs), {}
@@ -177,7 +177,7 @@ function Permits.of_jobs(jobs)
   return found
 end
 
--- Takes a gate's permit out of what a job holds; nil if it is not there.
+-- Remove a gate's permit from a job's text, and return it; nil if it is missing.
 local function take_out(job, gate)
   local left, taken = {}, nil
   for _, row in ipairs(decode(job, texts[job])) do
@@ -191,7 +191,7 @@ local function take_out(job, gate)
   return taken
 end
 
--- Removes these; one that is gone already is passed over.
+-- Remove permits; missing ones are ignored.
 function Permits.remove(rows)
   local jobs = jobs_of(rows)
   by_job(jobs)
@@ -208,9 +208,9 @@ function Permits.remove(rows)
   write(jobs)
 end
 
--- Removes all that jobs hold; the path of most settlements, in which no row is made.
+-- Remove all permits of jobs; used by most settlements, so it creates no rows.
 --   jobs: ids, each once.
--- Returns what was out at each gate, in the order met: {gate, pool, amount}.
+-- Return the amounts by gate, in order of first use: {gate, pool, amount}.
 function Permits.remove_all(jobs)
   local held, members, names, gone = by_job(jobs), {}, {}, {}
   local sums, places = {}, {}
@@ -240,7 +240,7 @@ function Permits.remove_all(jobs)
   return sums
 end
 
--- The permits of these (gate, job), an array in this order.
+-- Return the permits of these (gate, job), in order.
 local function rows_of(places)
   local jobs = jobs_of(places)
   local held, found = by_job(jobs), {}
@@ -254,7 +254,7 @@ local function rows_of(places)
   return found
 end
 
--- The first holders of a gate, oldest first.
+-- Return the first permits of a gate, oldest first.
 function Permits.at(gate, limit)
   local prefix = name(gate)
   local low, high = Codec.prefix(prefix)
@@ -266,12 +266,12 @@ function Permits.at(gate, limit)
   return rows_of(places)
 end
 
--- How many permit rows a gate has; the cost does not grow with them.
+-- Return the number of permits of a gate; the cost does not grow with it.
 function Permits.holders(gate)
   return redis.call('ZLEXCOUNT', Keys.permits, Codec.prefix(name(gate)))
 end
 
--- How many permit rows a gate has, and the sum of their amounts.
+-- Return the number of permits of a gate, and the sum of their amounts.
 function Permits.count(gate)
   local prefix = name(gate)
   local low, high = Codec.prefix(prefix)
@@ -289,7 +289,7 @@ function Permits.count(gate)
   end
 end
 
--- Gates that have permits out, by name, those above `after`, with the amounts' sum: {gate, sum}.
+-- Return gates with permits out, by name, after `after`, with the sum of amounts: {gate, sum}.
 function Permits.sums(after, limit)
   local found, low = {}, '[' .. string.sub(Codec.behind(name(after)), 2)
   while #found < limit do
@@ -305,7 +305,7 @@ function Permits.sums(after, limit)
   return found
 end
 
--- Permits by (gate, job), those above `after`.
+-- Return permits by (gate, job), after `after`.
 --   after: {gate, job}.
 function Permits.page(after, limit)
   local low = '(' .. name(after[1]) .. after[2]

@@ -1,4 +1,4 @@
--- The table of signal keys of runs, and of received events.
+-- The table of runs' signal keys, and of received events.
 -- python: stores.ledger.tables.SignalTable, stores.ledger.step.Step.kept_events as kept
 -- python: stores.ledger.packing.decode_signal as cmsgpack.unpack
 -- python: stores.ledger.packing.encode_signal as cmsgpack.pack
@@ -11,13 +11,13 @@ local name, n6 = Codec.name, Codec.n6
 
 -- In one hash: runs by key under "k", and the keys of a job under "j".
 
--- {job, run} known under a key; nil for none.
+-- Return the {job, run} known by a key; nil if there is none.
 function Signals.known(key)
   local kept = redis.call('HGET', Keys.known, 'k' .. key)
   return kept and cmsgpack.unpack(kept) or nil
 end
 
--- The {job, run} that a reference, `job:run`, names; nil if it is not one.
+-- Parse a reference, `job:run`, to {job, run}; nil if it is not one.
 function Signals.read_reference(text)
   local job, run = string.match(text, '^([^:]*):(%d+)$')
   if job == nil or #run >= 10 then
@@ -26,7 +26,7 @@ function Signals.read_reference(text)
   return { job, tonumber(run) }
 end
 
--- Makes a run known under a key; a later run takes the key over.
+-- Make a run known by a key; a later run takes over the key.
 function Signals.make_known(key, job, run)
   local kept = redis.call('HGET', Keys.known, 'j' .. job)
   local keys = kept and cmsgpack.unpack(kept) or {}
@@ -42,7 +42,7 @@ function Signals.make_known(key, job, run)
   Write.zadd(Keys.known_names, { 0, key })
 end
 
--- The {key, job, run} of these jobs' runs, in any order.
+-- Return the {key, job, run} of these jobs' runs, in any order.
 function Signals.known_as(jobs)
   local lists, keys, owners, found = {}, {}, {}, {}
   for place, job in ipairs(jobs) do
@@ -62,7 +62,7 @@ function Signals.known_as(jobs)
   return found
 end
 
--- The {key, job, run} that are known, by key, those above `after`.
+-- Return all {key, job, run}, by key, after `after`.
 function Signals.all_known(after, limit)
   local low = after == '' and '-' or '(' .. after
   local keys = redis.call('ZRANGEBYLEX', Keys.known_names, low, '+', 'LIMIT', 0, limit)
@@ -87,18 +87,18 @@ local function decode(scope, event, kept)
   }
 end
 
--- The event, if it was received in the scope; nil if not.
+-- Return the event, if it was received in the scope; otherwise nil.
 function Signals.heard(scope, event)
   local kept = redis.call('HGET', Keys.events, name(scope) .. event)
   return kept and decode(scope, event, kept) or nil
 end
 
--- Where an event is filed while it is kept, by its key and in the order of coming.
+-- Return the member by which a kept event is filed: by its key, in order of arrival.
 local function kept_member(row)
   return name(row.key) .. n6(row.at) .. n6(row.number) .. name(row.scope) .. row.event
 end
 
--- Writes an event.
+-- Write an event.
 function Signals.save(row)
   local place = name(row.scope) .. row.event
   local old = Signals.heard(row.scope, row.event)
@@ -118,7 +118,7 @@ function Signals.save(row)
   end
 end
 
--- The events of places, name and event in one, in this order.
+-- Return the events of places (scope and event), in this order.
 local function events_of(places)
   local found = {}
   for place, kept in ipairs(Write.read(Keys.events, places)) do
@@ -130,14 +130,14 @@ local function events_of(places)
   return found
 end
 
--- Events by (scope, event), those above `after`.
+-- Return events by (scope, event), after `after`.
 --   after: {scope, event}.
 function Signals.all_heard(after, limit)
   local low = '(' .. name(after[1]) .. after[2]
   return events_of(redis.call('ZRANGEBYLEX', Keys.scopes, low, '+', 'LIMIT', 0, limit))
 end
 
--- Events kept for a key, oldest first.
+-- Return events kept for a key, oldest first.
 function Signals.kept(key)
   local prefix = name(key)
   local low, high = Codec.prefix(prefix)
@@ -148,12 +148,12 @@ function Signals.kept(key)
   return events_of(places)
 end
 
--- How many events are kept.
+-- Return how many events are kept.
 function Signals.kept_count()
   return redis.call('ZCARD', Keys.stale)
 end
 
--- Forgets events.
+-- Delete events.
 --   rows: each with its scope and event.
 function Signals.drop(rows)
   local places, kept = {}, {}
@@ -171,12 +171,12 @@ function Signals.drop(rows)
   Write.hdel(Keys.events, places)
 end
 
--- Events kept for longer than they may be, earliest first.
+-- Return kept events past their time, earliest first.
 function Signals.stale(limit)
   return events_of(redis.call('ZRANGEBYSCORE', Keys.stale, '-inf', Time.now, 'LIMIT', 0, limit))
 end
 
--- Removes the signal keys and events of removed jobs; a key that another job took over stays.
+-- Remove the signal keys and events of removed jobs; a key that another job has taken over stays.
 function Signals.forget_jobs(jobs)
   local fields, names = {}, {}
   for place, job in ipairs(jobs) do

@@ -1,4 +1,4 @@
--- The table of starts that rates count: one number for each gate and millisecond.
+-- The table of starts counted by rates: one number for each gate and millisecond.
 -- python: stores.ledger.tables.StartTable
 -- needs: base.keys, base.codec, base.write, base.time
 
@@ -8,7 +8,7 @@ local n6, name = Codec.n6, Codec.name
 -- Members read in one call.
 local PAGE = 1000
 
--- The bounds of a gate's moments later than one, up to another; nil for no end.
+-- Return the bounds of a gate's times after one, up to another; nil for no end.
 local function bounds(prefix, after_at, until_at)
   local low = '[' .. prefix .. n6(math.max(0, after_at + 1))
   if until_at then
@@ -17,19 +17,19 @@ local function bounds(prefix, after_at, until_at)
   return low, Codec.behind(prefix)
 end
 
--- The moment and the number of a member.
+-- Return the time and the number of a member.
 local function read(member)
   local size = #member
   return Codec.read6(member, size - 11), Codec.read6(member, size - 5)
 end
 
--- What stands for a gate and moment; nil for nothing.
+-- Return the member of a gate and time; nil if there is none.
 local function standing(place)
   local low, high = Codec.prefix(place)
   return redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, 1)[1]
 end
 
--- Counts starts now.
+-- Count starts now.
 --   counts: numbers by gate.
 function Starts.add(counts)
   local gone, added = {}, {}
@@ -47,8 +47,8 @@ function Starts.add(counts)
   Write.zadd(Keys.starts, added)
 end
 
--- Writes how many starts there were at moments, whatever was counted there.
---   moments: numbers by moment.
+-- Set the number of starts at times, replacing previous counts.
+--   moments: numbers by time.
 function Starts.put(gate, moments)
   local gone, added = {}, {}
   for at, number in pairs(moments) do
@@ -60,7 +60,7 @@ function Starts.put(gate, moments)
   Write.zadd(Keys.starts, added)
 end
 
--- Calls a function with the members within bounds, a page at a time.
+-- Call a function with the members within bounds, a page at a time.
 local function each_page(low, high, look)
   while true do
     local members = redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, PAGE)
@@ -72,7 +72,7 @@ local function each_page(low, high, look)
   end
 end
 
--- The sum of the numbers of members.
+-- Return the sum of the numbers of members.
 local function sum_of(members)
   local sum = 0
   for _, member in ipairs(members) do
@@ -82,8 +82,7 @@ local function sum_of(members)
   return sum
 end
 
--- Forgets the starts up to a moment, that one included.
--- Returns how many starts were forgotten.
+-- Delete the starts up to and including a time. Return how many.
 function Starts.trim(gate, until_at)
   if until_at < 0 then
     return 0
@@ -97,7 +96,7 @@ function Starts.trim(gate, until_at)
   return number
 end
 
--- The sum of the numbers within bounds.
+-- Return the sum of the numbers within bounds.
 local function sum_within(low, high)
   local number = 0
   each_page(low, high, function(members)
@@ -106,9 +105,9 @@ local function sum_within(low, high)
   return number
 end
 
--- How many starts are later than a moment.
---   stored: how many of the gate stand here in all, if that is known. A long window may hold a moment
---   for each of its milliseconds; then those that have left it are counted, which are few.
+-- Return the number of starts after a time.
+--   stored: the gate's total number of stored starts, if known. A long window may contain a time
+--   for each of its milliseconds; then the few that have left it are counted instead.
 function Starts.total(gate, after_at, stored)
   local prefix = name(gate)
   local low, high = bounds(prefix, after_at, nil)
@@ -122,7 +121,7 @@ function Starts.total(gate, after_at, stored)
   return sum_within(low, high)
 end
 
--- The first {moment, number} later than a moment, oldest first.
+-- Return the first {time, number} after a time, oldest first.
 function Starts.oldest(gate, after_at, limit)
   local low, high = bounds(name(gate), after_at, nil)
   local found = redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, limit)

@@ -1,15 +1,15 @@
--- Who did what, when and why; and requests that were answered.
+-- The trail of actions, and the replies to requests.
 -- python: stores.ledger.tables.TrailTable
 -- needs: base.keys, base.codec, base.write, base.time
 
 local Trail = {}
 
 local n6 = Codec.n6
--- How long an answer is kept at least, and how many old ones go with each new one.
+-- Minimum time to keep a reply, and how many old ones are deleted with each new one.
 local KEPT_MS = 7200000
 local FORGOTTEN = 100
 
--- Adds lines; `seq` is given here.
+-- Add lines, and assign their `seq`.
 --   rows: {at, author, reason, verb, target, detail} each.
 function Trail.add(rows)
   if #rows == 0 then
@@ -27,7 +27,7 @@ function Trail.add(rows)
   Write.zadd(Keys.trail_of, targets)
 end
 
--- Removes lines: the oldest, in order, and never the newest of all.
+-- Remove the oldest lines, in order, but never the newest of all.
 function Trail.remove(rows)
   if #rows == 0 then
     return
@@ -42,13 +42,13 @@ function Trail.remove(rows)
   Write.put(Keys.facts, 'trail_gone', rows[#rows].seq)
 end
 
--- The numbers of the last line that was removed and of the newest; 0 for none.
+-- Return the numbers of the last removed line and of the newest; 0 for none.
 local function bounds()
   local found = redis.call('HMGET', Keys.facts, 'trail_gone', 'trail')
   return tonumber(found[1] or 0), tonumber(found[2] or 0)
 end
 
--- The numbers of all lines before one, newest first.
+-- Return the numbers of lines before one, newest first.
 local function fields_before(before, limit)
   local gone, last = bounds()
   if before and before <= last then
@@ -61,7 +61,7 @@ local function fields_before(before, limit)
   return fields
 end
 
--- The numbers of a target's lines before one, newest first.
+-- Return the numbers of a target's lines before one, newest first.
 local function fields_of(target, before, limit)
   local prefix = Codec.name(target)
   local low, high = Codec.prefix(prefix)
@@ -75,7 +75,7 @@ local function fields_of(target, before, limit)
   return fields
 end
 
--- The lines of these numbers, in their order.
+-- Return the lines with these numbers, in order.
 local function lines_of(fields)
   local rows = {}
   for place, kept in ipairs(Write.read(Keys.trail, fields)) do
@@ -93,13 +93,13 @@ local function lines_of(fields)
   return rows
 end
 
--- Lines, newest first; of one target, or all (nil); those with a smaller seq than `before` (nil
--- for all).
+-- Return lines, newest first, of one target or all (nil), with a smaller seq than `before` (nil for
+-- all).
 function Trail.page(target, before, limit)
   return lines_of(target and fields_of(target, before, limit) or fields_before(before, limit))
 end
 
--- Lines, oldest first; those with a larger seq than `after`.
+-- Return lines, oldest first, with a larger seq than `after`.
 function Trail.since(after, limit)
   local gone, last = bounds()
   local first, fields = math.max(after, gone) + 1, {}
@@ -109,7 +109,7 @@ function Trail.since(after, limit)
   return lines_of(fields)
 end
 
--- Adds one line, of now.
+-- Add one line with the current time.
 function Trail.note(author, reason, verb, target, detail)
   Trail.add({
     {
@@ -123,12 +123,12 @@ function Trail.note(author, reason, verb, target, detail)
   })
 end
 
--- What a request was answered; nil if it was not.
+-- Return the reply to a request; nil if there is none.
 function Trail.answer(request)
   return redis.call('HGET', Keys.answers, request) or nil
 end
 
--- Keeps what a request was answered, for an hour at least; the first answer stays.
+-- Store the reply to a request for at least two hours; the first reply stays.
 function Trail.keep_answer(request, answer)
   local before = '(' .. Codec.digits(Time.now - KEPT_MS)
   local old = redis.call('ZRANGEBYSCORE', Keys.answered, '-inf', before, 'LIMIT', 0, FORGOTTEN)

@@ -4,7 +4,7 @@
 
 local Workers = {}
 
--- A worker that was not seen yet.
+-- Create the row of a new worker.
 function Workers.new(id)
   return {
     id = id,
@@ -30,7 +30,7 @@ local function decode(id, kept)
   }
 end
 
--- Workers by their ids, in this order; one that has no row is left out.
+-- Load workers by id, in this order, without missing ones.
 local function load_all(ids)
   local found = {}
   for place, kept in ipairs(Write.read(Keys.workers, ids)) do
@@ -41,12 +41,12 @@ local function load_all(ids)
   return found
 end
 
--- A worker; a copy. nil for none.
+-- Return a copy of a worker; nil if it does not exist.
 function Workers.load(id)
   return load_all({ id })[1]
 end
 
--- Writes a worker.
+-- Write a worker.
 function Workers.save(row)
   local values =
     { row.name, row.lanes, row.seen_at, row.lease_until, row.request, row.lapsed or false }
@@ -58,18 +58,18 @@ function Workers.save(row)
   end
 end
 
--- Forgets workers.
+-- Delete workers.
 function Workers.remove(ids)
   Write.hdel(Keys.workers, ids)
   Write.zrem(Keys.leases, ids)
 end
 
--- Workers whose lease has ended and that no sweep has seen yet, earliest first.
+-- Return workers whose lease has ended and that no sweep has processed yet, earliest first.
 function Workers.lapsed(limit)
   return load_all(redis.call('ZRANGEBYSCORE', Keys.leases, '-inf', Time.now, 'LIMIT', 0, limit))
 end
 
--- All workers, by id.
+-- Return all workers, by id.
 function Workers.all()
   local ids = redis.call('HKEYS', Keys.workers)
   table.sort(ids, Codec.less)

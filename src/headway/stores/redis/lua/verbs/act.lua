@@ -1,4 +1,4 @@
--- An operator's moves on jobs and their permits, each on the trail.
+-- An operator's actions on jobs and their permits, each recorded on the trail.
 -- needs: base.time, base.write, tables.trail, tables.permits, rules.actions
 -- needs: engine.horizon, engine.step, engine.feeding
 
@@ -30,8 +30,8 @@ local function add_to_trail(request, replies)
   Trail.add(lines)
 end
 
--- Does a move on each job. Returns {id, answer, state or false} each, in order; a repeated request
--- is answered as the first was.
+-- Apply an action to each job. Return {id, answer, state or false} each, in order; a repeated
+-- request gets the reply of the first.
 function Act.run(request)
   local before = Trail.answer(request.request)
   if before ~= nil then
@@ -51,7 +51,7 @@ function Act.run(request)
   return replies
 end
 
--- An operator takes a job's permits at a gate or pool by force. Returns whether it held any.
+-- Release a job's permits at a gate or pool by force. Return whether it held any.
 function Act.release_permit(request)
   local gate, permits = request.gate, {}
   for _, one in ipairs(Permits.of_jobs({ request.job })) do

@@ -1,4 +1,4 @@
--- Beat: a worker extends its leases, and learns which runs are lost or to be cancelled.
+-- Beat: extend a worker's leases, and return which runs are lost or should be cancelled.
 -- needs: base.codec, base.time, base.write, tables.jobs, tables.workers, rules.attempts
 -- needs: rules.moves, engine.step
 local Beat = {}
@@ -7,7 +7,7 @@ local function place_of(job, run)
   return job .. ':' .. Codec.digits(run)
 end
 
--- The worker's row; one whose lease has ended loses what it held.
+-- Return the worker's row; a worker whose lease has ended loses its runs.
 local function revive(step, id)
   local worker = Workers.load(id) or Workers.new(id)
   if worker.lease_until <= Time.now and not worker.lapsed then
@@ -17,7 +17,7 @@ local function revive(step, id)
   return worker
 end
 
--- Runs whose claim's reply never reached their worker go back; their attempts are not used.
+-- Requeue runs whose claim's reply never reached the worker, without using their attempts.
 local function release_unused(step, request, held)
   local listed, unused = {}, {}
   for _, one in ipairs(request.running) do
@@ -68,14 +68,14 @@ local function keep_lease(step, worker, request)
   worker.lease_until = request.leaving and Time.now or Time.now + request.lease_ms
   worker.lapsed = request.leaving
   if request.leaving then
-    -- What it released just now is not lost with the rest.
+    -- Runs that it has just released are not lost with the rest.
     Step.flush(step)
     Attempts.lapse(step, worker)
   end
   Workers.save(worker)
 end
 
--- Keeps the worker's leases. Returns {lease_until, lost, cancel}: runs as {job, run}.
+-- Extend the worker's leases. Return {lease_until, lost, cancel}, with runs as {job, run}.
 function Beat.run(request)
   Write.freely()
   Time.keep()

@@ -1,4 +1,4 @@
--- Chores: bounded work that only the passing of time causes, by any number of workers at once, and
+-- Chores: bounded work caused only by the passing of time, by any number of workers at once, and
 -- the fires of the timetable.
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
 -- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
@@ -7,13 +7,13 @@
 
 local Chores = {}
 
--- Lanes that one sweep promotes in.
+-- Lanes promoted per sweep.
 local LANES = 16
 
--- How long a worker that is gone is still listed.
+-- How long a stopped worker is still listed.
 local WORKER_KEPT_MS = 3600000
 
--- Forgets workers that are long gone. Returns how many leases have not ended, and when the first does.
+-- Delete workers that stopped long ago. Return how many leases are live, and when the first ends.
 local function look_at_workers()
   local gone, live, first = {}, 0, nil
   for _, one in ipairs(Workers.all()) do
@@ -29,7 +29,7 @@ local function look_at_workers()
   return live, first
 end
 
--- Forgets what is past its retention. Returns how many jobs.
+-- Delete jobs and events past their retention. Return how many jobs.
 local function forget(n)
   local ids = Jobs.purgeable(n)
   if #ids > 0 then
@@ -45,13 +45,14 @@ local function forget(n)
   return #ids
 end
 
--- Forgets lines of the trail that are older than a moment. Returns how many.
+-- Delete lines of the trail that are older than a time. Return how many.
 local function forget_trail(n, before_at)
   local first = Trail.since(0, 1)[1]
   if first == nil or first.at >= before_at then
     return 0
   end
-  -- One more than may be removed: the newest line of all stays, and keeps its number from others.
+  -- One more than may be removed, because the newest line of all stays, so that its number is not
+  -- reused.
   local lines, old = Trail.since(0, n + 1), {}
   for place = 1, #lines - 1 do
     if lines[place].at >= before_at then
@@ -74,8 +75,8 @@ local function earliest(...)
   return first
 end
 
--- Takes up to n jobs from workers whose lease has ended. Returns how many such workers there are, at
--- most n; how many runs they lost; how many jobs were taken.
+-- Take up to n jobs from workers whose lease has ended. Return how many such workers there are, up
+-- to n; how many runs they lost; how many jobs were taken.
 local function lapse_workers(step, n)
   local workers, lost, held = Workers.lapsed(n), 0, 0
   for _, worker in ipairs(workers) do
@@ -93,8 +94,8 @@ local function lapse_workers(step, n)
   return #workers, lost, held
 end
 
--- A waiting process claims when the next job of its lane is due. Jobs that are left for a sweep
--- mean that none waits, or that the clock was set forward and the waits have become too long.
+-- Promote due jobs. A waiting process claims when the next job of its lane is due. So if jobs are
+-- left for a sweep, no process waits, or the clock was set forward and the waits are too long.
 local function promote_due(step)
   local promoted = 0
   for _, lane in ipairs(Jobs.lanes_due(LANES)) do
@@ -107,20 +108,20 @@ local function promote_due(step)
   return promoted
 end
 
--- Does up to n of each thing. Returns the fields of `SweepReply`.
+-- Do up to n of each chore. Return the fields of `SweepReply`.
 function Chores.sweep(request)
   local n = request.n
   Horizon.begin(request)
   local step = Step.new()
-  -- Asked for before anything is written, for it cannot be undone.
+  -- Requested before anything is written, because the later writes cannot be undone.
   Horizon.ask_short(n)
   Write.freely()
   Time.keep()
   local workers, lost, held = lapse_workers(step, n)
   local expired = Sweep.expire(step, n)
-  -- A worker's end comes before the deadline of what it held: it may give that more time.
+  -- Lapsed workers before deadlines, because a lapse may extend the deadline of the worker's jobs.
   local late = held < n and Sweep.deadlines(step, n) or 0
-  -- What ended above must be written before anything is fed or forgotten.
+  -- Ended jobs must be written before anything is fed or deleted.
   Step.flush(step)
   local promoted = promote_due(step)
   local timers, fed = Feeding.run_timers(step.book, n)
@@ -170,8 +171,8 @@ local function lay(row, moments)
   GateBook.save(book)
 end
 
--- A timetable entry's next moments, those later than the last fired, become scheduled jobs. Returns
--- {fired, current}.
+-- Create scheduled jobs for a timetable entry's next times, after the last fired. Return {fired,
+-- current}.
 function Chores.fire(request)
   Write.begin()
   local row = Declared.entry(request.entry)
@@ -193,7 +194,7 @@ function Chores.fire(request)
   row.last_fired = last
   row.ahead_until = math.max(row.ahead_until or 0, request.ahead_until, last or 0)
   Declared.save_entry(row)
-  -- Due fires were held back until now.
+  -- Due fires were not promoted until now.
   Run.wake(spec.job.lane)
   return { fired = fired, current = true }
 end

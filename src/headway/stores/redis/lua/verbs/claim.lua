@@ -1,4 +1,4 @@
--- Claim: what is due is promoted, then jobs start in order with all their permits.
+-- Claim: promote due jobs, then start jobs in order with all their permits.
 -- quick: quick.claim
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers, engine.promotion
 -- needs: engine.feeding, engine.gate_book, engine.lane_share, engine.lane_claim, rules.attempts
@@ -6,9 +6,9 @@
 
 local Claim = {}
 
--- Timers of keyed gates that one claim looks at.
+-- Timers of keyed gates run per claim.
 local TIMERS = 100
--- Jobs that never started in time that one claim ends.
+-- Expired jobs ended per claim.
 local EXPIRIES = 1000
 
 local function append(ids, more)
@@ -23,7 +23,7 @@ local function worker_of(request, dead)
     return Workers.new(request.worker)
   end
   if worker.lease_until <= Time.now and not worker.lapsed then
-    -- Its runs are not live any more; what it claims from now on is.
+    -- Its previous runs are no longer live; those it claims from now on are.
     local step = Step.new()
     Attempts.lapse(step, worker)
     Step.flush(step)
@@ -43,7 +43,7 @@ local function chosen_members(members)
   return chosen or false
 end
 
--- Collects the flows and policies of jobs, each once.
+-- Create a result that collects jobs, with their flows and policies once each.
 local function new_result()
   return { jobs = {}, flows = {}, policies = {}, has_flow = {}, has_policy = {} }
 end
@@ -117,8 +117,8 @@ local function reply(result, worker, next_at, again, after, dead)
   }
 end
 
--- The answer to a request that was answered before: the same runs, as far as they still are.
-local function tell_again(request, worker, dead)
+-- Return the reply to a repeated request: the same runs that are still live.
+local function repeat_reply(request, worker, dead)
   local result = new_result()
   if request.request == worker.request then
     for _, row in ipairs(Jobs.taken_by(request.worker, request.request)) do
@@ -128,8 +128,8 @@ local function tell_again(request, worker, dead)
   return reply(result, worker, Time.now, true, {}, dead)
 end
 
--- Whether time alone has brought anything about: mostly it has not, and what would deal with it
--- need not be made.
+-- Return whether anything is due. Mostly nothing is, and then the modules that handle it need not
+-- be initialized.
 local function is_anything_due(request)
   if #Jobs.expired(1) > 0 or #Gates.due_timers(1) > 0 then
     return true
@@ -143,13 +143,13 @@ local function is_anything_due(request)
   return false
 end
 
-local function let_time_pass(request, dead)
+local function apply_due(request, dead)
   if not is_anything_due(request) then
     return
   end
   local step = Step.new()
   if Sweep.expire(step, EXPIRIES) > 0 then
-    -- What ended must be written before what is due is promoted: it may be the same job.
+    -- Expired jobs must be written before due jobs are promoted, because they may be the same.
     Step.flush(step)
   end
   Feeding.run_timers(step.book, TIMERS)
@@ -168,7 +168,7 @@ local function cursors_of(request)
   return cursors
 end
 
--- The work of one claim over its lanes.
+-- Create the state of one claim over its lanes.
 local function new_work(request)
   local book, cursors = GateBook.new(), cursors_of(request)
   local lanes, order = {}, {}
@@ -211,7 +211,7 @@ local function shares_of(request)
   return shares
 end
 
--- Takes each lane's share, then what the others left.
+-- Take each lane's share, then what the others left.
 local function run(work)
   local request, jobs = work.request, work.result.jobs
   local shares = shares_of(request)
@@ -233,8 +233,8 @@ local function earlier(one, other)
   return math.min(one, other)
 end
 
--- When something may be claimable that is not now; whether flows were left unexamined; and where
--- each lane's next claim goes on.
+-- Return when something may next become claimable; whether flows were left unexamined; and where
+-- each lane's next claim continues.
 local function outlook(work)
   local next_at, again, after = Gates.next_timer(), false, {}
   for _, one in ipairs(work.order) do
@@ -270,17 +270,17 @@ local function keep_worker(worker, request, started)
   Workers.save(worker)
 end
 
--- Starts up to n jobs of the lanes, those with gates up to `free`. Returns them, when to ask again,
--- and where the next claim goes on.
+-- Start up to n jobs of the lanes, of these up to `free` with gates. Return them, when to claim
+-- again, and where the next claim continues.
 function Claim.run(request)
   Write.freely()
   Time.keep()
   local dead = {}
   local worker = worker_of(request, dead)
   if request.request <= worker.request then
-    return tell_again(request, worker, dead)
+    return repeat_reply(request, worker, dead)
   end
-  let_time_pass(request, dead)
+  apply_due(request, dead)
   local work = new_work(request)
   run(work)
   local started = #work.result.jobs

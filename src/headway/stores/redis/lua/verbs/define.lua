@@ -1,9 +1,9 @@
--- Define: gates, lanes, entries, closings and tokens are declared, changed or reset.
+-- Define: declare, change or reset gates, lanes, entries, closings and tokens.
 -- needs: base.codec, base.run, base.time, base.write, tables.declared, tables.trail
 -- needs: engine.tokens, engine.horizon, engine.step, rules.definitions
 local Define = {}
 
--- What lets no job start that could not start before.
+-- Items that cannot make a job startable.
 local OF_TOKENS = { SetToken = true, RevokeToken = true }
 
 local function check_revision(request, revision)
@@ -19,7 +19,7 @@ local function check_revision(request, revision)
   end
 end
 
--- Does one item. Returns whether anything changed.
+-- Apply one item. Return whether anything changed.
 local function do_item(item, request)
   local step = Step.new()
   local entry = Definitions.HANDLERS[item.type](step, item, request)
@@ -32,7 +32,7 @@ local function do_item(item, request)
   return true
 end
 
--- Does all items or, where one is refused, none. Returns the revision of the definitions now.
+-- Apply all items, or none if one is refused. Return the current revision of the definitions.
 function Define.run(request)
   Write.begin()
   local revision = Declared.revision()

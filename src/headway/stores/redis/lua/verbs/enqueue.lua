@@ -1,10 +1,10 @@
--- Enqueue: jobs that do not exist yet are made.
+-- Enqueue: create jobs that do not exist yet.
 -- needs: base.time, base.write, engine.gate_book, engine.horizon, engine.insert
 
 local Enqueue = {}
 
--- Whether a job may be refused after others were written: only what follows from a cascade that is
--- over at once.
+-- Return whether a job may be refused after others were written: only the follow-up of a cascade
+-- that ends immediately.
 local function may_be_refused_late(request)
   for _, policy in ipairs(request.policies) do
     if policy.cascade then
@@ -14,7 +14,8 @@ local function may_be_refused_late(request)
   return false
 end
 
--- The jobs of a request by the names of NewJob; those of one shape share its gates and policy.
+-- Return the jobs of a request by the names of NewJob; jobs of one shape share its gates and
+-- policy.
 local function jobs_of(request)
   local jobs, no_gates = {}, {}
   for place, one in ipairs(request.jobs) do
@@ -41,8 +42,8 @@ local function jobs_of(request)
   return jobs
 end
 
--- Makes the jobs that do not exist. Returns a letter for each: c created, e exists, k another has
--- its key; and of those with k the other's id: {place from 1, id} each.
+-- Create the jobs that do not exist. Return a letter for each: c created, e exists, k another job
+-- has its key; and for each k the other's id: {place from 1, id}.
 function Enqueue.run(request)
   if may_be_refused_late(request) then
     Write.begin()

@@ -1,15 +1,15 @@
--- Enqueue of plain jobs: as `enqueue` does it, with the least that it takes.
+-- Enqueue of plain jobs, like `enqueue` with minimal work.
 --
--- Most enqueues are of one job that has no gates, key, subject, stage, expiry, candidates or entry,
--- and of a kind whose jobs end by a plain mark. The time of such a call is spent on making functions,
--- so this script has few. Whatever it cannot do at once, it leaves to `enqueue`, unwritten.
+-- Most enqueues are of one job without gates, key, subject, stage, expiry, candidates or entry,
+-- whose end needs only a changed state. The time of such a call is spent on creating functions, so
+-- this script has few. What it cannot handle, it leaves to `enqueue`, with nothing written.
 -- quick: quick.enqueue
 -- needs: base.codec, base.keys, base.time, base.write, base.run, tables.counts, tables.interned
 -- needs: tables.job_arrivals, tables.packing
 
 local EnqueuePlain = {}
 
--- Whether all of the jobs are new, and none stands twice.
+-- Return whether all jobs are new, and none is repeated.
 local function are_new(jobs)
   local ids, seen = {}, {}
   for place = 1, #jobs do
@@ -28,7 +28,7 @@ local function are_new(jobs)
   return true
 end
 
--- Whether the lanes exist, and take as many jobs as one likes.
+-- Return whether the lanes exist, and have no maximum backlog.
 local function are_unlimited(shapes)
   local lanes = {}
   for place, shape in ipairs(shapes) do
@@ -44,8 +44,7 @@ local function are_unlimited(shapes)
   return true
 end
 
--- The flow and policy of each shape, its lane as a member begins with it, and how many of its jobs
--- go to which state.
+-- Return flow, policy and encoded lane name of each shape, with counts of its jobs by state.
 local function prepare(request)
   local shapes = {}
   for place, shape in ipairs(request.shapes) do
@@ -108,7 +107,7 @@ local function count_all(shapes, total)
   Counts.happened('enqueued', total)
 end
 
--- Makes the jobs of a request of `enqueue` that are all plain. Returns whether it did; if not,
+-- Create the jobs of an `enqueue` request that are all plain. Return whether it did; if not,
 -- nothing was written.
 function EnqueuePlain.run(request)
   local jobs = request.jobs

@@ -1,4 +1,4 @@
--- Import: writes a chunk that another store exported.
+-- Import: write a chunk that another store exported.
 -- needs: base.time, base.write, tables.counts, tables.dedupe, tables.declared
 -- needs: tables.gates, tables.jobs, tables.lanes, tables.permits, tables.signals, tables.starts
 -- needs: tables.trail
@@ -48,7 +48,7 @@ function PARTS.tokens(rows)
   end
 end
 
--- Every job is inserted as scheduled, and then written in its own state.
+-- Insert every job as scheduled, then write it in its own state.
 local function make(new)
   local rows, states = {}, {}
   for place, one in ipairs(new) do
@@ -66,7 +66,7 @@ local function make(new)
   Jobs.save(rows)
 end
 
--- The names of the fields that come by their place.
+-- The names of fields that are sent by position.
 local PERMIT = { 'gate', 'job', 'run', 'pool', 'amount', 'since', 'hold' }
 local KEY = { 'tenant', 'key', 'job', 'body', 'until_at' }
 local LINE = { 'seq', 'at', 'author', 'reason', 'verb', 'target', 'detail' }
@@ -79,7 +79,7 @@ local function by_names(names, kept)
   return row
 end
 
--- What belongs to jobs: the runs that ended, permits and keys.
+-- Add what belongs to jobs: ended runs, permits and keys.
 local function add_belongings(new)
   local runs, permits, keys = {}, {}, {}
   for _, one in ipairs(new) do
@@ -152,8 +152,8 @@ function PARTS.totals(rows)
   end
 end
 
--- Writes the rows of a part; the client has looked whether they are of it. A job that is there
--- already is left as it is, with all that belongs to it.
+-- Write the rows of a part, which the client has validated. An existing job stays unchanged, with
+-- everything that belongs to it.
 function ImportChunk.run(request)
   Write.guarded()
   Time.keep()

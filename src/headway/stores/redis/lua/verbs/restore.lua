@@ -1,11 +1,11 @@
--- Restore: jobs whose work is under way already are made, awaiting, with their permits.
+-- Restore: create jobs whose work is already under way, awaiting, with their permits.
 -- needs: rules.book, base.codec, base.time, base.write, tables.counts, tables.jobs
 -- needs: tables.permits, tables.signals, engine.gate_kinds, engine.gate_book, engine.flow_of
 -- needs: engine.horizon, engine.insert, engine.step, rules.apply_signal, rules.attempts
 -- needs: rules.moves, rules.state
 local Restore = {}
 
--- Takes what a job holds at one gate, though that be more than the gate has.
+-- Take a job's permits at one gate, even beyond the gate's capacity.
 local function take(step, row, use, one)
   local spec = GateBook.spec(step.book, use.template)
   local rules = spec and GateKinds.of(spec.kind)
@@ -32,14 +32,15 @@ local function take(step, row, use, one)
   })
 end
 
--- The run that is under way: never one that was before, so that no reference is used twice.
+-- Return the number of the run that is under way; always a new one, so that no reference is used
+-- twice.
 local function run_of(row, one)
   local id, digits = string.match(one.signal_key, '^([^:]*):(%d+)$')
-  local said = 0
+  local named = 0
   if id == row.id and #digits < 10 then
-    said = tonumber(digits)
+    named = tonumber(digits)
   end
-  return math.max(row.run + 1, said)
+  return math.max(row.run + 1, named)
 end
 
 local function is_this_run(row, one)
@@ -47,7 +48,7 @@ local function is_this_run(row, one)
   return row.state == 'awaiting' and known[1] == row.id and known[2] == row.run
 end
 
--- Makes those that are not known; one whose id is known may have been edited since.
+-- Create unknown jobs; a known job may have been edited since.
 local function insert(step, request)
   local ids, new, replies = {}, {}, {}
   for place, one in ipairs(request.jobs) do
@@ -56,7 +57,7 @@ local function insert(step, request)
   local known = Jobs.known(ids)
   for _, one in ipairs(request.jobs) do
     if not known[one.job.id] then
-      -- Its run began before it came here, and no run begins before its job is there.
+      -- Its run started before it was restored, and no run may start before its job's creation.
       one.job.created_at = math.min(Time.now, one.since_at)
       new[#new + 1] = one.job
     end
@@ -73,9 +74,9 @@ local function insert(step, request)
   return replies
 end
 
--- Queues the jobs of which the store has an older state; those it has queued stay so. Returns
--- their ids as a set, or nil if there is none.
-local function call_back(step, request, replies)
+-- Requeue jobs of which the store has an older state; queued ones stay so. Return their ids as a
+-- set, or nil if there is none.
+local function requeue_older(step, request, replies)
   local behind = nil
   for place, reply in ipairs(replies) do
     local one = request.jobs[place]
@@ -91,7 +92,7 @@ local function call_back(step, request, replies)
   return behind
 end
 
--- A job that is queued here was claimed by now, at the stage at which it is under way.
+-- Start a queued job that has been claimed elsewhere, at the stage at which it is under way.
 local function start(step, row, one)
   local stage = FlowOf.stage_of(step, row, one.job.stage or '', one.job.gates or {})
   if row.state ~= 'waiting' then
@@ -102,7 +103,7 @@ local function start(step, row, one)
 end
 
 local function take_up(step, row, one)
-  -- It never ran here: the states between are skipped, and only counted.
+  -- It never ran here, so the states in between are skipped.
   Counts.move(row.lane, row.state, 'awaiting', 1)
   row.state = 'awaiting'
   row.run, row.attempt = run_of(row, one), row.attempt + 1
@@ -122,7 +123,7 @@ local function take_up(step, row, one)
   ApplySignal.apply_kept(step, row, one.signal_key)
 end
 
--- Makes the jobs that are not known yet. Returns {id, created} each, in order.
+-- Create the jobs that are not known yet. Return {id, created} each, in order.
 function Restore.run(request)
   Write.begin()
   Write.guarded()
@@ -133,9 +134,9 @@ function Restore.run(request)
   for place, reply in ipairs(replies) do
     answer[place] = { reply.id, reply.created }
   end
-  local behind = call_back(step, request, replies)
+  local behind = requeue_older(step, request, replies)
   if behind ~= nil then
-    -- What was given back, and who was fed with it, must be written before more is taken.
+    -- Returned permits, and jobs fed by them, must be written before more is taken.
     Step.flush(step)
     step = Step.unguarded()
   end
@@ -147,7 +148,7 @@ function Restore.run(request)
   Step.load(step, made)
   for place, reply in ipairs(replies) do
     local row = step.rows[reply.id]
-    -- A cascade without candidates is over as it is made, and so cannot be under way.
+    -- A cascade without candidates ends at its creation, so it cannot be under way.
     if row ~= nil and State.QUEUED[row.state] then
       if not reply.created then
         start(step, row, request.jobs[place])

@@ -1,11 +1,11 @@
--- Settle: writes the outcomes of live runs, each checked on its own.
+-- Settle: write the outcomes of live runs, each checked separately.
 -- quick: quick.settle
 -- python: stores.ledger.verbs.settle._cut as =, contract.outcomes.Failed.line as .
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
 -- needs: engine.horizon, engine.step, rules.apply_signal, rules.moves, rules.outcomes, rules.state
 local Settle = {}
 
--- How long a final job of no policy of its own is kept.
+-- How long a final job with the default policy is kept.
 local KEEP_MS = 7 * 86400000
 
 local function count_ends(runs, lanes)
@@ -36,8 +36,8 @@ local function give_back(runs, lanes)
   Step.give_back_all(Step.unguarded(), ended)
 end
 
--- The path that must be fast: successes of jobs that need no care. Returns an array of letters,
--- false for a run that was left untouched.
+-- Finish successes of jobs that need no care, fast. Return an array of letters, false for an
+-- unchanged run.
 local function finish_plain(worker, runs)
   local lanes, gated = Jobs.finish_plain(worker, runs, Time.now + KEEP_MS)
   local letters = {}
@@ -51,7 +51,8 @@ local function finish_plain(worker, runs)
   return letters
 end
 
--- Those that the fast path left, as {outcome, list of letters, place there} in the request's order.
+-- Return the outcomes that the fast path left, with the list of letters and the place there, in the
+-- request's order.
 local function left_over(request, plain)
   local left, taken, rest = {}, {}, {}
   for place, outcome in ipairs(request.rest) do
@@ -76,7 +77,7 @@ local function left_over(request, plain)
   return left, rest
 end
 
--- Whether an outcome may ask for what cannot be, which is found only after others were written.
+-- Return whether an outcome may be refused, which is detected only after others were written.
 local function outcome_may_be_refused(outcome)
   local kind = outcome.type
   return outcome['then'] ~= nil
@@ -89,7 +90,8 @@ local function outcome_may_be_refused(outcome)
     or (kind == 'Snoozed' and outcome.until_at == nil and outcome.after_ms == nil)
 end
 
--- Whether a key may be refused: it names another job, or is given to several in this request.
+-- Return whether a key may be refused: it names another job, or several outcomes of this request
+-- have it.
 local function key_may_be_refused(step, outcome, keys)
   local key = outcome.key
   if key == nil then
@@ -101,7 +103,7 @@ local function key_may_be_refused(step, outcome, keys)
   return key == '' or again or (known ~= nil and known[1] ~= outcome.job)
 end
 
--- Loads the jobs of outcomes, and begins the journal if one of these may be refused, for others are
+-- Load the jobs of outcomes, and start the journal if one may be refused, because others are
 -- written before it.
 local function load(step, outcomes)
   local ids, keys, may_be_refused = {}, {}, false
@@ -120,9 +122,9 @@ local function load(step, outcomes)
   end
 end
 
--- Writes one outcome into the step. Returns done, already, lost or cancelled.
+-- Write one outcome into the step. Return done, already, lost or cancelled.
 --
--- Refused where it asks for what cannot be; the step is rolled back then.
+-- Refuse what is not possible; the step is then rolled back.
 local function settle_one(step, worker, outcome, live)
   local row = Step.row(step, outcome.job)
   if row == nil then
@@ -137,7 +139,7 @@ local function settle_one(step, worker, outcome, live)
   local verdict = Outcomes.APPLY[outcome.type](step, row, outcome)
   if verdict == 'done' then
     if not (cancelled and outcome.type == 'HandedOver') then
-      -- What should follow a hand-over that was refused would touch the outside world.
+      -- Follow-ups of a refused hand-over would affect the outside world.
       for _, job in ipairs(outcome['then'] or {}) do
         step.then_jobs[#step.then_jobs + 1] = job
       end
@@ -162,9 +164,9 @@ local function settle_left(step, worker, left, live)
   Step.flush(step)
 end
 
--- Writes the outcomes of a request: `plain` is a flat array of job and run of successes with
--- nothing to say, `rest` are the others, each with its place. Returns a letter for each of them,
--- in order: d done, a already, l lost, c cancelled.
+-- Write the outcomes of a request: `plain` is a flat array of job and run of plain successes,
+-- `rest` are the others, each with its place. Return a letter for each, in order: d done, a
+-- already, l lost, c cancelled.
 function Settle.run(request)
   Write.freely()
   Time.keep()

@@ -1,9 +1,9 @@
--- Signals: an external event is applied once, kept for its run, or refused as late.
+-- Signals: apply an external event once, keep it for its run, or refuse it as late.
 -- needs: base.time, base.write, tables.signals
 -- needs: rules.apply_signal, engine.horizon, engine.step
 local Signal = {}
 
--- The job and the run that a key names; nil if there is no such run.
+-- Return the job and the run that a key names; nil if there is no such run.
 local function find(step, key)
   local known = ApplySignal.known_run(step, key)
   local row = known and Step.row(step, known[1])
@@ -13,7 +13,7 @@ local function find(step, key)
   return row, known[2]
 end
 
--- Applies one event. Returns {answer, job, state}, the last two only if the job is known.
+-- Apply one event. Return {answer, job, state}, the last two only if the job is known.
 function Signal.run(event)
   Write.begin()
   Horizon.begin(event)
@@ -24,7 +24,7 @@ function Signal.run(event)
   if row == nil then
     Write.guarded()
   else
-    -- What ends a job gives room back, so it must pass a full memory.
+    -- Ending a job frees memory, so it must be allowed when memory is full.
     Write.freely()
   end
   Time.keep()

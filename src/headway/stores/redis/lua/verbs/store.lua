@@ -1,13 +1,13 @@
--- The store as a whole: who it is and who leads it, epochs, and the suspicion that it was replaced.
+-- The store as a whole: its identity, leaders, epochs, and the suspicion that it was replaced.
 -- needs: base.codec, base.keys, base.run, base.time, base.write, tables.trail, tables.workers
 local Store = {}
 
--- Does nothing: the runner itself gives the store an identity, and replies with its fingerprint.
+-- Do nothing: the runner itself gives the store an identity, and replies with its fingerprint.
 function Store.fingerprint(_)
   return true
 end
 
--- {holder, term, until_at} of a role; nil for none.
+-- Return the {holder, term, until_at} of a role; nil if there is none.
 function Store.leader(role)
   local kept = redis.call('HGET', Keys.leaders, role)
   if not kept then
@@ -17,13 +17,13 @@ function Store.leader(role)
   return { holder = values[1], term = values[2], until_at = values[3] }
 end
 
--- Writes a role's leader.
+-- Write a role's leader.
 function Store.set_leader(role, holder, term, until_at)
   Write.put(Keys.leaders, role, cmsgpack.pack({ holder, term, until_at }))
 end
 
--- One holder at a time does the chores with outside effects: makes or keeps the holder the leader
--- of a role. Returns its term, or false while another leads.
+-- Make or keep a holder the leader of a role, so that only one at a time does chores with outside
+-- effects. Return its term, or false while another leads.
 function Store.lead(request)
   local current = Store.leader(request.role)
   local term = 1
@@ -33,7 +33,7 @@ function Store.lead(request)
       if current.until_at > Time.now then
         return false
       end
-      -- Also for the same holder: others may have led meanwhile, for all it knows.
+      -- Also for the same holder, because others may have led in the meantime.
       term = term + 1
     end
   end
@@ -52,11 +52,11 @@ local function end_leases()
   end
 end
 
--- Begins the next epoch now, which fences the runs of those before. Returns its number.
+-- Start the next epoch now, which fences all earlier runs. Return its number.
 local function begin_epoch(request)
   local epoch = Write.hincrby(Keys.facts, 'epoch', 1)
   Write.put(Keys.facts, 'epoch_at', Time.now)
-  -- An operator has decided, so the suspicion of before no longer stops claims.
+  -- An operator has decided, so the suspicion no longer stops claims.
   Write.hdel(Keys.facts, { 'suspect' })
   end_leases()
   Trail.note(request.author, request.reason, 'new epoch', 'store', Codec.digits(epoch))
@@ -64,16 +64,16 @@ local function begin_epoch(request)
   return epoch
 end
 
--- An operator's word that what was handed out before is void: ends every lease, so that the runs of
--- before can write nothing any more. Returns the epoch now.
+-- Start a new epoch for an operator: end every lease, so that earlier runs can no longer write
+-- anything. Return the epoch.
 function Store.new_epoch(request)
   Write.freely()
   Time.keep()
   return begin_epoch(request)
 end
 
--- Sets the store's time back to its clock, in a new epoch: every lease ends, because its end lies
--- ahead. Returns by how many ms the time went back.
+-- Set the store's time back to its clock, in a new epoch; every lease ends, because its end may be
+-- far ahead. Return by how many ms.
 function Store.reset_clock(request)
   local ahead = Time.ahead_ms()
   Write.freely()
@@ -82,8 +82,9 @@ function Store.reset_clock(request)
   return ahead
 end
 
--- A process found over two links that the store is another one, or an older one: nothing is claimed
--- until a new epoch is begun. The first who finds it says so; see `asks` in base/run.
+-- Mark the store as suspect: a process found on two links that it was replaced, or restored to an
+-- older state. Claims are refused until a new epoch. The first process to find it marks it; see
+-- `asks` in base/run.
 --   request: by, reason.
 function Store.suspect(request)
   if redis.call('HGET', Keys.facts, 'suspect') then
