@@ -49,11 +49,11 @@ class FieldService:
         self.pages: Sequence[Page] = pages_of(context)
 
     def declare(self, app: App) -> None:
-        """Add its kinds to the app whose worker runs them."""
+        """Declare the system's kinds on the app."""
         declare(app, self.context)
 
     async def start(self, service: Service) -> None:
-        """Make the context available to its routes, and add its metrics to the server's."""
+        """Register the context and the metrics; log a warning if technicians cannot be reached."""
         for one in reach_concerns(self.context.settings):
             _log.warning("%s: %s", one.found, one.hint)
         service.scrapes.add(field_metrics(service.store, self.context.tally))
@@ -61,11 +61,11 @@ class FieldService:
 
 
 SCHEMAS = (*OWN_SCHEMAS, ALERTS)
-"""The tables that it needs in the directory."""
+"""Directory tables that this system needs."""
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
-    """Make the system, of the table [field_service]; nothing is opened or declared."""
+    """Build the system from the [field_service] settings; opens and declares nothing."""
     read = read_settings(settings, parts.exchange)
     parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "field_service_tally")

@@ -1,4 +1,4 @@
-"""Follow-up jobs of answers and ends: notify technicians, alert dispatchers, hang up calls."""
+"""Follow-up jobs after answers and ends: notify technicians, alert dispatchers, hang up calls."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from headway.systems.telephony.voice import CallStatus, call_of
 
 DISPATCHER = "dispatcher"
 REASSIGNED = "given to "
-"""Prefix of the reason of a request that a dispatcher takes from its technician."""
+"""Prefix of the reason if a dispatcher takes a request from its technician."""
 SOON = "10s"
-"""Within this, a request taken from a technician should be assigned to the next."""
+"""Time for a request taken from its technician to be assigned to the next."""
 MOST_WAITS = 3
 _MOST = MAX_BATCH - 100
 _MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, CallStatus.CANCELED})
 BY_CALL = "by call"
-"""The reason of an answer that was given by pressing a key: that call ends by itself."""
+"""Reason of an answer given by pressing a key; that call ends by itself."""
 _LIVE = (*QUEUED, State.RUNNING, State.AWAITING)
 LAG_MS = 500
-"""After a deadline, until a sweep has seen it."""
+"""Time after a deadline until a sweep has applied it."""
 AGAIN = "3s"
 MOST_LOOKS = 40
 
@@ -57,14 +57,14 @@ _log = logging.getLogger("headway.field_service")
 
 
 class FollowUps:
-    """The handlers of what follows from answers and ends."""
+    """The handlers of follow-up jobs."""
 
     def __init__(self, context: FieldContext) -> None:
         self._context = context
 
     async def ended(self, me: Job, job: str, state: str, reason: str) -> Snooze | None:
-        """Make what the end of a request asks for, in one step with its own."""
-        # The request may have ended again since: an alert says why it is pending now.
+        """Create the alerts or notices that a request's end requires, in one step with its own."""
+        # The request may have ended again since: an alert gives the current reason.
         del reason
         view = await self._context.store.read(JobQuery(id=job))
         if view is None:
@@ -76,7 +76,7 @@ class FollowUps:
                 case State.CANCELLED:
                     me.then(*await self._withdrawal_notices(view))
                 case _ if view.state is not State.DEAD:
-                    pass  # it lives again: a dispatcher has acted
+                    pass  # revived by a dispatcher
                 case _ if view.reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
                 case _:
@@ -87,12 +87,12 @@ class FollowUps:
         return None
 
     async def _alerts(self, view: JobView) -> list[NewJob]:
-        """One for each dispatcher, the same for the same life of the request."""
+        """Return one alert per dispatcher, the same for the same life of the request."""
         context = self._context
         async with context.directory.read() as session:
             users = await users_with_role(session, DISPATCHER)
         if not users:
-            _log.error("no technician takes the request %s, and no user is a dispatcher", view.id)
+            _log.error("alert has no recipient: no user is a dispatcher request=%s", view.id)
         text = alert_text(read_request(view.args), view.id, view.reason)
         return [
             context.app.kind(ALERT).make(
@@ -113,7 +113,7 @@ class FollowUps:
 
     async def _withdrawal_notices(self, view: JobView) -> list[NewJob]:
         context, request = self._context, read_request(view.args)
-        # Withdrawn before the next one had it: the one from whom it was taken knows nothing yet.
+        # If a reassignment was under way, the previous technician has not been notified yet.
         had = request.assigned.had if request.assigned is not None else ""
         technician = acceptor(view) or had
         if not technician or not context.settings.texts:
@@ -126,7 +126,7 @@ class FollowUps:
         return [context.message(view.id, found.phone, text, "withdrawn", view.id, view.run)]
 
     async def taken(self, me: Job, job: str, state: str, candidate: str, run: int) -> Snooze | None:
-        """Notify technicians with expired offers that it is taken, and hang up ringing calls."""
+        """Notify technicians with expired offers, and review the requests that this affects."""
         del state
         context = self._context
         view = await context.store.read(JobQuery(id=job))
@@ -171,9 +171,9 @@ class FollowUps:
         return found[:_MOST]
 
     async def ring_ended(self, me: Job, job: str, state: str, reason: str) -> None:
-        """Let the offer go on to the next candidate, if its own could not be reached.
+        """Decline the offer if its technician could not be reached, so that the next one is asked.
 
-        A technician who was on the telephone can be asked about other requests again.
+        Also review the request, because the technician's phone is free for other offers again.
         """
         del state, reason
         store = self._context.store
@@ -201,7 +201,7 @@ class FollowUps:
         """Clean up after a turn that has ended: hang up its calls, and reconsider waiting requests.
 
         Args:
-            after_run: it waits for the end of this run's offer; 0 waits for none.
+            after_run: run whose offer must have ended first; 0 to wait for none.
         """
         view = await self._context.store.read(JobQuery(id=request))
         if view is None:
@@ -216,7 +216,7 @@ class FollowUps:
             return Snooze(after=AGAIN)
         run = find_run(view, after_run)
         if run is not None and run.outcome == Answer.TIMEOUT:
-            # No event ends such an offer but its timeout: it is counted here, once.
+            # Nothing else reports an offer that timed out, so it is counted here, once.
             self._context.tally.happened(OFFER_ENDED, OfferEnd.TIMEOUT)
         return None
 
@@ -231,10 +231,10 @@ def _missed(ring: JobView) -> str:
 
 
 async def hang_up_others(context: FieldContext, request: JobView) -> bool:
-    """End the calls about a request, but for the one of the offer that stands or was accepted.
+    """Hang up the calls about a request, except the call of its open or accepted offer.
 
     Returns:
-        Whether none is left; one that is just being placed can be ended a little later.
+        Whether no call is left. A call that is just being placed can only be hung up later.
     """
     store = context.store
     query = JobsQuery(subject=request.id, tenant="", kind=RING, states=_LIVE, runs=True)
@@ -252,7 +252,7 @@ async def hang_up_others(context: FieldContext, request: JobView) -> bool:
 
 
 def _is_over(request: JobView, run: int) -> bool:
-    # A later run than was read is one that has begun since.
+    # A run later than the one that was read has started since.
     stands = request.state in {State.RUNNING, State.AWAITING, State.SUCCEEDED}
     return run < request.run or (run == request.run and not stands)
 
@@ -275,6 +275,6 @@ async def _hang_up(context: FieldContext, ring: JobView) -> bool:
     try:
         await context.exchange.voice(provider).hang_up(call_id)
     except ProviderError as error:
-        _log.warning("a call of %s could not be hung up: %s", provider, error)
+        _log.warning("hang-up failed provider=%s error=%s", provider, error)
         return False
     return True

@@ -1,4 +1,4 @@
-"""Answers of technicians to offers, by key, text message or API; and the providers' webhooks."""
+"""Technicians' answers to offers, by key press, text message or API; the providers' webhooks."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ _log = logging.getLogger("headway.field_service")
 
 
 class Verdict(StrEnum):
-    """The definite reply to an answer."""
+    """The effect of an answer."""
 
     ACCEPTED = "accepted"
-    """He has it."""
+    """The technician has the request."""
     DECLINED = "declined"
-    """He was asked, and the next one is."""
+    """The next technician is asked."""
     TAKEN = "taken"
-    """Too late: another has it."""
+    """Too late: another technician has the request."""
     OVER = "over"
-    """Too late: the offer is over; the request may still be open."""
+    """Too late: the offer has ended; the request may still be open."""
     WITHDRAWN = "withdrawn"
-    """Too late: it is not wanted any more."""
+    """Too late: the request was withdrawn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,25 +83,25 @@ class Answered:
     """The verdict on an answer.
 
     Attributes:
-        request: the request's job, as it is now.
+        request: the request's job, read after the answer was applied.
     """
 
     verdict: Verdict
     request: JobView
 
 
-async def answer(  # noqa: PLR0913  (what an answer is)
+async def answer(  # noqa: PLR0913  (the parts of an answer)
     store: Store, tally: Tally, *, ref: str, technician: str, accepts: bool, event: str, by: str
 ) -> Answered:
-    """Send a technician's answer to the engine, and return the verdict.
+    """Signal a technician's answer to the store, and return the verdict.
 
     Args:
-        event: the same for each repetition of the same answer.
-        by: "by call", "by text" or "by API"; stands on the record.
+        event: id of the answer, the same for each repeat.
+        by: "by call", "by text" or "by API"; recorded as the reason.
 
     Raises:
         UnknownRecord: there is no such request.
-        StoreError: the store cannot do it now; the answer has to be sent again.
+        StoreError: the store failed; the answer must be sent again.
     """
     reply = await store.signal(
         Signal(
@@ -127,7 +127,7 @@ async def answer(  # noqa: PLR0913  (what an answer is)
 
 
 def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> Verdict:
-    """Return the current verdict on the answer of one run, however often it was sent."""
+    """Derive the verdict from the request's current state, so that it also holds for a repeat."""
     winner = acceptor(request)
     said = find_run(request, run)
     if request.state is State.CANCELLED:
@@ -140,7 +140,7 @@ def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> V
 
 
 async def _note_late(store: Store, ref: str, event: str, technician: str, *, accepts: bool) -> None:
-    """Put an answer that came too late on the record."""
+    """Record a late answer as a note."""
     word = "accepts" if accepts else "declines"
     await store.signal(
         Signal(
@@ -163,7 +163,7 @@ async def reply_to_keys(
     """Return the reply to a pressed key, and the verdict if the key was an answer.
 
     Args:
-        again_url: receives the next key.
+        again_url: URL that receives the next key.
 
     Raises:
         UnknownRecord: there is no such offer.
@@ -197,12 +197,12 @@ async def reply_to_text(
     async with context.directory.read() as session:
         technician = await technician_of_phone(session, inbound.from_)
     if technician is None:
-        return "This number is not known here.", None
+        return "This phone number is not known.", None
     word = inbound.text.strip().strip(".!").casefold()
     if word not in ACCEPT | DECLINE:
         return KEYS_WRITTEN, None
     offer, now = await _offer_to(store, technician.id), context.timing.wall_at()
-    # A message names no offer: one that comes again must not answer the technician's next.
+    # A message names no offer, so a repeat must not answer the technician's next offer.
     async with context.directory.change() as session:
         ref = await offer_answered(session, inbound.event, offer, now)
     if not ref:
@@ -218,13 +218,13 @@ async def reply_to_text(
             by=BY_TEXT,
         )
     except UnknownRecord:
-        # A repeat, and its request is no longer kept.
+        # A repeat, after its request was deleted.
         return NO_OFFER, None
     return _words(answered), answered
 
 
 async def _offer_to(store: Store, technician: str) -> str:
-    """Return the reference of the offer that a technician has or has accepted; empty for none."""
+    """Return the reference of the technician's open or accepted offer, or an empty string."""
     job = await request_held_by(store, technician)
     if job is None or technician not in {asked_now(job), acceptor(job)}:
         return ""
@@ -249,20 +249,22 @@ AGAIN_MS = 5_000
 
 
 async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> None:
-    """Apply a call's status to its job; at the call's end its line is free."""
-    # The process that placed it may have died before it recorded it; then it could not be hung up.
+    """Apply a call's status to its job; the end of the call frees its line."""
+    # Hanging up needs the call's id, and the process that placed it may have died before recording
+    # it.
     known_as = f"{event.provider}:{event.call_id}"
     named = read_reference(event.ref) if event.ref else None
     ref = event.ref if named else None
     job = await store.read(JobQuery(id=named[0])) if named else None
     if named and job and is_of_another_call(event, find_run(job, named[1])):
-        _log.warning("a webhook of the call %s names the run of another: %s", known_as, ref)
+        _log.warning("webhook ignored: its run has another call call=%s ref=%s", known_as, ref)
         return
     alert = job is not None and job.kind == ALERT
     key = ref or known_as
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
-        # Without a webhook of a technician's call for this long, the provider is asked.
+        # After this time without a webhook, the provider is asked about a technician's call, and
+        # an alert is retried.
         extend_ms = longest_ms(context.settings) if alert else ASK_EACH_S * 1000
         await store.signal(
             Signal(
@@ -277,7 +279,7 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
         return
     missed = event.status is not CallStatus.COMPLETED
     if missed and alert:
-        # The next channel is tried.
+        # Try the next channel.
         signal = Signal(
             key=key,
             event=event.event,
@@ -292,7 +294,7 @@ async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> No
 
 
 ROUTES = router("system: field_service", operations="field_")
-"""There is no token: the provider's own signature proves a webhook."""
+"""Webhooks are authenticated by the provider's signature, not by a token."""
 
 
 @ROUTES.post(
@@ -326,7 +328,7 @@ async def hear_answer(
     or that the offer is unknown.
 
     Raises:
-        InvalidValue: it is another sort of webhook.
+        InvalidValue: the webhook reports no keys, or names no offer.
     """
     came = await take(service, context.exchange, provider, request)
     voice = context.exchange.voice(provider)
@@ -370,6 +372,6 @@ async def hear_text(
 async def _look_if_declined(
     service: Service, context: FieldContext, answered: Answered | None, *why: str
 ) -> None:
-    """Look over a request whose offer was declined: all remaining candidates may be busy."""
+    """Review a request whose offer was declined: all remaining candidates may be busy."""
     if answered is not None and answered.verdict is Verdict.DECLINED:
         await send_jobs(service, [look_at(context, answered.request.id, derived_id(*why))])

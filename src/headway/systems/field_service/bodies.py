@@ -1,4 +1,4 @@
-"""What requests to this system say."""
+"""The request bodies of this system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"
 """The id of a technician."""
 
 OfferSpan = Annotated[Span, AfterValidator(not_zero)]
-"""How long an offer stands: not 0."""
+"""An offer timeout, not 0."""
 
 AnyUrgency = Literal["low", "normal", "high", "emergency"]
 

@@ -1,8 +1,8 @@
-"""Cells: positions as whole numbers, such that what is near in number is near on the earth.
+"""Cells: positions as whole numbers, so that nearby numbers are nearby positions.
 
-A position is a column and a row of hundred-nanodegrees. The cell's number weaves their bits, so
-the four quarters of a square are one after another, each whole: any square whose side is a power
-of two is one range of numbers. A circle is covered by a few such squares.
+A position is a column and a row in units of 1e-7 degrees. The cell's number interleaves their bits
+(Morton order), so the four quarters of a square follow one another, each whole: any aligned square
+whose side is a power of two is one range of numbers. A circle is covered by a few such squares.
 
 Source: G. M. Morton, A computer oriented geodetic data base, IBM 1966.
 """
@@ -21,11 +21,11 @@ EARTH_KM = 6371.0088
 Source: IUGG, mean radius R1 of the GRS 80 ellipsoid.
 """
 FARTHEST_KM = pi * EARTH_KM
-"""Half around the earth: nothing is farther."""
+"""Half the circumference of the earth, the largest distance."""
 
 
 def check_position(lat: float, lon: float) -> tuple[float, float]:
-    """Accept a position.
+    """Validate and round a position.
 
     Args:
         lat: degrees north, -90 to 90.
@@ -35,38 +35,35 @@ def check_position(lat: float, lon: float) -> tuple[float, float]:
         The position with seven decimals; the longitude 180 becomes -180.
 
     Raises:
-        InvalidValue: it is not on the earth.
+        InvalidValue: the latitude or longitude is out of range.
     """
     if not -90 <= lat <= 90:
-        message = f"the latitude {lat} is not on the earth"
-        raise InvalidValue(message, hint="degrees north, from -90 to 90")
+        message = f"{lat} is not a valid latitude"
+        raise InvalidValue(message, hint="use degrees north, from -90 to 90")
     if not -180 <= lon <= 180:
-        message = f"the longitude {lon} is not on the earth"
-        raise InvalidValue(message, hint="degrees east, from -180 to 180")
+        message = f"{lon} is not a valid longitude"
+        raise InvalidValue(message, hint="use degrees east, from -180 to 180")
     return rounded(lat), rounded_lon(lon)
 
 
 def rounded(degrees: float) -> float:
-    """Return degrees with seven decimals, as positions have them."""
-    # Adding 0 makes the negative zero positive.
+    """Round degrees to seven decimals, the precision of positions."""
+    # Adding 0 turns a negative zero into a positive one.
     return round(degrees, DIGITS) + 0.0
 
 
 def rounded_lon(lon: float) -> float:
-    """Return a longitude with seven decimals; 180 becomes -180."""
+    """Round a longitude to seven decimals; 180 becomes -180."""
     east = rounded(lon)
     return -180.0 if east == 180 else east
 
 
 def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """Return how far two positions are from each other, by the shortest way.
+    """Return the great-circle distance of two positions in km, by the haversine formula.
 
     Args:
-        lat: of one, degrees north.
-        lon: of one, degrees east.
-
-    Returns:
-        Kilometres, by the haversine formula.
+        lat: degrees north.
+        lon: degrees east.
     """
     up = sin(radians(other_lat - lat) / 2)
     along = sin(radians(other_lon - lon) / 2)
@@ -75,17 +72,14 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
 
 
 def reach_km(lat: float, degrees: float) -> float:
-    """Return how far the corners of a square are from its middle, at most.
+    """Return an upper bound of the distance from a square's middle to its corners, in km.
 
     Args:
-        lat: of the middle, degrees north.
+        lat: latitude of the middle, degrees north.
         degrees: from the middle to a side, along the meridian and along the parallel.
-
-    Returns:
-        Kilometres.
     """
     half = sin(radians(min(degrees, 180.0)) / 2)
-    # A parallel is nowhere longer than at the equator: one of the two cosines is taken as 1.
+    # No parallel is longer than the equator, so one of the two cosines is taken as 1.
     return 2 * EARTH_KM * asin(min(half * sqrt(1 + cos(radians(lat))), 1.0))
 
 
@@ -96,7 +90,7 @@ _TWICE = 2 * PER_DEGREE
 COLUMNS = 360 * PER_DEGREE
 ROWS = 180 * PER_DEGREE + 1
 WHOLE = 32
-"""The square of 2 to the power of this is the whole earth."""
+"""Size of the square that covers the whole earth."""
 
 _MASKS = (
     (16, 0x0000_FFFF_0000_FFFF),
@@ -115,17 +109,17 @@ _BACK = (
 
 
 def column_of(lon: float) -> int:
-    """Return the column of a longitude, -180 to below 180."""
+    """Return the column of a longitude (-180 to below 180)."""
     return round((lon + 180) * PER_DEGREE) % COLUMNS
 
 
 def row_of(lat: float) -> int:
-    """Return the row of a latitude, -90 to 90."""
+    """Return the row of a latitude (-90 to 90)."""
     return round((lat + 90) * PER_DEGREE)
 
 
 def cell_of(lat: float, lon: float) -> int:
-    """Return the number of a position; no other position, to seven digits, has it.
+    """Return the cell number of a position, unique at seven decimals.
 
     Returns:
         0 to 2**63 - 1.
@@ -134,7 +128,7 @@ def cell_of(lat: float, lon: float) -> int:
 
 
 def position_of(cell: int) -> tuple[float, float]:
-    """Return the position that has a number: latitude and longitude, to seven digits."""
+    """Return the latitude and longitude of a cell number, to seven decimals."""
     row, column = _gather(cell >> 1), _gather(cell)
     return rounded(row / PER_DEGREE - 90), rounded(column / PER_DEGREE - 180)
 
@@ -143,10 +137,10 @@ class Square(NamedTuple):
     """A square of cells; a search makes dozens, hence no dataclass.
 
     Attributes:
-        size: its side is 2 to the power of this, in cells.
-        column: of its west side, in cells.
-        row: of its south side, in cells.
-        first: the least number in it.
+        size: binary logarithm of the side in cells.
+        column: column of the west side.
+        row: row of the south side.
+        first: lowest cell number in the square.
     """
 
     size: int
@@ -156,18 +150,18 @@ class Square(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The greatest number in it."""
+        """Highest cell number in the square."""
         return self.first + (1 << 2 * self.size) - 1
 
     @property
     def middle(self) -> tuple[float, float]:
-        """Latitude and longitude of the middle of what is on the earth."""
+        """Latitude and longitude of the middle of the part that is on the earth."""
         size, west, south, _ = self
         north, east = min(south + (1 << size), ROWS), min(west + (1 << size), COLUMNS)
         return (south + north) / _TWICE - 90, (west + east) / _TWICE - 180
 
     def quarters(self) -> Iterator[Square]:
-        """Yield its quarters, as far as they are on the earth."""
+        """Yield the quarters that are at least partly on the earth."""
         size, west, south, first = self
         size -= 1
         half = 1 << size
@@ -179,10 +173,10 @@ class Square(NamedTuple):
 
 
 def square_at(size: int, column: int, row: int) -> Square:
-    """Return the square of a size that holds a cell.
+    """Return the square that contains a cell.
 
     Args:
-        size: its side is 2 to the power of this, in cells.
+        size: binary logarithm of the side in cells.
     """
     west, south = column >> size << size, row >> size << size
     return Square(size, west, south, _weave(west, south))
@@ -193,14 +187,14 @@ def _weave(column: int, row: int) -> int:
 
 
 def _spread(number: int) -> int:
-    """Return a number of 32 bits with a zero before each bit."""
+    """Insert a zero before each bit of a 32-bit number."""
     for shift, mask in _MASKS:
         number = (number | number << shift) & mask
     return number
 
 
 def _gather(number: int) -> int:
-    """Return every second bit of a number, from the lowest on."""
+    """Extract every second bit of a number, starting with the lowest."""
     number &= 0x5555_5555_5555_5555
     for shift, mask in _BACK:
         number = (number | number >> shift) & mask
@@ -208,21 +202,21 @@ def _gather(number: int) -> int:
 
 
 MOST_SQUARES = 32
-"""The most squares of one cover."""
+"""Maximum squares of one cover."""
 _FINER = 2
-"""Powers of two by which squares may be smaller than half of what is covered is high."""
+"""The smallest squares tried have the covered height shifted right by this as their side."""
 _MARGIN = 1e-5
-"""Degrees: a metre, far more than what rounding can do."""
+"""Degrees: about a metre, far more than any rounding error."""
 
 
 def cover(lat: float, lon: float, km: float) -> list[Square]:
-    """Return the squares that hold all that is so near, and little else.
+    """Return squares that cover the circle around a position, and little else.
 
     Args:
-        km: how near; more than half around the earth for all of it.
+        km: radius; half the circumference of the earth or more covers everything.
 
     Returns:
-        At most 32 squares of one size; some of them may be farther away.
+        At most 32 squares of one size; some may be outside the circle.
     """
     angle = min(km, FARTHEST_KM) / EARTH_KM
     up = degrees(angle) + _MARGIN
@@ -239,7 +233,7 @@ def cover(lat: float, lon: float, km: float) -> list[Square]:
 
 
 def _columns(lat: float, lon: float, angle: float, *, pole: bool) -> list[tuple[int, int]]:
-    """Return the first and last columns, in one range or, across the antimeridian, in two."""
+    """Return the first and last column of one range or, across the antimeridian, of two."""
     everything = [(0, COLUMNS - 1)]
     if pole:
         return everything

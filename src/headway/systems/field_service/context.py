@@ -14,7 +14,7 @@ from headway.systems.parts import SystemContext
 from headway.systems.telephony.voice import Voice
 
 AWAY_AGAIN = "5s"
-"""How long a turn waits for a directory that does not answer."""
+"""Time until a job that needs the directory runs again while it is unavailable."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -33,13 +33,13 @@ class FieldContext(SystemContext):
         return self.exchange.voice(self.settings.provider or "")
 
     def look_over(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
-        """Return a job that looks over a request; sent again with the same `why`, it is one job."""
+        """Return a job that reviews a request; the same `why` makes the same job."""
         job_id = derived_id(LOOK_OVER, *why)
         kind = self.app.kind(LOOK_OVER)
         return kind.make(job_id=job_id, subject=request, request=request, **more)
 
     def message(self, request: str, to: str, text: str, *why: object, offer: str = "") -> NewJob:
-        """Return a job that sends a message about a request; the same `why` makes one."""
+        """Return a job that sends a message about a request; the same `why` makes the same job."""
         more: dict[str, Any] = {"offer": offer} if offer else {}
         return self.app.kind(TEXT).make(
             job_id=derived_id(*why), subject=request, to=to, text=text, **more
@@ -55,4 +55,4 @@ TheContext = Annotated[FieldContext, system_service(NAME)]
 
 
 check_caller = whole_lanes(OFFERS)
-"""Refuses a caller whose token is limited to some tenants or to other lanes."""
+"""Refuse a caller whose token is limited to some tenants or to other lanes."""

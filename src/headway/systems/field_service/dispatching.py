@@ -1,4 +1,4 @@
-"""A dispatcher's moves: withdraw, assign, dispatch again, complete; and how long offers stand."""
+"""A dispatcher's moves (complete, withdraw, assign, dispatch again), and the offer timeouts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from headway.systems.field_service.views import REQUEST, RequestId, find_request
 from headway.systems.jobs import act, ref_of
 
 _TRIES = 5
-"""How often a move is retried when the request has changed meanwhile."""
+"""Attempts at a move if the request changes concurrently."""
 LATER_MS = 600_000
 NO_TECHNICIAN = "-"
 """A candidate id that no technician has."""
@@ -58,7 +58,7 @@ class Dispatcher:
         """Return the request's job.
 
         Raises:
-            UnknownRecord: it is gone.
+            UnknownRecord: the request no longer exists.
         """
         job = await self.context.store.read(JobQuery(id=request))
         if job is None:
@@ -67,7 +67,7 @@ class Dispatcher:
         return job
 
     async def complete(self, job: JobView) -> JobView:
-        """Complete the request: its technician is free.
+        """Complete the request, which frees its technician.
 
         Raises:
             InvalidState: no technician has the request.
@@ -76,7 +76,7 @@ class Dispatcher:
             return job
         if status_of(job) is not Status.ASSIGNED:
             message = f"the request is {status_of(job)}: no technician has it"
-            raise InvalidState(message, hint="only an assigned one can be completed")
+            raise InvalidState(message, hint="only an assigned request can be completed")
         await self.context.store.signal(
             Signal(
                 key=ref_of(job),
@@ -88,10 +88,10 @@ class Dispatcher:
         return await self.read(job.id)
 
     async def withdraw(self, job: JobView) -> JobView:
-        """End the request, regardless of who is asked or has it.
+        """Withdraw the request, even if it is offered or assigned.
 
         Raises:
-            InvalidState: it is completed.
+            InvalidState: the request is completed.
         """
         offered = is_open(job)
         for _ in range(_TRIES):
@@ -100,16 +100,16 @@ class Dispatcher:
                 return job
             if job.state is State.SUCCEEDED:
                 message = "the request is completed"
-                raise InvalidState(message, hint="only one that is not can be withdrawn")
+                raise InvalidState(message, hint="a completed request cannot be withdrawn")
             if job.state is State.DEAD:
-                # A pending one lives for a moment: only what lives can be cancelled.
+                # Only a live job can be cancelled, so a pending request is revived first.
                 later = self.context.timing.wall_at() + LATER_MS
                 alive = Edit(due_at=later, candidates=(NO_TECHNICIAN,))
                 await self._act(job, Verb.RETRY, "withdrawn", alive)
             await self._act(job, Verb.CANCEL, "withdrawn")
             job = await self.read(job.id)
             if job.state is State.AWAITING:
-                # It ends cancelled, whatever its last signal says.
+                # Because its cancellation is requested, it ends cancelled whatever the signal says.
                 await self.context.store.signal(
                     Signal(
                         key=ref_of(job),
@@ -120,16 +120,16 @@ class Dispatcher:
                 )
                 job = await self.read(job.id)
             if job.state is State.RUNNING:
-                # Its turn stops before a technician is asked.
+                # The run stops before it offers the request to a technician.
                 return job
         return job
 
     async def assign(self, job: JobView, technician: str, *, by: str, wait: bool) -> JobView:
-        """Give the request to a technician, who is not asked.
+        """Assign the request to a technician without asking.
 
         Raises:
             InvalidState: the technician is busy and `wait` is false, or the request is completed.
-            StoreUnavailable: it changed during each try.
+            StoreUnavailable: the request changed during every attempt.
         """
         await self._check_free(job, technician, wait=wait)
         reason = f"{REASSIGNED}{technician} by {by}"
@@ -148,7 +148,7 @@ class Dispatcher:
                 had = acceptor(job) or had
             assigned = Assigned(to=technician, by=by, had=had)
             request = replace(read_request(job.args), assigned=assigned)
-            # No call is placed: it does not matter whether the technician is on the telephone.
+            # No call is placed, so the technician may be on the phone.
             lock = tuple(gate for gate in job.gates if gate.template != CALL_TO)
             edit = Edit(args=args_of(request), candidates=(technician,), gates=lock)
             verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY
@@ -156,31 +156,33 @@ class Dispatcher:
                 self._count_if(offered, job)
                 return await self.read(job.id)
             job = await self.read(job.id)
-        message = "the request moves on faster than it can be assigned"
-        raise StoreUnavailable(message, hint="send it again")
+        message = "the request kept changing and was not assigned"
+        raise StoreUnavailable(message, hint="try again")
 
     async def redispatch(self, job: JobView) -> JobView:
-        """Offer the request again, to those who are near now.
+        """Offer the request again, to the technicians who are near now.
 
         Raises:
-            InvalidState: it is neither pending nor cancelled.
-            StoreUnavailable: the directory is away; nothing was written.
+            InvalidState: the request is neither pending nor cancelled.
+            StoreUnavailable: the directory is unavailable; nothing was written.
         """
         if job.state not in FINAL or job.state is State.SUCCEEDED:
             message = f"the request is {status_of(job)}"
-            raise InvalidState(message, hint="only a pending or cancelled one is dispatched again")
+            raise InvalidState(
+                message, hint="only a pending or cancelled request can be dispatched again"
+            )
         request = replace(read_request(job.args), assigned=None)
         candidates = await candidates_for(self.context, request)
         args = args_of(request)
         gates = self.context.app.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
         edit = Edit(args=args, candidates=tuple(candidates), gates=gates)
         if not await self._act(job, Verb.RETRY, "dispatched again", edit):
-            message = "the request is dispatched already"
-            raise InvalidState(message, hint="another technician was quicker")
+            message = "the request has already been dispatched again"
+            raise InvalidState(message, hint="GET /service-requests/{id} shows its current state")
         return await self.read(job.id)
 
     def _count_if(self, offered: bool, job: JobView) -> None:
-        """Count an offer that was open and unanswered when its request was withdrawn."""
+        """Count an open offer that a dispatcher ended before it was answered."""
         if offered and not acceptor(job):
             self.context.tally.happened(OFFER_ENDED, OfferEnd.WITHDRAWN)
 
@@ -190,7 +192,7 @@ class Dispatcher:
         other = next((one.job for one in holders if one.job != job.id), None)
         if other is not None and not wait:
             message = f"{technician} is busy with the request {other}"
-            raise InvalidState(message, hint="complete that one, or wait for him: wait=true")
+            raise InvalidState(message, hint="complete that request, or wait: wait=true")
 
     async def _act(self, job: JobView, verb: Verb, reason: str, edit: Edit | None = None) -> bool:
         store, author = self.context.store, self.author

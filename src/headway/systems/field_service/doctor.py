@@ -27,7 +27,7 @@ class Concern:
 
 
 async def look_over_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
-    """Return what needs attention; empty if all is well."""
+    """Return the warnings about dispatchers and telephony."""
     return [*await _dispatchers(directory), *reach_concerns(settings)]
 
 
@@ -54,7 +54,7 @@ async def _dispatchers(directory: Directory) -> list[Concern]:
 
 
 def reach_concerns(settings: FieldSettings) -> list[Concern]:
-    """Return what keeps all technicians from being asked."""
+    """Return a warning if technicians can be neither called nor sent messages."""
     if settings.lines or settings.texts:
         return []
     return [

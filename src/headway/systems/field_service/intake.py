@@ -1,4 +1,4 @@
-"""Intake: a form becomes one job that is offered to those who are near."""
+"""Intake: turns a form into one job, to be offered to nearby technicians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.systems.field_service.request import OFFER, Position, Request
 from headway.systems.telephony.wire import read_bounded
 
 TIMEOUT_S = 3.0
-"""For the whole reply, and not for each of its parts."""
+"""Limit for the whole reply, not for each read."""
 MOST_BYTES = 1_000_000
 AGENT = "headway"
 
@@ -34,36 +34,37 @@ async def find_position(url: str | None, address: str) -> Position:
     """Return the position of an address.
 
     Args:
-        url: of the service; `q`, `format` and `limit` are added to its query. None for none.
+        url: URL of the geocoder; `q`, `format` and `limit` are added to its query. None for no
+            geocoder.
 
     Raises:
-        InvalidValue: there is no service, or it knows no such address.
-        StoreUnavailable: the service does not answer as it should; nothing was written.
+        InvalidValue: there is no geocoder, or it does not find the address.
+        StoreUnavailable: the geocoder fails or sends an invalid reply; nothing was written.
 
     Source:
         The search API of Nominatim.
     """
     if url is None:
-        message = "the request has an address and no position, and nothing here finds positions"
-        raise InvalidValue(message, hint="give `position`, or set [field_service] geocoder_url")
+        message = "the request has an address but no position, and no geocoder is configured"
+        raise InvalidValue(message, hint="pass `position`, or set [field_service] geocoder_url")
     query = {"q": address, "format": "jsonv2", "limit": "1"}
     try:
         places = _places.decode(await _reply(httpx.URL(url).copy_merge_params(query)))
     except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError) as error:
-        message = "the geocoder does not answer"
-        raise StoreUnavailable(message, hint=f"{type(error).__name__}; send it again") from error
+        message = "the geocoder is unavailable"
+        raise StoreUnavailable(message, hint=f"{type(error).__name__}; try again") from error
     if not places:
         message = f"{address[:80]!r} was not found"
-        raise InvalidValue(message, hint="write it otherwise, or give `position`")
+        raise InvalidValue(message, hint="write the address differently, or pass `position`")
     return Position(lat=places[0].lat, lon=places[0].lon)
 
 
 async def _reply(url: httpx.URL) -> bytes:
-    """Return the body of a reply of 2xx.
+    """Return the body of a 2xx reply.
 
     Raises:
-        TimeoutError: it is not there in time.
-        HTTPError: it does not end, or there is none.
+        TimeoutError: the reply was not complete in time.
+        HTTPError: there is no reply, it is not 2xx, or it is too long.
     """
     async with (
         asyncio.timeout(TIMEOUT_S),
@@ -91,13 +92,13 @@ async def candidates_for(context: FieldContext, request: Request) -> list[str]:
 def jobs_for(
     context: FieldContext, request: Request, candidates: Sequence[str], *, key: str | None
 ) -> list[NewJob]:
-    """Return the jobs of a new request: itself, and a look over it.
+    """Return the jobs of a new request: the request, and a review of it if it has candidates.
 
-    The look passes over those who have another request, where all candidates are busy.
+    The review passes over candidates who have another request if all candidates are busy.
 
     Args:
-        candidates: in the order to be asked.
-        key: makes the request one, however often it is sent.
+        candidates: in the order to ask.
+        key: idempotency key; None for none.
     """
     offer = context.app.kind(OFFER).make(
         customer=request.customer,
@@ -115,9 +116,9 @@ def jobs_for(
 
 
 def look_at(context: FieldContext, request: str, *why: object) -> NewJob:
-    """Return a look over a request, now.
+    """Return a job that reviews a request now.
 
     Args:
-        why: what the look follows from; the same makes one look.
+        why: the cause; the same cause makes the same job.
     """
     return context.look_over(request, "look", request, *why)

@@ -1,4 +1,4 @@
-"""The kinds of this system, declared to an app; and the turn of a candidate."""
+"""The kinds of this system, and the handler of a candidate's turn."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ from headway.systems.field_service.ringing import ASK_WITHIN, CALL, CHOOSE, Aler
 from headway.systems.field_service.settings import current_times
 
 ASSIGNING = "1m"
-"""The deadline of an acceptance that comes with its own offer; it is never reached."""
+"""Timeout of a dispatcher's assignment. Never reached: the acceptance precedes the offer."""
 _ROUNDING_KM = 0.001
-"""By how much a technician just within the radius may be beyond it."""
+"""Tolerance for a technician at the edge of the radius."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Candidate:
-    """The candidate whose turn it is, as in the directory now.
+    """The candidate whose turn it is, as currently stored in the directory.
 
     Attributes:
-        technician: None if the directory has none with this id.
-        timeout_ms: how long this offer stands.
-        had: the technician from whom a dispatcher took the request; None if there is none.
+        technician: None if the directory has no technician with this id.
+        timeout_ms: how long this offer stays open.
+        had: technician from whom a dispatcher took the request; None if there is none.
     """
 
     technician: Technician | None
@@ -79,7 +79,7 @@ class Turn:
     def __init__(self, context: FieldContext) -> None:
         self._context = context
 
-    async def turn(  # noqa: PLR0913  (what a request's job carries)
+    async def turn(  # noqa: PLR0913  (the job's arguments)
         self,
         job: Job,
         *,
@@ -93,8 +93,8 @@ class Turn:
     ) -> object:
         """Offer the request to the candidate whose lock this run holds.
 
-        What is read here holds for this offer; a later change for the next. A directory that is
-        away puts the turn off, and uses no attempt.
+        Directory records are read once per offer; later changes apply to the next offer. If the
+        directory is unavailable, the turn is snoozed, which uses no attempt.
         """
         del customer, position, skills, urgency, address, description
         request = read_request(job.claimed.args)
@@ -113,7 +113,7 @@ class Turn:
         return await self._offer(job, request, technician, found.timeout_ms)
 
     def _pass_over(self, job: Job, reason: str) -> Unfit:
-        """End the turn, and look whether those who are left have another request."""
+        """End the turn as unfit, and check whether the remaining candidates are busy."""
         job.then(self._context.look_over(job.id, job.ref, "unfit"))
         return Unfit(reason)
 
@@ -129,7 +129,7 @@ class Turn:
             )
 
     async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
-        """Return why the candidate cannot be asked; empty if nothing prevents it."""
+        """Return why the candidate cannot be asked, or an empty string."""
         if not technician.on_duty:
             return "off duty"
         missing = lacking(technician.skills, request.skills)
@@ -175,7 +175,7 @@ class Turn:
         await job.offer(timeout=timedelta(milliseconds=stands_ms))
 
     def _looks(self, job: Job, stands_ms: int) -> list[NewJob]:
-        """Look over the request now, for calls of turns that are over; and when this one is."""
+        """Return jobs that review the request: now, after an earlier turn; and when this ends."""
         context = self._context
         at = context.timing.wall_at() + stands_ms
         due = datetime.fromtimestamp(at / 1000, UTC)
@@ -190,12 +190,12 @@ class Turn:
         technician: Technician,
         had: Technician | None,
     ) -> None:
-        """Accept in the candidate's name: a dispatcher has decided.
+        """Accept on behalf of the candidate, whom a dispatcher assigned.
 
-        Both get a message: the candidate, and the technician it was taken from.
+        The candidate gets a message, and so does a technician who loses the request.
         """
         context = self._context
-        # It is kept until the hand-over, and applied in the same step: nothing lies between.
+        # The store keeps the signal until the hand-over, and applies it in the same step.
         await context.store.signal(
             Signal(
                 key=job.ref,
@@ -223,14 +223,14 @@ def _away_km(request: Request, technician: Technician) -> float:
     return distance_km(here.lat, here.lon, technician.lat, technician.lon)
 
 
-# A worker that dies in a turn uses an attempt, and a request has many turns; what follows an end,
-# such as an alert, must not be lost however many die over it.
+# A worker that dies during a turn uses an attempt, and a request has many turns. Follow-ups such
+# as alerts must survive any number of dead workers.
 _STEADY = Backoff(attempts=1_000, base="1s", cap="30s")
 _FEW = Backoff(attempts=3, base="1s", cap="10s")
 _OFTEN = Backoff(attempts=12, base="10s", cap="10m")
 
 LEASE = "10s"
-"""After which the turn of a worker that died is taken up by another."""
+"""Time after which another worker takes over from one that died."""
 
 
 def declare(app: App, context: FieldContext) -> None:
@@ -248,8 +248,8 @@ def declare(app: App, context: FieldContext) -> None:
     app.job(
         name=OFFER,
         lane=OFFERS,
-        # A turn begins once no call to the technician goes on; from the hand-over on, the turn's
-        # own call holds that gate.
+        # A turn starts only while there is no call to the technician. After the hand-over, the
+        # turn's own call holds this gate.
         gates=[Slots(TECHNICIAN, 1), call_to.take(hold="run")],
         cascade=True,
         retry=_STEADY,

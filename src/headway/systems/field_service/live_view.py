@@ -30,8 +30,8 @@ class LiveView:
 
     Attributes:
         now: the store's time, ms UTC.
-        requests: those that are pending or under way, then those that ended last; newest first.
-        names: of technicians, by id.
+        requests: unfinished and pending requests, then the last to end; newest first in each part.
+        names: names of technicians, by id.
     """
 
     now: int
@@ -39,7 +39,7 @@ class LiveView:
     names: dict[str, str]
 
     def name(self, technician: str) -> str:
-        """Return a technician's name; the id where no name is known."""
+        """Return a technician's name; the id if the name is unknown."""
         return self.names.get(technician, technician)
 
 
@@ -55,10 +55,10 @@ async def read_live_view(store: Store, directory: Directory) -> LiveView:
 
 
 async def _live(store: Store) -> list[JobView]:
-    # A listing of one state that has an index goes back further than one of several.
+    # A listing of one indexed state reaches further back than a listing of several states.
     looks = ((State.AWAITING,), STATES[Status.DISPATCHING], (State.DEAD,))
     found = {one.id: one for some in looks for one in await _jobs(store, some, MOST_LIVE)}
-    # Those that go on come first, so that dead ones do not hide them.
+    # Live requests take precedence, so that dead ones do not crowd them out.
     first = sorted(found.values(), key=lambda one: (one.state is State.DEAD, -one.seq))[:MOST_LIVE]
     return sorted(first, key=lambda one: -one.seq)
 
@@ -79,7 +79,7 @@ async def _names(directory: Directory, requests: Iterable[ServiceRequest]) -> di
         async with directory.read() as session:
             return {row.id: row.name for row in await session.execute(asked)}
     except StoreUnavailable as error:
-        _log.warning("board: names are not known: %s", error)
+        _log.warning("live view: names of technicians unavailable error=%s", error)
         return {}
 
 
@@ -101,11 +101,11 @@ _WORDS = {
     "failed": "could not be asked",
 }
 _UNREACHED = {CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED}
-"""Ends of calls that were not answered: they count as declined."""
+"""Ends of unanswered calls, which count as declined."""
 
 
 def answer(asked: AskedView) -> str:
-    """Return an answer with its reason; a reason that repeats the answer is left out."""
+    """Return an answer with its reason, unless the reason repeats the answer."""
     if asked.said == "declined" and asked.reason in _UNREACHED:
         return f"not reached ({asked.reason})"
     said = _WORDS.get(asked.said, asked.said)

@@ -7,36 +7,36 @@ import unicodedata
 from headway.systems.field_service.request import Position, Request, Urgency
 
 BYE = "Goodbye."
-ASK_AGAIN = "That was no answer."
+ASK_AGAIN = "That is not a valid answer."
 KEYS = "Press 1 to accept, 2 to decline."
 KEYS_WRITTEN = "Reply 1 to accept, 2 to decline."
-NO_OFFER = "You have no open offer: it is over, or another has taken it."
-DECLINED = "Thank you. The next one is asked. Goodbye."
-TAKEN = "You are too late: another has taken it."
+NO_OFFER = "You have no open offer: it is over, or another technician has taken it."
+DECLINED = "Thank you. The next technician will be asked. Goodbye."
+TAKEN = "You are too late: another technician has taken it."
 OVER = "You are too late: the offer is over."
 WITHDRAWN = "The job was withdrawn."
 MOST_PLACE, MOST_DETAIL, MOST_NAME = 200, 250, 100
-"""The most characters of a form's fields in a message, within the limits of providers.
+"""Maximum characters of each form field in a message, within the providers' limits.
 
-Source: Twilio takes 1,600 characters in a message and 4,000 in a script, which contains a question
-twice; Vonage speaks 1,500.
+Source: Twilio accepts 1,600 characters in a message and 4,000 in a script, which contains a
+question twice; Vonage speaks 1,500.
 """
 _UNSAID = frozenset({"Cc", "Cs", "Cn"})
 """Unicode categories that XML cannot contain: controls, surrogates, unassigned."""
 
 
 def place_text(request: Request) -> str:
-    """Return the address, or the position as text."""
+    """Return the address, or the position if there is none."""
     return _short(request.address, MOST_PLACE) or place(request.position)
 
 
 def place(position: Position) -> str:
-    """Return a position to a metre or so, however many digits the form had."""
+    """Return a position as text, to about a metre."""
     return f"{position.lat:.5f}, {position.lon:.5f}"
 
 
 def _short(text: str, most: int) -> str:
-    """Return a text in one line of printable characters, cut to `most`."""
+    """Return a text as one line of printable characters, truncated to `most`."""
     plain = (one if unicodedata.category(one) not in _UNSAID else " " for one in text)
     line = " ".join("".join(plain).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
@@ -54,12 +54,12 @@ def _what(request: Request) -> str:
 
 
 def offer_spoken(request: Request, distance_km: float) -> str:
-    """Return the offer, by telephone."""
+    """Return the offer as spoken on the phone."""
     return f"{_what(request)}. It is {distance_km:.0f} kilometres away. {KEYS}"
 
 
 def offer_written(request: Request, distance_km: float) -> str:
-    """Return the offer, by message."""
+    """Return the offer as a text message."""
     return f"{_what(request)} ({distance_km:.0f} km). {KEYS_WRITTEN}"
 
 
@@ -69,22 +69,22 @@ def accepted_text(request: Request) -> str:
 
 
 def assigned_text(request: Request) -> str:
-    """To whom a dispatcher gave it."""
+    """Return the message to the technician to whom a dispatcher assigned the request."""
     return f"You are assigned: {_what(request)}. {_customer(request)}."
 
 
 def taken_text(request: Request) -> str:
-    """To those who were asked before, and had not answered."""
+    """Return the message to technicians who had not answered before another accepted."""
     return f"The job at {place_text(request)} is taken."
 
 
 def given_away_text(request: Request) -> str:
-    """Return the message to the technician who had it, after a dispatcher gave it to another."""
-    return f"The job at {place_text(request)} is no longer yours: another has it."
+    """Return the message to the technician from whom a dispatcher took the request."""
+    return f"The job at {place_text(request)} is no longer yours: another technician has it."
 
 
 def withdrawn_text(request: Request) -> str:
-    """Return the message to the technician who had it."""
+    """Return the message to the technician of a withdrawn request."""
     return f"The job at {place_text(request)} is no longer yours: it was withdrawn."
 
 

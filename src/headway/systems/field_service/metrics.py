@@ -24,11 +24,11 @@ from headway.systems.field_service.request import (
 from headway.systems.jobs import find_lane
 
 RECENT_MS = 3_600_000
-"""An acceptance that is longer ago says nothing about now."""
+"""Acceptances older than this are ignored."""
 NEWEST = 250
-"""The most assigned requests, and completed ones, that are read: the newest of each."""
+"""Maximum assigned requests, and maximum completed ones, that are read: the newest of each."""
 OFFER_ENDED = "offer"
-"""The event of the tally; its label is an `OfferEnd`."""
+"""Event of the tally; its label is an `OfferEnd`."""
 
 
 class OfferEnd(StrEnum):
@@ -37,29 +37,28 @@ class OfferEnd(StrEnum):
     ACCEPTED = "accepted"
     DECLINED = "declined"
     MISSED = "missed"
-    """The next technician could not be reached."""
+    """The technician could not be reached."""
     TIMEOUT = "timeout"
     WITHDRAWN = "withdrawn"
-    """By a dispatcher, who may have assigned the request."""
+    """A dispatcher withdrew or assigned the request."""
 
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge, counter = FAMILIES.gauge, FAMILIES.counter
 ENDED = counter(
     "field_service_offers",
-    f"Offers that ended: {', '.join(OfferEnd)}; {COUNTED}, and one that ran out up to `line_wait` "
-    "later.",
+    f"Offers that ended: {', '.join(OfferEnd)}; {COUNTED}, timeouts up to `line_wait` later.",
     "outcome",
 )
 TIME_TO_ACCEPT = gauge(
     "field_service_time_to_accept_seconds",
-    "From a request, or its last dispatch, to its acceptance; of the acceptances of the last hour, "
-    "of the newest 500 requests at most. What a dispatcher has assigned is left out.",
+    "Time from a request, or its last dispatch, to its acceptance, for acceptances of the last "
+    "hour among at most the newest 500 requests. Requests assigned by a dispatcher are excluded.",
     "quantile",
 )
 PENDING = gauge(
-    "field_service_pending", "Requests that no technician has accepted: a dispatcher decides."
+    "field_service_pending", "Requests that no technician has accepted and that need a dispatcher."
 )
 
 
@@ -77,7 +76,7 @@ def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
 
 async def times_to_accept(store: Store, now: int) -> list[int]:
-    """From a request, or its last dispatch, to its acceptance, in ms; in growing order.
+    """Return the times from a request, or its last dispatch, to its acceptance: ms, ascending.
 
     Args:
         now: the store's time, ms UTC.

@@ -1,13 +1,13 @@
 """The search for the nearest technicians.
 
-It does not depend on how dense they are. Cells with numbers next to the position's are mostly near
-it: the distance of the last technician wanted is an upper bound. The search then reads the few
-squares within that bound, and only some rows of each. Squares that were not read to their end are
-read again as smaller squares, within the bound of then. So the cost depends on how many are wanted,
-not on how many there are.
+Its cost depends on how many technicians are wanted, not on how many there are or how densely they
+are spread. Cells numbered next to the position's cell are mostly near it, so the distance of the
+last wanted technician among them is an upper bound. The search then reads the few squares within
+that bound, up to a limit of rows each. Squares with more rows are split and read again, within a
+bound that has shrunk by then.
 
-Each query is one statement that scans the index of places: no other table is read, as a cell's
-number is the position itself.
+Each query is one statement that scans the index of places. It reads no other table, because a
+cell's number is its position.
 
 Source: G. Hjaltason, H. Samet, Distance browsing in spatial databases, ACM TODS 24 (1999).
 """
@@ -39,7 +39,7 @@ from headway.systems.field_service.cells import (
 from headway.systems.field_service.records import held, skill_key
 
 _RARITY_STEPS = 64
-"""How many are scanned on either side to learn how far apart those with a skill are."""
+"""Rows scanned on either side to estimate how far apart the technicians with a skill are."""
 _BEYOND = 1 << 64
 
 _FITS = {"sqlite": "instr(c.skills, {}) > 0", "postgresql": "strpos(c.skills, {}) > 0"}
@@ -64,7 +64,7 @@ _SKILLS = {
 # index in order and stops. With a known limit it may fetch all rows and sort them.
 _LOOK = "CAST(:look AS bigint)"
 
-# One JSON value per square: a row each would cost more than its content.
+# One JSON value per square: a row per technician would cost more than its content.
 _RESULT = {
     "sqlite": """
         json_array(count(*), json_group_array(json_array(technician_id, cell, idle_since)) {only})
@@ -117,15 +117,15 @@ _RARITY = """
 """
 
 Found = tuple[str, int, int]
-"""A technician: the id, the cell, since when without a job."""
+"""A technician: id, cell, and since when without a job (ms UTC)."""
 
 
 class Looked(NamedTuple):
-    """What was found in a square.
+    """The result of reading a square.
 
     Attributes:
-        seen: how many were looked at.
-        fit: those of them who have all skills.
+        seen: number of rows read.
+        fit: technicians among them who have all skills.
     """
 
     seen: int
@@ -136,7 +136,7 @@ _LOOKED = msgspec.json.Decoder(tuple[int, list[Found] | None])
 
 
 async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) -> list[str]:
-    """Return skills, those first whose holders are farther apart around a position."""
+    """Sort skills by how far apart their holders are around a position, the rarest first."""
     statement = _statement(_RARITY, session.get_bind().dialect.name, 0)
     given = {"skills": msgspec.json.encode(skills).decode(), "cell": cell, "look": _RARITY_STEPS}
     rows = await session.execute(statement, given)
@@ -148,18 +148,18 @@ async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) 
 
 
 class Questions:
-    """What is asked of one session, for one set of skills.
+    """The queries of one search, for one set of skills.
 
     Attributes:
-        others: the skills that are needed besides the one whose places are scanned.
+        others: skills required in addition to the one whose places are scanned.
     """
 
     def __init__(self, session: AsyncSession, skill: str, others: Sequence[str]) -> None:
-        """Keep what all questions have in common.
+        """Bind the skills to a session.
 
         Args:
-            skill: whose places are scanned; empty for none.
-            others: those that are needed besides.
+            skill: skill whose places are scanned; empty for none.
+            others: skills required in addition.
         """
         self.others = tuple(others)
         self._session = session
@@ -172,8 +172,8 @@ class Questions:
         """Return the matching technicians next to a cell number.
 
         Args:
-            look: how many are looked at on either side.
-            most: the most that are returned, of either side.
+            look: maximum rows read on either side.
+            most: maximum technicians returned from either side.
         """
         return await self._ask(_BESIDE, {"cell": cell, "look": look, "most": most})
 
@@ -181,10 +181,10 @@ class Questions:
         """Return the matching technicians in squares.
 
         Args:
-            look: how many of one square are looked at.
+            look: maximum rows read per square.
 
         Returns:
-            One for each square, in their order.
+            One result per square, in the order of `squares`.
         """
         asked = msgspec.json.encode([(one.first, one.last) for one in squares]).decode()
         rows = await self._ask(_IN_SQUARES, {"squares": asked, "look": look})
@@ -192,7 +192,7 @@ class Questions:
         return [Looked(seen, fit or ()) for seen, fit in looked]
 
     async def longest_idle(self, cell: int, most: int) -> Sequence[Found]:
-        """Return those at one position who are idle longest; of two, the one with the lesser id."""
+        """Return the technicians at one position, the longest idle first, then by id."""
         return await self._ask(_AT_ONE_PLACE, {"cell": cell, "most": most})
 
     async def _ask(self, query: str, more: dict[str, Any]) -> Sequence[Any]:
@@ -219,17 +219,17 @@ def _statement(query: str, dialect: str, others: int) -> TextClause:
 
 
 MOST = 1_000
-"""The most technicians that one search returns."""
+"""Maximum technicians that one search returns."""
 _FEWEST = 24
-"""The fewest rows that are read on either side, however few are wanted."""
+"""Minimum of rows read on either side, however few technicians are wanted."""
 _LOOKED_THROUGH = 512
-"""Rows of one skill that are checked for further skills, on either side or in a square."""
+"""Minimum of rows checked for further skills, on either side or in a square."""
 _ROUNDING_KM = 1e-6
 _FAR_KM = 20_000.0
 _FAR_ROUNDING_KM = 1e-3
-"""On the other side of the earth the haversine is exact to some decimetres only."""
+"""On the opposite side of the earth, the haversine is only accurate to some decimetres."""
 _HALVES = tuple((1 << size) / PER_DEGREE / 2 for size in range(WHOLE + 1))
-"""Half the side of squares of each size, in degrees."""
+"""Half the side of a square in degrees, by size."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -260,11 +260,11 @@ async def nearby(
         lat: degrees north, -90 to 90.
         lon: degrees east, -180 to 180.
         skills: case-insensitive; empty for no requirement.
-        radius_km: how far, this distance included.
-        most: at most so many, and at most 1000.
+        radius_km: maximum distance, inclusive.
+        most: maximum number of technicians; values above 1000 count as 1000.
 
     Returns:
-        The nearest first; at the same distance the longest idle; then the lesser id.
+        Nearest first; at the same distance the longest idle first, then by id.
 
     Raises:
         InvalidValue: the position is not on the earth.
@@ -309,10 +309,10 @@ class _Search:
         ]
 
     async def _look_into(self, squares: Sequence[Square]) -> list[Square]:
-        """Note who is in squares.
+        """Read squares, and note the technicians in them.
 
         Returns:
-            Those in which not all have been looked at.
+            The squares that have more rows than were read.
         """
         crowded: list[Square] = []
         found: list[Found] = []
@@ -329,7 +329,7 @@ class _Search:
         return crowded
 
     def _note(self, found: Iterable[Found]) -> None:
-        """Keep as many of the nearest as are wanted, and lower the bound to the last of them."""
+        """Keep the nearest, as many as wanted, and lower the bound to the last one's distance."""
         for id_, cell, idle_since in found:
             if id_ in self._seen:
                 continue
@@ -342,7 +342,7 @@ class _Search:
             self._bound = self._near[-1][0]
 
     def _so_near(self, squares: Iterable[Square]) -> list[Square]:
-        """Return the squares of which a point can be within the bound."""
+        """Return the squares that can have a point within the bound."""
         near: list[Square] = []
         for square in squares:
             lat, lon = square.middle

@@ -23,7 +23,7 @@ from headway.systems.field_service.technicians import TECHNICIANS
 from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
 
 ROWS = 50
-"""Technicians of a page."""
+"""Technicians per page."""
 SECTIONS = (
     (Status.PENDING, "Unassigned"),
     (Status.DISPATCHING, "Being offered"),
@@ -31,7 +31,7 @@ SECTIONS = (
     (Status.COMPLETED, "Completed last"),
     (Status.CANCELLED, "Withdrawn last"),
 )
-"""In the order in which a dispatcher must look."""
+"""Those that a dispatcher must check come first."""
 
 
 async def _board(context: FieldContext, look: Look) -> Facts:

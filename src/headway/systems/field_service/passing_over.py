@@ -1,7 +1,7 @@
 """Passing over: when all remaining candidates are busy, those with another job are skipped.
 
-A technician with an open offer, or on a call about one, is free again within minutes, and the
-request waits. One who has accepted another request may be busy for hours.
+A technician with an open offer, or on a call about one, is free again within minutes, so the
+request waits. A technician who has accepted another request may be busy for hours.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from headway.systems.field_service.request import (
 from headway.systems.jobs import act, read_pages, ref_of
 
 PASSED_OVER = "passed over, for they have another request: "
-"""With this begins the reason on the trail."""
+"""Prefix of the reason on the trail; the ids of the technicians follow."""
 FREE_AGAIN = "free again: "
-"""With this begins the reason where a request goes to one who is not the one it waits for."""
+"""Prefix of the reason if free technicians are moved ahead of the one the request waits for."""
 _MOST = 1_000
 
 
 async def pass_over_assigned(store: Store, request: JobView) -> None:
     """Remove technicians with another request from a queued request's list, if none is free.
 
-    If the list becomes empty, the request is exhausted at once.
+    If the list becomes empty, the request is exhausted at once. A parked request with free
+    technicians gets those first in its list instead.
 
     Args:
-        request: as it was read just now.
+        request: as just read.
     """
     left = request.cascade.left if request.cascade is not None else ()
     if request.state not in QUEUED or not left:
         return
     if read_request(request.args).assigned is not None:
-        # A dispatcher has named the technician: the request waits.
+        # A dispatcher has chosen the technician: the request waits.
         return
     gates = {one.name: one for one in await _gates(store, map(lock_of, left))}
     calls = {one.name: one for one in await _gates(store, map(call_to, left))}
@@ -58,18 +59,18 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     free = [name for name in left if lets_in[name] and _is_free(calls.get(call_to(name)))]
     if free:
         if request.state is State.PARKED:
-            # It is parked at another technician's lock, and not woken by this one.
+            # It is parked at another technician's lock, so a free one does not wake it.
             rest = [name for name in left if name not in free]
             await _edit(store, request, (*free, *rest), FREE_AGAIN + ", ".join(free))
         return
     holders: dict[str, str] = {}
     for name in left:
         if lets_in[name]:
-            # The technician is only on the telephone.
+            # The technician is only on the phone.
             continue
         gate = gates[lock_of(name)]
         if not gate.holders:
-            # An operator closed this gate: the request waits until it is open again.
+            # An operator closed this gate, so the request waits until it is open again.
             return
         holders[name] = gate.holders[0].job
     held = await store.read(
@@ -84,17 +85,17 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
 
 
 async def look_at_those_who_wait(store: Store, request: JobView) -> None:
-    """Bring parked requests to the technician whom this one has released.
+    """Reconsider parked requests for the technicians whose turns in this request have ended.
 
     Args:
-        request: whose turns may have ended, with its runs.
+        request: with its runs.
     """
     freed = {one.candidate for one in request.runs if one.ended_at is not None}
     if not freed:
         return
     (lane,) = await store.read(LanesQuery(names=(OFFERS,)))
     if not lane.counts.get(State.PARKED):
-        # A listing would examine all jobs that the store keeps.
+        # The listing would scan all jobs of the store.
         return
     query = JobsQuery(kind=OFFER, lane=OFFERS, states=(State.PARKED,), limit=_MOST)
     async for jobs in read_pages(store, query):
@@ -113,7 +114,7 @@ async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: s
 
 
 async def lock_state(store: Store, technician: str) -> GateState | None:
-    """Return the lock of a technician as it stands; None without any offer so far."""
+    """Return the lock on a technician; None before their first offer."""
     return next(iter(await _gates(store, (lock_of(technician),))), None)
 
 
@@ -123,13 +124,10 @@ async def _gates(store: Store, gates: Iterable[str]) -> tuple[GateState, ...]:
 
 
 def ref_for(request: JobView, technician: str) -> str | None:
-    """Return the reference of the offer that a technician was last made about a request.
+    """Return the reference of a technician's last offer of a request; None if there was none.
 
     Args:
         request: with its runs.
-
-    Returns:
-        The reference; None without any such offer.
     """
     if asked_now(request) == technician:
         return ref_of(request)
@@ -138,7 +136,7 @@ def ref_for(request: JobView, technician: str) -> str | None:
 
 
 async def request_held_by(store: Store, technician: str) -> JobView | None:
-    """Return the request that a technician is asked about now, or has; None if there is none."""
+    """Return the request that is offered to a technician or that they have; None if none is."""
     gate = await lock_state(store, technician)
     if gate is None or not gate.holders:
         return None

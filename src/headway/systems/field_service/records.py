@@ -1,6 +1,7 @@
-"""What the system keeps besides jobs: technicians, users, settings, and answers by text message.
+"""The system's tables: technicians, users, settings, and answers by text message.
 
-That a technician is busy is no column: it is the permit `technician:<id>`, which a job holds.
+No column says whether a technician is busy: a busy one's request holds the permit
+`technician:<id>`.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from headway.systems.directory.records import ID, MAX_ID, Record
 from headway.systems.field_service.request import NAME
 
 MAX_SKILL = 64
-"""Characters of a skill or a role."""
+"""Maximum characters of a skill or a role."""
 
 _Word = collated(2 * MAX_SKILL)
 
 
 class Channel(StrEnum):
-    """How a technician is asked."""
+    """How offers reach a technician."""
 
     VOICE = "voice"
     TEXT = "text"
@@ -62,12 +63,13 @@ class Technician(Record, Base):
     """A person who is offered jobs.
 
     Attributes:
-        id: stands in the names of gates and candidates.
+        id: used as the candidate, and in names of gates.
         phone: E.164; unique.
-        lat: degrees north, to seven digits after the point.
-        lon: degrees east, from -180 to below 180, to seven digits after the point.
-        on_duty: whether offers come.
-        idle_since: since when without a job, ms UTC; of two as near, the longer idle comes first.
+        lat: degrees north, with seven decimals.
+        lon: degrees east, from -180 to below 180, with seven decimals.
+        on_duty: whether the technician gets offers.
+        idle_since: since when without a job, ms UTC; at the same distance, the longer idle
+            technician is asked first.
     """
 
     __tablename__ = "field_technicians"
@@ -84,15 +86,15 @@ class Technician(Record, Base):
 
 
 class Place(Base):
-    """Where a technician on duty is, once for each skill and once for none.
+    """The position of a technician on duty: one row per skill, and one without a skill.
 
-    It follows from the technician, and is what is searched: those with a skill lie together, in
-    the order of their cells.
+    The rows are derived from the technician for the search: those of a skill are adjacent, in the
+    order of their cells.
 
     Attributes:
-        skill: as `skill_key` writes it; empty for requests without a skill.
-        cell: the position, as `cells.cell_of` numbers it.
-        skills: all of the technician's, as `held` writes them; empty where the skill is.
+        skill: normalized by `skill_key`; empty for requests without a skill.
+        cell: the position, numbered by `cells.cell_of`.
+        skills: all skills of the technician, joined by `held`; empty if `skill` is.
     """
 
     __tablename__ = "field_places"
@@ -115,9 +117,8 @@ class User(Record, Base):
     """A person who gets messages.
 
     Attributes:
-        id: names the user in paths.
-        roles: as they were given; "Dispatcher" in any case is alerted if no technician accepts a
-            job.
+        id: used in paths.
+        roles: as entered; a "Dispatcher", in any case, is alerted if no technician accepts a job.
         channels: where messages go: `text:<phone>`, `call:<phone>`, or a URL of apprise.
     """
 
@@ -131,7 +132,7 @@ class RoleHeld(Base):
     """A role of a user, derived from the user's record.
 
     Attributes:
-        role: as `skill_key` writes one.
+        role: normalized by `skill_key`.
     """
 
     __tablename__ = "field_roles"
@@ -145,7 +146,7 @@ class RoleHeld(Base):
 
 
 class Setting(Base):
-    """Settings that are changed while the system runs.
+    """Settings changed while the system runs.
 
     Attributes:
         value: a JSON object.
@@ -159,12 +160,12 @@ class Setting(Base):
 
 
 class TextAnswer(Base):
-    """An answer by text message, and the offer that it was about when it came first.
+    """An answer by text message, and the offer that it was about when it first arrived.
 
     Attributes:
-        event: the message's, the same however often its webhook comes.
-        offer: the reference of the offer; empty if the technician had none.
-        at: when it came first, ms UTC.
+        event: id of the message, the same for each repeat of its webhook.
+        offer: reference of the offer; empty if the technician had none.
+        at: when it first arrived, ms UTC.
     """
 
     __tablename__ = "field_text_answers"
@@ -177,7 +178,7 @@ class TextAnswer(Base):
 
 
 TEXTS_KEPT_MS = 90 * 86_400_000
-"""How long it is remembered which offer a text message answered."""
+"""How long the offer that a text message answered is kept."""
 _ANSWERED = text(
     "INSERT INTO field_text_answers (event, offer, at) VALUES (:event, :offer, :at) "
     "ON CONFLICT (event) DO NOTHING"
@@ -185,11 +186,11 @@ _ANSWERED = text(
 
 
 async def offer_answered(session: AsyncSession, event: str, offer: str, at: int) -> str:
-    """Return the offer that a message answers: the one when it came first, however often it comes.
+    """Return the offer that a message answers: for a repeat, the offer of its first arrival.
 
     Args:
-        offer: that the technician has now; empty for none.
-        at: now, ms UTC.
+        offer: offer that the technician has now; empty for none.
+        at: current time, ms UTC.
     """
     await session.execute(delete(TextAnswer).where(TextAnswer.at <= at - TEXTS_KEPT_MS))
     await session.execute(_ANSWERED, {"event": event, "offer": offer, "at": at})
@@ -198,34 +199,26 @@ async def offer_answered(session: AsyncSession, event: str, offer: str, at: int)
 
 
 def skill_key(skill: str) -> str:
-    """Return a skill as it is compared: without its case and the space around it."""
+    """Normalize a skill for comparison: case-folded, with single spaces."""
     return " ".join(skill.casefold().split())
 
 
 def held(skills: Iterable[str]) -> str:
-    """Return skills as one text, in which each is found with what stands around it."""
+    """Join skills into one text, in which `held` of one skill is a substring."""
     return "".join(f"\n{one}" for one in skills) + "\n"
 
 
 def lacking(has: Iterable[str], wanted: Sequence[str]) -> list[str]:
-    """Return the skills that are wanted and not there.
-
-    Args:
-        has: of a technician, in any case.
-        wanted: of a request, in any case.
-
-    Returns:
-        Those that lack, as they were wanted.
-    """
+    """Return the wanted skills that a technician lacks, unchanged; compares without case."""
     known = {skill_key(one) for one in has}
     return [one for one in wanted if skill_key(one) not in known]
 
 
 def _word(text: str) -> str:
     key = skill_key(check_name("it", text))
-    # Some letters become several without their case.
+    # Case-folding turns some letters into several.
     if not 0 < len(key) <= 2 * MAX_SKILL:
-        message = "it says nothing" if not key else "it is too long"
+        message = "it is empty" if not key else "it is too long"
         raise InvalidValue(message)
     return text.strip()
 
@@ -242,4 +235,4 @@ SCHEMAS = (
     Schema(name=NAME, metadata=Base.metadata, upgrades={"0002": _text_answers}),
     tally_schema("field_service_seen", "field_service_tally"),
 )
-"""The tables of this system, and of what is counted."""
+"""The tables of this system and of its counters."""

@@ -1,6 +1,6 @@
-"""A service request as its job carries it, and its status: there is no other record.
+"""Service requests: their jobs' arguments and their status; names of lanes, kinds and gates.
 
-Also the names that the parts of this system share: lanes, kinds, gates.
+A request is stored only as a job.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headway.core.state import State
 from headway.systems.jobs import find_run
 
 NAME = "field_service"
-"""The system, its table of the settings, and its context."""
+"""Name of the system, of its settings table and of its context."""
 
 OFFERS = "offers"
-"""The lane of the requests themselves, and of their turns."""
+"""Lane of the requests; a run is one turn."""
 AFTER = "offers.after"
-"""The lane of what follows from answers and ends."""
+"""Lane of follow-up jobs."""
 RINGS = "rings"
-"""The lane of calls and messages."""
+"""Lane of calls and messages."""
 
 OFFER = "offer"
 OFFER_TAKEN = "offer_taken"
@@ -36,24 +36,24 @@ RING_ENDED = "ring_ended"
 ALERT = "alert_dispatcher"
 
 LINES = "field.lines"
-"""The pool of telephone lines."""
+"""Pool of phone lines."""
 
 TECHNICIAN = "technician:{candidate}"
-"""The lock of the technician who is asked, or has the request."""
+"""Lock on a technician, held by the request that is offered to them or that they have."""
 CALL_TO = "technician.call:{candidate}"
-"""The lock of the call to a technician: held from before the offer until the call has ended."""
+"""Lock on calls to a technician, held from before the offer until the call has ended."""
 
 NUMBER_REFUSED = "number refused"
-"""With this begins the reason of a call or message whose own number the provider refused."""
+"""Prefix of the reason if the provider refused the number that a call or message came from."""
 
 
 def lock_of(technician: str) -> str:
-    """Return the gate of one technician."""
+    """Return the name of the lock on a technician."""
     return f"technician:{technician}"
 
 
 def call_to(technician: str) -> str:
-    """Return the gate of calls to one technician."""
+    """Return the name of the lock on calls to a technician."""
     return f"technician.call:{technician}"
 
 
@@ -93,10 +93,10 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assigned:
-    """A dispatcher's decision.
+    """A dispatcher's assignment.
 
     Attributes:
-        had: the technician it is taken from; empty if there is none.
+        had: technician from whom the request is taken; empty if there is none.
     """
 
     to: str
@@ -106,13 +106,13 @@ class Assigned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What a request's job carries.
+    """The arguments of a request's job.
 
     Attributes:
-        skills: all of which are needed.
+        skills: required skills, all of them.
         address: for people; may be empty.
         description: for people; may be empty.
-        assigned: to whom a dispatcher gave it; None while it is offered.
+        assigned: None until a dispatcher assigns the request.
     """
 
     customer: Customer
@@ -125,9 +125,9 @@ class Request:
 
 
 read_request = msgspec.json.Decoder(Request).decode
-"""The request of a job's arguments."""
+"""Decode a request from its job's arguments."""
 args_of: Callable[[Request], bytes] = msgspec.json.Encoder().encode
-"""The arguments of a request's job."""
+"""Encode a request as its job's arguments."""
 
 
 class Status(StrEnum):
@@ -156,11 +156,11 @@ STATES: dict[Status, tuple[State, ...]] = {
     Status.COMPLETED: (State.SUCCEEDED,),
     Status.CANCELLED: (State.CANCELLED,),
 }
-"""The states in which a job of this status can be."""
+"""Possible job states of each status."""
 
 
 def status_of(job: JobView) -> Status:
-    """Return where a request stands."""
+    """Return the status of a request."""
     match job.state:
         case State.DEAD:
             return Status.PENDING
@@ -169,7 +169,7 @@ def status_of(job: JobView) -> Status:
         case State.CANCELLED:
             return Status.CANCELLED
         case _ if job.cancel_requested:
-            # It ends so, whatever its run or a signal says.
+            # It will end cancelled, whatever its run or a signal reports.
             return Status.CANCELLED
         case State.AWAITING if acceptor(job):
             return Status.ASSIGNED
@@ -178,18 +178,18 @@ def status_of(job: JobView) -> Status:
 
 
 def acceptor(job: JobView) -> str:
-    """Return who has accepted it; empty if none has yet."""
+    """Return the technician who accepted the request, or an empty string."""
     return job.cascade.accepted if job.cascade is not None else ""
 
 
 def dispatched_at(job: JobView) -> int:
-    """Return when it came, or was dispatched again or assigned last; for a job with its trail."""
+    """Return when a request was created or last retried by a dispatcher; reads the job's trail."""
     again = (one.at for one in job.trail if one.what.startswith(Verb.RETRY))
     return max(again, default=job.created_at)
 
 
 def is_open(job: JobView) -> bool:
-    """Return whether an offer is open and not answered."""
+    """Return whether an offer is open and unanswered."""
     return job.state is State.AWAITING and not acceptor(job) and not job.cancel_requested
 
 
@@ -199,13 +199,13 @@ def last_run(job: JobView) -> RunView | None:
 
 
 def asked_now(job: JobView) -> str:
-    """Return the technician whose answer is awaited; empty if none."""
+    """Return the technician whose answer is awaited, or an empty string."""
     run = last_run(job)
     return run.candidate if run is not None and is_open(job) else ""
 
 
 def run_of(ref: str) -> tuple[str, int]:
-    """Return the job and the run of a reference that this system made."""
+    """Return the job id and the run of a reference that this system made."""
     job, _, run = ref.rpartition(":")
     return job, int(run)
 
@@ -218,5 +218,5 @@ _decode_ring = msgspec.json.Decoder(_Args).decode
 
 
 def offer_of(ring: JobView) -> str:
-    """Return the reference of the offer that a call or message makes; empty if it makes none."""
+    """Return the reference of the offer that a call or message makes, or an empty string."""
     return _decode_ring(ring.args).offer

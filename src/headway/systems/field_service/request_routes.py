@@ -1,4 +1,4 @@
-"""/service-requests: asking for one, reading how it stands, and a technician's own words."""
+"""/service-requests: creating, reading and listing requests, and technicians' answers."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ NONE_LEFT = "pending: no technician near, on duty and with these skills is left 
 
 
 class RequestsAsked(PageQuery):
-    """Which requests."""
+    """Filters for requests."""
 
     status: Status | None = Field(default=None, description="Only requests with this status.")
     phone: str | None = Field(
@@ -235,7 +235,7 @@ async def _answer(
     *,
     accepts: bool,
 ) -> JobView:
-    """Send a technician's answer, and return the request's job as it is then.
+    """Apply a technician's answer, and return the request's job as it is then.
 
     Raises:
         InvalidState: the technician was not asked, or the answer came too late.
@@ -246,7 +246,7 @@ async def _answer(
     ref = ref_for(job, technician.id)
     if ref is None:
         message = f"{technician.id} was not asked about this request"
-        raise InvalidState(message, hint="only the technician who is asked can answer")
+        raise InvalidState(message, hint="only the technician being asked can answer")
     word = "accept" if accepts else "decline"
     answered = await say(
         service.store,

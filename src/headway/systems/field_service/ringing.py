@@ -1,6 +1,6 @@
-"""Calls and messages to technicians about one offer, at most once; and alerts to dispatchers.
+"""Calls and messages to technicians about an offer, at most once; and alerts to dispatchers.
 
-A line stays taken until its call ends; if no webhook comes for a while, the provider is asked.
+A line stays busy until its call ends. If no webhook arrives for a while, the provider is asked.
 """
 
 from __future__ import annotations
@@ -41,25 +41,24 @@ from headway.systems.telephony.voice import (
 )
 
 ASK_EACH_S = 10
-"""How long without a webhook until the provider is asked."""
+"""Time without a webhook until the provider is asked."""
 ASK_WITHIN = "1m"
-"""How long after that the call's job ends if no worker can ask."""
+"""Time after that until the call's job ends, if no worker can ask."""
 BEGINS_S = 10
-"""How long after the hand-over a call may still be placed, if the worker stood still."""
+"""Maximum time from the hand-over to placing the call; a stalled worker may exceed it."""
 LISTED_S = 15
-"""Until a provider lists the call that it was asked for."""
+"""Time until a provider lists a call that it was asked to place."""
 SPARE_S = 60
-"""Beyond ringing and talking, until a call must be over."""
+"""Margin on top of ringing and talking time until a call must have ended."""
 UNSURE = "deadline"
-"""The reason of a call with an unknown outcome: the offer's own timeout decides."""
+"""Reason of a call with an unknown outcome; the offer's own timeout decides."""
 
 
 async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unknown:
-    """Ask the provider how a call to a technician goes.
+    """Ask the provider for the state of a call to a technician.
 
-    The line and the technician stay locked until it has ended, though it is unknown whether it
-    has; but not for a call that was certainly never placed, and never for longer than
-    `given_up_ms`.
+    The line and the technician stay locked until the call is known to have ended or never to have
+    been placed, but no longer than `given_up_ms`.
 
     Args:
         awaited: the call's job, in doubt or at its deadline.
@@ -67,7 +66,7 @@ async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unkn
     if awaited.handed_at is None:
         return Unknown()
     handed_at = int(awaited.handed_at.timestamp() * 1000)
-    # What counts is when it is asked: a call can begin while the provider looks.
+    # Measured before asking: a call may start while the provider searches.
     past_ms = (await context.store.read(StatsQuery())).now - handed_at
     if past_ms >= given_up_ms(context.settings):
         return Ended("dead", reason=UNSURE)
@@ -83,17 +82,17 @@ async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unkn
 
 
 def longest_ms(settings: FieldSettings) -> int:
-    """Return how long a call can take, and a little more."""
+    """Return the maximum duration of a call, with a margin."""
     return settings.ring + settings.call_limit + SPARE_S * 1000
 
 
 def given_up_ms(settings: FieldSettings) -> int:
-    """Return how long after the hand-over a line and the called technician are free in any case."""
+    """Return the time from the hand-over after which line and technician are freed in any case."""
     return 2 * longest_ms(settings)
 
 
 def certain_ms(voice: Voice) -> int:
-    """So long after the hand-over a call that its provider does not list was never placed."""
+    """Return the time from the hand-over after which an unlisted call was never placed."""
     return (BEGINS_S + LISTED_S) * 1000 + voice.answers_ms
 
 
@@ -104,7 +103,7 @@ def _answer(voice: Voice, event: CallEvent | NotFound, past_ms: int) -> Running 
             return Running(extend=timedelta(milliseconds=unlisted_ms))
         return Ended("dead", reason=UNSURE)
     if not event.status.ended:
-        # Now it can be hung up as well.
+        # Hanging up needs the call's id.
         known_as = f"{voice.name}:{event.call_id}"
         return Running(extend=timedelta(seconds=ASK_EACH_S), known_as=known_as)
     body = {"status": str(event.status), "call_id": event.call_id, "asked": True}
@@ -128,7 +127,7 @@ async def _sought(context: FieldContext, awaited: Awaited, number: str, handed_a
 
 REFUSED_AGAIN = "5s"
 SPARE_TEXT_MS = 5_000
-"""Beyond the time that the provider may take; then the message counts as possibly sent."""
+"""Margin on top of the provider's reply time; after it, a message counts as possibly sent."""
 NOT_DIALLED = {"dialled": False}
 
 
@@ -141,19 +140,18 @@ class Ring:
     async def ring(
         self, job: Job, *, to: str, text: str, offer: str, stands_ms: int, candidate: str = ""
     ) -> object:
-        """Call the technician, if the offer still stands now that there is a line.
+        """Call the technician if the offer is still open now that a line is free.
 
-        From here on the offer stands for its full time: what passed before was the wait for a
-        line.
+        The offer's full time starts here: the wait for a line does not count.
 
         Args:
-            offer: the reference of the offer's run.
-            stands_ms: how long the offer stands from now on.
-            candidate: the technician's id; names the gate of calls to the technician.
+            offer: reference of the offer's run.
+            stands_ms: how long the offer stays open from now on.
+            candidate: id of the technician; part of the name of the lock on calls to them.
 
         Raises:
-            Retry: the provider takes no calls now.
-            Dead: it will not place this one; there is no call.
+            Retry: the provider currently takes no calls.
+            Dead: the provider refused this call.
         """
         del candidate
         if not await self._stands(offer, stands_ms):
@@ -164,21 +162,21 @@ class Ring:
         return None
 
     async def dial(self, job: Job, to: str, script: Ask | Say, *, within_ms: int) -> None:
-        """Place one call on the line that the job holds; webhooks report the rest.
+        """Place one call on the line that the job holds; webhooks report its progress.
 
         Args:
-            within_ms: until when the provider must have reported something.
+            within_ms: time from the hand-over within which the provider must report something.
 
         Raises:
-            Retry: the provider takes no calls now.
-            Dead: it will not place this one; there is no call.
+            Retry: the provider currently takes no calls.
+            Dead: the provider refused this call.
         """
         settings, voice = self._context.settings, self._context.voice
         timing, begun = self._context.timing, self._context.timing.monotonic()
         await job.hand_over(timeout=timedelta(milliseconds=within_ms))
         if timing.monotonic() - begun > BEGINS_S:
-            # `ask` takes a call that is not listed for one that was never placed.
-            reason = "the worker stood still before the call: none was placed"
+            # `ask` may soon conclude from the provider's list that no call was placed.
+            reason = "the worker stalled before the call; none was placed"
             raise Retry(reason, after=REFUSED_AGAIN)
         order = CallOrder(
             ref=job.ref,
@@ -194,7 +192,7 @@ class Ring:
         except ProviderRefused as refused:
             _settle_refused(refused)
         except ProviderUnsure:
-            # There may be a call: its webhooks show it, or the provider when it is asked.
+            # There may be a call: webhooks will report it, or the provider when asked.
             return
         await job.known_as(f"{voice.name}:{dialled.call_id}")
 
@@ -223,16 +221,16 @@ class Ring:
         """Send a message; one that may have been sent is not sent again.
 
         Args:
-            offer: the reference of the offer that it makes; empty if it makes none.
+            offer: reference of the offer that the message makes; empty if it makes none.
 
         Raises:
-            Dead: no provider of texts is set, or it does not send this one.
-            Retry: the provider takes no messages now.
+            Dead: there is no number to send from, or the provider refused this message.
+            Retry: the provider currently takes no messages.
         """
         del offer
         settings = self._context.settings
         if settings.text_from is None:
-            reason = "refused: no provider of texts"
+            reason = "refused: no number to send messages from"
             raise Dead(reason)
         texts = self._context.exchange.text(settings.text_provider)
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
@@ -254,11 +252,11 @@ class Ring:
 
 
 def _settle_refused(refused: ProviderRefused) -> NoReturn:
-    """End a call or message that its provider definitely did not take.
+    """Turn a provider's refusal into the job's outcome.
 
     Raises:
-        Retry: the provider takes none now.
-        Dead: it will not take this one.
+        Retry: the provider currently takes no calls or messages.
+        Dead: the provider refused this one.
     """
     if refused.concerns == "sender":
         reason = f"{NUMBER_REFUSED}: {refused.message}"
@@ -272,7 +270,7 @@ def _settle_refused(refused: ProviderRefused) -> NoReturn:
 
 
 CHOOSE, CALL = "choose", "call"
-"""The stages: a line is asked for only if the channel is a call."""
+"""Stages of an alert; only a call needs a line."""
 TITLE = "No technician accepts a service request"
 
 
@@ -290,8 +288,8 @@ class Alert:
         duplicate costs less than a lost alert.
 
         Raises:
-            Retry: this channel did not take it.
-            Dead: the user is gone, or has no channel.
+            Retry: this channel did not accept the alert.
+            Dead: the user no longer exists, or has no channel.
         """
         try:
             channel = await self._channel(job, user)
@@ -313,7 +311,7 @@ class Alert:
         return {"channel": scheme}
 
     async def call(self, job: Job, user: str, text: str) -> object:
-        """Call the dispatcher and say it twice.
+        """Call the dispatcher, and speak the alert twice.
 
         Raises:
             Retry: the provider will not place the call.
@@ -338,12 +336,12 @@ class Alert:
         """Return the channel of this attempt.
 
         Raises:
-            Dead: there is none.
+            Dead: the user no longer exists, or has no channel.
         """
         async with self._context.directory.read() as session:
             found = await session.get(User, user)
         if found is None or not found.channels:
-            reason = "the user is gone" if found is None else "the user has no channel"
+            reason = "the user no longer exists" if found is None else "the user has no channel"
             raise Dead(reason)
         return found.channels[(job.attempt - 1) % len(found.channels)]
 
@@ -351,14 +349,14 @@ class Alert:
         """Send through apprise.
 
         Raises:
-            Retry: it was not taken. The message never contains the address: in many, the path is
-                the secret.
+            Retry: the alert was not accepted. The reason never contains the URL, whose path is
+                often a secret.
         """
         try:
             address = AppriseAddress(url, "the channel")
         except InvalidValue as error:
             raise Retry(error.message, after="1s") from None
-        # Apprise has an async form, which logs addresses.
+        # Apprise's async API logs URLs.
         if not await asyncio.to_thread(address.send, TITLE, text, NotifyType.WARNING):
-            reason = f"{url.partition(':')[0]} did not take it"
+            reason = f"{url.partition(':')[0]} did not accept the alert"
             raise Retry(reason, after="5s")

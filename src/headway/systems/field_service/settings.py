@@ -1,4 +1,4 @@
-"""The table [field_service] of the settings; and how long offers stand, which can be changed."""
+"""The [field_service] settings; offer timeouts, which can be changed while the system runs."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.phone import Phone
 
 SETTING = "offer_times"
-"""The row of the directory that wins over the file."""
+"""Row of the directory that takes precedence over the file."""
 OFFER_MS = 300_000
 
 
 def not_zero(span_ms: int) -> int:
-    """Return how long an offer stands.
+    """Validate an offer timeout.
 
     Raises:
         InvalidValue: it is 0.
     """
     if span_ms < 1:
         message = "it is 0"
-        raise InvalidValue(message, hint='how long an offer stands, as "5m"')
+        raise InvalidValue(message, hint='use a positive duration, such as "5m"')
     return span_ms
 
 
 Times = Annotated[Span, AfterValidator(not_zero)]
-"""How long an offer stands: not 0."""
+"""An offer timeout, not 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +52,12 @@ class OfferTimes:
     urgency_ms: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def of(self, urgency: Urgency) -> int:
-        """Return how long an offer of this urgency stands, in ms."""
+        """Return how long an offer of this urgency stays open, in ms."""
         return self.urgency_ms.get(urgency, self.offer_timeout_ms)
 
 
 async def current_times(directory: Directory, declared: OfferTimes) -> OfferTimes:
-    """Return the times that hold for the next offer."""
+    """Return the times that apply to the next offer."""
     async with directory.read() as session:
         row = await session.get(Setting, SETTING)
     if row is None:
@@ -74,14 +74,14 @@ async def current_times(directory: Directory, declared: OfferTimes) -> OfferTime
 async def set_times(
     directory: Directory, timeout_ms: int | None, urgency: Mapping[str, int]
 ) -> None:
-    """Keep a dispatcher's word; the next offer goes by it.
+    """Store new times, which apply from the next offer on.
 
     Args:
-        timeout_ms: None leaves what the file says.
-        urgency: in ms, by urgency; those not named are as the file says.
+        timeout_ms: None for the value in the file.
+        urgency: ms by urgency; omitted ones have the value in the file.
 
     Raises:
-        StoreUnavailable: the directory is away; nothing was written.
+        StoreUnavailable: the directory is unavailable; nothing was written.
     """
     value = {"offer_timeout_ms": timeout_ms, "urgency_ms": dict(urgency)}
     async with directory.change() as session:
@@ -93,10 +93,10 @@ async def set_times(
 
 
 _FARTHEST_KM = 20_038.0
-"""Half of the earth's circumference, the longest distance."""
+"""Half of the earth's circumference, rounded up."""
 LONGEST_RING_MS = 600_000
 LONGEST_CALL_MS = 14_400_000
-"""What Twilio takes; beyond it no call would be placed."""
+"""Twilio's maximum; it refuses calls with a higher limit."""
 
 
 def _url(text: str) -> str:
@@ -114,7 +114,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class FieldSettings(OpenTable):
-    """`[field_service]`; spans are milliseconds once they are read.
+    """The [field_service] settings; durations are in milliseconds.
 
     Attributes:
         offer_timeout: how long an offer stays open, until a dispatcher changes it.
@@ -149,7 +149,7 @@ class FieldSettings(OpenTable):
 
     @property
     def times(self) -> OfferTimes:
-        """How long offers stand, as the file says."""
+        """How long offers stay open according to the file."""
         return OfferTimes(offer_timeout_ms=self.offer_timeout, urgency_ms={**self.urgency})
 
     @property
@@ -159,13 +159,13 @@ class FieldSettings(OpenTable):
 
 
 def read_settings(written: Mapping[str, object], exchange: Exchange) -> FieldSettings:
-    """Read the table [field_service].
+    """Read the [field_service] settings.
 
     Returns:
-        The settings with their defaults; the first provider of each sort unless one is named.
+        The settings with their defaults, such as the first provider of calls and of messages.
 
     Raises:
-        InvalidValue: one is unknown or not valid, or names a provider that there is not.
+        InvalidValue: a setting is unknown or invalid, or names a provider that does not exist.
     """
     read = read_table("field_service", FieldSettings, written)
     provider = read.provider or next(iter(exchange.voices), None)

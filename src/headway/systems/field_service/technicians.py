@@ -1,4 +1,4 @@
-"""Technicians: who is offered jobs. Kept, changed, imported, and found by where they are."""
+"""Technicians, who are offered jobs: stored, changed, imported, and searched by position."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TechnicianView:
 
 
 class TechniciansAsked(PageQuery):
-    """Which technicians."""
+    """Filters for technicians."""
 
     on_duty: bool | None = Field(
         default=None, description="Only technicians who are on duty, or who are not."
@@ -122,7 +122,7 @@ class TechniciansAsked(PageQuery):
 
 
 class NearbyAsked(QueryModel):
-    """Where to search, and for which skills."""
+    """Position, skills and limits of a search."""
 
     lat: float = Field(ge=-90, le=90, description="Latitude in degrees north.")
     lon: float = Field(ge=-180, le=180, description="Longitude in degrees east.")
@@ -154,7 +154,7 @@ def _yes(text: str) -> bool:
 
 
 class Technicians(Records[Technician, TechnicianBody]):
-    """The technicians, each with a phone number of their own."""
+    """The technicians, with unique phone numbers."""
 
     table = Technician
     body = TechnicianBody
@@ -172,31 +172,31 @@ class Technicians(Records[Technician, TechnicianBody]):
     }
 
     def chosen(self, rows: Select[Technician], asked: PageQuery) -> Select[Technician]:
-        """Only those on duty or off it, only whose telephone it is."""
+        """Filter by duty and phone number."""
         which = cast("TechniciansAsked", asked)
         if which.on_duty is not None:
             rows = rows.where(Technician.on_duty == which.on_duty)
         return rows if which.phone is None else rows.where(Technician.phone == which.phone)
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
-        """Set since when a technician is idle who is new, or comes on duty."""
+        """Start the idle time of a technician who is new or comes on duty."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
 
     async def check_unused(self, store: Store, id: str) -> None:
-        """Check that a technician has no open offer, which could not be answered any more.
+        """Refuse to remove a technician with an open offer, which could no longer be answered.
 
         Raises:
-            InvalidState: there is one.
+            InvalidState: the technician has an open offer.
         """
         job = await request_held_by(store, id)
         if job is not None and acceptor(job) != id:
             message = f"{id} has an open offer of the request {job.id}"
             raise InvalidState(
-                message, hint="decline it, or withdraw the request; then repeat this request"
+                message, hint="decline it, or withdraw the service request; then try again"
             )
 
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
-        """Write the places by which the search finds technicians."""
+        """Rewrite the places that the search reads."""
         ids = [one.id for one in records]
         await session.execute(delete(Place).where(Place.technician_id.in_(ids)))
         places = [place for one in records if one.on_duty for place in _places(one)]
@@ -208,13 +208,13 @@ TECHNICIANS = Technicians()
 
 
 async def technician_of_phone(session: AsyncSession, phone: str) -> Technician | None:
-    """Return the technician who has a phone number; None for an unknown number."""
+    """Return the technician with a phone number; None for an unknown number."""
     found = await session.scalars(select(Technician).where(Technician.phone == phone))
     return found.one_or_none()
 
 
 async def became_idle(session: AsyncSession, id: str, at: int) -> None:
-    """Write since when a technician has no job; without effect if there is no such technician.
+    """Start the idle time of a technician; do nothing if there is no such technician.
 
     Args:
         at: ms UTC.
@@ -238,7 +238,7 @@ def _places(technician: Technician) -> Iterator[dict[str, Any]]:
 ROUTES = router("system: field_service", operations="field_", prefix="/technicians")
 
 
-# Before the others: their paths would take "nearby" for an id.
+# Before the record routes, whose paths would take "nearby" for an id.
 @ROUTES.get(
     "/nearby",
     operation_id="field_nearby",

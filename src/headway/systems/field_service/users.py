@@ -25,7 +25,7 @@ from headway.systems.telephony.phone import check_phone
 
 MOST_WORDS = 20
 PHONES = ("text", "call")
-"""What stands before a telephone number in a channel."""
+"""Prefixes of channels that are phone numbers."""
 MAX_CHANNEL = 1_000
 
 
@@ -33,7 +33,7 @@ def _channel(text: str) -> str:
     way, _, rest = text.partition(":")
     if way in PHONES:
         return f"{way}:{check_phone('it', rest)}"
-    # The message does not repeat it: it may contain a password.
+    # The message omits the value, which may contain a password.
     if not is_known(text):
         message = "it is neither text:<phone>, call:<phone>, nor a URL that apprise supports"
         raise InvalidValue(message, hint="use for example text:+14155550100 or mailto://…")
@@ -108,7 +108,7 @@ class UserView:
 
 
 class UsersAsked(PageQuery):
-    """Which users."""
+    """Filters for users."""
 
     role: str | None = Field(
         default=None,
@@ -118,7 +118,7 @@ class UsersAsked(PageQuery):
 
 
 class Users(Records[User, UserBody]):
-    """The users; one is known by its id, which may be made of the name."""
+    """The users, identified by an id that may be derived from the name."""
 
     table = User
     body = UserBody
@@ -127,23 +127,23 @@ class Users(Records[User, UserBody]):
     known: ClassVar[Sequence[str]] = ("id", "roles", "channels")
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
         "roles": split_by(r"[;,|]"),
-        # URLs may hold commas and semicolons, but no space.
+        # URLs may contain commas and semicolons, but no spaces.
         "channels": split_by(r"[\s|]+"),
     }
 
     def masked(self, record: User) -> Mapping[str, object]:
-        """Return the channels with only the beginnings of URLs, which may hold passwords."""
+        """Return the channels with only the beginnings of URLs, which may contain passwords."""
         ways = {one: one.partition(":")[0] for one in record.channels}
         shown = (one if way in PHONES else beginning(one) for one, way in ways.items())
         return {"channels": list(shown)}
 
     def chosen(self, rows: Select[User], asked: PageQuery) -> Select[User]:
-        """Only who has a role."""
+        """Filter by role."""
         role = cast("UsersAsked", asked).role
         return rows if role is None else _with_role(rows, role)
 
     async def derive(self, session: AsyncSession, records: Sequence[User]) -> None:
-        """Write the roles by which users are found."""
+        """Rewrite the roles that users are filtered by."""
         ids = [one.id for one in records]
         await session.execute(delete(RoleHeld).where(RoleHeld.user_id.in_(ids)))
         held = [

@@ -103,7 +103,7 @@ def service_request(job: JobView, now: int) -> ServiceRequest:
     """Return a request as the API shows it.
 
     Args:
-        job: with its runs, and for those passed over with its trail.
+        job: with its runs, and with its trail for technicians who were passed over.
     """
     request = read_request(job.args)
     cascade = job.cascade
@@ -186,15 +186,15 @@ RequestId = Annotated[str, Path(alias="id")]
 
 
 async def find_request(service: Service, caller: Caller, request: str) -> JobView:
-    """Return the job of a request that the caller sees.
+    """Return the job of a request that the caller may see.
 
     Raises:
-        UnknownRecord: there is none.
+        UnknownRecord: there is no such request.
     """
     noun, hint = "service request", "GET /service-requests lists them"
     return await seen_job(service.store, caller, OFFER, OFFERS, request, noun=noun, hint=hint)
 
 
 async def respond_with(service: Service, job: JobView, status: int = 200) -> Response:
-    """Return the reply that says how a request stands."""
+    """Return the HTTP reply that shows a request."""
     return answer(service_request(job, await service.now()), status)
