@@ -256,7 +256,7 @@ class Rig:
         took = self.until(applied, "an edit holds")
         if took > EDIT_S:
             waits = (self.folder / "state" / "logs" / "dispatcher.log").read_text().splitlines()
-            said = [one for one in waits if "edits wait" in one or "file applied" in one]
+            said = [one for one in waits if "edits not applied" in one or "file applied" in one]
             self.seen.lines += said[-6:]
         self.seen.events["edited"] += 1
         self.seen.lines.append(f"an edit held after {took:.1f} s")

@@ -253,7 +253,7 @@ def test_limit_has_the_range_of_the_route(headway: Headway, folder: Path, reposi
     assert headway("automations", "dispatch").code == 0
     refused = headway("automations", "limit", "10001")
     assert (refused.code, refused.out) == (2, "")
-    assert "10001 sessions at once" in refused.err
+    assert "10001 is not a valid number of sessions at once" in refused.err
     assert headway("automations", "limit", "10000", "--json").document["max"] == 10_000
     assert headway("automations", "limit", "0", "--json").document["max"] == 0
 

@@ -296,7 +296,7 @@ async def test_a_mirror_that_another_session_prepares_is_waited_for(tmp_path, re
     two = play(tmp_path, automation(repository, "true", timeout="1s"), run=2)
     end = await two.end()
     other.close()
-    assert (end.reason, end.step) == ("timeout", "the lock of the mirror")
+    assert (end.reason, end.step) == ("timeout", "mirror lock")
 
 
 async def test_a_worktree_is_locked_while_its_session_runs(tmp_path, repository):

@@ -28,14 +28,16 @@ from headway.systems.automations.routes import ROUTES
 from headway.systems.jobs import find_lane
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge, counter = FAMILIES.gauge, FAMILIES.counter
 DISPATCHES = counter(
     "automations_dispatches", "Times at which this server started at least one session."
 )
 SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
-REMADE = counter("automations_remade", "Mirrors that were broken and recreated by this server.")
+REMADE = counter(
+    "automations_remade", "Broken mirrors and worktrees that this server has recreated."
+)
 LAST = gauge(
     "automations_last_dispatch_timestamp_seconds", "When this server last started a session."
 )
@@ -44,31 +46,31 @@ DURATION = gauge(
 )
 RESULT = gauge(
     "automations_last_dispatch_result",
-    "Sessions and entries of the last moment at which this server started one, by result: "
-    "dispatched, notDue, locked, concurrencyLimit, disabled, errors.",
+    "Sessions and entries by result when this server last started a session: dispatched, notDue, "
+    "locked, concurrencyLimit, disabled, errors.",
     "result",
 )
 SKIPS = gauge(
     "automations_fires_folded",
-    "Fires folded into an earlier one, of the entries that are known, on all servers.",
+    "Fires of known entries that were folded into an earlier one, on all servers.",
 )
-INVALID = gauge("automations_invalid_entries", "Entries of the file that are not valid.")
+INVALID = gauge("automations_invalid_entries", "Invalid entries of the file.")
 ACTIVE = gauge("automations_active", "Running sessions, on all servers.")
 LOCKED = gauge("automations_waiting", "Due sessions that wait for a repository or a place.")
 SLOTS = gauge("automations_slots", "Sessions that may run at once.")
 LOWERED = gauge(
-    "automations_limit_lowered", "Whether this machine's load lowers that number: 1 or 0."
+    "automations_limit_lowered", "Whether this machine's load lowers the limit: 1 or 0."
 )
 
 
 class Thresholds(ThresholdTable):
-    """For how long something may be so before servers alert; spans are in ms.
+    """How long a condition must last before servers alert, in ms.
 
     Attributes:
-        runbooks: what stands before `#` and the rule's name in the link of an alert.
-        late_for_ms: fires that are late by more than three ticks.
-        waiting_for_ms: a session that waits for its repository or a place.
-        lowered_for_ms: a limit that the load lowers.
+        runbooks: start of an alert's link, before `#` and the name of the rule.
+        late_for_ms: for fires that are late by more than three ticks.
+        waiting_for_ms: for a session that waits for its repository or a place.
+        lowered_for_ms: for a limit that is lowered by the load.
     """
 
     runbooks: str = "docs/how-to/automations-runbooks.md"
@@ -79,14 +81,18 @@ class Thresholds(ThresholdTable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AutomationsOverview:
-    """What is wrong with automations at one look: at a moment in ms, by rule and subject."""
+    """The problems of automations at one time, by rule and subject.
+
+    Attributes:
+        at: ms on a monotonic clock; only differences are meaningful.
+    """
 
     at: int
     found: Mapping[str, Texts]
 
 
 def automation_rules(at: Thresholds) -> tuple[Rule[AutomationsOverview], ...]:
-    """Return the rules, the worst first."""
+    """Return the rules, most severe first."""
     rows = (
         ("automations_late", Severity.P1, at.late_for_ms),
         ("entry_skipped", Severity.P2, 0),
@@ -105,7 +111,7 @@ def _lasting(rule: str, overview: AutomationsOverview) -> Lasting:
 
 
 async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> AutomationsOverview | None:
-    """Return what is wrong; None if the store does not answer, or is another server's to watch."""
+    """Return the problems; None if the store is unavailable, or another server watches it."""
     if facts.overview is None:
         return None
     rows = await listing(store, dispatcher)
@@ -130,13 +136,7 @@ async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> Automation
 
 
 class AutomationsSystem:
-    """The system `automations`.
-
-    Attributes:
-        name: as `--system` names it.
-        pages: its part of the dashboard.
-        dispatcher: what these and its handler work with.
-    """
+    """The system `automations`."""
 
     name: str = NAME
     routers: Sequence[APIRouter] = (ROUTES,)
@@ -148,10 +148,10 @@ class AutomationsSystem:
         self._alerts = alerts
 
     def declare(self, app: App) -> None:
-        """Add the kind of sessions to an app.
+        """Declare the kind of sessions on an app.
 
         Raises:
-            InvalidValue: the state directory cannot be made.
+            InvalidValue: the state directory cannot be created.
         """
         self.dispatcher.open()
         self.dispatcher.declare(app)
@@ -206,7 +206,7 @@ class AutomationMetrics:
 
 
 def _result(last: Mapping[str, Any] | None) -> Metric:
-    """Return the result of the last dispatch; without samples before the first."""
+    """Return the result of the last dispatch; no samples before the first."""
     samples = Samples(RESULT)
     if last is not None:
         samples.put(last["dispatched"], "dispatched")
@@ -217,7 +217,7 @@ def _result(last: Mapping[str, Any] | None) -> Metric:
 
 
 def make(settings: Mapping[str, object]) -> AutomationsSystem:
-    """Make the system, of the table [automations]."""
+    """Build the system from the [automations] settings."""
     read = read_settings(settings)
     dispatcher = Dispatcher(file=read.file, places=read_places(read.state_dir), lease_ms=read.lease)
     alerts = read_table("automations.alerts", Thresholds, read.alerts)

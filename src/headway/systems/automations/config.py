@@ -1,7 +1,7 @@
-"""`automations.toml`: what recurs, read entry by entry.
+"""`automations.toml`, read entry by entry.
 
-Each `[[automation]]` is read by itself, so that one that is not TOML, or not valid, disables only
-itself; whatever is wrong is reported with file and line.
+Each `[[automation]]` is parsed by itself, so that a syntax error or an invalid value disables only
+that entry. Faults are reported with file and line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES = {"cron": "cron", "interval": "every", "every": "every", "at": "at"}
 
 
 _SECRET = frozenset({"repository", "command", "env", "pass_env", "notifications"})
-"""Keys whose values may have a password or a token, and are not repeated in errors."""
+"""Keys whose values may contain a password or a token, and are not repeated in errors."""
 
 Span = Annotated[AnySpan, Field(ge=1)]
 """Milliseconds, written as a duration."""
@@ -49,7 +49,7 @@ class _Table(BaseModel):
 
 
 class WindowTable(_Table):
-    """When sessions may start: `hours` of some `days` in a zone."""
+    """When sessions may start: `hours` on some `days` in a time zone."""
 
     hours: str
     days: str = "daily"
@@ -57,7 +57,7 @@ class WindowTable(_Table):
 
 
 class AutomationTable(_Table):
-    """One `[[automation]]`, as it is written."""
+    """One `[[automation]]` as written."""
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     repository: str
@@ -82,7 +82,7 @@ class AutomationTable(_Table):
 
 
 class NotificationsTable(_Table):
-    """`[dispatcher] notifications`, as it is written."""
+    """`[dispatcher] notifications` as written."""
 
     on_start: bool = False
     on_complete: bool = False
@@ -92,15 +92,15 @@ class NotificationsTable(_Table):
     @field_validator("channels")
     @classmethod
     def _check(cls, channels: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse a channel that apprise does not know; the message does not repeat it.
+        """Refuse a URL that apprise does not know; the message does not repeat it.
 
         Raises:
-            ValueError: apprise does not know one, or is missing.
+            ValueError: apprise does not know a channel, or is not installed.
         """
         if not channels:
             return channels
         try:
-            # Only those who are notified need it.
+            # Optional dependency, only needed with channels.
             from headway.server.alerts.apprise_sink import is_known  # noqa: PLC0415
         except ModuleNotFoundError:
             message = "channels needs the package apprise; pip install 'headway[alerts]'"
@@ -113,7 +113,7 @@ class NotificationsTable(_Table):
 
 
 class GovernorTable(_Table):
-    """`[dispatcher.governor]`: above which load, in %, how many sessions may run at once."""
+    """`[dispatcher.governor]`: loads in % above which its own `max_concurrent` applies."""
 
     cpu: int | None = Field(default=None, ge=1)
     memory: int | None = Field(default=None, ge=1, le=100)
@@ -121,7 +121,7 @@ class GovernorTable(_Table):
 
 
 class DispatcherTable(_Table):
-    """`[dispatcher]`, as it is written."""
+    """`[dispatcher]` as written."""
 
     enabled: bool = True
     max_concurrent: int = Field(default=3, ge=0)
@@ -136,10 +136,9 @@ class Automation:
     """One valid entry.
 
     Attributes:
-        repository: the one that its sessions work in.
-        schedule: when it fires; the anchor of an interval is not decided here.
+        schedule: when it fires; `Dispatcher.spec` sets the anchor of an interval.
         window: when its sessions may start; None for any time.
-        line: where it begins in the file.
+        line: first line in the file, from 1.
     """
 
     table: AutomationTable
@@ -150,21 +149,21 @@ class Automation:
 
     @property
     def id(self) -> str:
-        """Its name, unique in the file."""
+        """Id, unique in the file."""
         return self.table.id
 
     @property
     def digest(self) -> str:
-        """Another after any edit of the entry."""
+        """Hash that changes with any edit of the entry."""
         return sha256(self.table.model_dump_json().encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """Something that is not valid.
+    """An error in the file.
 
     Attributes:
-        automation_id: whose, if that can be read.
+        automation_id: id of the entry, if it can be read.
         line: from 1.
     """
 
@@ -174,16 +173,16 @@ class Fault:
     error: str
 
     def __str__(self) -> str:
-        """As compilers write it."""
+        """Return file, line and error, in the format of compilers."""
         return f"{self.file}:{self.line}: {self.error}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """What a file says.
+    """The contents of a file.
 
     Attributes:
-        automations: the valid ones by id, in the order of the file.
+        automations: valid entries by id, in the order of the file.
     """
 
     automations: Mapping[str, Automation] = field(default_factory=dict[str, Automation])
@@ -200,7 +199,7 @@ class _Chunk:
     is_automation: bool
 
     def line_of(self, key: str) -> int:
-        """Return where a key stands; the first line if it is not found."""
+        """Return the line of a key; the first line if it is not found."""
         name = re.escape(key)
         key_line = re.compile(rf"""^\s*(?:\[\s*automation\s*\.\s*)?["']?{name}["']?\s*[=.\]]""")
         for number, text in enumerate(self.lines):
@@ -213,7 +212,7 @@ def read_config(path: Path) -> Config:
     """Read a file.
 
     Args:
-        path: of `automations.toml`; relative repositories begin in its folder.
+        path: path of `automations.toml`; relative paths of repositories start in its folder.
 
     Raises:
         InvalidValue: the file cannot be read at all.
@@ -221,14 +220,14 @@ def read_config(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else f"no UTF-8 at byte {error.start}"
+        said = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
         message = f"{path} cannot be read: {said}"
-        raise InvalidValue(message, hint="name it in [automations] file, or with --file") from None
+        raise InvalidValue(message, hint="set [automations] file, or pass --file") from None
     return parse_config(text, path)
 
 
 def parse_config(text: str, path: Path) -> Config:
-    """Read the text of a file, as `read_config` does."""
+    """Parse the text of a file."""
     automations: dict[str, Automation] = {}
     dispatcher = DispatcherTable()
     faults: list[Fault] = []
@@ -260,16 +259,16 @@ def parse_config(text: str, path: Path) -> Config:
 
 
 class _Invalid(Exception):
-    """A line, and what is wrong with it."""
+    """A line number and its error."""
 
 
 def _chunks(text: str) -> Iterator[_Chunk]:
-    """Yield the file in parts that begin at `[[automation]]` or at another top-level table.
+    """Split the file at each `[[automation]]` and each other top-level table.
 
-    A header inside a text of several lines is not one: what is not TOML alone, but is together
-    with the next part, belongs together.
+    A header within a multi-line string does not count: a part that is valid TOML only together
+    with the following parts is joined with them.
     """
-    # Not `splitlines`, which also splits at characters that TOML allows in a text or comment.
+    # Not `splitlines`, which also splits at characters that TOML allows in a string or comment.
     lines = text.removesuffix("\n").split("\n")
     starts = [
         (number, _HEADER.match(line) is not None)
@@ -313,7 +312,7 @@ def _load(chunk: _Chunk) -> dict[str, Any]:
 
 
 def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
-    """Return the keys of `[dispatcher]`, each to be validated by itself.
+    """Return the values of `[dispatcher]`, to be validated one by one.
 
     Raises:
         _Invalid: there is another table, or `dispatcher` is not a table.
@@ -334,11 +333,11 @@ def _automation(
     """Read an entry.
 
     Raises:
-        _Invalid: a value in it is not valid, or its id is known already.
+        _Invalid: a value is not valid, or the id is already used.
     """
     table = _validated(AutomationTable, found, chunk)
     if table.id in known:
-        said = f"id {table.id!r} is used in line {known[table.id].line} too"
+        said = f"id {table.id!r} is already used in line {known[table.id].line}"
         raise _Invalid(chunk.line_of("id"), said)
     key = "repository"
     try:
@@ -358,7 +357,7 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
     """Validate a table.
 
     Raises:
-        _Invalid: a key or a value in it is not valid.
+        _Invalid: a key or a value is not valid.
     """
     try:
         return model.model_validate(values)
@@ -389,13 +388,13 @@ def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:
     Args:
         written: "cron: 0 9 * * 1-5", "0 9 * * 1-5", "@daily", "every 30m", "30m", "at 09:00",
             "09:00"; or {type = "cron" | "interval" | "at", value = …, tz = …}.
-        tz: the zone of a cron or a time of day.
+        tz: time zone of a cron expression or a time of day.
 
     Returns:
         The schedule; an interval is anchored at 1970.
 
     Raises:
-        InvalidValue: it is none of these.
+        InvalidValue: the schedule has none of these forms.
     """
     if isinstance(written, str):
         text = written.strip()
@@ -409,11 +408,11 @@ def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:
     strange = sorted(written.keys() - {"type", "value", "tz"})
     kind, value, zone = written.get("type"), written.get("value"), written.get("tz", tz)
     if strange or not (isinstance(kind, str) and isinstance(value, str) and isinstance(zone, str)):
-        message = f"{strange[0]!r} is not a part" if strange else "type and value must be text"
-        raise InvalidValue(message, hint='{type = "cron", value = "0 9 * * *", tz = "UTC"}')
+        message = f"there is no key {strange[0]!r}" if strange else "type and value must be text"
+        raise InvalidValue(message, hint='use {type = "cron", value = "0 9 * * *", tz = "UTC"}')
     if kind not in _TYPES:
         message = f"the type {kind!r} is not known"
-        raise InvalidValue(message, hint='"cron", "interval" or "at"')
+        raise InvalidValue(message, hint='use "cron", "interval" or "at"')
     return parse_schedule(f"{_TYPES[kind]}: {value}", tz=zone)
 
 

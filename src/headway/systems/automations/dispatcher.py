@@ -1,8 +1,8 @@
 """The dispatcher: entries of the file become entries of the timetable, and their fires sessions.
 
-A dispatch is a job of the kind `automations.session`. It needs two gates: the repository's lock,
-`repository:KEY`, and the limit of sessions, `automations.sessions`. Before anything is started it
-is handed over: from then on it holds both for as long as its lease is renewed, and no longer.
+A session is a job of the kind `automations.session`. It needs two gates: the repository's lock,
+`repository:KEY`, and the limit of sessions, `automations.sessions`. It is handed over before
+anything is started; from then on it holds both gates only as long as its lease is renewed.
 """
 
 from __future__ import annotations
@@ -61,25 +61,24 @@ MOST = 1_000
 
 
 def read_load() -> dict[str, float]:
-    """Return the load of this machine, in %: `cpu` of the last minute by core, and `memory`."""
+    """Return the load of this machine in %: `cpu` per core in the last minute, and `memory`."""
     cpu = 100 * psutil.getloadavg()[0] / (os.cpu_count() or 1)
     return {"cpu": cpu, "memory": psutil.virtual_memory().percent}
 
 
 @dataclass(kw_only=True)
 class Dispatcher:
-    """What the handler, the routes and the commands of this system work with.
+    """Applies the file to the timetable, and runs sessions; for handler, routes and commands.
 
     Attributes:
-        file: `automations.toml`.
-        config: as the file was read last.
-        unreadable: why the file cannot be read at all now; the last one that could be holds.
-        runner: runs the sessions.
-        revision: another after each edit, and when the load begins or ceases to be high.
-        applied: which revision the timetable follows.
+        file: path of `automations.toml`.
+        config: contents of the file when it was last readable.
+        unreadable: why the file cannot be read; None if it can.
+        revision: increases with each edit, and each time the load becomes high or normal.
+        applied: revision that was last applied to the timetable.
         load: reads the load of the machine.
-        lowered: the load that lowers the limit now; "" for none.
-        started_at: when its server did, on the clock of `Timing.monotonic`, s.
+        lowered: load that currently lowers the limit; "" for none.
+        started_at: start of the server, in seconds of `Timing.monotonic`.
     """
 
     file: Path
@@ -102,7 +101,7 @@ class Dispatcher:
     # -------------------------------------------------------------------------------- the file
 
     def read(self) -> None:
-        """Read the file, if it is another than before, and the load; both apply with `sync`."""
+        """Read the file if it has changed, and the load; `sync` applies both."""
         self._read_file()
         governor, before = self.config.dispatcher.governor, self.lowered
         limits = {"cpu": governor.cpu, "memory": governor.memory}
@@ -111,11 +110,11 @@ class Dispatcher:
         self.lowered = ", ".join(f"{what} {load[what]:.0f} % of {limits[what]} %" for what in high)
         if bool(before) is not bool(self.lowered):
             self.revision += 1
-            log(logging.WARNING, "load changes the limit", {"max": self.most, "load": self.lowered})
+            log(logging.WARNING, "limit changed", {"max": self.most, "load": self.lowered})
 
     @property
     def most(self) -> int:
-        """How many sessions may run at once, by the file and the load."""
+        """Maximum number of sessions at once, given the file and the load."""
         table = self.config.dispatcher
         least = table.governor.max_concurrent if self.lowered else table.max_concurrent
         return min(table.max_concurrent, least)
@@ -147,11 +146,11 @@ class Dispatcher:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What is wrong with the file."""
+        """Errors in the file."""
         return (*([self.unreadable] if self.unreadable else []), *self.config.faults)
 
     def enabled(self) -> list[Automation]:
-        """Return the entries that fire, in the order of the file."""
+        """Return the enabled entries, in the order of the file."""
         if not self.config.dispatcher.enabled:
             return []
         return [one for one in self.config.automations.values() if one.table.enabled]
@@ -159,7 +158,7 @@ class Dispatcher:
     # --------------------------------------------------------------------------- declarations
 
     def declare(self, app: App) -> None:
-        """Add the kind of sessions to an app."""
+        """Declare the kind of sessions on an app."""
 
         @app.job(
             name=KIND,
@@ -181,10 +180,10 @@ class Dispatcher:
         return [Slots(f"{LOCK}{{repository}}", 1), Slots(LIMIT, self.most), *window]
 
     def spec(self, one: Automation, known: EntryView | None, now: int) -> EntrySpec:
-        """Return the entry of the timetable that stands for one of the file.
+        """Return the timetable's entry for an entry of the file.
 
-        An interval that is not known begins `now`, at the whole second: the tick of the plan
-        divides every offset.
+        A new interval is anchored at `now`, rounded down to a second: the plan's tick divides
+        every offset, so milliseconds would make it tiny.
         """
         name = ENTRY + one.id
         anchor = now - now % UNITS_MS["s"]
@@ -213,14 +212,13 @@ class Dispatcher:
         )
 
     async def sync(self, store: Store) -> None:
-        """Bring the timetable in line with the file, and lay its next fires.
+        """Apply the file to the timetable, and create its next fires.
 
-        Entries that are switched off, not valid, or have failed for good keep their place, and
-        fire no more.
+        Disabled, invalid and permanently failed entries stay in the timetable, but do not fire.
         """
         known = await entries_of(store)
         now = (await store.read(StatsQuery())).now
-        # What this process read before must not replace what another has applied meanwhile.
+        # Another process may have applied a newer file meanwhile, which must not be replaced.
         self.read()
         revision = self.revision
         if self.runner.notices is not None:
@@ -238,7 +236,7 @@ class Dispatcher:
             part = tuple(items[begin : begin + MOST])
             await store.define(DefineRequest(items=part, author=AUTHOR, reason=self.lowered))
         for name, view in (await entries_of(store)).items():
-            # An interval that has never run is due at once.
+            # An interval that has never fired is due at once.
             new = name in enabled and view.last_fired is None
             if new and isinstance(view.spec.schedule, Every):
                 at = view.first_seen_at
@@ -248,7 +246,7 @@ class Dispatcher:
                     )
                 )
         await TimetableChore(store, self.timing).lay()
-        # Sessions read the file as well, and may have done so meanwhile.
+        # Not `self.revision`: a session may have read a newer file meanwhile.
         self.applied = revision
 
     def _changes(self, one: Automation, known: EntryView | None, now: int) -> Iterable[Item]:
@@ -265,7 +263,7 @@ class Dispatcher:
             yield on
 
     def failed_for_good(self, entries: Iterable[EntryView]) -> dict[str, str]:
-        """Return the entries that are skipped until they are edited, each with the reason."""
+        """Return the ids of entries that are skipped until they are edited, with the reasons."""
         found: dict[str, str] = {}
         for view in entries:
             one = self.config.automations.get(view.spec.name.removeprefix(ENTRY))
@@ -275,10 +273,10 @@ class Dispatcher:
         return found
 
     async def _judge(self, store: Store, one: Automation, end: End) -> None:
-        """Skip an entry that has failed for good; fire one again that has succeeded after all.
+        """Disable an entry that failed permanently; enable it again if it succeeded after all.
 
         Raises:
-            StoreError: the store cannot do it now; the entry fires as before.
+            StoreError: the store failed; the entry fires as before.
         """
         if not (end.permanent or end.succeeded):
             return
@@ -304,17 +302,17 @@ class Dispatcher:
                 try:
                     await self.sync(store)
                 except HeadwayError as error:
-                    # Also of another server that follows the same edit: it may have been faster.
-                    log(logging.WARNING, "edits wait for the store", {"error": str(error)})
+                    # Also raised if another server applied the same edit first.
+                    log(logging.WARNING, "edits not applied", {"error": str(error)})
                 else:
                     log(logging.INFO, "file applied", {"automations": len(self.config.automations)})
             await self.timing.pause(each_s)
 
     def open(self) -> None:
-        """Make the folders, begin the log, read the file.
+        """Create the folders, open the log, and read the file.
 
         Raises:
-            InvalidValue: a folder cannot be made.
+            InvalidValue: a folder cannot be created.
         """
         self.places.make()
         write_log(self.places)
@@ -327,16 +325,16 @@ class Dispatcher:
     # -------------------------------------------------------------------------------- sessions
 
     async def work(self, store: Store, job: Job, automation: str, repository: str) -> None:
-        """Run one session: the handler of the kind.
+        """Run one session; the handler of the kind.
 
         Raises:
-            Dead: the entry is gone, or its repository is another now.
-            CancelledError: the worker does not wait.
+            Dead: the entry no longer exists, or has another repository now.
+            CancelledError: the worker stopped without waiting for the session.
         """
         self.read()
         one = self.config.automations.get(automation)
         if one is None or one.repository.key != repository:
-            message = "the entry is gone" if one is None else "the entry has another repository now"
+            message = "the entry no longer exists" if one is None else "its repository has changed"
             raise Dead(message)
         self.open()
         lock_timeout_ms = int(self.config.dispatcher.lock_timeout_hours * HOUR_MS)
@@ -346,10 +344,10 @@ class Dispatcher:
         self.runner.ended(session, end)
 
     async def run_now(self, store: Store, automation: str) -> str:
-        """Make one session due now, whatever the schedule; its gates hold all the same.
+        """Make one session due now, regardless of the schedule; its gates still apply.
 
         Returns:
-            The job.
+            The id of its job.
 
         Raises:
             InvalidValue: there is no such entry, or it is not valid.
@@ -364,7 +362,7 @@ class Dispatcher:
         """Return an entry of the file.
 
         Raises:
-            InvalidValue: there is none, or it is not valid.
+            InvalidValue: there is no such entry, or it is not valid.
         """
         one = self.config.automations.get(automation)
         if one is not None:
@@ -378,11 +376,11 @@ class Dispatcher:
 
 
 def anchored(one: Automation, known: EntryView | None) -> Schedule | None:
-    """Return when an entry of the file fires, an interval by the anchor that the timetable has.
+    """Return the schedule of an entry; an interval has the anchor that the timetable has.
 
     Returns:
-        None for an interval that the timetable does not have yet: its fires count from when the
-        entry is first seen, so none of their moments is known.
+        None for an interval that is not in the timetable yet: it is anchored when the entry is
+        first applied, so its fires are not known.
     """
     if not isinstance(one.schedule, Every):
         return one.schedule
@@ -392,7 +390,7 @@ def anchored(one: Automation, known: EntryView | None) -> Schedule | None:
 
 
 async def entries_of(store: Store) -> dict[str, EntryView]:
-    """Return the entries of the timetable that stand for entries of a file, by their ids."""
+    """Return the timetable's entries that come from a file, by their ids in the file."""
     found = await store.read(TimetableQuery())
     return {
         one.spec.name.removeprefix(ENTRY): one for one in found if one.spec.name.startswith(ENTRY)

@@ -1,4 +1,4 @@
-"""The dashboard's page of automations: what is wrong, what runs, what comes next, each entry."""
+"""The dashboard's page of automations: faults, sessions, the next fires, and each entry."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ from headway.web.page import (
 from headway.web.rendering import whole
 
 ROWS = 50
-"""Entries of a page, and sessions of a list."""
+"""Entries per page, and sessions per list."""
 OUTCOMES = 10
-"""The most sessions that an entry's row shows."""
+"""Maximum sessions in an entry's row."""
 PLANNED = 500
-"""Enabled entries whose next fires are looked for, in the order of the file."""
+"""Enabled entries whose next fires are computed, in the order of the file."""
 COMING = 8
-"""Moments ahead that are listed."""
+"""Future times that are listed."""
 AHEAD_MS = DAY_MS
-"""How far the strip of an entry goes."""
+"""Time that the strip of an entry covers."""
 STEP_MS = 300_000
-"""The strip moves on by so much at once: what has not changed is not sent again."""
+"""The strip advances in steps of this: unchanged parts of the page are not sent again."""
 MOST_TICKS = 96
-"""Fires of a strip; one of more is drawn as a bar."""
+"""Maximum fires drawn as ticks; more are drawn as a bar."""
 TAIL = 32_768
-"""Bytes of a log's end that are shown."""
+"""Bytes shown of the end of a log."""
 LONGEST = 1_000
-"""Characters of a fault, or of why an entry is skipped."""
+"""Characters shown of a fault, or of the reason why an entry is skipped."""
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _STRIP = Markup(
     '<svg class="chart strip" viewBox="0 0 240 12" preserveAspectRatio="none" role="img" '
@@ -86,10 +86,10 @@ class SessionView:
     """A session as the page shows it.
 
     Attributes:
-        automation: whose; "" if its arguments do not say.
-        repository: its key, without user and token.
+        automation: id of its entry; "" if its arguments have none.
+        repository: key, without user and token.
         began_at: when it started; None if it has not.
-        facts: `hostname`, `pid` and exit `status`, as far as they are known.
+        facts: `hostname`, `pid` and exit `status`, if known.
     """
 
     job: JobView
@@ -101,17 +101,17 @@ class SessionView:
 
     @property
     def look(self) -> str:
-        """The class of its state in the style sheet."""
+        """CSS class of its state."""
         return _LOOKS.get(self.word, self.word)
 
     def fact(self, name: str) -> str:
-        """One of its facts; "" if it is not known."""
+        """Return a fact; "" if it is not known."""
         found = self.facts.get(name)
         return "" if found is None else str(found)
 
     @property
     def is_live(self) -> bool:
-        """Whether it holds its repository."""
+        """Whether it holds the lock of its repository."""
         return self.job.state in LIVE
 
 
@@ -133,7 +133,7 @@ def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
 
 
 async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
-    """Return all entries; or one of them; or one session with its output."""
+    """Return the contents of the page: all entries, one entry, or one session with its output."""
     seen = await look.sight.overview()
     facts: dict[str, object] = {"now": seen.stats.now, "entry": None, "session": None}
     if job := look.values["session"]:
@@ -199,7 +199,7 @@ async def _newest(look: Look, counts: Mapping[str, int]) -> Mapping[str, list[Se
 
 
 async def _active(look: Look) -> Sequence[SessionView]:
-    """Return sessions that run or wait, the longest running first."""
+    """Return running and waiting sessions, the longest running first."""
     states = (*LIVE, State.PARKED, State.WAITING)
     found = await look.sight.once("automations: active", lambda: _jobs(look, states, 2 * ROWS))
     return sorted(found, key=lambda one: (not one.is_live, one.began_at or 0, one.job.due_at))
@@ -212,7 +212,7 @@ async def _jobs(look: Look, states: Sequence[State], most: int) -> list[SessionV
 
 
 def session_view(job: JobView) -> SessionView:
-    """Return a session's job, whatever it carries, as the page shows it."""
+    """Return a session's job as the page shows it; the job may have any arguments."""
     given = document_of(job.args)
     return SessionView(
         job=job,
@@ -230,7 +230,7 @@ async def _limit(look: Look) -> GateState:
 
 
 def _dots(sessions: Sequence[SessionView]) -> dict[str, object]:
-    """Return the newest sessions, oldest first, and what they say in words."""
+    """Return the newest sessions, oldest first, and a label that counts them by status."""
     shown = list(reversed(sessions[:OUTCOMES]))
     words = Counter(one.word for one in shown)
     return {
@@ -250,7 +250,7 @@ async def _ahead(
     rows: Sequence[Automation],
     now: int,
 ) -> dict[str, object]:
-    """Return when entries fire next: moments for all, and a strip of a day for those shown."""
+    """Return when entries fire next: times for all, and a strip of a day for those shown."""
     fire = [one for one in dispatcher.config.automations.values() if one.id in enabled]
     begin = now - now % STEP_MS
     revisions = tuple((name, one.revision) for name, one in entries.items())
@@ -258,7 +258,7 @@ async def _ahead(
 
     async def read() -> dict[str, object]:
         schedules = {one.id: _schedule_of(entries, one) for one in fire[:PLANNED]}
-        # A schedule in cron's words costs some time for each of its fires.
+        # Each fire of a cron schedule takes some time to compute.
         return await asyncio.to_thread(_plan, schedules, names, begin, now)
 
     key = ("automations: plan", begin, revisions, names, frozenset(enabled))
@@ -295,7 +295,7 @@ def _plan(
 
 
 def strip(schedule: Schedule, begin: int, end: int) -> Markup:
-    """Return the fires of a time as ticks on a bar; a bar of another colour if there are many."""
+    """Draw the fires between two times as ticks; as a bar of another colour if there are many."""
     fires = fires_between(schedule, begin, end, MOST_TICKS + 1)
     if len(fires) > MOST_TICKS:
         return _STRIP.format(f"more than {MOST_TICKS} fires", _TICK.format("often", 0, 240))
@@ -307,10 +307,10 @@ def strip(schedule: Schedule, begin: int, end: int) -> Markup:
 def _one_entry(
     dispatcher: Dispatcher, entries: Mapping[str, EntryView], name: str, now: int
 ) -> dict[str, object]:
-    """One entry with its next fires.
+    """Return one entry with its next fires.
 
     Raises:
-        UnknownRecord: there is none of this name, neither valid nor not.
+        UnknownRecord: there is no entry of this name, valid or not.
     """
     one = dispatcher.config.automations.get(name)
     faults = [fault for fault in dispatcher.faults if fault.automation_id == name]
@@ -331,11 +331,11 @@ def _one_entry(
 
 
 async def _one_session(dispatcher: Dispatcher, look: Look, job: str) -> dict[str, object]:
-    """One session with the end of its output.
+    """Return one session with the end of its output.
 
     Raises:
-        Forbidden: the caller may see no jobs.
-        UnknownRecord: it is none, or not the caller's to see.
+        Forbidden: the caller may not read jobs.
+        UnknownRecord: there is no such session, or the caller may not see it.
     """
     look.caller.check(Permission.READ)
     hint = "ended ones are kept for 30 days"
@@ -354,8 +354,8 @@ def read_tail(places: Places, session: SessionView) -> tuple[str, bool] | None:
     """Read the end of a session's log.
 
     Returns:
-        Its last whole lines, at most 32 KiB, without signs that cannot be seen; and whether
-        something stands before them. None if the log is not on this machine.
+        The last whole lines, at most 32 KiB, without unprintable characters; and whether there is
+        more before them. None if the log is not on this machine.
     """
     path = places.log(session_id(session.automation, session.job.id))
     if path.parent != places.logs or "/" in session.automation:
@@ -371,13 +371,13 @@ def read_tail(places: Places, session: SessionView) -> tuple[str, bool] | None:
     finally:
         os.close(file)
     if begin:
-        # The first line has most likely lost its beginning.
+        # The first line is most likely incomplete.
         data = data[data.find(b"\n") + 1 :]
     return printable(data.decode(errors="replace")), begin > 0
 
 
 def printable(text: str, most: int = TAIL) -> str:
-    """Return a terminal's text without its colours, as `whole` shows it."""
+    """Return terminal output without escape sequences, as `whole` shows it."""
     return whole(_ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), most)
 
 

@@ -1,4 +1,4 @@
-"""Places: where the system keeps what is not in the store, and its log."""
+"""The folders for what is not kept in the store, and the system's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG_KEEP = 5
 _FOLDERS = ("logs", "mirrors", "work", "artifacts")
 
 _log = logging.getLogger("headway.automations")
-# The commands say what is wrong themselves.
+# Commands report errors themselves; without this handler, logging would print them as well.
 _log.addHandler(logging.NullHandler())
 
 
@@ -34,12 +34,12 @@ def log(level: int, event: str, facts: Mapping[str, object]) -> None:
 
 
 class AutomationsSettings(OpenTable):
-    """The table [automations] of headway.toml.
+    """The [automations] settings of headway.toml.
 
     Attributes:
-        state_dir: where logs, mirrors, worktrees and artefacts are; None for the user's own.
-        lease: how long a repository stays locked after the last word of its session's owner.
-        look_each: how often the file is looked at for edits.
+        state_dir: folder of logs, mirrors, worktrees and artefacts; None for the user's own.
+        lease: how long a repository stays locked after its session's lease was last renewed.
+        look_each: how often the file is checked for edits.
     """
 
     file: Path = Path("automations.toml")
@@ -50,19 +50,19 @@ class AutomationsSettings(OpenTable):
 
 
 def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
-    """Read the table [automations]."""
+    """Read the [automations] settings."""
     return read_table("automations", AutomationsSettings, written)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The folders of the system; each is for its owner alone.
+    """The folders of the system, accessible to their owner only.
 
     Attributes:
-        logs: of `dispatcher.log` and the run logs.
-        mirrors: cached ones; all of it can be recreated.
-        work: worktrees of sessions that run.
-        artifacts: what sessions left to be kept.
+        logs: `dispatcher.log` and the run logs.
+        mirrors: a cache; can be recreated.
+        work: worktrees of running sessions.
+        artifacts: artefacts that sessions have left.
     """
 
     root: Path
@@ -75,10 +75,10 @@ class Places:
         self.__dict__.update({name: self.root / name for name in _FOLDERS})
 
     def make(self) -> None:
-        """Make the folders.
+        """Create the folders.
 
         Raises:
-            InvalidValue: one cannot be made.
+            InvalidValue: a folder cannot be created, or belongs to another user.
         """
         try:
             for one in (self.root, *(self.root / name for name in _FOLDERS)):
@@ -94,7 +94,7 @@ class Places:
 
 
 def read_places(state_dir: Path | None) -> Places:
-    """Return the folders under a state directory, or under the user's."""
+    """Return the folders under a state directory; None for the user's state directory."""
     if state_dir is not None:
         return Places(root=state_dir.expanduser().absolute())
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -112,7 +112,7 @@ class _JsonLines(logging.Formatter):
 
 
 def write_log(places: Places) -> None:
-    """Write what the system logs to `dispatcher.log`, too."""
+    """Also write the system's log to `dispatcher.log`."""
     path = places.logs / "dispatcher.log"
     for old in [one for one in _log.handlers if isinstance(one, LogFile)]:
         if old.baseFilename == str(path):

@@ -31,10 +31,10 @@ from headway.systems.automations.runner import FORCE_RELEASED
 from headway.systems.automations.session import session_id
 
 _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
-"""States of jobs that have fallen due; those of fires that are laid ahead are left out."""
+"""States of jobs that have fallen due; excludes those of fires created ahead of time."""
 
 MOST_SESSIONS = 10_000
-"""The highest limit that can be set."""
+"""Highest limit that can be set."""
 
 Health = Literal["healthy", "degraded", "unhealthy"]
 
@@ -46,12 +46,12 @@ class DispatchResult:
     Attributes:
         not_due: enabled entries that were not due, or outside their window.
         dispatched: sessions that it started.
-        locked: due ones whose repository another session has, whose own earlier one runs, or that
-            another dispatch at the same time has started.
-        concurrency_limit: due ones for which no session was free.
-        disabled: entries that are switched off.
-        errors: automation_id and error of entries that are not valid, and of sessions that could
-            not be started.
+        locked: due entries whose repository is in use, whose previous session is still running, or
+            that a concurrent dispatch has started.
+        concurrency_limit: due entries beyond the limit of sessions.
+        disabled: entries that are disabled, or have failed permanently.
+        errors: `automation_id` and `error` of invalid entries, and of sessions that could not be
+            started.
     """
 
     dispatched: int = 0
@@ -62,7 +62,11 @@ class DispatchResult:
     errors: list[dict[str, str | None]] = field(default_factory=list[dict[str, str | None]])
 
     def document(self, *, camel: bool = False) -> dict[str, Any]:
-        """As JSON says it."""
+        """Return the result as JSON values.
+
+        Args:
+            camel: whether keys are in camel case.
+        """
         names = ("not_due", "locked", "concurrency_limit", "disabled")
         skipped = {_camel(one) if camel else one: getattr(self, one) for one in names}
         errors = [
@@ -92,18 +96,17 @@ class Lock:
 
 
 Marker = tuple[int, Mapping[str, int]]
-"""Where a dispatch began, ms UTC, and how many fires of each entry had folded: what is later, or
-more, is its doing."""
+"""The start of a dispatch in ms UTC, and the number of folded fires of each entry at that time."""
 
 
 async def mark(store: Store) -> Marker:
-    """Mark the beginning of a dispatch."""
+    """Record the start of a dispatch."""
     folded = {name: one.folded for name, one in (await entries_of(store)).items()}
     return (await store.read(StatsQuery())).now, folded
 
 
 async def unsettled(store: Store) -> Literal["due", "starting", ""]:
-    """Return whether something is due that may start now, else is starting; "" once nothing is."""
+    """Return "due" if a due session may start now, "starting" if one is starting, "" otherwise."""
     now = (await store.read(StatsQuery())).now
     states = (State.SCHEDULED, State.WAITING, State.RUNNING, State.AWAITING)
     starting = False
@@ -120,10 +123,10 @@ async def unsettled(store: Store) -> Literal["due", "starting", ""]:
 async def survey(
     store: Store, dispatcher: Dispatcher, begun: Marker, workers: Collection[str] | None = None
 ) -> DispatchResult:
-    """Return what a dispatch did since it was marked, once it has settled.
+    """Return what a dispatch did since its start; called once nothing is due or starting.
 
     Args:
-        workers: the ids of those that it ran; None for a server, which starts everything itself.
+        workers: ids of the workers that the dispatch ran; None on a server, to count all sessions.
     """
     entries = await entries_of(store)
     failed = dispatcher.failed_for_good(entries.values())
@@ -137,7 +140,7 @@ async def survey(
         run = job.runs[-1] if job.runs else None
         started = run is not None and run.claimed_at >= begun[0]
         if run and started and workers is not None and run.worker not in workers:
-            # Another dispatch at the same time was faster.
+            # A concurrent dispatch has started it.
             result.locked += name in enabled - seen and run.handed_at is not None
             seen.add(name)
         elif started:
@@ -150,7 +153,7 @@ async def survey(
             seen.add(name)
             result.concurrency_limit += 1
         elif job.state is State.PARKED or await _may_start(store, job):
-            # One that may start now was locked until the dispatch had started the others.
+            # A session that may start now was locked until the dispatch had started the others.
             seen.add(name)
             result.locked += 1
     for name, entry in entries.items():
@@ -163,15 +166,15 @@ async def survey(
 
 
 async def sessions(store: Store) -> list[JobView]:
-    """List the sessions that run, ran or wait, with their runs, the newest first.
+    """List sessions that run, ran or wait, with their runs, newest first.
 
-    Fires that were folded, or fell with an edit of their entry, never became one.
+    Fires that were folded, or were cancelled by an edit of their entry, never became sessions.
     """
-    # Apart, so that any number of fires that were folded leaves the others in the page.
+    # Read separately, so that folded fires, however many, do not crowd the others out of the page.
     ended = await _jobs(store, (State.CANCELLED,), newest=True, runs=True)
     found = [*await _jobs(store, _DUE, newest=True, runs=True), *(one for one in ended if one.runs)]
     found = [one for one in found if one.kind == KIND]
-    # Not by arrival: a fire is laid ahead, and arrives before a session that is made due now.
+    # Not by creation: a fire is created ahead of time, before a session that is made due now.
     return sorted(found, key=_moment, reverse=True)
 
 
@@ -180,7 +183,7 @@ def _moment(job: JobView) -> int:
 
 
 async def locks(store: Store) -> list[Lock]:
-    """List the repositories that sessions have, the longest held first."""
+    """List the repositories in use, the longest held first."""
     found: list[Lock] = []
     for job in await _jobs(store, LIVE, runs=True):
         arguments, facts = _args(job), document_of(job.progress)
@@ -204,16 +207,16 @@ async def release(
     """Release a repository: end its session first, then the lock.
 
     Args:
-        dispatcher: in whose file's folder a relative path begins.
-        repo: in any form that git accepts, or as the list shows it.
-        force: free the lock at once. The session is ended by its owner within a third of its
-            lease, or at the end of it; until then another may be started beside it.
+        dispatcher: a relative path starts in the folder of its file.
+        repo: in any form that git accepts, or as listed.
+        force: release the lock at once. The owner ends the session within a third of its lease, or
+            at the end of the lease; until then, another session may run next to it.
 
     Returns:
-        What was released, or will be as soon as its session is gone.
+        The lock that was released, or will be once its session is gone.
 
     Raises:
-        UnknownJob: no session has it.
+        UnknownJob: no session uses the repository.
     """
     keys = {repo}
     with suppress(InvalidValue):
@@ -236,7 +239,7 @@ async def release(
 
 
 async def concurrency(store: Store) -> dict[str, Any]:
-    """Return how many sessions there are, and how many there may be."""
+    """Return the number of running sessions, and the maximum."""
     page = await store.read(GatesQuery(names=(LIMIT,)))
     if not page.rows:
         return {"used": 0, "max": None}
@@ -244,14 +247,14 @@ async def concurrency(store: Store) -> dict[str, Any]:
 
 
 async def set_concurrency(store: Store, most: int | None, *, author: str) -> dict[str, Any]:
-    """Change how many sessions there may be; None for what the file says.
+    """Change the maximum number of sessions; None for the value in the file.
 
     Raises:
-        InvalidValue: it is below 0 or above `MOST_SESSIONS`.
+        InvalidValue: `most` is below 0 or above `MOST_SESSIONS`.
     """
     if most is not None and not 0 <= most <= MOST_SESSIONS:
-        message = f"{most} sessions at once"
-        raise InvalidValue(message, hint=f"from 0 to {MOST_SESSIONS}")
+        message = f"{most} is not a valid number of sessions at once"
+        raise InvalidValue(message, hint=f"use 0 to {MOST_SESSIONS}")
     item = ResetGate(name=LIMIT) if most is None else SetGate(name=LIMIT, capacity=most)
     await store.define(DefineRequest(items=(item,), author=author))
     return await concurrency(store)
@@ -288,7 +291,7 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
 
 
 def status(job: JobView) -> str:
-    """Say where a session stands, in one word."""
+    """Return the status of a session, in one word."""
     words = {
         State.PARKED: "locked",
         State.SCHEDULED: "waiting",
@@ -301,9 +304,9 @@ def status(job: JobView) -> str:
 async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     """Return the dispatcher's health.
 
-    `degraded`: an entry is not valid or has failed for good, a fire is late by a tick, or a mirror
-    had to be recreated and no session has succeeded on it since. `unhealthy`: the store is out of
-    reach, or for three ticks nothing was fired that was due.
+    `degraded`: an entry is invalid or has failed permanently, a fire is late by more than a tick,
+    or a mirror or worktree was recreated and no session has succeeded in that repository since.
+    `unhealthy`: the store is unreachable, or a fire is late by more than three ticks.
     """
     counts = dispatcher.runner.counts
     unhealthy: dict[str, Any] = {
@@ -325,7 +328,7 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     entries = [one for one in known if one.spec.enabled]
     schedules = {one.spec.name: one.spec.schedule for one in entries}
     tick = make_plan(schedules, now, fires=0).tick_ms
-    # What waits for a lock or a place is not late; what was never let out of the timetable is.
+    # A session that waits for a lock or a place is not late; a fire not yet promoted or created is.
     late_ms = max([now - one.due_at for one in due if not one.run] or [0])
     late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
     wrong = bool(dispatcher.faults or dispatcher.failed_for_good(known))
@@ -371,13 +374,13 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
 
 
 async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
-    """Find a session by its id, its job, or its automation: the newest one.
+    """Find a session by its id or its job's, or the newest session of an automation.
 
     Returns:
         The id of the session, and its job if the store still has it.
 
     Raises:
-        UnknownJob: there is none.
+        UnknownJob: there is no such session.
     """
     if given.startswith("cron:"):
         return given, await store.read(JobQuery(id=given.rpartition(":")[2]))
@@ -395,7 +398,7 @@ async def _may_start(store: Store, job: JobView) -> bool:
 
 
 def _errors(dispatcher: Dispatcher, failed: Mapping[str, str]) -> list[dict[str, str | None]]:
-    """Say of each entry that is not valid, or has failed for good, why."""
+    """Return the errors of invalid and of permanently failed entries."""
     skipped = {name: f"skipped until its entry is edited: {why}" for name, why in failed.items()}
     found = [*((one.automation_id, str(one)) for one in dispatcher.faults), *skipped.items()]
     return [{"automation_id": name, "error": error} for name, error in found]
@@ -409,9 +412,9 @@ async def _jobs(
 
 
 def document_of(text: bytes | None) -> dict[str, Any]:
-    """Return a job's progress or result as an object; empty if it is anything else.
+    """Parse a job's arguments, progress or result as an object; empty if it is anything else.
 
-    Callers who may signal the run can write any progress there.
+    Callers who may signal the run can write any progress.
     """
     with suppress(ValueError):
         found: object = json.loads(text or b"{}")

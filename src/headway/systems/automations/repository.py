@@ -1,6 +1,6 @@
 """Repositories: one key for all the URLs that git accepts for one repository.
 
-The key names the lock, the log and the page, so it carries no user, password, token, port or
+The key appears in the lock, the log and the page, so it has no user, password, token, port or
 query. Two URLs that may lead to one repository have one key: ports, the case of a path on a
 server, and `.git` do not count. If a server distinguishes such paths, their sessions wait for
 each other needlessly; the other mistake would let two sessions into one repository.
@@ -23,7 +23,7 @@ from headway.core.errors import InvalidValue
 
 SCHEMES = frozenset({"ssh", "git", "http", "https", "ftp", "ftps", "git+ssh", "ssh+git"})
 LONGEST_KEY = 400
-"""Characters of a key; a longer one ends with a hash."""
+"""Maximum characters of a key; a longer one is cut to this and a hash."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SCP = re.compile(
@@ -39,7 +39,7 @@ class Repository:
 
     Attributes:
         key: `host/path` in lower case without `.git`, or the absolute path of a local one.
-        url: what git is given; may hold a token, and is never logged.
+        url: URL for git; may contain a token, and is never logged.
         secrets: texts in the URL that must not be shown, the longest first.
     """
 
@@ -48,7 +48,7 @@ class Repository:
     secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Return the key alone: the URL may hold a token."""
+        """Return only the key, because the URL may contain a token."""
         return f"<Repository {self.key!r}>"
 
 
@@ -56,8 +56,8 @@ def read_repository(url: str, *, folder: Path) -> Repository:
     """Normalise the URL of a repository.
 
     Args:
-        url: in any form that `git clone` accepts but remote helpers (`ext::…`).
-        folder: where a relative path begins.
+        url: in any form that `git clone` accepts, except remote helpers (`ext::…`).
+        folder: start of a relative path.
 
     Raises:
         InvalidValue: git would not accept it, or would run a command for it; the message does
@@ -74,7 +74,7 @@ def read_repository(url: str, *, folder: Path) -> Repository:
         return _remote(text, match["user"], _scp_host(match["host"]), match["path"])
     name = scheme[1].lower()
     if name == "file":
-        # Git passes over the host of a file URL.
+        # Git ignores the host of a file URL.
         path = "/" + text[scheme.end() :].partition("/")[2]
         return _local(unquote(path), folder)
     if name not in SCHEMES:
@@ -143,7 +143,7 @@ def _host(host: str) -> str:
 
 
 def _steps(path: str) -> str:
-    """Return the path in lower case, without empty steps, dots, a leading `~`, and `.git`."""
+    """Return the path in lower case, without empty segments, dots, a leading `~`, and `.git`."""
     steps: list[str] = []
     for step in path.lower().split("/"):
         if step == "..":
@@ -169,7 +169,7 @@ def _secrets(user: str, query: str, fragment: str) -> tuple[str, ...]:
     login, colon, password = user.partition(":")
     found = {f"{user}@"} if user else set[str]()
     for text in (password, query, fragment, *([] if colon else [login])):
-        # A short login such as `git` is no secret, and would mask every word that has it.
+        # A short login such as `git` is not a secret, and would mask every word that contains it.
         if len(text) >= 8 or (text and text == password):
             found |= {text, unquote(text)}
     return tuple(sorted(found, key=len, reverse=True))

@@ -36,7 +36,7 @@ ROUTES = router("system: automations", prefix="/api/automations")
 
 
 check_caller = whole_lanes(LANE)
-"""Refuses a caller whose token is limited to some tenants or to other lanes."""
+"""Refuse a caller whose token is limited to some tenants or to other lanes."""
 
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE, reach=check_caller)]
@@ -46,7 +46,7 @@ TheDispatcher = Annotated[Dispatcher, system_service(NAME)]
 """A route's parameter: `dispatcher: TheDispatcher`."""
 
 SETTLES_WITHIN_S = 30.0
-"""How long a dispatch waits until all that is due has started."""
+"""Maximum time that a dispatch waits until all due sessions have started."""
 
 HEALTH = reply(
     "DispatcherHealth",
@@ -125,7 +125,7 @@ class ConcurrencyBody(Body):
 
 
 class ReleaseAsked(QueryModel):
-    """How a lock is released."""
+    """How to release a lock."""
 
     force: bool = Field(default=False, description="Release the lock before its session is gone.")
 

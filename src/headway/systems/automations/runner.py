@@ -1,4 +1,4 @@
-"""Runs a session for a job: under a lease, its end settled, counted, logged and notified."""
+"""Runs a job's session under a lease; settles, counts, logs and reports its end."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from headway.systems.automations.session import End, Session, session_id
 Event = Literal["invalid_entry", "spawn_failure", "recovery", "start", "complete", "error"]
 
 RECENT = 100
-"""Notices that are kept to be read."""
+"""Notices kept for listing."""
 FORCE_RELEASED = "force-released"
-"""Why the job of a session is dead whose lock was freed by force."""
+"""Reason of the job of a session whose lock was released by force."""
 DRAIN_S = 10.0
-"""How long a process that ends waits for its notices to be sent."""
+"""Maximum time that an exiting process waits for its notices to be sent."""
 RUNBOOK = "docs/how-to/automations.md#when-a-session-does-not-run"
 _SEVERITY = {"invalid_entry": Severity.P1, "spawn_failure": Severity.P1, "error": Severity.P1}
 
@@ -55,7 +55,7 @@ class Notice:
 
 
 class _Message(Alert):
-    """A notice in the form that sinks take."""
+    """A notice in the form that sinks accept."""
 
     __slots__ = ()
 
@@ -66,13 +66,12 @@ class _Message(Alert):
 
 @dataclass(kw_only=True)
 class Notices:
-    """Sends notices, and keeps the last ones.
+    """Sends notices, and keeps the latest.
 
     Attributes:
-        timing: for the moment of a notice.
-        memory: a file with the faults that people know, so that a restart does not repeat them.
-        table: which notices are wanted, and where they are sent.
-        recent: the newest first.
+        memory: file with the faults that were reported, so that a restart does not repeat them.
+        table: which notices to send, and where.
+        recent: newest first.
     """
 
     timing: Timing
@@ -83,11 +82,11 @@ class Notices:
     _known: list[list[str | None]] | None = None
 
     def use(self, table: NotificationsTable) -> None:
-        """Apply what the file says; its channels have been validated."""
+        """Apply the settings of the file, whose channels have been validated."""
         if table.channels != self.table.channels:
             self.close(0)
             if table.channels:
-                # Only those who are notified by it need it.
+                # Optional dependency, only needed with channels.
                 from headway.server.alerts.apprise_sink import AppriseSink  # noqa: PLC0415
 
                 self._sinks = [
@@ -104,7 +103,7 @@ class Notices:
         automation_id: str | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Notify people, unless this event is not wanted."""
+        """Keep, log and send a notice, unless its event is switched off."""
         if event in {"start", "complete", "error"} and not getattr(self.table, f"on_{event}"):
             return
         notice = Notice(
@@ -129,12 +128,12 @@ class Notices:
             sink.send(message)
 
     def add_faults(self, faults: Sequence[Fault]) -> None:
-        """Notify people of entries that are not valid; of each fault once, until it is repaired."""
+        """Send a notice of each fault of the file, once until it is repaired."""
         known = self._known or []
         if self._known is None:
             with suppress(OSError, ValueError):
                 known = json.loads(self.memory.read_text(encoding="utf-8"))
-        # Not by line: an edit above a fault does not make it a new one.
+        # Without the line: an edit above a fault does not make it a new one.
         now = [[one.automation_id, one.error] for one in faults]
         for fault, key in zip(faults, now, strict=True):
             if key not in known:
@@ -146,7 +145,7 @@ class Notices:
                 self.memory.chmod(0o600)
 
     def close(self, drain_s: float = DRAIN_S) -> None:
-        """End the threads that send once all is sent, or after `drain_s` seconds."""
+        """Stop the sending threads once all notices are sent, or after `drain_s` seconds."""
         for sink in self._sinks:
             sink.close(drain_s)
         self._sinks = []
@@ -157,12 +156,13 @@ class Counts:
     """What this process has done since it started.
 
     Attributes:
-        dispatches: moments at which something fell due and started.
-        errors: sessions that did not succeed, and those that could not be started.
-        remade: mirrors that were broken and recreated.
-        last_at: when a session was started last, ms UTC; None before the first.
-        last_ms: from due to started, of that one.
-        last_due_at: when that one was due.
+        dispatches: due times at which at least one session was started.
+        errors: sessions that did not succeed, or could not be started.
+        remade: broken mirrors and worktrees that were recreated.
+        last_at: when a session was last started, ms UTC; None before the first.
+        last_ms: time from due to started of that session.
+        last_due_at: when that session was due, ms UTC.
+        last_started: number of sessions started with the same due time.
     """
 
     dispatches: int = 0
@@ -180,9 +180,9 @@ class SessionRunner:
     """Runs the sessions of this process.
 
     Attributes:
-        live: sessions that run here, by job.
-        notices: to people; None until the folders are there.
-        remade: repositories of which something was broken, until a session succeeds on them.
+        live: running sessions, by job id.
+        notices: None until the folders exist.
+        remade: repositories with a recreated mirror or worktree, until a session succeeds there.
     """
 
     places: Places
@@ -199,7 +199,7 @@ class SessionRunner:
         """Hand a job over, run its session to the end, and settle the job.
 
         Raises:
-            CancelledError: the worker does not wait.
+            CancelledError: the worker stopped without waiting for the session.
         """
         until = self._lease_until()
         await job.hand_over(timeout=f"{self.lease_ms}ms")
@@ -232,10 +232,10 @@ class SessionRunner:
     async def _renew(
         self, store: Store, job: Job, known: list[float], facts: object
     ) -> float | None:
-        """Renew the lease of a session; one that cannot be is ended by its supervisor.
+        """Renew the lease of a session; if this fails, the supervisor ends it when the lease ends.
 
         Returns:
-            Until when the lease is `known` to live, or None if the store has ended it.
+            The `known` end of the lease, or None if the store has ended it.
         """
         until = self._lease_until()
         signal = Signal(
@@ -290,15 +290,15 @@ class SessionRunner:
         self._notify("start", session, f"started in {session.automation.repository.key}")
 
     def ended(self, session: Session, end: End) -> None:
-        """Count, log and notify how a session ended."""
+        """Count, log and report the end of a session."""
         self.counts.remade += len(session.remade)
         if session.remade:
             self.remade.add(session.automation.repository.key)
         elif end.succeeded:
             self.remade.discard(session.automation.repository.key)
         for what in session.remade:
-            log(logging.WARNING, "remade", {"session_id": session.id, "what": what})
-            self._notify("recovery", session, f"the {what} was broken; it was kept, and remade")
+            log(logging.WARNING, "recreated", {"session_id": session.id, "what": what})
+            self._notify("recovery", session, f"the {what} was broken; it was kept and recreated")
         facts = {"session_id": session.id, "end": str(end)}
         if end.succeeded:
             log(logging.INFO, "session succeeded", facts)
@@ -323,7 +323,7 @@ class SessionRunner:
 
 
 async def _is_released(store: Store, job: str) -> bool:
-    """Return whether an operator has freed a session's lock by force."""
+    """Return whether an operator has released a session's lock by force."""
     with suppress(StoreError):
         view = await store.read(JobQuery(id=job))
         return view is not None and view.reason == FORCE_RELEASED

@@ -1,4 +1,4 @@
-"""A session, as its owner sees it: starts the supervisor, renews the lease, learns the end."""
+"""The owner's side of a session: starts the supervisor, renews the lease, receives the end."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from headway.systems.automations.supervisor import flock
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PASSED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-"""Variables that every session is given; nothing else of the service's environment is."""
+"""Variables passed to every session; it gets nothing else of the service's environment."""
 GIT_PASSED = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""What git is given besides, while the repository is prepared."""
+"""Additional variables for git while the repository is prepared."""
 ENDING_S = 3.0
-"""How long a session gets between SIGTERM and SIGKILL when the service stops."""
+"""Time between a session's SIGTERM and SIGKILL when the service stops."""
 LOGS_KEPT = 100
-"""Run logs that are kept of each automation."""
+"""Run logs kept per automation."""
 LAST_WORDS_S = 1.0
-"""How long a supervisor may take to say that its session is gone."""
+"""Time for a supervisor to report the end of a session that lost its lease."""
 MARK = "HEADWAY_SESSION_ID"
 ASIDE_KEPT = 10
-"""Broken mirrors, broken worktrees and those of failed sessions that are kept, the newest ones."""
+"""Broken mirrors, broken worktrees and worktrees of failed sessions kept, the newest of each."""
 ABANDONED_S = 3600
-"""How old a worktree without a supervisor's lock is when it counts as left by a killed one."""
+"""Age at which a worktree without a supervisor's lock counts as left by a killed one."""
 PERMANENT = re.compile(
     r"does not appear to be a git repository|repository '.*' not found|repository not found"
     r"|authentication failed|could not read (?:username|password)|permission denied"
     r"|host key verification failed|invalid reference: |pathspec '.*' did not match",
     re.IGNORECASE,
 )
-"""What `git` says of a repository, a ref or rights that are not there."""
+"""Git's errors for a missing repository, ref or permission."""
 
 Renew = Callable[[Mapping[str, object]], Awaitable[float | None]]
-"""Renews the lease, given what is known of the session; until when, on the clock of
+"""Renews the lease, given the facts of the session. Returns the end of the lease, on the clock of
 `Timing.monotonic`, or None if the session has lost it."""
 
 
@@ -57,10 +57,12 @@ class End:
 
     Attributes:
         reason: `exit`, `timeout`, `lease`, `gone`, `setup`, `cancelled`, `stopped`, `lost`, or
-            `killed` if its supervisor was.
-        status: of the command, if that ended by itself.
-        error: of a setup: what `git` or the system said.
-        truncated: whether not all of that is in the log.
+            `killed` if the supervisor was killed.
+        status: exit status of the command, if it exited by itself.
+        step: last step that was started.
+        error: if setup failed, the error of git or of the operating system.
+        bytes: size of the output.
+        truncated: whether part of the output is missing from the log.
     """
 
     reason: str
@@ -73,16 +75,16 @@ class End:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the command ended by itself with status 0."""
+        """Whether the command exited by itself with status 0."""
         return self.reason == "exit" and self.status == 0
 
     @property
     def permanent(self) -> bool:
-        """Whether it fails again until the entry, or what it names, is changed."""
+        """Whether it would fail again until the entry, or what it refers to, is changed."""
         return self.reason == "setup" and PERMANENT.search(self.error) is not None
 
     def __str__(self) -> str:
-        """In a few words."""
+        """Return a short description."""
         if self.reason == "setup":
             said = f"setup failed at {self.step}" + (f" ({self.status})" if self.status else "")
             return f"{said}: {self.error}" if self.error else said
@@ -96,9 +98,9 @@ class Session:
     """One run of an automation.
 
     Attributes:
-        id: `cron:` with the automation's id and the job's.
-        pid: of the command, once it runs.
-        remade: what was broken and had to be recreated.
+        id: `cron:`, the automation's id, `:` and the job's id.
+        pid: process id of the command; None until it runs.
+        remade: what was broken and was recreated: `mirror` or `worktree`.
     """
 
     id: str
@@ -112,18 +114,17 @@ class Session:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What others may know of it while it runs."""
+        """What is published about the session while it runs."""
         return {"session_id": self.id, "pid": self.pid, "hostname": socket.gethostname()}
 
     async def work(
         self, places: Places, timing: Timing, until: float, renew: Renew, every_s: float
     ) -> End:
-        """Run it to its end; all its processes are gone then.
+        """Run the session until all its processes are gone.
 
         Args:
-            until: when its first lease ends.
-            renew: called at once, and then every so often.
-            every_s: seconds between two renewals.
+            until: end of the first lease, on the clock of `Timing.monotonic`.
+            renew: called at once, every `every_s` seconds, and when the process id is known.
 
         Raises:
             OSError: the supervisor cannot be started.
@@ -145,7 +146,7 @@ class Session:
             return await self._follow(process)
         finally:
             renewing.cancel()
-            # Whatever made this end early: without its owner the supervisor kills all at once.
+            # If this ends early: without its owner, the supervisor kills all processes at once.
             if process.stdin is not None:
                 process.stdin.close()
             if process.returncode is None:
@@ -154,7 +155,11 @@ class Session:
             await asyncio.to_thread(_prune, self, places)
 
     def end(self, reason: str, *, grace_s: float | None = None) -> None:
-        """Ask it to end: SIGTERM, some time, SIGKILL."""
+        """Request the end of the session: SIGTERM, then SIGKILL.
+
+        Args:
+            grace_s: seconds between the two; None for those of the entry.
+        """
         if self._ending is None:
             self._ending = reason
             self._send({"stop": reason} | ({} if grace_s is None else {"grace": grace_s}))
@@ -170,7 +175,7 @@ class Session:
             until = await renew(self.facts)
             shown = self.pid
             if until is None:
-                # Another may be let into the repository already: no time to end by itself.
+                # Another session may already have the repository, so this one gets no grace period.
                 self.end("lost", grace_s=0)
                 await timing.pause(LAST_WORDS_S)
                 if self._process is not None and self._process.returncode is None:
@@ -183,7 +188,7 @@ class Session:
                     break
 
     async def _follow(self, process: asyncio.subprocess.Process) -> End:
-        assert process.stdout is not None  # noqa: S101  (it was asked for)
+        assert process.stdout is not None  # noqa: S101  (it is a pipe)
         while True:
             try:
                 line = await process.stdout.readline()
@@ -242,7 +247,7 @@ def session_id(automation_id: str, job_id: str) -> str:
 
 
 def kill_marked(session: str, group: int | None) -> None:
-    """Kill what is left of a session whose supervisor is gone: its group, and what left that."""
+    """Kill the rest of a session whose supervisor is gone: its group, and what left the group."""
     if group is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
@@ -263,7 +268,7 @@ def _short(key: str) -> str:
 
 
 def _prune(session: Session, places: Places) -> None:
-    """Keep artefacts and logs of the newest sessions of this automation alone."""
+    """Delete old artefacts and logs of this automation, and broken or abandoned folders."""
     table = session.automation.table
     begin = f"{places.log(session.id).name[: -len('.log') - 36]}"
     with suppress(OSError):
@@ -279,7 +284,7 @@ def _prune(session: Session, places: Places) -> None:
             for pattern in ("mirrors/*.broken-*", "work/*.broken-*", "work/*.kept")
             for old in _newest_first(places.root.glob(pattern))[ASIDE_KEPT:]
         ]
-        # The last line of the run log has just been written.
+        # The run log has just been written, so its time is now.
         now_s = places.log(session.id).stat().st_mtime
         old_ones += [one for one in places.work.iterdir() if _is_abandoned(one, now_s)]
         for old in old_ones:

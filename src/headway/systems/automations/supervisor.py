@@ -1,18 +1,19 @@
-"""The supervisor of one session: a process of its own that needs nothing but the standard library.
+"""The supervisor of one session: a separate process that needs only the standard library.
 
-It prepares the repository, runs the command in a process group of its own, captures what it
-prints, and kills every process of the session at the timeout, on a stop request, when its lease
-ends, and when the process that started it is gone. It is the subreaper of all that it starts, so
-that a child which leaves the group is found, too.
+It prepares the repository, runs the command in its own process group, captures the output, and
+kills every process of the session at the timeout, on a stop request, when the lease ends, or when
+its owner, the process that started it, is gone. It is the subreaper of its descendants, so that a
+child which leaves the group is found, too.
 
-On standard input it is given one JSON line that says what to do (`Spec`), then lines:
+Standard input is one JSON line with the specification (`Session._spec`), then one line each:
 `{"until": seconds}` moves the end of the lease, on the clock of `time.monotonic`;
-`{"stop": reason}` ends the session. The end of the input means that its owner is gone.
+`{"stop": reason, "grace": seconds}` ends the session, by default with the grace period of the
+specification. The end of the input means that the owner is gone.
 
-On standard output it says, one JSON line each: `{"event": "started", "pid"}`,
+Standard output is one JSON line each: `{"event": "started", "pid"}`,
 `{"event": "remade", "what", "kept"}`, and at the end
 `{"event": "ended", "reason", "status", "signal", "step", "error", "bytes", "truncated"}`. The
-reasons are `exit`, `timeout`, `lease`, `gone` (its owner), `setup`, and those of `stop`.
+reasons are `exit`, `timeout`, `lease`, `gone` (the owner), `setup`, and those of `stop`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ _IN_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/'\"<>]*@")
 
 
 class Ended(Exception):
-    """The session must end now: the reason, and how many seconds it gets to end by itself."""
+    """The session must end now.
+
+    Attributes:
+        grace_s: seconds between SIGTERM and SIGKILL; 0 for SIGKILL at once.
+    """
 
     def __init__(self, reason: str, grace_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -57,7 +62,7 @@ def _end(reason: str, grace_s: float = 0.0) -> NoReturn:
 
 
 class Log:
-    """The run log: bounded, for its owner alone, without the secrets of the URL."""
+    """The run log: limited in size, readable by its owner only, without the secrets of the URL."""
 
     def __init__(self, path: str, most: int, secrets: list[str]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -70,26 +75,26 @@ class Log:
         self.truncated = False
 
     def feed(self, data: bytes) -> None:
-        """Write the lines that are complete; the rest waits, so that no secret is cut in two."""
+        """Write complete lines and buffer the rest, so that no secret is split."""
         self.bytes += len(data)
         if self.truncated:
             return
         self._partial += data
         end = self._partial.rfind(b"\n") + 1
         if not end and len(self._partial) >= LONGEST_LINE:
-            # What may be the beginning of a secret waits for the rest of it.
+            # Keep what may be the beginning of a secret.
             self._partial = self._clean(self._partial)
             end = max(len(self._partial) - LONGEST_SECRET, 0)
         self._write(self._partial[:end])
         self._partial = self._partial[end:]
 
     def flush(self) -> None:
-        """Write what is left of the last line."""
+        """Write the buffered rest."""
         self._write(self._partial)
         self._partial = b""
 
     def note(self, text: str) -> None:
-        """Write a line of the supervisor itself, whatever the bound."""
+        """Write a line of the supervisor itself, regardless of the size limit."""
         self.flush()
         os.write(self._file, self._clean(f"headway: {text}\n".encode()))
 
@@ -103,7 +108,7 @@ class Log:
         if self._left < 0:
             self.truncated = True
             self._partial = b""
-            os.write(self._file, b"\nheadway: the output is too long; the rest is left out\n")
+            os.write(self._file, b"\nheadway: the output is too long; the rest is omitted\n")
 
     def _clean(self, data: bytes) -> bytes:
         for secret in self._secrets:
@@ -125,7 +130,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _noted)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # A message on the pipe, or closing it, ends the session.
+            # Only a stop message or the end of the input ends the session.
             signal.signal(number, signal.SIG_IGN)
         os.set_blocking(0, False)
 
@@ -144,7 +149,7 @@ class Supervisor:
                 status = self._whole()
                 reason = "exit" if self.step == "command" or not status else SETUP_REASON
             finally:
-                # What the command has left running ends with its session.
+                # Processes that the command left running end with the session.
                 kill_all()
         except Ended as ending:
             reason = ending.reason
@@ -172,16 +177,16 @@ class Supervisor:
     def _whole(self) -> int:
         spec = self.spec
         if os.path.lexists(spec["work"]):
-            # Of the same run of a store that was restored, or of another store.
+            # Left by the same run before the store was restored, or by another store.
             self._set_aside("worktree", spec["work"])
         os.makedirs(spec["work"], mode=0o700)
-        # Held to the end: an unlocked folder was left by a supervisor that was killed.
+        # Held until exit: an unlocked folder was left by a killed supervisor.
         flock(os.open(spec["work"], os.O_RDONLY | os.O_CLOEXEC))
         folder = os.path.join(spec["work"], "repository")
         lock = os.open(spec["mirror"] + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.step = "the lock of the mirror"
+        self.step = "mirror lock"
         try:
-            # The dispatcher lets one session into a repository; this is for those of another store.
+            # The dispatcher runs one session per repository; the lock is for those of other stores.
             while not flock(lock):
                 self._watch(None, 0.2)
             status = self._prepare(folder)
@@ -200,15 +205,15 @@ class Supervisor:
         return self._child(argv, spec["env"], folder, started=True)
 
     def _prepare(self, folder: str) -> int:
-        """Bring the mirror up to date, and clone from it.
+        """Update the mirror, and clone from it.
 
         Returns:
-            The status of the step that failed, or 0.
+            The exit status of the step that failed, or 0.
         """
         mirror, ref = self.spec["mirror"], self.spec["ref"]
         if not os.path.exists(mirror):
             status = self._git("init", "--quiet", "--bare", mirror)
-            # What a worktree still shares must not be collected.
+            # Objects that a worktree still shares must not be garbage-collected.
             status = status or self._git("-C", mirror, "config", "gc.auto", "0")
             if status:
                 return status
@@ -232,7 +237,7 @@ class Supervisor:
 
     def _git(self, *arguments: str, into: bytearray | None = None) -> int:
         self.step, self.log.last = f"git {arguments[2 if arguments[0] == '-C' else 0]}", b""
-        # The URL is neither an argument, which others can see, nor kept in the mirror.
+        # The URL is not an argument, which other users could see, and is not stored in the mirror.
         given = {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "remote.origin.url",
@@ -244,7 +249,7 @@ class Supervisor:
         return self._child(["git", *arguments], env, self.spec["work"], into=into)
 
     def _point_at_origin(self, folder: str) -> None:
-        """Give the clone the remote of its repository in the place of the mirror."""
+        """Point the clone's remote at the repository instead of the mirror."""
         path = os.path.join(folder, ".git", "config")
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -259,21 +264,21 @@ class Supervisor:
         if not os.path.exists(mirror):
             return
         step, last = self.step, self.log.last
-        # Only a full check reads the contents of files, as a checkout does.
+        # Only a full check reads the contents of files, like a checkout.
         quick = [] if step == "git checkout" else ["--connectivity-only"]
         if self._git("-C", mirror, "fsck", "--no-dangling", *quick, into=bytearray()):
             self._set_aside("mirror", mirror)
         self.step, self.log.last = step, last
 
     def _set_aside(self, what: str, path: str) -> None:
-        """Keep something broken beside its replacement, for inspection."""
+        """Keep something broken next to its replacement, for inspection."""
         kept = f"{path}.broken-{os.getpid()}"
         os.rename(path, kept)
-        self.log.note(f"the {what} was broken: kept at {kept}, and recreated")
+        self.log.note(f"the {what} was broken; it was kept at {kept} and recreated")
         say({"event": "remade", "what": what, "kept": kept})
 
     def _keep(self, *, failed: bool) -> None:
-        """Keep the artefacts, and the work folder if the entry says so."""
+        """Copy the artefacts, and delete the work folder or keep it, as the entry says."""
         spec = self.spec
         folder = os.path.join(spec["work"], "repository")
         try:
@@ -299,18 +304,22 @@ class Supervisor:
         started: bool = False,
         into: bytearray | None = None,
     ) -> int:
-        """Run one process in a group of its own until it ends.
+        """Run one process in its own group until it exits.
+
+        Args:
+            started: whether to report the process id to the owner.
+            into: receives the output instead of the log.
 
         Returns:
-            Its status; below zero for the signal that ended it.
+            Its exit status; below zero for the signal that ended it.
 
         Raises:
-            Ended: the session must end; every process of it is gone.
-            OSError: it cannot be started.
+            Ended: the session must end; all its processes are gone.
+            OSError: the process cannot be started.
         """
         read, write = os.pipe2(os.O_CLOEXEC)
         try:
-            child = subprocess.Popen(  # noqa: S603  (the command is what the entry says)
+            child = subprocess.Popen(  # noqa: S603  (the command is git or the entry's)
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=write,
@@ -330,7 +339,7 @@ class Supervisor:
             while child.poll() is None:
                 if not self._watch(output, 60.0, into):
                     output = None
-            # A grandchild may hold the pipe open for as long as it likes.
+            # Do not wait for the end of the output: a grandchild may keep the pipe open.
             self._pump(read, into)
         except Ended as ending:
             self._stop(child, read, ending.grace_s)
@@ -341,7 +350,7 @@ class Supervisor:
         return child.returncode
 
     def _stop(self, child: subprocess.Popen[bytes], read: int, grace_s: float) -> None:
-        """End every process of the session: by SIGTERM and some time, then by SIGKILL."""
+        """Send SIGTERM, wait for the grace period, and kill every process of the session."""
         if grace_s > 0:
             grace_at = min(time.monotonic() + grace_s, self.lease_until)
             with suppress(ProcessLookupError, PermissionError):
@@ -363,19 +372,20 @@ class Supervisor:
         *,
         ends: bool = True,
     ) -> bool:
-        """Wait until something happens, and take note of it.
+        """Wait for the next event (output, message, exit of a child, deadline), and handle it.
 
         Args:
-            seconds: the longest wait.
-            into: takes what the child prints; else the log does.
-            ends: whether the timeout and a word to stop end the session; they do not while it
-                is ending.
+            seconds: maximum wait.
+            into: receives the output instead of the log.
+            ends: whether the timeout and a stop message end the session; false while it is
+                already ending.
 
         Returns:
-            False once all who could write to the output have closed it.
+            False once all writers of the output have closed it.
 
         Raises:
-            Ended: the lease has ended, the owner is gone, or `ends` and it is time.
+            Ended: the lease has ended, or the owner is gone; if `ends`, also on the timeout or a
+                stop message.
         """
         now = time.monotonic()
         limits = [self.lease_until - now, seconds, *([self.timeout_at - now] if ends else [])]
@@ -394,7 +404,7 @@ class Supervisor:
         return more
 
     def _pump(self, output: int, into: bytearray | None = None) -> bool:
-        """Take what is there to be read.
+        """Read the available output.
 
         Returns:
             Whether there may be more later.
@@ -413,10 +423,10 @@ class Supervisor:
         return True
 
     def _hear(self, *, ends: bool) -> None:
-        """Take the lines on standard input.
+        """Read and apply the messages on standard input.
 
         Raises:
-            Ended: the owner is gone, or says so.
+            Ended: the owner is gone; if `ends`, also on a stop message.
         """
         data = os.read(0, 65_536)
         if not data:
@@ -434,41 +444,41 @@ class Supervisor:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the supervisor is gone, however that happens."""
+    """Reset signals, and have the kernel kill this process when the supervisor exits."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def prctl(option: int, value: int) -> None:
-    """Ask the kernel for something, on a system that has this call."""
+    """Make this system call on Linux; do nothing elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def _noted(*_: object) -> None:
-    """Take a signal whose only use is to end a wait."""
+    """Do nothing: the signal only needs to interrupt a wait."""
 
 
 def kill_all() -> None:
-    """Kill and reap all descendants of this process, those that have left its group as well.
+    """Kill and reap all descendants of this process, including those that have left its group.
 
-    One that is killed hands its children to this process, their subreaper: so it goes on until
-    there are none.
+    The children of a killed process become children of this subreaper, so this repeats until there
+    are none.
     """
     while True:
         for pid in descendants(os.getpid()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            # One by one: a process that was killed may have started others just before.
+            # Reap only one: a killed process may have started others just before.
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
 
 
 def descendants(root: int) -> list[int]:
-    """Return the processes that come of a process, by their parents; the deepest last."""
+    """Return the descendants of a process, parents before their children."""
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if not name.isdigit():
@@ -490,7 +500,7 @@ def descendants(root: int) -> list[int]:
 
 
 def flock(lock: int) -> bool:
-    """Lock an open file, unless another process has it; return whether it is locked."""
+    """Lock an open file unless another process has locked it; return whether it is locked."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -499,7 +509,7 @@ def flock(lock: int) -> bool:
 
 
 def _copy(folder: str, name: str, to: str) -> None:
-    """Copy one artefact; one that leads out of the folder is left out."""
+    """Copy one artefact, unless it is outside the folder, in `.git*`, or not a file."""
     source = os.path.realpath(os.path.join(folder, name))
     inside = os.path.relpath(source, os.path.realpath(folder))
     if inside.startswith("..") or fnmatch.fnmatch(inside, ".git*") or not os.path.isfile(source):
@@ -517,10 +527,10 @@ def say(event: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run one session, as standard input says."""
+    """Run the session that standard input specifies."""
     os.umask(0o077)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # Unbuffered: what comes behind the first line is for the supervisor.
+    # Unbuffered: the supervisor itself reads what follows the first line.
     line = FileIO(0, closefd=False).readline()
     if line:
         say(Supervisor(json.loads(line)).run())
