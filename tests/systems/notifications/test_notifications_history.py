@@ -225,7 +225,7 @@ async def test_one_that_was_forgotten_before_it_was_written_is_counted(
     process = world.process()
     assert await process.write() == 1
     assert process.counted == [(Tallied.HISTORY, FORGOTTEN)]
-    assert f"notification {id_} was forgotten" in caplog.text
+    assert f"history missed a notification that the store had deleted id={id_}" in caplog.text
 
 
 async def test_of_a_batch_each_has_its_own_outcome_and_is_written_together():
@@ -370,8 +370,8 @@ def test_ten_minutes_behind_for_two_is_an_alert():
     assert found(600_000, 120_000) == {}
     assert found(600_001, 119_999) == {}
     assert found(600_001, 120_000) == {
-        "history_behind": "a notification that has ended has waited 10m to be written to the "
-        "history; so for 2m now"
+        "history_behind": "an ended notification has waited 10m to be written to the history "
+        "(for 2m)"
     }
 
 

@@ -35,7 +35,7 @@ from headway.systems.parts import Parts
 from headway.web.page import Page
 
 SCHEMAS = (SCHEMA, ALERTS)
-"""The tables that it needs in the directory."""
+"""Directory tables that this system needs."""
 OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, OPT_OUT_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
 
 _log = logging.getLogger("headway.notifications")
@@ -53,13 +53,13 @@ class Notifications:
         self.pages: Sequence[Page] = PAGES if link is None else (*PAGES, calendar_page(link))
 
     def declare(self, app: App) -> None:
-        """Add its kind to the app whose worker runs it."""
+        """Declare the system's kinds on the app."""
         declare(app, self.context)
 
     async def start(self, service: Service) -> None:
-        """Make the context available to its routes; add its metrics and rules to the server."""
+        """Register the context, metrics and alert rules; log a warning if there is no sender."""
         if not self.context.senders:
-            _log.warning("nothing is sent: add a table such as [notifications.senders.email]")
+            _log.warning("no sender configured: add a table such as [notifications.senders.email]")
         start_seeing(service, self.context.tally, self.context.thresholds)
         service.system_services[NAME] = self.context
         if self.context.parts.cassandra is not None:
@@ -71,9 +71,10 @@ def make(
     parts: Parts,
     senders: Mapping[Channel, Sender] | None = None,
 ) -> Notifications:
-    """Make the system, of the table [notifications]; nothing is opened or declared.
+    """Build the system from the [notifications] settings; opens and declares nothing.
 
-    The senders, if given, are used instead of those of the settings.
+    Args:
+        senders: used instead of those of the settings, if given.
     """
     read = read_table(NAME, NotificationSettings, settings)
     _check_history(read, parts)
@@ -93,7 +94,7 @@ def make(
 
 
 def _check_history(settings: NotificationSettings, parts: Parts) -> None:
-    """Check that the history goes on beyond what the store keeps.
+    """Check that the history keeps notifications for as long as the store, or longer.
 
     Raises:
         InvalidValue: it does not.
@@ -103,14 +104,14 @@ def _check_history(settings: NotificationSettings, parts: Parts) -> None:
         return
     if link.settings.history_kept < settings.keep:
         message = "cassandra.history_kept is shorter than notifications.keep"
-        raise InvalidValue(message, hint="timelines go on with the history after `keep`")
+        raise InvalidValue(message, hint="timelines continue with the history after `keep`")
 
 
 def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, Sender]:
-    """Make the senders that have a table; nothing is connected, and the caller closes them.
+    """Create the senders that have a table; nothing is connected, and the caller closes them.
 
     Raises:
-        InvalidValue: a file or a provider that the settings name is missing or not valid.
+        InvalidValue: a file or a provider that the settings name is missing or invalid.
     """
     timing = parts.timing
     made: dict[Channel, Sender] = {}

@@ -1,4 +1,4 @@
-"""Batches: what handlers that run at once ask for, asked together."""
+"""Batches: the calls of concurrent handlers, processed together."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ Answer = TypeVar("Answer")
 
 
 class Batches(Generic[Asked, Answer]):
-    """Answers calls by batches, one after another.
+    """Processes calls in batches, one batch at a time.
 
-    A call that comes while a batch runs is answered by the next one, never by the running one:
-    what it gets was done after it asked.
+    A call that arrives while a batch is running joins the next one, so that its result is never
+    older than the call.
     """
 
     def __init__(
         self, do: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer]]], most: int
     ) -> None:
-        """Have nothing to do yet.
+        """Start without calls.
 
         Args:
-            do: answers a batch, in its order; what it raises is raised by each of these calls.
-            most: calls of one batch.
+            do: processes a batch, and returns its results in order; each call of the batch raises
+                what it raises.
+            most: maximum calls per batch.
         """
         self._do = do
         self._most = most
@@ -32,7 +33,7 @@ class Batches(Generic[Asked, Answer]):
         self._task: asyncio.Task[None] | None = None
 
     async def ask(self, asked: Asked) -> Answer:
-        """Ask for one; a caller that no longer waits takes nothing from the others."""
+        """Add a call to the next batch, and return its result; cancellation leaves others alone."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((asked, answer))
@@ -49,7 +50,7 @@ class Batches(Generic[Asked, Answer]):
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if not future.done():
                         future.set_result(answer)
-            # Whatever it is, each waiting caller gets it.
+            # Each waiting caller gets the exception, whatever it is.
             except BaseException as error:
                 for _, future in batch:
                     if not future.done():

@@ -29,7 +29,7 @@ class NotifyContext(SystemContext):
     """The settings, senders and directory that routes and handlers use.
 
     Attributes:
-        senders: by channel; a channel without one is not used.
+        senders: by channel; a channel without a sender is not used.
     """
 
     settings: NotificationSettings
@@ -47,12 +47,12 @@ class NotifyContext(SystemContext):
             await sender.close()
 
     def count(self, channel: str, outcome: str) -> None:
-        """Count a send by a channel: a status, or one of the words beside `Event`."""
+        """Count a send by a channel: its status, or `LOST`, `LIMITED` or `UNAVAILABLE`."""
         self.tally.happened(Tallied.OUTCOME, f"{channel}:{outcome}")
 
     @property
     def calendar(self) -> Calendar | None:
-        """The calendar of notifications due far ahead; None if the store keeps them."""
+        """Calendar of notifications due far ahead; None if the store keeps them."""
         link = self.parts.cassandra
         if self._calendar is None and link is not None:
             self._calendar = Calendar(link, self.store)
@@ -60,12 +60,12 @@ class NotifyContext(SystemContext):
 
     @property
     def history(self) -> History | None:
-        """What ended beyond the store's own records; None if that is off."""
+        """History of ended notifications, beyond the store's own; None if it is switched off."""
         link = self.parts.cassandra
         return History(link) if link is not None and link.settings.history else None
 
     async def send(self, service: Service, jobs: Sequence[NewJob]) -> Sequence[Sent]:
-        """Store jobs: in the calendar, if there is one, or in the store; see `send_jobs`."""
+        """Store jobs in the calendar if there is one, or in the store; see `send_jobs`."""
         send = partial(send_jobs, service)
         if self.calendar is None:
             return await send(jobs)
@@ -84,4 +84,4 @@ TheContext = Annotated[NotifyContext, system_service(NAME)]
 
 
 check_caller = whole_lanes(*LANES)
-"""Refuses a caller whose token is limited to some tenants or to other lanes."""
+"""Refuse a caller whose token is limited to some tenants or to other lanes."""

@@ -1,7 +1,7 @@
-"""Deliveries: what providers and apps say of a notification that was sent.
+"""Deliveries: what providers and apps report about sent notifications.
 
-A webhook is verified before it is read: Twilio's by the tokens of `[telephony.twilio]`, SendGrid's
-by the public keys of `[hooks.sendgrid]`.
+Webhooks are verified before they are read: Twilio's by the tokens of `[telephony.twilio]`,
+SendGrid's by the public keys of `[hooks.sendgrid]`.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from headway.systems.telephony.texts import Texts, TextStatus
 _log = logging.getLogger("headway.notifications")
 
 UNDELIVERED = frozenset({"bounce", "dropped"})
-"""Events of SendGrid after which a mail will not arrive."""
+"""SendGrid's events after which a mail will not arrive."""
 
 ROUTES = router("system: notifications", operations="notify_", prefix="/notifications/hooks")
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEvent:
-    """What a provider's verified delivery webhook says of a message.
+    """A provider's verified report about a message.
 
     Attributes:
-        event: an id: the same whenever the webhook is sent again, another for anything else.
-        delivered: whether it arrived; False if it will not.
-        reason: why it will not, in the provider's words; may be empty.
-        gone: the address that it was sent to, if that does not exist any more; else empty.
-        ref: the notification's id, if the webhook holds it; empty if not.
+        event: id of the event, the same for each repeat of the webhook.
+        delivered: whether the message arrived; False if it will not.
+        reason: why it will not arrive, in the provider's words; may be empty.
+        gone: the message's address, if it no longer exists; otherwise empty.
+        ref: id of the notification, if the webhook contains it; otherwise empty.
     """
 
     provider_id: str
@@ -69,7 +69,7 @@ class DeliveryEvent:
 
 
 def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryEvent]:
-    """Return the event of a verified webhook that ends a text; none while it is on its way."""
+    """Return the final event of a text, from a verified webhook; empty while it is on its way."""
     said = texts.read_text_status(request)
     if said is None or not said.status.ended:
         return ()
@@ -80,12 +80,12 @@ def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryE
 
 
 def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
-    """Return the events of a verified webhook of SendGrid that end messages, in order.
+    """Return the final events of messages, from a verified webhook of SendGrid, in order.
 
-    An id that no notification can have is left out: the events after it count.
+    An event with an id that no notification can have is skipped, so that later ones are applied.
 
     Raises:
-        InvalidValue: it is not a list of events.
+        InvalidValue: the webhook is not a list of events.
     """
     return [
         DeliveryEvent(
@@ -111,7 +111,7 @@ def _can_be_known(provider_id: str) -> bool:
 
 
 def _gone(event: MailEvent) -> str:
-    # A block is a refusal for now, whatever its code is.
+    # A block is temporary, whatever its code is.
     status = str(event.body.get("status", ""))
     blocked = event.body.get("type") == "blocked"
     gone = event.status == "bounce" and not blocked and status in NO_SUCH_MAILBOX
@@ -150,23 +150,23 @@ async def hear_text(
 
 
 async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
-    """Apply what a provider's verified webhook says; the same again has no further effect.
+    """Apply a provider's verified event; a repeat has no further effect.
 
-    A failure of what has been delivered before has none, and its address stays.
+    A failure reported after the delivery is ignored, and the address stays.
 
     Returns:
         The store's reply; KEPT if no notification is known by that id yet.
 
     Raises:
-        StoreError: the store is away; the provider is to send it again.
+        StoreError: the store is unavailable; the provider should send the event again.
     """
     key = known_as(event.provider_id)
-    # A note finds the notification; if there is none yet, the store keeps it, as it does signals.
+    # A note finds the notification; if there is none yet, the store keeps it like any signal.
     seen = Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label="webhook")
     found = await context.store.signal(seen)
     job = None if found.job is None else await context.store.read(JobQuery(id=found.job))
     if job is None and event.ref:
-        # The provider's id is not recorded yet; never, if its answer was lost.
+        # The provider's id is not recorded yet, or never will be if its answer was lost.
         job = await context.store.read(JobQuery(id=event.ref))
         if job is not None and (job.state is State.AWAITING or job.state in FINAL):
             key = ref_of(job)
@@ -176,7 +176,7 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
         return Heard.LATE
     stage = "" if job is None else _stage_of(job, key)
     if job is not None and not event.delivered and _has_arrived(job, stage):
-        _log.info("notification %s was DELIVERED before: %s", job.id, event.reason)
+        _log.info("failure after delivery ignored id=%s reason=%s", job.id, event.reason)
         return Heard.LATE
     if event.gone and job is not None:
         await retire(context, job.subject or "", Channel(stage), event.gone)
@@ -187,10 +187,10 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
 
 
 async def delivered(context: NotifyContext, job: JobView) -> None:
-    """Apply that the app has shown a notification.
+    """Mark a notification as delivered because the app has shown it.
 
     Raises:
-        InvalidState: it was not sent.
+        InvalidState: the notification has not been sent yet.
     """
     if job.state not in FINAL and job.state is not State.AWAITING:
         message = "the notification has not been sent yet"
@@ -224,7 +224,7 @@ async def _settle(
     reply = await context.store.signal(final)
     heard = reply.answer
     if heard is Heard.LATE:
-        # It has ended: a note beside its end records this, and is its status from then on.
+        # It has ended: a note records the event, and gives the status from then on.
         note = Signal(
             key=key,
             event=f"{what.event}:note",
@@ -234,7 +234,7 @@ async def _settle(
         )
         await context.store.signal(note)
         if reply.job is not None:
-            # Of an event that comes again, as after a crash here, both are repeated.
+            # If the event is repeated, for example after a crash here, so are note and write.
             await write_again(context, reply.job, what.event)
     if heard in {Heard.APPLIED, Heard.LATE}:
         context.count(channel, status)
@@ -242,7 +242,7 @@ async def _settle(
 
 
 def _stage_of(job: JobView, key: str) -> str:
-    """Return the channel of the run that a provider means; not the one that is tried by now."""
+    """Return the channel of the run with this key, which may not be the current run."""
     return next((one.stage for one in job.runs if key in one.keys), job.stage)
 
 

@@ -1,4 +1,4 @@
-"""Notifications of a Kafka topic: each value is a body of POST /notifications."""
+"""Notifications from a Kafka topic: each value is a body of POST /notifications."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headway.systems.notifications.intake import NotificationBody, take_in
 
 
 class NotificationSink:
-    """Takes notifications in, as the route does; the server of the service need not serve.
+    """Creates notifications like the route; the server need not be running.
 
-    A message without a `dedupe_key` has its place in the topic as one, so one that is read twice
-    is sent once; the window of deduplication must be longer than a bridge may stand still.
+    A message without a `dedupe_key` gets its place in the topic as one, so that a message read
+    twice is sent once. The dedupe window must be longer than a bridge may be stopped.
     """
 
     def __init__(self, service: Service, context: NotifyContext) -> None:
@@ -36,7 +36,7 @@ def _body(message: Incoming) -> NotificationBody:
     """Read a body.
 
     Raises:
-        InvalidValue: it is none.
+        InvalidValue: the value is not a valid body.
     """
     try:
         body = NotificationBody.model_validate_json(message.value or b"")

@@ -1,7 +1,7 @@
-"""What is written to the history: each notification at its end, and again at each later change.
+"""Writing of the history: each notification at its end, and again after each later change.
 
 The end of a notification creates a job in the same step of the store, whatever ended it. That job
-reads the record and writes it to Cassandra; it is repeated until it has, and a repetition changes
+reads the record and writes it to Cassandra. It is retried until it succeeds; a repeat changes
 nothing.
 """
 
@@ -35,12 +35,12 @@ from headway.systems.notifications.notification import (
 )
 
 ENDED = "notification_ended"
-"""The kind of the jobs that write."""
+"""Kind of the jobs that write."""
 WRITERS = 16
-"""Handlers of all workers at once, whose rows are written together. A handler that waits for
-Cassandra sends nothing meanwhile, so they are few."""
+"""Maximum handlers of all workers at once; those of a worker write their rows together. They are
+few, because a handler that waits for Cassandra sends nothing meanwhile."""
 CLOSED_FOR = "1m"
-"""How long nothing is written after Cassandra did not answer."""
+"""How long writing is paused after Cassandra did not answer."""
 
 _log = logging.getLogger("headway.notifications")
 _encode = msgspec.json.Encoder().encode
@@ -48,17 +48,17 @@ _decode = msgspec.json.Decoder(Notification).decode
 
 
 class AtEnd(TypedDict, total=False):
-    """Options of a kind: what follows the ends of its jobs."""
+    """Options of a kind for the follow-ups of its jobs."""
 
     on_final: str
     on_final_states: Sequence[str]
 
 
 def declare_history(app: App, context: NotifyContext) -> AtEnd:
-    """Add the kind that writes, also where there is no history: it may have been switched off.
+    """Declare the kind that writes, even without a history: it may have been switched off.
 
     Returns:
-        The options by which the end of a notification is written; none without a history.
+        The options that make the end of a notification create such a job; none without a history.
     """
     app.lane(HISTORY_LANE, concurrency=WRITERS)
     writer = Batches(partial(_write, context), WRITERS)
@@ -71,7 +71,7 @@ def declare_history(app: App, context: NotifyContext) -> AtEnd:
         except StoreError as away:
             said = f"history: {away.message}"[:500]
             task.close(f"lane:{HISTORY_LANE}", after=CLOSED_FOR, reason=said)
-            # It keeps its place, and so shows since when nothing is written.
+            # It keeps its due time, which shows since when nothing has been written.
             return Snooze(until=task.due_at, reason=said)
         if outcome:
             context.tally.happened(Tallied.HISTORY, outcome)
@@ -83,34 +83,37 @@ def declare_history(app: App, context: NotifyContext) -> AtEnd:
 
 
 async def _write(context: NotifyContext, ids: Sequence[str]) -> Sequence[str]:
-    """Write notifications as they are now; for each, what there is to count, if anything.
+    """Write notifications as they are now.
+
+    Returns:
+        For each, the outcome to count; empty for a notification that lives again.
 
     Raises:
-        StoreError: the store or Cassandra cannot do it now.
+        StoreError: the store or Cassandra failed.
     """
     history = context.history
     if history is None:
         return [OFF for _ in ids]
     query = JobsQuery(ids=tuple(ids), runs=True, trail=True, limit=len(ids))
     jobs = {job.id: job for job in (await context.store.read(query)).rows}
-    # One that was given another life is written at the end of that.
+    # A notification that lives again is written at its next end.
     ended = [job for job in jobs.values() if job.state in FINAL]
     rows = [(row_of(job), stamp_of(job)) for job in ended]
     await history.write(rows, now=context.timing.wall_at())
     written = {job.id for job in ended}
     for id_ in set(ids) - set(jobs):
-        _log.error("notification %s was forgotten before the history had it", id_)
+        _log.error("history missed a notification that the store had deleted id=%s", id_)
     return [WRITTEN if id_ in written else "" if id_ in jobs else FORGOTTEN for id_ in ids]
 
 
 async def write_again(context: NotifyContext, id_: str, event: str) -> None:
-    """Have a notification written again, of which something was heard after its end.
+    """Write a notification again after an event that arrived after its end.
 
     Args:
-        event: the id of what was heard: the same one has it written once.
+        event: id of the event; a repeat has no further effect.
 
     Raises:
-        StoreError: the store is away; repeat the call.
+        StoreError: the store is unavailable; repeat the call.
     """
     if context.history is not None:
         made = derived_id("history", id_, event)
@@ -118,7 +121,7 @@ async def write_again(context: NotifyContext, id_: str, event: str) -> None:
 
 
 def row_of(job: JobView) -> HistoryRow:
-    """Return the row of a notification that has ended; of its job with its runs and its trail."""
+    """Return the row of an ended notification; reads the job's runs and trail."""
     found = notification_of(job)
     return HistoryRow(
         recipient=found.recipient,
@@ -135,16 +138,16 @@ def row_of(job: JobView) -> HistoryRow:
 def stamp_of(job: JobView) -> int:
     """Return the version of a record: it grows with each change, and depends on nothing else.
 
-    So of two writes the one that read later stays, in whatever order they arrive.
+    So of two writes, the one that read later wins, in whatever order they arrive.
     """
     changed_at = max((job.finished_at or 0, *(line.at for line in job.trail)))
     return 1000 * changed_at + len(job.trail)
 
 
 def notification_from(row: HistoryRow) -> Notification | None:
-    """Return the notification of a row; None if this program cannot read it, which is logged."""
+    """Return the notification of a row; log an error and return None if it cannot be read."""
     try:
         return _decode(row.record)
     except msgspec.DecodeError as error:
-        _log.error("the history's row of %s is not readable: %s", row.id, error)
+        _log.error("history row unreadable id=%s error=%s", row.id, error)
         return None

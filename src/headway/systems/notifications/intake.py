@@ -1,10 +1,10 @@
 """Intake: notifications are validated, deduplicated, and stored as jobs.
 
-Dedupe is exact, by recipient, channel and key; the window runs from the first accepted one. The
-engine's own key of a job lives from its enqueue until some time after its end, and refuses another
-body. Here a window ends at a fixed moment, and a duplicate with another text is a duplicate all the
-same. So the keys are rows of the directory: one for each key of the last window and no more, since
-each batch that adds rows removes twice as many that are over. No process holds any in memory.
+Deduplication is exact, by recipient, channel and key; the window starts with the first accepted
+notification. The engine's own job keys do not fit: they last until some time after the job's end,
+and refuse another body. Here a window ends at a fixed time, and a duplicate may have another text.
+So the keys are rows of the directory, and none are kept in memory. There are about as many as keys
+in the last window, because each batch that adds rows removes up to twice as many expired ones.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from headway.systems.notifications.records import (
 )
 
 MOST = 10_000
-"""Notifications of one request."""
+"""Maximum notifications per request."""
 URGENT, HIGH, NORMAL, LOW = 0, 128, 512, 900
-"""Priorities of jobs; smaller first."""
+"""Priorities of jobs; smaller numbers first."""
 _AS_GIVEN = {"category", "template", "data", "title", "text", "html"}
-"""What the job's arguments have as the body has it."""
+"""Fields that the job's arguments copy from the body."""
 _OF_PRIORITY = {Priority.HIGH: HIGH, Priority.NORMAL: NORMAL, Priority.LOW: LOW}
 
 
@@ -117,7 +117,7 @@ class NotificationBody(Body):
 
     @property
     def order(self) -> Sequence[Channel]:
-        """The channels in the order to be tried."""
+        """Channels, in the order to try."""
         return self.channels or [one for one in (self.channel,) if one is not None]
 
 
@@ -144,18 +144,19 @@ class NotificationTaken:
 async def take_in(
     service: Service, context: NotifyContext, bodies: Sequence[NotificationBody]
 ) -> list[NotificationTaken]:
-    """Take notifications in; when this returns, they are stored.
+    """Create notifications; when this returns, they are stored.
 
-    Dedupe keys are taken before the jobs are stored. Should the store fail in between, the caller
-    gets no id and sends again: its keys are then held by notifications that were never stored, so
-    of each duplicate the store is asked, and one that is not there is stored under its id.
+    Dedupe keys are taken before the jobs are stored. If the store fails in between, the caller gets
+    no id and sends again, but its keys are held by notifications that were never stored. So the
+    first notification of each duplicate is looked up, and if it is missing, the duplicate is stored
+    under its id.
 
     Returns:
-        For each, in this order, which notification exists now.
+        The notification that now exists for each body, in order.
 
     Raises:
-        InvalidValue: one names a recipient, template or channel that there is not; `item` has its
-            index, and nothing was stored.
+        InvalidValue: a body names a recipient, template or channel that does not exist; `item` has
+            its index, and nothing was stored.
     """
     now = await service.now()
     await _check(context, bodies)
@@ -185,13 +186,13 @@ async def take_in(
             jobs.append(_job(context, body, one, now))
             due[one] = jobs[-1].due_at or now
     made = {one.id: one.created for one in await context.send(service, jobs)}
-    # If several in a request have one key, the first is new.
+    # If several in a request have the same key, only the first is new.
     new = ((one, made.pop(one, False)) for one in kept)
     return [NotificationTaken(one, created, due[one] if created else None) for one, created in new]
 
 
 async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
-    """Return those that hold a key and were never stored."""
+    """Return the ids that hold a key but were never stored."""
     found: set[str] = set()
     for step in _steps(ids):
         page = await context.store.read(JobsQuery(ids=step, limit=MAX_BATCH))
@@ -225,10 +226,10 @@ def _job(context: NotifyContext, body: NotificationBody, id_: str, now: int) -> 
 
 
 async def _check(context: NotifyContext, bodies: Sequence[NotificationBody]) -> None:
-    """Validate that all that is named exists.
+    """Validate that all recipients, templates and channels exist.
 
     Raises:
-        InvalidValue: something does not.
+        InvalidValue: one does not; `item` has the index of its body.
     """
     async with context.directory.read() as session:
         recipients = {body.recipient for body in bodies}
@@ -271,7 +272,7 @@ def _fault(context: NotifyContext, body: NotificationBody, known: set[str]) -> I
 
 
 STEP = 500
-"""Keys of one statement."""
+"""Keys per statement."""
 
 _REMOVE = text(
     "DELETE FROM notify_keys WHERE digest IN "
@@ -280,7 +281,7 @@ _REMOVE = text(
 
 
 def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
-    """Return a hash that identifies a key, so that a row is small whatever its texts are."""
+    """Return a hash that identifies a key, so that rows are small however long the texts are."""
     whole = msgspec.json.encode([recipient, channel, key])
     return blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
@@ -288,20 +289,21 @@ def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
 async def take_keys(
     session: AsyncSession, wanted: Sequence[tuple[bytes, str]], *, now: int, window_ms: int
 ) -> Mapping[bytes, str]:
-    """Give each key to the first notification that wants it.
+    """Assign each key to the first notification that wants it.
 
     Args:
         session: in a transaction; the keys are taken when it commits.
-        wanted: a digest and a notification's id each; of several with one key the first takes it.
+        wanted: pairs of a digest and a notification's id; of several with one key, the first gets
+            it.
         window_ms: how long a key stays taken.
 
     Returns:
-        Which notification has each key now, by digest: the wanted one, or an earlier one.
+        The notification that has each key now, by digest: the first in `wanted`, or an earlier one.
     """
     first: dict[bytes, str] = {}
     for digest, id_ in wanted:
         first.setdefault(digest, id_)
-    # In one order, so that two batches wait for each other in no circle.
+    # Sorted, so that concurrent batches cannot deadlock.
     ordered = sorted(first.items())
     holders: dict[bytes, str] = {}
     for start in range(0, len(ordered), STEP):

@@ -1,8 +1,8 @@
-"""Pages of notifications: what the store has, and timelines, which continue with the history.
+"""Pages of notifications from the store, and timelines, which continue with the history.
 
-A timeline merges two lists, both newest intake first. Its cursor has a place in each: of the store,
-the arrival after which it goes on, or nothing at its end; of the history, an intake's moment and
-id, or nothing before it was read.
+A timeline merges two lists, both newest first. Its cursor has a place in each: in the store, the
+sequence number to continue after, or `-` after its last row; in the history, the creation time and
+id to continue before, or nothing before it was read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger("headway.notifications")
 
 
 class NotificationsAsked(PageQuery):
-    """Which notifications."""
+    """Filters for notifications."""
 
     status: Status | None = Field(default=None, description="Only notifications with this status.")
     channel: Channel | None = Field(
@@ -76,23 +76,23 @@ _WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.A
 _STATES = {
     Status.QUEUED: _WAITING,
     Status.SENT: (State.AWAITING, State.SUCCEEDED, State.CANCELLED),
-    # A provider's late word changes the status of whatever has ended.
+    # A provider's late event can change the status of any ended notification.
     Status.DELIVERED: tuple(FINAL),
     Status.FAILED: tuple(FINAL),
     Status.SKIPPED: (State.SUCCEEDED,),
     Status.CANCELLED: (State.CANCELLED,),
 }
-"""Among jobs of which states those of a status are."""
+"""Possible job states of each status."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """A page of a recipient's notifications with their histories, newest intake first.
+    """A page of a recipient's notifications with their histories, newest first.
 
     Attributes:
-        cursor: of the next page; None at the end.
-        past: the ids of those that the history alone has.
-        away: whether the history did not answer, so that older ones may be missing.
+        cursor: cursor of the next page; None at the end.
+        past: ids of notifications that only the history has.
+        away: whether the history is unavailable, so that older notifications may be missing.
     """
 
     rows: Sequence[Notification]
@@ -104,13 +104,14 @@ class Timeline:
 async def timeline(
     store: Store, history: History | None, recipient: str, asked: NotificationsAsked, now: int
 ) -> Timeline:
-    """Return a page of a recipient's timeline: of the store, and of the history if there is one.
+    """Return a page of a recipient's timeline, from the store and the history if there is one.
 
-    A page may be short, or even empty, and yet have a cursor: of both a bounded number is read.
+    A page may be short or even empty and still have a cursor, because only a bounded number is read
+    from each.
 
     Args:
         asked: with `newest`.
-        now: the store's time.
+        now: the store's time, ms UTC.
 
     Raises:
         InvalidValue: the cursor is not one of a timeline.
@@ -120,13 +121,13 @@ async def timeline(
         return Timeline(rows=rows, cursor=cursor)
     place = _read_place(asked.cursor)
     jobs: Page[JobView] = Page(rows=(), cursor=None)
-    # The store first: a record that it has forgotten by then is in the history.
+    # The store first: a record that it deletes meanwhile is then in the history.
     if place.store != ENDED:
         jobs = await _jobs(store, asked, recipient, place.store)
     try:
         past = await history.page(recipient, before=place.past, now=now, limit=asked.limit)
     except StoreError as error:
-        _log.warning("the history cannot be read: %s", error)
+        _log.warning("history not read error=%s", error)
         return _merged(asked, place, jobs, None, set())
     read = {job.id for job in jobs.rows}
     others = tuple(row.id for row in past if row.id not in read)
@@ -137,16 +138,16 @@ async def timeline(
 
 
 ENDED = "-"
-"""The store's part of a place after its last row."""
+"""The store's part of a cursor after its last row."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a page begins.
+    """The start of a page.
 
     Attributes:
-        store: the arrival after which the store is read; None for its beginning.
-        past: the row of the history before which it is read; None for its beginning.
+        store: sequence number after which the store is read; None for its newest rows.
+        past: row before which the history is read; None for its newest rows.
     """
 
     store: str | None = None
@@ -154,7 +155,7 @@ class _Place:
 
     @property
     def cursor(self) -> str | None:
-        """As text."""
+        """The place as a cursor."""
         if self.past is None:
             return self.store
         return f"{self.store or ''}.{self.past[0]}.{self.past[1]}"
@@ -167,11 +168,11 @@ def _merged(
     past: Sequence[HistoryRow] | None,
     in_store: Set[str],
 ) -> Timeline:
-    """Merge the rows of two lists; it ends where it is not known which list goes on first.
+    """Merge the rows of two lists, until it is unknown which list continues with a newer row.
 
     Args:
-        past: None where the history does not answer: then its place stays.
-        in_store: which of these the store has; they are its rows, not the history's.
+        past: None if the history is unavailable, in which case its place stays.
+        in_store: ids that the store has; their rows are taken from the store, not from the history.
     """
     rows: list[Notification] = []
     alone: set[str] = set()
@@ -188,7 +189,7 @@ def _merged(
         elif job is not None:
             left.popleft()
             store, place_of_job = str(job.seq), (job.created_at, job.id)
-            # What the history has of it is not shown once the store has forgotten it.
+            # So that its row in the history is not shown once the store has deleted the job.
             mark = place_of_job if mark is None else min(mark, place_of_job)
             one = notification_of(job)
         else:

@@ -1,4 +1,4 @@
-"""E-mail: a message in MIME, and SMTP to a server, by aiosmtplib, over connections that are kept.
+"""E-mail: messages in MIME, sent to an SMTP server by aiosmtplib, over connections that are kept.
 
 Until the content is sent, a lost connection means that nothing was sent; after that, the outcome is
 unknown.
@@ -71,7 +71,7 @@ class SmtpTable(Table):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.username is None) != (self.password is None):
-            message = "give username and password together, or neither"
+            message = "set username and password together, or neither"
             raise ValueError(message)
         if self.tls == "none" and self.username is not None:
             message = 'tls = "none" would send the password in the clear'
@@ -83,11 +83,11 @@ MAX_ADDRESS = 254
 """Source: RFC 5321, 4.5.3.1.3, with its erratum 1690."""
 MAX_SUBJECT = 500
 MAX_URL = 900
-"""With its header a URL must fit in a line, since it cannot be folded."""
+"""Maximum characters of a URL: with its header it must fit in a line, since it cannot be folded."""
 
 
 class _Headers(HeaderRegistry):
-    """Makes the class of each header once; the library's own does so for each header of a mail."""
+    """Caches the class of each header, which the library creates again for every mail."""
 
     def __getitem__(self, name: str) -> type[BaseHeader]:
         return _header_class(name)
@@ -99,11 +99,11 @@ _header = _Headers()
 
 @lru_cache(maxsize=1024)
 def _addressed(name: str, text: str) -> BaseHeader:
-    """Return a header of addresses; parsing one takes longer than any other part of a mail."""
+    """Return an address header; cached, as parsing one takes longer than the rest of a mail."""
     return _header(name, text)
 
 
-# 7-bit, so that any server carries it as it is.
+# 7-bit, so that any server transmits it unchanged.
 _MIME = policy.SMTP.clone(cte_type="7bit", header_factory=_header)
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
@@ -112,13 +112,13 @@ _NOT_ASCII = "it has letters other than ASCII before or after the @"
 
 
 def read_address(text: str) -> Address | str:
-    """Read `name@example.org`, with or without a display name; or return what is wrong with it."""
+    """Parse an address, with or without a display name; return the fault if it is invalid."""
     if not text.isprintable() or len(text) > MAX_ADDRESS:
         return "it is too long, or has line breaks or control characters"
     header = _addressed("To", text)
     addresses = cast("AddressHeader", header).addresses
     if header.defects or len(addresses) != 1:
-        # Such letters before the @ are defects as well; of a name before the address they are none.
+        # Letters other than ASCII are defects before the @, but not in the display name.
         one = text.rpartition("<")[2]
         foreign = text.count("@") == 1 and not one.isascii()
         return _NOT_ASCII if foreign else "it is not exactly one address"
@@ -131,7 +131,7 @@ def read_address(text: str) -> Address | str:
 
 
 def check_mail(message: Message) -> str:
-    """Return why a message cannot be an e-mail; empty if it can. Header injection ends here."""
+    """Return why a message cannot be an e-mail, or an empty string; prevents header injection."""
     fault = read_address(message.to)
     if isinstance(fault, str):
         return f"the address cannot be used: {fault}"
@@ -146,7 +146,7 @@ def check_mail(message: Message) -> str:
 
 
 def unsubscribe_headers(message: Message) -> dict[str, str]:
-    """Return the headers that end a subscription; one click is offered by https alone."""
+    """Return the headers for unsubscribing; one click is offered only for https."""
     url = message.unsubscribe_url
     if url is None:
         return {}
@@ -155,10 +155,13 @@ def unsubscribe_headers(message: Message) -> dict[str, str]:
 
 
 def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
-    """Write a message in MIME; HTML becomes the alternative of the text. `now` is in ms UTC.
+    """Write a message in MIME, with HTML as the alternative to the text.
+
+    Args:
+        now: current time, ms UTC.
 
     Returns:
-        The whole message, all of it ASCII, lines ended by CRLF; or why it cannot be an e-mail.
+        The whole message in ASCII, with lines ended by CRLF; or why it cannot be an e-mail.
     """
     if fault := check_mail(message):
         return fault
@@ -181,7 +184,7 @@ def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
 
 
 NO_SUCH_MAILBOX = frozenset({"5.1.1", "5.1.6", "5.1.10"})
-"""It does not exist, has moved without a new address, or its domain takes no mail.
+"""The mailbox does not exist, has moved without a new address, or its domain accepts no mail.
 
 Source: IANA, "SMTP Enhanced Status Codes".
 """
@@ -192,7 +195,7 @@ Source: RFC 4954, section 6.
 """
 _STATUS = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})\b", re.ASCII)
 _TOO_FAST = re.compile(r"4\.7\.28|4\.4\.5|4\.3\.2|\brate\b|throttl|too many", re.IGNORECASE)
-"""Codes of a busy system, and the words of those servers that say it in words alone."""
+"""Codes of a busy system, and the wording of servers that give no such code."""
 _LONGEST = 300
 
 
@@ -200,13 +203,16 @@ class Smtp:
     """Sends e-mail through one server."""
 
     def __init__(self, settings: SmtpTable, from_: str, timing: Timing) -> None:
-        """Connect nothing yet; `from_` is who sends, with or without a display name.
+        """Read the certificates; connect nothing yet.
+
+        Args:
+            from_: address of the sender, with or without a display name.
 
         Raises:
             InvalidValue: the certificates cannot be read.
         """
         self._settings = settings
-        # The settings have looked at it.
+        # Validated by the settings.
         self._from = cast("Address", read_address(from_))
         self._timing = timing
         where = "notifications.senders.email.smtp.ca_file"
@@ -245,16 +251,17 @@ class Smtp:
             except SMTPResponseException as error:
                 return _read(error, fatal=False)
             except (SMTPException, OSError) as error:
-                # Most servers close what is idle for a while, and say so too late.
+                # Most servers close idle connections, which shows only on the next use.
                 if delivery.begun or not kept:
                     why = f"the connection failed: {type(error).__name__}: {error}"
                     return delivery.failed(why[:_LONGEST])
 
     async def _through(self, client: SMTP, delivery: _Delivery) -> Outcome:
-        """Send by a connection, and keep it if it is still of use.
+        """Send over a connection, and keep it if it is still usable.
 
         Raises:
-            SMTPException: the connection was lost; `begun` says whether before the content.
+            SMTPException: the connection was lost; `delivery.begun` is true if the content may have
+                been sent.
         """
         keep = False
         try:
@@ -311,7 +318,7 @@ class _Delivery:
         await client.data(self._content)
 
     def _look_at_limit(self) -> None:
-        """Raise what the limit raised, if a reply that came with it made the client lose that.
+        """Raise the limit's cancellation again if the client has lost it.
 
         `asyncio.wait_for` of Python 3.11 swallows a cancellation that arrives with its result.
 
@@ -326,7 +333,11 @@ class _Delivery:
 
 
 def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
-    """Return what a reply means; `fatal` if it is about this message, not the connection."""
+    """Return the outcome of an error reply.
+
+    Args:
+        fatal: whether the reply is about this message, not about the connection.
+    """
     text = " ".join(error.message.split())[:_LONGEST]
     said = f"the server answered {error.code} {text}".rstrip()
     if isinstance(error, SMTPAuthenticationError) or error.code in CREDENTIALS:

@@ -1,6 +1,6 @@
-"""Message templates in Jinja2, of each channel: kept, imported, rendered, previewed.
+"""Message templates in Jinja2, by channel: stored, imported, rendered, previewed.
 
-They are sandboxed, and values in HTML escaped; a fault names its place and line.
+They are sandboxed, and values in HTML are escaped; errors name the form and the line.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from headway.systems.notifications.records import MessageTemplate
 from headway.systems.notifications.template_sandbox import Sandbox, limited_work
 
 MOST_RENDERED = 500_000
-"""Characters of one rendered text."""
+"""Maximum characters of one rendered text."""
 MOST_SOURCE = 200_000
-"""Characters of a template."""
+"""Maximum characters of a template."""
 Source = Annotated[str, Field(max_length=MOST_SOURCE)]
 
 Forms = Mapping[str, str]
-"""A channel's templates, by form."""
+"""A channel's templates by form: `title`, `text`, `html`."""
 
 
 _PLAIN = Sandbox()
@@ -51,7 +51,7 @@ _HTML = Sandbox(autoescape=True)
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What one channel says; the title is one line, and may be empty."""
+    """The rendered message of one channel; the title is one line, and may be empty."""
 
     title: str
     text: str
@@ -62,19 +62,19 @@ def check_forms(forms: Forms) -> None:
     """Validate the templates of a channel.
 
     Raises:
-        InvalidValue: one has a fault of syntax, and the message has its form and line; or it is
-            nested too deep.
+        InvalidValue: a template has a syntax error, in which case the message has the form and the
+            line, or is nested too deep.
     """
     for form, source in forms.items():
         _compiled(form, source)
 
 
 def render(forms: Forms, data: Mapping[str, object]) -> Rendered:
-    """Render the templates of a channel with the data that they name.
+    """Render the templates of a channel.
 
     Raises:
-        InvalidValue: a name is not in the data, or something cannot be done or is too much work;
-            the message has the form and the line.
+        InvalidValue: a name is not in the data, or the rendering fails or is too much work; the
+            message has the form and the line.
     """
     html = forms.get("html")
     with limited_work():
@@ -92,7 +92,7 @@ def _compiled(form: str, source: str) -> Template:
     except TemplateSyntaxError as error:
         message = f"{form}, line {error.lineno}: {error.message}"
         raise InvalidValue(message, hint="use the syntax of Jinja2") from None
-    # Of what is nested too deep, or of a number with too many digits, Python raises its own errors.
+    # Python raises its own errors for deep nesting and for numbers with too many digits.
     except Exception as error:
         said = str(error)[:200] or type(error).__name__
         message = f"{form}: it cannot be compiled: {said}"
@@ -111,7 +111,7 @@ def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
             length += len(part)
             if length > MOST_RENDERED:
                 break
-    # A template can raise whatever its filters and its data's methods raise.
+    # A template can raise anything that its filters and its data's methods raise.
     except Exception as error:
         where = f"{form}, line {_line(error, template)}"
         hint = "pass it in data" if isinstance(error, UndefinedError) else "correct the template"
@@ -124,7 +124,7 @@ def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
 
 
 def _line(error: BaseException, template: Template) -> int:
-    """Return the line of the template that raised, which Jinja2 writes into the traceback."""
+    """Return the line of the template that raised; Jinja2 writes it into the traceback."""
     line, trace = 1, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename in {"<template>", template.filename}:
@@ -134,7 +134,7 @@ def _line(error: BaseException, template: Template) -> int:
 
 
 DEFAULT = "default"
-"""The forms for all channels that have none of their own."""
+"""Key of the forms for all channels without their own."""
 
 
 class FormsBody(Body):
@@ -214,7 +214,7 @@ class Templates(Records[MessageTemplate, TemplateBody]):
 
     @property
     def noun(self) -> str:
-        """As its paths have it: other systems have templates of their own."""
+        """Noun in its paths; other systems have templates, too."""
         return "message-template"
 
 
@@ -222,10 +222,11 @@ TEMPLATES = Templates()
 
 
 def forms_of(template: MessageTemplate, channel: Channel) -> Forms:
-    """Return what a template says in a channel.
+    """Return the forms of a template for a channel.
 
     Raises:
-        InvalidValue: it says nothing there; as of `render`, the message is to follow the channel.
+        InvalidValue: there are none; as with `render`, the caller puts the channel before the
+            message.
     """
     found = template.channels.get(channel) or template.channels.get(DEFAULT)
     if found is None:

@@ -50,12 +50,12 @@ from headway.systems.notifications.notification import (
 )
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge, counter, histogram = FAMILIES.gauge, FAMILIES.counter, FAMILIES.histogram
 OUTCOMES = counter(
     "notifications",
     "Sends by outcome: SENT, DELIVERED, FAILED, SKIPPED, answer_lost, and limited or unavailable "
-    f"for those that were put back; {COUNTED}.",
+    f"if they were postponed; {COUNTED}.",
     "channel",
     "outcome",
 )
@@ -77,8 +77,8 @@ CLOSED = gauge(
 
 HISTORY_ROWS = counter(
     "notifications_history_rows",
-    "Rows of the history: written, forgotten where the store's record was gone before, or off "
-    f"where the worker has no history; {COUNTED}.",
+    "Rows of the history: written, forgotten if the store had already deleted the notification, "
+    f"or off if the worker has no history; {COUNTED}.",
     "what",
 )
 HISTORY_BEHIND = gauge(
@@ -89,18 +89,19 @@ HISTORY_BEHIND = gauge(
 
 
 class Thresholds(ThresholdTable):
-    """From which values on each rule speaks; spans are in ms, shares from 0 to 1.
+    """The thresholds of the rules; durations are in ms, shares from 0 to 1.
 
     Attributes:
-        runbooks: what stands before `#` and the rule's name in the link of an alert.
-        overdue_above_ms: for how long one may be due and wait while its channel is open.
-        overdue_for_ms: how long that must last.
-        history_behind_above_ms: for how long one that has ended may wait for the history.
-        failing_above: a share of the sends of a channel within `failing_within_ms`.
-        failing_least: how many must have failed.
-        answers_lost_more_than: how many of a channel are tolerated within `answers_lost_within_ms`.
-        late_above: a share of those within `late_within_ms` that may be later than `late_ms`,
-            which is one of the bounds of the histogram; others count as the next smaller one.
+        runbooks: start of an alert's link, before `#` and the name of the rule.
+        overdue_above_ms: how long a notification may be due and wait while its channel is open.
+        overdue_for_ms: how long this must last; also for an unavailable directory and a history
+            that is behind.
+        history_behind_above_ms: how long an ended notification may wait for the history.
+        failing_above: share of a channel's sends within `failing_within_ms` that may fail.
+        failing_least: minimum number of failed sends.
+        answers_lost_more_than: lost answers tolerated per channel within `answers_lost_within_ms`.
+        late_above: share of sends within `late_within_ms` that may be later than `late_ms`, which
+            should be a bound of the histogram; other values count as the next smaller bound.
     """
 
     runbooks: str = "docs/how-to/notifications-runbooks.md"
@@ -121,14 +122,14 @@ class Thresholds(ThresholdTable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotificationsOverview:
-    """What is known of notifications at one look.
+    """The state of notifications at one time.
 
     Attributes:
-        at: in ms on a clock that never goes back.
-        overdue_ms: how long the one that was due first has been due and waits, by channel.
-        closed: why a channel is closed, by channel; only those that are.
-        away: why the directory does not answer; empty if it does.
-        history_behind_ms: how long the one that ended first has waited for the history.
+        at: ms on a monotonic clock.
+        overdue_ms: how long the oldest waiting notification has been due, by channel.
+        closed: reasons of the closed channels, by channel.
+        away: why the directory is unavailable; empty if it is available.
+        history_behind_ms: how long the oldest ended notification has waited for the history.
     """
 
     at: int
@@ -140,7 +141,7 @@ class NotificationsOverview:
 
 
 def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...]:
-    """Return the rules, the worst first."""
+    """Return the rules, most severe first."""
     outcomes, late = counts_of(Tallied.OUTCOME), counts_of(Tallied.LATE)
     p1, p2 = Severity.P1, Severity.P2
     return (
@@ -157,18 +158,18 @@ def notification_rules(at: Thresholds) -> tuple[Rule[NotificationsOverview], ...
 
 
 def _away(overview: NotificationsOverview) -> Lasting:
-    """Nothing is sent, as no preferences can be read."""
+    """Report that nothing is sent, because no preferences can be read."""
     if not (why := overview.away):
         return {}
     return {"directory": lambda ms: f"nothing has been sent for {format_duration(ms)}: {why}"}
 
 
 def _overdue(at: Thresholds, overview: NotificationsOverview) -> Lasting:
-    """Notifications are due and wait, though nothing closes their channel."""
+    """Report notifications that are due and wait, although their channel is open."""
     return {
         channel: lambda ms, late=late, channel=channel: (
-            f"a notification by {channel} has been due for {format_duration(late)}, and its "
-            f"channel is open; so for {format_duration(ms)} now"
+            f"a notification by {channel} has been due for {format_duration(late)}, although its "
+            f"channel is open (for {format_duration(ms)})"
         )
         for channel, late in overview.overdue_ms.items()
         if late > at.overdue_above_ms and channel not in overview.closed
@@ -176,7 +177,7 @@ def _overdue(at: Thresholds, overview: NotificationsOverview) -> Lasting:
 
 
 def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
-    """Too large a share of a channel's sends failed."""
+    """Report channels with too large a share of failed sends."""
     texts: dict[str, str] = {}
     for channel, by in by_parts(grown).items():
         failed = by.get(Status.FAILED, 0)
@@ -188,7 +189,7 @@ def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
 
 
 def _late(at: Thresholds, grown: Mapping[str, int]) -> Texts:
-    """Too large a share of a channel's sends began late."""
+    """Report channels with too large a share of late sends."""
     texts: dict[str, str] = {}
     for channel, by in by_parts(grown).items():
         every = sum(by.values())
@@ -196,12 +197,12 @@ def _late(at: Thresholds, grown: Mapping[str, int]) -> Texts:
         late = every - in_time
         if late >= max(1, at.late_least) and late > at.late_above * every:
             wanted = format_duration(at.late_ms)
-            texts[channel] = f"{late} of {every} sends by {channel} began more than {wanted} late"
+            texts[channel] = f"{late} of {every} sends by {channel} started more than {wanted} late"
     return texts
 
 
 def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
-    """Of sends it is not known whether they were made."""
+    """Report channels with lost answers: it is unknown whether these sends were made."""
     within = format_duration(at.answers_lost_within_ms)
     return {
         channel: f"the provider's answer to {by[LOST]} sends by {channel} was lost within {within}"
@@ -220,21 +221,21 @@ def _closed(overview: NotificationsOverview) -> Lasting:
 
 
 def _history_behind(at: Thresholds, overview: NotificationsOverview) -> Lasting:
-    """Notifications have ended and are not in the history."""
+    """Report ended notifications that are not in the history."""
     behind_ms = overview.history_behind_ms
     if behind_ms <= at.history_behind_above_ms:
         return {}
     waited = format_duration(behind_ms)
     return {
         "history": lambda ms: (
-            f"a notification that has ended has waited {waited} to be written to the history; "
-            f"so for {format_duration(ms)} now"
+            f"an ended notification has waited {waited} to be written to the history "
+            f"(for {format_duration(ms)})"
         )
     }
 
 
 def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
-    """Return the metrics of notifications: what the tally has counted, and the channels."""
+    """Return the metrics of notifications: the counters of the tally, and the channels' states."""
 
     async def look(overview: Overview) -> Iterable[Metric]:
         closed, overdue = Samples(CLOSED), Samples(OVERDUE)
@@ -256,7 +257,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
 
 async def _channels(store: Store) -> dict[str, str]:
-    """Return why channels are closed; only those that are."""
+    """Return the reasons of the closed channels, by channel."""
     names = {channel.slots: str(channel) for channel in Channel}
     page = await store.read(GatesQuery(names=tuple(names)))
     return {
@@ -277,7 +278,7 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
 
 
 def history_behind_ms(overview: Overview) -> int:
-    """Return how long the one that ended first has waited for the history; 0 if none waits."""
+    """Return how long the oldest ended notification has waited for the history; 0 if none waits."""
     lane = find_lane(overview, HISTORY_LANE)
     if lane is None or lane.oldest_due_at is None:
         return 0
@@ -285,7 +286,7 @@ def history_behind_ms(overview: Overview) -> int:
 
 
 def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
-    """Add the rules and metrics of notifications to a server that does not answer yet."""
+    """Add the rules and metrics of notifications to a server that is starting."""
 
     async def see(facts: Facts) -> NotificationsOverview | None:
         if facts.overview is None:

@@ -1,6 +1,6 @@
 """A notification as the API shows it: its status and its history, derived from its job.
 
-Also the names that the parts of this system share: channels, lanes, kinds, gates.
+Also the names of channels, lanes, kinds and gates that the parts of this system share.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headway.contract.views import JobView, NoteView, RunView
 from headway.core.state import State
 
 NAME = "notifications"
-"""The system, its table of the settings, and its context."""
+"""Name of the system, of its settings table and of its context."""
 
 NOTIFICATION = "notification"
-"""The kind of the jobs."""
+"""Kind of the jobs."""
 
 HISTORY_LANE = "notify.history"
-"""The lane of the jobs that write the history."""
+"""Lane of the jobs that write the history."""
 
 
 class Channel(StrEnum):
@@ -36,22 +36,22 @@ class Channel(StrEnum):
 
     @property
     def lane(self) -> str:
-        """The lane of notifications that begin with this channel."""
+        """Lane of notifications whose first channel is this one."""
         return f"notify.{self}"
 
     @property
     def slots(self) -> str:
-        """The gate of sends at once; also the one that a provider's 429 closes."""
+        """Gate that limits concurrent sends; a provider's 429 closes it."""
         return f"notify.{self}.sends"
 
     @property
     def rate(self) -> str:
-        """The gate of the provider's rate."""
+        """Gate of the provider's rate."""
         return f"notify.{self}.rate"
 
 
 class Priority(StrEnum):
-    """What is sent first when not everything can be."""
+    """The order of sending when not everything can be sent at once."""
 
     HIGH = "high"
     NORMAL = "normal"
@@ -70,27 +70,27 @@ class Status(StrEnum):
 
 
 class Tallied(StrEnum):
-    """What the tally counts, each under a label."""
+    """The events of the tally, with their labels."""
 
     OUTCOME = "outcome"
-    """A send: its channel, `:`, and a status or one of the words below."""
+    """A send; label: channel, `:`, and a status or another outcome below."""
     LATE = "late"
-    """A send begun: its channel, `:`, and the histogram's bucket."""
+    """A started send; label: channel, `:`, and the bucket of the histogram."""
     LATE_MS = "late_ms"
-    """The milliseconds of lateness themselves, by channel."""
+    """Milliseconds of lateness; label: channel."""
     HISTORY = "history"
-    """A row of the history was written or not: one of the words below."""
+    """A row of the history; label: an outcome below."""
 
 
 BUCKETS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
-"""Of the histogram of lateness; what is later is in one more."""
+"""Bounds of the histogram of lateness; another bucket has no bound."""
 LOST, LIMITED, UNAVAILABLE = "answer_lost", "limited", "unavailable"
-"""Outcomes that are no status."""
+"""Outcomes that are not a status."""
 WRITTEN, FORGOTTEN, OFF = "written", "forgotten", "off"
-"""Outcomes of a row of the history; of a forgotten one the store's record was gone before, and
-where it is off this process has no history, though the one that took the notification in had."""
+"""Outcomes of a row of the history. Forgotten: the store had already deleted the notification.
+Off: this process has no history, unlike the one that created the notification."""
 ANSWER_LOST = "sent, answer lost"
-"""Why a notification is SENT of which the provider's answer never came."""
+"""Reason of a SENT notification whose provider never answered."""
 
 
 def known_as(provider_id: str) -> str:
@@ -99,10 +99,10 @@ def known_as(provider_id: str) -> str:
 
 
 NOTED = {f"note {one}": one for one in (Status.SENT, Status.DELIVERED, Status.FAILED)}
-"""What notes say of a notification that has ended; the last one holds, but none after DELIVERED."""
+"""Statuses that notes give an ended notification: the last one counts, but none after DELIVERED."""
 
 BACK = frozenset({"snoozed", "failed"})
-"""Outcomes of runs after which a notification is tried again: nothing was sent."""
+"""Outcomes of runs that sent nothing, after which a notification is tried again."""
 
 
 class Args(msgspec.Struct, frozen=True):
@@ -119,13 +119,13 @@ class Args(msgspec.Struct, frozen=True):
     expires_at: int | None = None
 
     def after(self, channel: str) -> Channel | None:
-        """Return the channel to be tried after this one; None if it is the last, or unknown."""
+        """Return the channel to try after this one; None if it is the last, or unknown."""
         pairs = zip(self.channels, self.channels[1:], strict=False)
         return next((following for one, following in pairs if one == channel), None)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is recorded of a send: a job's progress while it awaits, its result at the end."""
+    """The record of a send: the job's progress while it awaits, and its result at the end."""
 
     status: Status
     channel: str = ""
@@ -133,22 +133,22 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 LANES = frozenset(one.lane for one in Channel)
-"""The lanes of notifications."""
+"""Lanes of notifications."""
 
 
 def is_notification(job: JobView) -> bool:
     """Return whether a job is a notification of this system.
 
-    A caller of other lanes can make a job of any kind there, and record with it what it likes.
+    Callers of other lanes can create jobs of any kind there, with any contents.
     """
     return job.kind == NOTIFICATION and job.lane in LANES
 
 
 read_args = msgspec.json.Decoder(Args).decode
-"""The arguments of a job."""
+"""Decode the arguments of a job."""
 _said = msgspec.json.Decoder(Said)
 body_of: Callable[[Said], bytes] = msgspec.json.Encoder().encode
-"""What is recorded of a send, as a signal carries it."""
+"""Encode the record of a send as the body of a signal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,30 +208,30 @@ class Notification:
 
 
 def said_of(job: JobView) -> Said | None:
-    """Return what this system has recorded of a notification's send, if anything."""
+    """Return the record of a notification's send; None if there is none."""
     found = job.result if job.result is not None else job.progress
     if found is None:
         return None
     try:
         return _said.decode(found)
     except msgspec.MsgspecError:
-        # Callers who may signal the run can write any progress and result there.
+        # Callers who may signal the run can write any progress and result.
         return None
 
 
 def status_of(job: JobView) -> tuple[Status, str]:
-    """Return where a notification stands, and why; of a job with its runs and its trail."""
+    """Return the status of a notification and its reason; reads the job's runs and trail."""
     status, reason = _own_status(job)
     for note in _notes(job):
         if status is Status.DELIVERED:
-            # It has arrived, whatever its provider says afterwards.
+            # It has arrived, whatever its provider reports afterwards.
             break
         status, reason = NOTED[note.what], note.reason
     return status, reason
 
 
 def _own_status(job: JobView) -> tuple[Status, str]:
-    """Return where a notification stands by its job alone, and why."""
+    """Return the status and its reason, without the notes made after the end."""
     said = said_of(job)
     if job.state is State.DEAD or (job.state is State.CANCELLED and _sent(job) is None):
         failed = job.state is State.DEAD
@@ -243,12 +243,12 @@ def _own_status(job: JobView) -> tuple[Status, str]:
 
 
 def _notes(job: JobView) -> Sequence[NoteView]:
-    """Return what was noted after the end, oldest first."""
+    """Return the notes made after the end, oldest first."""
     return [one for one in job.trail if one.what in NOTED]
 
 
 def notification_of(job: JobView) -> Notification:
-    """Return a notification, of its job with its runs and its trail."""
+    """Return the notification of a job; reads its runs and trail."""
     args, (status, reason) = read_args(job.args), status_of(job)
     sent = _sent(job)
     due_at = job.runs[0].due_at if job.runs else job.due_at
@@ -291,7 +291,7 @@ def _events(job: JobView) -> tuple[Event, ...]:
 
 def _of_run(job: JobView, run: RunView) -> list[Event]:
     last = run.run == job.run
-    # The provider's id is a key of the run from its answer on, also if the message fails later.
+    # Once the provider has answered, its id is a key of the run, even if the message fails later.
     sent = any(key.startswith(known_as("")) for key in run.keys)
     sent = sent or (last and status_of(job)[0] in {Status.SENT, Status.DELIVERED})
     found: list[Event] = []
@@ -307,7 +307,7 @@ def _of_run(job: JobView, run: RunView) -> list[Event]:
 
 
 def _sent(job: JobView) -> RunView | None:
-    """Return the last run, if it was handed over and has not gone back."""
+    """Return the last run, if it was handed over and may have sent something."""
     last = job.runs[-1] if job.runs else None
     sent = last is not None and last.handed_at is not None and last.outcome not in BACK
     return last if sent else None

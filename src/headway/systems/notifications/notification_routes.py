@@ -1,4 +1,4 @@
-"""/notifications: taking them in, finding, cancelling, and confirming them; timelines."""
+"""/notifications: creating, listing, cancelling and confirming notifications; timelines."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:
     """Cancel a notification that has not been sent yet.
 
     Raises:
-        InvalidState: it has been sent, or has ended.
+        InvalidState: the notification has been sent, or has ended.
     """
     _check_waits(await _seen(context, caller, id))
     if context.calendar is not None:
@@ -197,7 +197,7 @@ async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:
     """Return a notification's job with its runs and trail.
 
     Raises:
-        UnknownRecord: there is none.
+        UnknownRecord: there is no such notification.
     """
     check_caller(caller)
     found = await context.store.read(JobQuery(id=id)) if is_job_id(id) else None
@@ -205,5 +205,5 @@ async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:
         found = await context.calendar.view(id)
     if found is None or not is_notification(found):
         message = f"there is no notification {id[:64]!r}"
-        raise UnknownRecord(message, hint="ended ones are kept for a while: [notifications] keep")
+        raise UnknownRecord(message, hint="ended notifications are kept for [notifications] keep")
     return found

@@ -1,4 +1,4 @@
-"""Opting out from outside: STOP and START by SMS, and one click in an e-mail.
+"""Opt-outs by recipients: STOP and START by SMS, and one click in an e-mail.
 
 Source: Twilio, "Twilio support for opt-out keywords", "Advanced Opt-Out"; RFC 8058
 (one-click unsubscription).
@@ -30,7 +30,7 @@ STOP_WORDS = frozenset(
     {"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"}
 )
 START_WORDS = frozenset({"START", "UNSTOP"})
-"""YES, which Twilio takes as well, is also a reply to other questions."""
+"""Without YES, which Twilio also accepts: it may be a reply to another question."""
 _AROUND = re.compile(r"^\W+|\W+$")
 
 PURPOSE = "headway unsubscribe"
@@ -49,9 +49,9 @@ _log = logging.getLogger("headway.notifications")
 def unsubscribe_url(context: NotifyContext, recipient: str, category: str) -> str | None:
     """Return the URL for an e-mail's List-Unsubscribe header.
 
-    That of the settings if they have one; else one of this server, which needs its `public_url` and
-    a `signing_key`. Mail programs show it as a button beside the mail, so urgent categories get
-    none of this server: a click there would end one-time passwords. It does not expire.
+    It is the URL of the settings, or else one of this server, which needs `public_url` and a
+    `signing_key` and does not expire. Mail programs show it as a button next to the mail, so this
+    server offers none for urgent categories: a click would stop one-time passwords.
     """
     settings, parts = context.settings, context.parts
     if settings.unsubscribe_url is not None:
@@ -79,7 +79,7 @@ async def _link(
     """Validate the signature of a link.
 
     Raises:
-        Unauthenticated: it is not this server's for this recipient and category.
+        Unauthenticated: the signature is not this server's for this recipient and category.
     """
     if not is_signed(context.parts.signing_keys, signature, PURPOSE, recipient, category):
         message = "the unsubscribe link is not valid: its signature is not this server's"
@@ -145,7 +145,7 @@ async def hear_stop(
 
 
 def _word_of(said: Inbound) -> str:
-    """Return the keyword of a text, which may be none of those that change something."""
+    """Return the provider's keyword or the text, in upper case without punctuation around it."""
     given = said.text if said.keyword is None else said.keyword
     return _AROUND.sub("", given).upper()
 
@@ -157,10 +157,10 @@ def _page(text: str) -> Response:
 async def _set(
     context: NotifyContext, chosen: ColumnElement[bool], opt_out: str, *, out: bool
 ) -> None:
-    """Add or remove an opt-out of these recipients; again it changes nothing.
+    """Add or remove an opt-out of the chosen recipients; a repeat changes nothing.
 
     Raises:
-        StoreUnavailable: the directory is away; nothing was written.
+        StoreUnavailable: the directory is unavailable; nothing was written.
     """
     now = context.timing.wall_at()
     async with context.directory.change() as session:

@@ -34,15 +34,15 @@ from headway.systems.notifications.records import MessageTemplate, Recipient
 from headway.web.page import Action, Call, Facts, Look, Page
 
 ROWS = 25
-"""Notifications of a list."""
+"""Notifications per list."""
 RECORDS = 50
-"""Templates of a page."""
+"""Templates per page."""
 MOST_SHOWN = 20_000
-"""Characters of a source or a preview that are shown."""
+"""Maximum characters shown of a source or a preview."""
 
 
 async def read(look: Look) -> Facts:
-    """Return the channels and the newest notifications; or the timeline of a recipient."""
+    """Return the channels and the newest notifications, or the timeline of a recipient."""
     seen = await look.sight.overview()
     recipient = look.values["recipient"]
     sees_lines = not recipient and Permission.OBSERVE in look.caller.may
@@ -88,11 +88,11 @@ _LOOKS = {
     Status.DELIVERED: "succeeded",
     Status.FAILED: "dead",
 }
-"""The class of a status in the style sheet."""
+"""CSS class of each status."""
 
 
 async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
-    """Return what each channel holds, and what its provider takes."""
+    """Return the queue, the limits and the outcomes of each channel."""
     context = _context(look)
     store, seen = look.service.store, await look.sight.overview()
     names = tuple(one for channel in Channel for one in (channel.slots, channel.rate))
@@ -153,7 +153,7 @@ def _context(look: Look) -> NotifyContext:
 
 
 async def read_templates(look: Look) -> Facts:
-    """Return a page of templates; or one with its source, and what a channel of it says."""
+    """Return a page of templates, or one template with its source and a preview of a channel."""
     context, name = _context(look), look.values["template"]
     if not name:
         rows, after = select(MessageTemplate), look.values["cursor"] or None
@@ -178,7 +178,7 @@ async def read_templates(look: Look) -> Facts:
 
 
 async def _preview(look: Look, name: str, channel: str, data: str) -> Mapping[str, object]:
-    """Return what a channel would say, by the route's own function; or what is wrong."""
+    """Return a channel's message, rendered by the route's own function, or the error."""
     try:
         asked = PreviewAsked.model_validate(
             {"channel": Channel(channel), "data": json.loads(data or "{}")}

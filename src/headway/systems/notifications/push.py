@@ -1,7 +1,7 @@
 """Push: APNs over HTTP/2, by aioapns.
 
-The client asks again by itself after a connection was lost, when the first request may have been
-delivered. So its pool and its connections are used here, each request once.
+The client itself retries after a lost connection, although the first request may have been
+delivered. So only its pool and its connections are used here, and each request is sent once.
 
 Source: Apple, "Sending notification requests to APNs", "Handling notification responses from APNs".
 """
@@ -76,7 +76,7 @@ class PushTable(Table):
     @model_validator(mode="after")
     def _one_key(self) -> Self:
         if (self.key is None) == (self.key_file is None):
-            message = "give key_file, or key with the PEM itself"
+            message = "set key_file, or key with the PEM itself"
             raise ValueError(message)
         return self
 
@@ -93,7 +93,7 @@ class PushTable(Table):
                 text = self.key_file.read_text("utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 message = f"{where} cannot be read: {type(error).__name__}"
-                raise InvalidValue(message, hint="the AuthKey_….p8 from Apple") from None
+                raise InvalidValue(message, hint="use the AuthKey_….p8 from Apple") from None
         try:
             key = load_pem_private_key(text.encode(), None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -101,18 +101,18 @@ class PushTable(Table):
         if isinstance(key, EllipticCurvePrivateKey) and isinstance(key.curve, SECP256R1):
             return text
         message = f"{where} is not a private key of P-256 in PEM"
-        raise InvalidValue(message, hint="the AuthKey_….p8 from Apple, as it was downloaded")
+        raise InvalidValue(message, hint="use the AuthKey_….p8 from Apple unchanged")
 
     @property
     def server(self) -> str:
-        """The host to connect to."""
+        """Host to connect to."""
         return self.host or (APNS_SANDBOX_HOST if self.sandbox else APNS_HOST)
 
 
 PRIORITY: Mapping[str, int] = {"high": 10, "normal": 5, "low": 1}
-"""10 is sent at once, 5 when the device has power for it, 1 never wakes the device."""
+"""10 is sent at once, 5 depending on the power of the device, 1 without waking the device."""
 MAX_PAYLOAD = 4_096
-"""Bytes of a payload that Apple takes."""
+"""Maximum bytes of a payload."""
 IDLE_S = 60
 """How long a connection stays open without a request."""
 
@@ -120,7 +120,7 @@ CREDENTIALS = frozenset(
     {"ExpiredProviderToken", "InvalidProviderToken", "MissingProviderToken", "BadCertificate"}
     | {"BadCertificateEnvironment", "Forbidden"}
 )
-"""Reasons that concern the key, not the message: all messages wait until it is right."""
+"""Reasons that concern the key, not the message: all messages wait until it is corrected."""
 
 _TOKEN = re.compile(r"[0-9a-fA-F]{2,400}", re.ASCII)
 
@@ -129,11 +129,11 @@ Answer = asyncio.Future[NotificationResult]
 
 
 class NotProcessed(Exception):
-    """The server says that it has not looked at this request, and will not."""
+    """The server reports that it has not processed this request, and will not."""
 
 
 class _Answers(dict[str, Answer]):
-    """The answers that are awaited; of one whose wait has timed out the client does not know."""
+    """The awaited answers; hides those whose wait has timed out from the client."""
 
     def pop(self, key: str, default: Answer | None = None) -> Answer | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (the only form that is called)
         found = super().pop(key, default)
@@ -144,7 +144,7 @@ class _Answers(dict[str, Answer]):
 
 
 class _Streams(H2Connection):
-    """A connection's streams; the client passes over those that the server resets."""
+    """A connection's streams; reports resets by the server, which the client ignores."""
 
     def __init__(self, on_reset: Callable[[StreamReset], None]) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class _Streams(H2Connection):
 
 
 class _Connection(APNsTLSClientProtocol):
-    """A connection on which each request has an end, whatever the server does."""
+    """A connection on which each request ends, whatever the server does."""
 
     INACTIVITY_TIME = IDLE_S
 
@@ -170,7 +170,7 @@ class _Connection(APNsTLSClientProtocol):
 
     def on_stream_ended(self, stream_id: int) -> None:
         super().on_stream_ended(stream_id)
-        # For the body of a refusal that has none the client waits forever.
+        # If a refusal has no body, the client waits forever for it.
         if (found := self._taken(stream_id)) is not None:
             name, answer = found
             answer.set_result(NotificationResult(name, self.request_statuses.pop(name, "")))
@@ -196,7 +196,7 @@ class _Connection(APNsTLSClientProtocol):
 
 
 class Apns:
-    """Sends to devices of Apple over one connection."""
+    """Sends to Apple devices over one connection."""
 
     def __init__(self, settings: PushTable, timing: Timing) -> None:
         """Read the key; nothing is connected.
@@ -219,7 +219,7 @@ class Apns:
         payload = {**message.data, "aps": {"alert": alert, "sound": "default"}}
         size = len(msgspec.json.encode(payload))
         if size > MAX_PAYLOAD:
-            return Refused(f"the payload has {size} bytes; Apple takes {MAX_PAYLOAD}")
+            return Refused(f"the payload has {size} bytes; Apple accepts {MAX_PAYLOAD}")
         seconds_left = None
         if message.expires_at is not None:
             seconds_left = (message.expires_at - self._timing.wall_at()) // 1000
@@ -228,7 +228,7 @@ class Apns:
         request = NotificationRequest(
             device_token=message.to,
             message=payload,
-            # One for each device: the client distinguishes answers by it.
+            # One per device: the client matches answers by it.
             notification_id=str(uuid5(NAMESPACE_URL, f"headway:{message.id}:{message.to}")),
             time_to_live=seconds_left,
             priority=PRIORITY[message.priority],
@@ -252,12 +252,12 @@ class Apns:
         except NotConnected:
             outcome = Unavailable("APNs cannot be reached")
         except NotProcessed:
-            outcome = Unavailable("APNs ended the connection before it looked at the request")
+            outcome = Unavailable("APNs ended the connection before it processed the request")
         except ProtocolError as error:
-            # Raised before a byte of the request is written; the stream would stay half open.
+            # Raised before a byte of the request is written; the stream would stay half-open.
             if connection is not None:
                 connection.close()
-            outcome = Unavailable(f"the connection to APNs is used up: {type(error).__name__}")
+            outcome = Unavailable(f"the connection to APNs is exhausted: {type(error).__name__}")
         except ConnectionClosed:
             outcome = Unsure("APNs ended the connection without an answer")
         except TimeoutError:
@@ -271,14 +271,14 @@ class Apns:
         return outcome
 
     async def _connection(self, size: int) -> APNsTLSClientProtocol:
-        """Return the connection, once it has room for a request of so many bytes."""
+        """Return the connection once it has room for a request of this many bytes."""
         if self._pool is None:
             self._pool = self._make_pool()
         while True:
             found = cast("APNsTLSClientProtocol", await self._pool.acquire())
             transport = found.transport
             if transport is None or transport.is_closing():
-                # What is written to it is lost, but the pool has not seen yet that it is closed.
+                # Writes to it would be lost, but the pool has not noticed yet that it is closed.
                 found.on_connection_lost = None
                 self._pool.connections.remove(found)
             elif found.conn.outbound_flow_control_window < size:
@@ -288,7 +288,7 @@ class Apns:
 
     def _make_pool(self) -> APNsKeyConnectionPool:
         settings = self._settings
-        # It looks for the running loop.
+        # Its constructor needs the running loop.
         pool = APNsKeyConnectionPool(
             key=self._key,
             key_id=settings.key_id,

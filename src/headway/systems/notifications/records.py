@@ -1,6 +1,6 @@
-"""What the system keeps besides jobs: recipients, message templates, and keys of duplicates.
+"""The system's tables: recipients, message templates, and dedupe keys.
 
-A send reads its recipient and template fresh; those of many sends are read in one query.
+Each send reads its current recipient and template; concurrent sends share the queries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.notification import NAME, Channel
 
 DIGEST_BYTES = 16
-"""The digest size of a dedupe key: two of a billion are equal with a chance of 1 in 10^21."""
+"""Size of a dedupe key's digest: two among a billion are equal with a probability of 1 in 10^21."""
 
 
 class Base(DeclarativeBase):
@@ -31,7 +31,7 @@ class Base(DeclarativeBase):
 
 
 class Recipient(Record, Base):
-    """A recipient; what the columns mean is said by `recipients.RecipientView`."""
+    """A recipient; `recipients.RecipientView` describes the columns."""
 
     __tablename__ = "notify_recipients"
 
@@ -53,7 +53,7 @@ class MessageTemplate(Record, Base):
 
 
 class DedupeKey(Base):
-    """The first notification with a dedupe key, and until when it holds it; see `intake`."""
+    """The first notification with a dedupe key, and when its window ends; see `intake`."""
 
     __tablename__ = "notify_keys"
 
@@ -65,11 +65,11 @@ class DedupeKey(Base):
 
 
 STOPPED = f"{Channel.SMS}:STOP"
-"""The opt-out by STOP, separate from others because START revokes only this one."""
+"""The opt-out by STOP, which is separate because START revokes only this one."""
 
 
 def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
-    """Return which opt-out forbids a send; empty if none does.
+    """Return the opt-out that forbids a send, or an empty string.
 
     Urgent categories are no exception: a recipient who wrote STOP gets no one-time password either.
     """
@@ -90,7 +90,7 @@ def quiet_until(recipient: Recipient, now: int) -> int | None:
 
 
 def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
-    """Return a recipient's addresses in a channel: several devices, or one address, or none."""
+    """Return a recipient's addresses in a channel: any number of devices, or else at most one."""
     if channel is Channel.PUSH:
         return tuple(recipient.devices)
     one = cast("str | None", getattr(recipient, _COLUMNS[channel]))
@@ -98,9 +98,9 @@ def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
 
 
 def without_address(recipient: Recipient, channel: Channel, address: str) -> dict[str, Any]:
-    """Return the changes that remove an address which no longer exists; empty for none."""
+    """Return the changes that remove an address; empty if the recipient does not have it."""
     known = addresses(recipient, channel)
-    # A provider may write an address in lower case.
+    # A provider may report an address in lower case.
     kept = [one for one in known if one.casefold() != address.casefold()]
     if len(kept) == len(known):
         return {}
@@ -116,19 +116,19 @@ _COLUMNS = {
 
 
 MOST_READ = 500
-"""Recipients of one query."""
+"""Maximum sends whose records are read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was read for one send; None for what there is not, or was not asked for."""
+    """The records read for one send; None if a record does not exist or was not requested."""
 
     recipient: Recipient | None
     template: MessageTemplate | None
 
 
 class Reader:
-    """Reads for handlers that run at once: what a call gets was read after it asked."""
+    """Batches the reads of concurrent handlers; what a call returns was read after it started."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory

@@ -22,12 +22,12 @@ class Message:
     """A rendered message for one address.
 
     Attributes:
-        id: the notification's id; the same message never gets another one.
-        to: the address: a device token, E.164, an e-mail address or a URL.
-        title: the subject of an e-mail, the title of a push; may be empty.
-        data: what the app gets besides, as JSON.
-        expires_at: when it is of no use any more, ms UTC; None if it always is.
-        unsubscribe_url: where one click ends messages of this category; None for none.
+        id: id of the notification, the same for every try.
+        to: address: a device token, an E.164 number, an e-mail address or a URL.
+        title: subject of an e-mail, or title of a push; may be empty.
+        data: additional data for the app, as JSON values.
+        expires_at: when the message expires, ms UTC; None for never.
+        unsubscribe_url: URL that unsubscribes from this category by one click; None for none.
     """
 
     id: str
@@ -45,14 +45,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The provider has taken the message; its own id is what delivery webhooks name, if any."""
+    """The provider accepted the message; its id, if any, is the one in delivery webhooks."""
 
     provider_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The provider will never take the message; `gone`: the address does not exist any more."""
+    """The provider will never accept the message; `gone`: the address no longer exists."""
 
     reason: str
     gone: bool = False
@@ -60,7 +60,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """The provider takes no messages for now (429), or for so long; nothing was sent."""
+    """The provider accepts no messages now (429), perhaps for a given time; nothing was sent."""
 
     reason: str
     retry_after_ms: int | None
@@ -68,7 +68,7 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The provider cannot be reached; nothing was sent for certain, so try later."""
+    """The provider cannot be reached; certainly nothing was sent, so try later."""
 
     reason: str
 
@@ -87,12 +87,12 @@ class Sender(Protocol):
     """Sends the messages of one channel through one provider."""
 
     async def send(self, message: Message) -> Outcome:
-        """Hand over one message once; nothing in here tries again after a byte was sent.
+        """Send one message once; never retry after a byte was sent.
 
-        Never raises for what a provider or a network does: that is an outcome.
+        Failures of the provider or the network are outcomes, not exceptions.
 
         Raises:
-            Withdrawn: by `last_moment`, which it calls before the first byte of the message.
+            Withdrawn: raised by `last_moment`, to be called before the first byte of the message.
         """
         ...
 
@@ -102,7 +102,7 @@ class Sender(Protocol):
 
 
 def outcome_of(error: ProviderError) -> Outcome:
-    """Return what an error of a provider says of the message that it was asked to send."""
+    """Return the outcome that a provider's error means for a message."""
     if not isinstance(error, ProviderRefused):
         return Unsure(error.message)
     if error.limited:
@@ -116,10 +116,10 @@ def tls_context(where: str, ca_file: Path | None) -> ssl.SSLContext:
     """Return a context that verifies servers by this file, or by the system's certificates.
 
     Raises:
-        InvalidValue: the file cannot be read, or holds no certificate.
+        InvalidValue: the file cannot be read, or contains no certificate.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # an SSLError is one
         message = f"{where}: {ca_file} cannot be read: {type(error).__name__}"
-        raise InvalidValue(message, hint="certificates in PEM") from None
+        raise InvalidValue(message, hint="use certificates in PEM format") from None

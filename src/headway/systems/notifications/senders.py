@@ -1,4 +1,4 @@
-"""Senders of text messages, webhooks, and to any service that apprise knows.
+"""Senders of text messages and webhooks, and to any service that apprise supports.
 
 Source: the Standard Webhooks specification, "Webhook payload", "Operational considerations".
 """
@@ -82,16 +82,17 @@ NO_SUCH_PHONE = frozenset({"21211", "21614", "30005", "30006"})
 Source: Twilio, "Error and Warning Dictionary".
 """
 LIMITED = frozenset({"14107", "20429", "21611", "30001"})
-"""Of too many requests or messages at once, and of full queues."""
+"""Twilio's codes for too many requests or messages at once, and for full queues."""
 
 
 class Sms:
     """Sends texts from one number."""
 
     def __init__(self, texts: Texts, from_: str, base_url: Callable[[], str]) -> None:
-        """Connect nothing yet; the provider is not closed here.
+        """Keep the provider, which is not closed here.
 
-        Without a URL by which it reaches this server no delivery is reported.
+        Args:
+            base_url: returns this server's public URL; without one, no deliveries are reported.
         """
         self._texts = texts
         self._from = from_
@@ -127,16 +128,16 @@ class Sms:
 
 TYPE = "notification"
 POSTED = ("id", "category", "priority", "title", "text", "data")
-"""What a receiver gets of a message."""
+"""Fields of a message that a receiver gets."""
 LATER = frozenset({408, 425})
-"""Statuses of the caller's side with which a receiver asks for another try."""
+"""4xx statuses by which a receiver asks for another try."""
 
 
 class Webhook:
-    """Posts notifications; the id of the webhook is the notification's, on every try."""
+    """Posts notifications; the webhook's id is the notification's, on every try."""
 
     def __init__(self, settings: WebhookTable, timing: Timing) -> None:
-        """Connect nothing yet.
+        """Read the keys; connect nothing yet.
 
         Raises:
             InvalidValue: a key cannot be used.
@@ -173,14 +174,14 @@ def _read(reply: Posted) -> Outcome:
         return Accepted(None)
     if reply.status == 429:
         return Limited(said, reply.retry_after_ms)
-    # The receiver has answered that it has not taken it.
+    # The receiver has replied that it did not accept it.
     if reply.status >= 500 or reply.status in LATER:
         return Unavailable(said)
     return Refused(said, gone=reply.status == GONE)
 
 
 class AppriseUrl:
-    """Sends to the service of each message's URL, on threads of its own."""
+    """Sends to the service of each message's URL, in its own threads."""
 
     def __init__(self, settings: AppriseTable, timing: Timing) -> None:
         """Start nothing yet."""
@@ -191,17 +192,17 @@ class AppriseUrl:
     async def send(self, message: Message) -> Outcome:
         """See `Sender.send`.
 
-        Apprise answers yes or no. A no can be a refusal, but a lost answer as well, so it is
-        `Unsure`.
+        Apprise only reports success or failure. A failure can be a refusal or a lost answer, so
+        its outcome is `Unsure`.
 
         Raises:
-            Withdrawn: see there.
+            Withdrawn: see `Sender.send`.
         """
         try:
             address = AppriseAddress(message.to, "the address")
         except InvalidValue as error:
             return Refused(error.message)
-        # A scheme names the service; what stands behind it can be a secret.
+        # The scheme names the service; the rest of the URL can be a secret.
         service = message.to.partition(":")[0][:20]
         loop, context = asyncio.get_running_loop(), copy_context()
 
@@ -225,5 +226,5 @@ class AppriseUrl:
         return Accepted(None) if confirmed else Unsure(f"{service} did not confirm it")
 
     async def close(self) -> None:
-        """See `Sender.close`; what is under way ends by itself."""
+        """See `Sender.close`; running sends end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -46,15 +46,19 @@ class SendGridTable(Table):
 
 
 AWAY = frozenset({503})
-"""The API is not available, and has not looked at the request."""
+"""The API is unavailable, and has not processed the request."""
 
 
 class SendGridMail:
     """Sends e-mail through an account at SendGrid."""
 
     def __init__(self, settings: SendGridTable, from_: str, timing: Timing) -> None:
-        """Connect nothing yet; `from_` is who sends, with or without a display name."""
-        # At lower levels it logs whole requests, with the key.
+        """Connect nothing yet.
+
+        Args:
+            from_: address of the sender, with or without a display name.
+        """
+        # At lower levels it logs whole requests, including the key.
         logging.getLogger("python_http_client").setLevel(logging.INFO)
         self._from = cast("Address", read_address(from_))
         self._wire = Wire(
@@ -95,7 +99,7 @@ class SendGridMail:
 
 
 class _WireClient(Client):
-    """The official client, whose requests go through the wire; for a thread of anyio's.
+    """The official client, sending its requests through the wire; for use in an anyio thread.
 
     The client's own transport has no timeout, and does not show whether a request was sent.
     """
@@ -117,7 +121,7 @@ class _WireClient(Client):
             request.get_method(), request.full_url, headers=headers, content=content
         )
         reply = from_thread.run(self._wire.send, sent)
-        # As the client reads a reply of urllib's.
+        # The client expects urllib's reply.
         return SimpleNamespace(
             getcode=lambda: reply.status_code,
             read=lambda: reply.content,
@@ -135,11 +139,11 @@ class _Faults(msgspec.Struct):
 
 
 def _read_refusal(status: int, body: bytes) -> Refusal:
-    """Return what a reply of 4xx says; without an error of SendGrid's it concerns the server."""
+    """Parse a 4xx reply; if it has no SendGrid error, it concerns the provider."""
     try:
         faults = msgspec.json.decode(body, type=_Faults).errors
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Refusal(concerns="provider", text="there is no error of SendGrid's in the reply")
+        return Refusal(concerns="provider", text="the reply has no SendGrid error")
     text = "; ".join(one.message for one in faults)
     by_account = status in {401, 402, 403, 404, 405, 407}
     return Refusal(concerns="provider" if by_account else "callee", code=str(status), text=text)

@@ -1,9 +1,9 @@
 """Sending: one run of a notification by one channel, at most once; and the kind of its jobs.
 
-What may be tried again happens before the hand-over: the recipient and the template are read,
-opt-outs and quiet hours are looked at, the text is rendered. Then the job is handed over, and only
-then is the provider called; the opt-outs are read once more in the last moment, when the connection
-is there. From there on only a definite "nothing was sent" leads to another try.
+What may be repeated happens before the hand-over: reading the recipient and the template, checking
+opt-outs and quiet hours, and rendering. Only after the hand-over is the provider called; opt-outs
+are read once more at the last moment, when the connection is open. From then on, only a definite
+"nothing was sent" leads to another try.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ from headway.systems.notifications.sender import (
 )
 
 AWAY = "5s"
-"""How long a notification is put off while the directory does not answer."""
+"""How long a notification is postponed while the directory is unavailable."""
 FRESH_S, STALE_S = 0.1, 0.5
 """Opt-outs older than the first are read again before the provider's request; if that takes longer
 than the second, nothing is sent. So an opt-out set half a second before a send is respected."""
 TRIES = 5
-"""How often an accepted message is reported to the store; after that its answer is lost."""
+"""Attempts to report an accepted message to the store; after that, its answer counts as lost."""
 
 _log = logging.getLogger("headway.notifications")
 
@@ -88,20 +88,21 @@ class Attempt:
         self._channel = Channel(job.stage)
         self._timing = context.timing
         self._read_s = 0.0
-        """When the recipient was read last."""
+        """When the recipient was last read."""
         self._handed_s = 0.0
         """When the job was handed over."""
 
     async def send(self) -> Back:
-        """Send, or say why not.
+        """Send the notification, or decide not to.
 
         Returns:
-            None once it was handed over; the next channel, a later time, or that it was skipped.
+            None if it was handed over; otherwise the next channel, a later time, or the result of
+            a skipped notification.
 
         Raises:
-            Dead: it cannot be sent, or is of no use any more.
-            Retry: nothing was sent; it is tried again.
-            LeaseLost: another run has it, and this one sent nothing.
+            Dead: the notification cannot be sent, or has expired.
+            Retry: nothing was sent.
+            LeaseLost: another run has the job, and this one sent nothing.
         """
         context, job, args = self._context, self._job, self._args
         now = self._timing.wall_at()
@@ -111,11 +112,11 @@ class Attempt:
         try:
             found = await context.reader.read(job.subject or "", args.template)
         except StoreError as away:
-            _log.warning("notification %s is put off: %s", job.id, away)
+            _log.warning("notification postponed id=%s error=%s", job.id, away)
             return Snooze(after=AWAY, reason=f"recipients cannot be read: {away}")
         recipient = found.recipient
         if recipient is None:
-            self._fail(f"there is no recipient {job.subject!r} any more")
+            self._fail(f"the recipient {job.subject!r} no longer exists")
         if why_not := self._why_not(recipient, self._channel):
             return await self._passed_over(recipient, why_not)
         if args.category not in context.settings.urgent:
@@ -127,7 +128,7 @@ class Attempt:
         self._handed_s = self._timing.monotonic()
         self._count_lateness()
         with checking(self._check):
-            # At once, so that a slow address takes no time from others.
+            # Concurrently, so that a slow address does not delay the others.
             outcomes = await asyncio.gather(*map(self._send, messages))
         for message, outcome in zip(messages, outcomes, strict=True):
             if isinstance(outcome, Refused) and outcome.gone:
@@ -135,13 +136,13 @@ class Attempt:
         return await self._conclude(outcomes)
 
     def _why_not(self, recipient: Recipient, channel: Channel) -> str:
-        """Return why a channel is passed over; empty if it is not."""
+        """Return why a channel is passed over, or an empty string."""
         said = opted_out(recipient, channel, self._args.category)
         if said:
             return f"opted out of {said}"
         if not addresses(recipient, channel):
             return f"no {channel} address"
-        return "" if channel in self._context.senders else f"nothing sends by {channel}"
+        return "" if channel in self._context.senders else f"no sender for {channel}"
 
     async def _passed_over(self, recipient: Recipient, why: str) -> Back:
         job, args, channel = self._job, self._args, self._channel
@@ -154,7 +155,7 @@ class Attempt:
         view = await self._context.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
         runs = () if view is None else view.runs
         if any(one.outcome == "failed" and one.stage != channel for one in runs):
-            # By a channel before nothing arrived; of this one only the wish is known.
+            # An earlier channel failed to deliver it, so the notification was not just unwanted.
             self._fail(f"no channel is left: {reason}")
         self._context.count(channel, Status.SKIPPED)
         return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
@@ -163,13 +164,13 @@ class Attempt:
         """Return the message for each address.
 
         Raises:
-            Dead: it cannot be rendered.
+            Dead: the message cannot be rendered.
         """
         args, channel = self._args, self._channel
         said = Rendered(" ".join(args.title.split()), args.text, args.html)
         if args.template is not None:
             if template is None:
-                self._fail(f"there is no template {args.template!r} any more")
+                self._fail(f"the template {args.template!r} no longer exists")
             try:
                 said = render(forms_of(template, channel), args.data)
             except InvalidValue as error:
@@ -201,11 +202,11 @@ class Attempt:
             tally.happened(Tallied.LATE_MS, channel, late_ms)
 
     async def _check(self) -> bool:
-        """Read the opt-outs again, unless they were read just now; see `last_moment`.
+        """Read the opt-outs again, unless they were just read; see `last_moment`.
 
         Raises:
-            Withdrawn: the recipient has opted out, or that cannot be read in time, or the answer
-                is reported as lost by now.
+            Withdrawn: the recipient has opted out, the opt-outs cannot be read in time, or the
+                answer already counts as lost.
         """
         begun_s = self._timing.monotonic()
         if begun_s - self._read_s <= FRESH_S:
@@ -228,16 +229,16 @@ class Attempt:
             return await self._context.senders[self._channel].send(message)
         except Withdrawn as withdrawn:
             return withdrawn
-        # A sender that raises has a bug; whether it had sent by then is not known.
+        # A sender that raises has a bug; it is unknown whether it had sent the message.
         except Exception as error:  # noqa: BLE001
-            _log.exception("the sender of %s failed", self._channel)
+            _log.exception("sender failed channel=%s", self._channel)
             return Unsure(f"{type(error).__name__}: {error}"[:300])
 
     async def _conclude(self, outcomes: Sequence[Outcome | Withdrawn]) -> Back:
         """Record the outcome of a notification; of several devices, one that accepted it decides.
 
         Raises:
-            Dead: it was refused permanently, and no channel is left.
+            Dead: the notification was refused permanently, and no channel is left.
             Retry: nothing was sent.
         """
         context, job, args, channel = self._context, self._job, self._args, self._channel
@@ -248,7 +249,7 @@ class Attempt:
         for one in outcomes:
             if isinstance(one, Unsure):
                 context.count(channel, LOST)
-                _log.warning("notification %s: %s: %s", job.id, ANSWER_LOST, one.reason)
+                _log.warning("outcome unknown id=%s: %s: %s", job.id, ANSWER_LOST, one.reason)
                 await self._sent(reason=f"{ANSWER_LOST}: {one.reason}")
                 return None
         for one in outcomes:
@@ -261,7 +262,7 @@ class Attempt:
                 job.close(channel.slots, after=after, reason=one.reason[:500])
                 return Snooze(after="0s", reason=f"{channel}: {one.reason}")
         if any(isinstance(one, Withdrawn) for one in outcomes):
-            # Nothing was sent; the next run reads again, and decides.
+            # Nothing was sent; the next run reads the preferences again, and decides.
             return Snooze(after="0s", reason="preferences changed or could not be read in time")
         away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
         refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
@@ -277,7 +278,7 @@ class Attempt:
         raise Retry(reason, after="0s", stage=following.value)
 
     async def _accepted(self, accepted: Sequence[Accepted]) -> None:
-        """Record that a provider has taken it; then it awaits its delivery, and holds nothing."""
+        """Record that the provider accepted it; it then awaits its delivery without a place."""
         job, channel = self._job, self._channel
         self._context.count(channel, Status.SENT)
         ids = [one.provider_id for one in accepted if one.provider_id is not None]
@@ -298,10 +299,10 @@ class Attempt:
         try:
             await job.give_back(channel.slots)
         except (LeaseLost, StoreError):
-            _log.info("notification %s: its place was given back by others", job.id)
+            _log.info("place already released id=%s", job.id)
 
     async def _sent(self, reason: str = "") -> None:
-        """Record that it is SENT at its end."""
+        """End the notification as SENT."""
         job, said = self._job, Said(status=Status.SENT, channel=self._channel, reason=reason)
         signal = Signal(key=job.ref, event=f"sent:{job.ref}", body=body_of(said))
         await _signal(self._context, signal)
@@ -310,14 +311,18 @@ class Attempt:
         """Count a failure, and end the notification.
 
         Raises:
-            Dead: with this reason.
+            Dead: always, with this reason.
         """
         self._context.count(self._channel, Status.FAILED)
         raise Dead(reason[:1_000])
 
 
 async def _signal(context: NotifyContext, signal: Signal) -> None:
-    """Send a signal to the store; if that fails, reconciling reports the answer as lost."""
+    """Send a signal to the store, with retries.
+
+    Raises:
+        StoreError: every try failed; reconciling then reports the answer as lost.
+    """
     for _ in range(TRIES - 1):
         with suppress(StoreError):
             await context.store.signal(signal)
@@ -327,9 +332,9 @@ async def _signal(context: NotifyContext, signal: Signal) -> None:
 
 
 async def retire(context: NotifyContext, recipient: str, channel: Channel, address: str) -> None:
-    """Take an address from a recipient that does not exist any more.
+    """Remove an address that no longer exists from its recipient.
 
-    If the directory is away it stays, and the next send finds it again.
+    If the directory is unavailable, the address stays, and the next send tries again.
     """
     try:
         async with context.directory.change() as session:
@@ -337,19 +342,21 @@ async def retire(context: NotifyContext, recipient: str, channel: Channel, addre
             values = {} if found is None else without_address(found, channel, address)
             if found is not None and values:
                 await RECIPIENTS.change(session, found, values, context.timing.wall_at())
-                _log.info("recipient %s: a %s address does not exist any more", recipient, channel)
+                _log.info("address removed recipient=%s channel=%s", recipient, channel)
     except StoreError as away:
-        _log.warning("recipient %s keeps a %s address that is gone: %s", recipient, channel, away)
+        _log.warning(
+            "address not removed recipient=%s channel=%s error=%s", recipient, channel, away
+        )
 
 
 BACKOFF = Backoff(attempts=100_000, base="5s", cap="15m")
-"""How providers that cannot be reached are tried again; how often, the settings say by channel."""
+"""Retries of unreachable providers; the setting `attempts` limits them by channel."""
 TARGET = "50ms"
-"""From due to start; shown beside what each lane reaches."""
+"""Target time from due to start, shown next to each lane's actual time."""
 
 
 def declare(app: App, context: NotifyContext) -> None:
-    """Add the kind of this system and its lanes to an app."""
+    """Declare the kinds and lanes of this system on an app."""
     settings = context.settings
 
     def gates(channel: Channel) -> list[GateSpec | GateNeed]:
@@ -367,7 +374,7 @@ def declare(app: App, context: NotifyContext) -> None:
     async def ask(awaited: Awaited) -> Running | Ended | Unknown:
         return await reconcile(context, awaited)
 
-    async def send(  # noqa: PLR0913, PLR0917  (what a notification carries)
+    async def send(  # noqa: PLR0913, PLR0917  (the job's arguments)
         job: Job,
         channels: list[Channel],
         category: str,
@@ -398,11 +405,11 @@ def declare(app: App, context: NotifyContext) -> None:
 
 
 async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended | Unknown:
-    """Decide about a notification that awaits, at its deadline or after its worker's death.
+    """Decide about an awaiting notification, at its deadline or after its worker's death.
 
-    If the provider had answered, it goes on awaiting its delivery, and is SENT at the end. If the
-    provider's answer never came, it is unknown whether it was sent: it is reported as SENT with
-    that reason, and never sent again.
+    If the provider had answered, the notification continues to await its delivery, and ends as
+    SENT. Otherwise it is unknown whether it was sent: it ends as SENT with that reason, and is
+    never sent again.
     """
     job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:

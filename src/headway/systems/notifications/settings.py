@@ -1,4 +1,4 @@
-"""The table [notifications] of headway.toml; no secret is shown: not by an error, not by a repr."""
+"""The [notifications] settings of headway.toml; neither errors nor reprs show their secrets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EmailTable(Table):
 
 
 class SendersTable(Table):
-    """`[notifications.senders]`: a channel without a table is not sent by."""
+    """`[notifications.senders]`: a channel without a table is not used."""
 
     push: PushTable | None = None
     sms: SmsTable | None = None
@@ -106,11 +106,10 @@ class NotificationSettings(Table):
     @model_validator(mode="after")
     def _kept_long_enough(self) -> Self:
         if self.keep < self.dedupe_window:
-            message = "keep is shorter than dedupe_window: duplicates are answered with the id of "
-            "the first"
+            message = "keep is shorter than dedupe_window, but duplicates refer to the first one"
             raise ValueError(message)
         return self
 
     def channel(self, channel: Channel) -> ChannelSettings:
-        """Return how much a channel's provider takes."""
+        """Return the limits of a channel."""
         return self.channels.get(channel) or ChannelSettings()

@@ -1,12 +1,12 @@
 """The sandbox of message templates: Jinja2 in which each rendering has a limited amount of work.
 
-A rendering runs in the event loop, where it cannot be interrupted. So whatever takes time in
-proportion to a loop, a text or a list is paid for from a budget before it is done: each turn of a
+A rendering runs in the event loop, where it cannot be interrupted. So everything that takes time in
+proportion to a loop, a text or a list is charged to a budget before it is done: each iteration of a
 loop and each call of a macro by the size of its body, and each operator, comparison, filter, test
-and method by what it reads and makes. The same template and data always cost the same.
+and method by what it reads and creates. The same template and data always cost the same.
 
-Jinja2 has hooks for operators, calls and filters. For loops, comparisons and output it has none, so
-the parsed template is rewritten: these get a filter that pays.
+Jinja2 has hooks for operators, calls and filters, but not for loops, comparisons and output. So the
+parsed template is rewritten: these get a filter that charges the budget.
 """
 
 from __future__ import annotations
@@ -33,52 +33,52 @@ from jinja2.visitor import NodeTransformer
 from markupsafe import Markup
 
 MOST_WORK = 250_000
-"""Units of work of one rendering; the slowest of them took 5 microseconds where it was measured."""
+"""Maximum units of work of one rendering; the slowest unit took 5 microseconds when measured."""
 MOST_PARTS = 20_000
-"""Parts of a parsed template, such as a name, an operator or a loop: compiling them takes time."""
+"""Maximum parts of a parsed template (names, operators, loops): compiling them takes time."""
 MOST_PRODUCT = 100_000
-"""Characters or items that a repetition in a template makes."""
+"""Maximum characters or items that a repetition creates."""
 MOST_POWER = 1_000
-"""Numbers of a power in a template."""
+"""Maximum base and exponent of a power."""
 MOST_WIDTH = 9_999
-"""A width, a precision or an indentation in a template."""
+"""Maximum width, precision or indentation."""
 MOST_DEPTH = 100
-"""How deep values may be nested that are compared, shown or given to a filter."""
+"""Maximum nesting of values that are compared, shown or given to a filter."""
 
 _CHARACTERS = 32
-"""Characters that are read for one unit."""
+"""Characters read per unit."""
 _FACTOR = 8
-"""Characters of an argument for which each unit of the value is paid once more."""
+"""Characters of an argument for which each unit of the value is charged once more."""
 _NODES = 4
-"""Parts of a loop's body that run for one unit."""
+"""Parts of a loop's body per unit."""
 _LONG_NUMBER = 1_000
-"""Units of a number beyond 64 bits: such ones can be chosen to collide in sets and keys."""
+"""Units of a number beyond 64 bits: such numbers can be chosen to collide in sets and keys."""
 
 _SPEND, _WEIGH, _TOUCH, _COMPARE = "work:spend", "work:weigh", "work:touch", "work:compare"
-"""Filters of the rewritten template; no source can name them, because of the colon."""
+"""Filters of the rewritten template; the colon keeps templates from naming them."""
 
 _CONSTANT = frozenset({"abs", "attr", "count", "d", "default", "first", "last", "length", "random"})
-"""Filters that take the same time whatever they are given."""
+"""Filters that take the same time for any value."""
 _ITEMS_ONLY = frozenset(
     {
         *("batch", "items", "list", "map", "reject", "rejectattr", "reverse"),
         *("select", "selectattr", "slice"),
     }
 )
-"""Filters that read a list's items, but not what is in them."""
+"""Filters that read a list's items, but not their contents."""
 _SLOW: Mapping[str, int] = {
     **dict.fromkeys(("dictsort", "groupby", "sort", "tojson", "unique", "urlencode", "xmlattr"), 4),
     "wordwrap": 16,
     **dict.fromkeys(("pprint", "striptags", "urlize"), 64),
 }
-"""Filters that take more time for each character or item, and how many times more."""
+"""Filters that take more time per character or item, with the factor."""
 _WIDTHS = frozenset(
     {
         *("batch", "center", "expandtabs", "indent", "ljust"),
         *("rjust", "round", "slice", "tojson", "zfill"),
     }
 )
-"""Filters and methods whose result or time grows with a number that they are given."""
+"""Filters and methods whose result or time grows with a number among their arguments."""
 _METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset(
         {
@@ -98,7 +98,7 @@ _METHODS: Mapping[type, frozenset[str]] = {
     int: frozenset({"bit_length", "conjugate"}),
     float: frozenset({"as_integer_ratio", "conjugate", "hex", "is_integer"}),
 }
-"""Methods of data that a template may call; of each it is known what it costs."""
+"""Methods of data that a template may call; the cost of each is known."""
 _QUICK_METHODS = frozenset({"get", "items", "keys", "values"})
 
 _EMPTY: dict[str, str] = {}
@@ -115,16 +115,16 @@ _DIGITS = re.compile(r"\d+")
 
 
 class _Budget:
-    """The work that a rendering may still do."""
+    """The remaining work of a rendering."""
 
     def __init__(self) -> None:
         self.left = MOST_WORK
 
     def spend(self, units: int) -> None:
-        """Take this much from the budget.
+        """Charge units to the budget.
 
         Raises:
-            SecurityError: so much is not left; nothing is left from then on.
+            SecurityError: the budget is exceeded, and stays so.
         """
         self.left -= units
         if self.left < 0:
@@ -140,7 +140,7 @@ _BUDGET: ContextVar[_Budget] = ContextVar("budget of a rendering")
 
 @contextmanager
 def limited_work() -> Generator[None]:
-    """Give what is rendered herein one budget."""
+    """Give everything that is rendered in this context one budget."""
     token = _BUDGET.set(_Budget())
     try:
         yield
@@ -153,12 +153,12 @@ def _spend(units: int) -> None:
 
 
 def _weigh(value: object) -> int:
-    """Return what it costs to read a value whole; pays for the look at its parts.
+    """Return the cost of reading a whole value; charge the cost of counting its parts.
 
-    A list that is in it several times counts several times, as it does when it is written out.
+    A list that occurs in it several times counts several times, as when it is written out.
 
     Raises:
-        SecurityError: there is too much in it, or it is nested too deep.
+        SecurityError: the value is nested too deep, or counting it exceeds the budget.
     """
     if not _is_container(value):
         return _scalar(value)
@@ -214,14 +214,17 @@ def _of_dict(value: Mapping[object, object]) -> Iterator[object]:
 
 
 def _touch(value: object) -> int:
-    """Return what it costs to go through a value's items, or to copy it."""
+    """Return the cost of iterating over a value's items, or of copying it."""
     if isinstance(value, _SIZED):
         return 1 + len(cast("Sequence[object]", value))
     return _scalar(value)
 
 
 def _factor(args: Iterable[object], *, widths: bool) -> int:
-    """Return how many times a value is paid for because of what is given beside it.
+    """Return the factor by which the other arguments multiply the cost of a value.
+
+    Args:
+        widths: whether numbers among them are widths.
 
     Raises:
         SecurityError: a width is too large.
@@ -300,9 +303,9 @@ def _compare_filter(_: Context, left: object, name: str, right: object) -> bool:
 
 
 def _paid_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that pays; what it returns is a list where Jinja2's is read but once.
+    """Return a filter that charges the budget; it returns a list if Jinja2's returns an iterator.
 
-    Being given the context, it is never computed while a template is compiled.
+    Because it takes the context, Jinja2 does not evaluate it while compiling a template.
     """
     slow, widths = _SLOW.get(name, 1), name in _WIDTHS
 
@@ -337,7 +340,7 @@ def _paid_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _passed(function: Callable[..., Any], context: Context) -> tuple[object, ...]:
-    """Return what a filter or test wants before its value."""
+    """Return the argument that a filter or test takes before its value, if any."""
     wants = getattr(function, "jinja_pass_arg", None)
     if wants is None:
         return ()
@@ -360,10 +363,10 @@ def _whole(result: object) -> object:
 
 
 def _check_format(text: str) -> int:
-    """Return what the widths of a text for `%` cost.
+    """Return the cost of the widths in a format for `%`.
 
     Raises:
-        SecurityError: one is too large, or is not known before.
+        SecurityError: a width is too large, or is not known in advance.
     """
     if _NESTED_KEY.search(text):
         message = "a parenthesis in a name after % is refused"
@@ -379,10 +382,10 @@ def _check_format(text: str) -> int:
 
 
 def _width(digits: str) -> int:
-    """Return a width that is written in a template.
+    """Read a width that is written in a template.
 
     Raises:
-        SecurityError: it is too large.
+        SecurityError: the width is too large.
     """
     if len(digits.lstrip("0")) > len(str(MOST_WIDTH)):
         message = f"a width or precision above {MOST_WIDTH} is refused"
@@ -391,7 +394,7 @@ def _width(digits: str) -> int:
 
 
 class _Formatter(SandboxedFormatter):
-    """Formats as `str.format` does, and pays for each field."""
+    """Formats like `str.format`, and charges for each field."""
 
     def format_field(self, value: Any, format_spec: str) -> Any:  # noqa: ANN401  (as Python has it)
         _spend(_weigh(value) + sum(map(_width, _DIGITS.findall(format_spec))) // _FACTOR)
@@ -399,11 +402,11 @@ class _Formatter(SandboxedFormatter):
 
 
 class _EscapeFormatter(_Formatter, SandboxedEscapeFormatter):
-    """The same, with values escaped."""
+    """The same, with escaped values."""
 
 
 class _Paying(NodeTransformer):
-    """Rewrites a parsed template so that what Jinja2 has no hook for pays as well."""
+    """Rewrites a parsed template to charge for what Jinja2 has no hook for."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  (Jinja2's name)
         if node.test is not None:
@@ -460,15 +463,15 @@ def _paying(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
 
 
 def _units(body: Iterable[nodes.Node]) -> int:
-    """Return what one run of a body costs."""
+    """Return the cost of one run of a body."""
     count = sum(1 + sum(1 for _ in one.find_all(nodes.Node)) for one in body)
     return 1 + count // _NODES
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja2 in which data cannot be changed, names that are missing are faults, and work is paid.
+    """Jinja2 with immutable data, errors for missing names, and limited work.
 
-    Templates are rendered in `limited_work`.
+    Templates must be rendered in `limited_work`.
     """
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
@@ -480,7 +483,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         own |= {_TOUCH: _touch_filter, _COMPARE: _compare_filter}
         self.filters = {**filters, **own}
         self.tests = {name: _paid_test(name, one) for name, one in self.tests.items()}
-        # Text to fill a page; of no use in a message.
+        # Filler text, of no use in a message.
         del self.globals["lipsum"]
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:  # noqa: ANN401  (as Jinja2 has it)
@@ -498,7 +501,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return "".join(whole)
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401  (as Jinja2 has it)
-        """Return an item; a key that is a list or tuple is paid for."""
+        """Return an item; charge for a key that is a list or tuple."""
         if _is_container(argument):
             _spend(_weigh(argument))
         return super().getitem(obj, argument)
@@ -507,7 +510,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Call a macro, a function or a method of data.
 
         Raises:
-            SecurityError: it is none that a template may call, or costs too much.
+            SecurityError: a template may not call it, or it costs too much.
         """
         given = [*args, *(one for name, one in kwargs.items() if name not in _SCOPES)]
         owner = getattr(obj, "__self__", None) if isinstance(obj, _BOUND) else None
@@ -519,10 +522,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401  (as Jinja2 has it)
-        """Compute one sum, product and so on.
+        """Evaluate a binary operator.
 
         Raises:
-            SecurityError: it would be too large, or costs too much.
+            SecurityError: the result would be too large, or costs too much.
         """
         numbers = [one for one in (left, right) if isinstance(one, int | float)]
         if operator == "**" and any(abs(one) > MOST_POWER for one in numbers):
@@ -543,7 +546,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:  # noqa: ANN401  (as Jinja2 has it)
-        """Return what is called instead of `str.format`; None if the value is another."""
+        """Return the replacement of `str.format`; None if the value is not that method."""
         if super().wrap_str_format(value) is None:
             return None
         text: str = value.__self__
@@ -564,12 +567,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 _SCOPES = frozenset({"_loop_vars", "_block_vars"})
-"""What Jinja2 gives calls in loops besides their arguments."""
+"""Arguments that Jinja2 adds to calls in loops."""
 _BOUND = (BuiltinMethodType, MethodType)
 
 
 def _cost_of_method(owner: object, name: str, given: Sequence[object]) -> int:
-    """Return what a method of data costs.
+    """Return the cost of calling a method of data.
 
     Raises:
         SecurityError: templates may not call it.

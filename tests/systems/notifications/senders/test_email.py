@@ -372,7 +372,7 @@ def fault(text: str) -> dict[str, Any]:
         (says(401, fault("bad key")), Unavailable("sendgrid refused with 401: bad key")),
         (
             says(404, "no such page"),
-            Unavailable("sendgrid refused with 404: there is no error of SendGrid's in the reply"),
+            Unavailable("sendgrid refused with 404: the reply has no SendGrid error"),
         ),
         (
             says(429, fault("too many requests"), Retry_After="7"),

@@ -79,7 +79,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
         ({"email": {**EMAIL, "from": "a@x.org\nBcc: b@x.org"}}, "email.from: is not an address"),
         (
             {"email": {**EMAIL, "smtp": {**SMTP, "password": None}}},
-            "smtp: give username and password together",
+            "smtp: set username and password together",
         ),
         ({"email": {**EMAIL, "smtp": {**SMTP, "tls": "none"}}}, "in the clear"),
         ({"email": {**EMAIL, "smtp": {**SMTP, "tls": "ssl"}}}, "smtp.tls: it should be 'starttls'"),
@@ -87,7 +87,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
             {"email": {**EMAIL, "smtp": {**SMTP, "ca_file": "/nowhere"}}},
             "smtp.ca_file: /nowhere cannot be read",
         ),
-        ({"push": {**PUSH, "key_file": "x"}}, "push: give key_file, or key"),
+        ({"push": {**PUSH, "key_file": "x"}}, "push: set key_file, or key"),
         ({"push": {**PUSH, "key_id": "hunter2!"}}, "push.key_id: it should be text that matches"),
         ({"push": PUSH}, "notifications.senders.push is not a private key of P-256"),
         ({"sms": {"from": "hello"}}, "sms.from"),
