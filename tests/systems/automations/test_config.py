@@ -68,7 +68,7 @@ PLAIN = 'id = "x"\nrepository = "/r"\nschedule = "5m"\ncommand = "a"'
         (f'{PLAIN}\ntimeout = "1x"', 11, "1x"),
         (PLAIN.replace('/r"', "/r"), 8, "not TOML"),
         (PLAIN.replace('"x"', '"a b"'), 7, "it should be text that matches"),
-        (PLAIN.replace('"x"', '"good"'), 7, "line 1 too"),
+        (PLAIN.replace('"x"', '"good"'), 7, "is already used in line 1"),
         (f'{PLAIN}\nwindow = "9-"', 11, "window"),
         (PLAIN.replace('"5m"', '{type = "moon", value = "1"}'), 9, "moon"),
         (f"{PLAIN}\npriority = true", 11, "priority"),

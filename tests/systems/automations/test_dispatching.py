@@ -521,7 +521,7 @@ async def test_a_session_of_a_repository_that_its_entry_has_no_more_is_not_run(
     file.write_text(entry("a", repository))
     one = Dispatcher(file=file, places=Places(root=tmp_path / "state"), lease_ms=60_000)
     job: Any = None
-    with pytest.raises(Dead, match="another repository"):
+    with pytest.raises(Dead, match="its repository has changed"):
         await one.work(MemoryStore(), job, "a", "elsewhere")
 
 

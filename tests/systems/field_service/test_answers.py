@@ -48,7 +48,7 @@ async def test_a_message_is_answered_by_one_or_two_and_told_what_came_of_it(tmp_
         await field.carrier.until(lambda _: texts_to(field, "ada"), "asked")
         assert "Reply 1 to accept" in texts_to(field, "ada")[0]
         assert await write(field, "ada", "what?") == "Reply 1 to accept, 2 to decline."
-        assert "next one is asked" in await write(field, "ada", " No. ")
+        assert "next technician will be asked" in await write(field, "ada", " No. ")
         await field.asks(sent["id"], "bob")
         assert "no open offer" in await write(field, "ada", "1")
         assert "Bo Li" in await write(field, "bob", "YES")

@@ -320,7 +320,7 @@ async def test_a_worker_that_stood_still_before_the_call_places_none(
         await field.becomes(sent["id"], "assigned")
         (call,) = await field.settled("ring", 1)
         assert [one.outcome for one in call.runs] == ["failed", "succeeded"]
-        assert "stood still" in call.runs[0].error
+        assert "worker stalled before the call" in call.runs[0].error
         assert len(calls_of(field.carrier.world.ledger)) == 1
 
 

@@ -659,7 +659,10 @@ async def test_one_that_has_expired_or_whose_recipient_is_gone_fails(tmp_path: P
         await notify.ok("DELETE", "/recipients/bo", status=204)
         notify.work()
         assert "expired" in (await notify.becomes(late, "FAILED"))["reason"]
-        assert "no recipient 'bo'" in (await notify.becomes(gone, "FAILED"))["reason"]
+        assert (
+            "the recipient 'bo' no longer exists"
+            in (await notify.becomes(gone, "FAILED"))["reason"]
+        )
         assert notify.email.got == []
 
 
