@@ -41,7 +41,7 @@ from headway.systems.notifications.notification import (
     HISTORY_LANE,
     NOTIFICATION,
     Channel,
-    Said,
+    SendRecord,
     Status,
     body_of,
 )
@@ -208,7 +208,7 @@ async def is_sent(process: Process, id_: str) -> None:
         await process.settle(SettleRequest(worker=process.name, outcomes=(handed,)))
     job = await process.read(JobQuery(id=id_))
     if job is not None and job.state is State.AWAITING:
-        said = body_of(Said(status=Status.SENT, channel="email"))
+        said = body_of(SendRecord(status=Status.SENT, channel="email"))
         await process.signal(Signal(key=f"{id_}:{job.run}", event="sent", body=said))
 
 

@@ -18,7 +18,13 @@ from headway.core.state import FINAL, State
 from headway.runtime.timing import REAL, pause
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
-from headway.systems.notifications.notification import Channel, Said, Status, body_of, known_as
+from headway.systems.notifications.notification import (
+    Channel,
+    SendRecord,
+    Status,
+    body_of,
+    known_as,
+)
 from headway.systems.notifications.records import Recipient, quiet_until
 from headway.systems.notifications.sender import (
     Accepted,
@@ -514,7 +520,7 @@ async def test_of_a_worker_that_dies_after_the_answer_the_send_goes_on_awaiting_
         ref = f"{one}:{claimed.run}"
         handed = HandedOver(one, claimed.run, key=ref, timeout_ms=3_600_000)
         await notify.store.settle(SettleRequest(worker="dies", outcomes=(handed,)))
-        said = body_of(Said(status=Status.SENT, channel=Channel.EMAIL))
+        said = body_of(SendRecord(status=Status.SENT, channel=Channel.EMAIL))
         accepted = Signal(
             key=ref, event="sent", kind=SignalKind.PROGRESS, body=said, known_as=known_as("p")
         )

@@ -220,8 +220,10 @@ def read_config(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
-        message = f"{path} cannot be read: {said}"
+        reason = (
+            error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
+        )
+        message = f"{path} cannot be read: {reason}"
         raise InvalidValue(message, hint="set [automations] file, or pass --file") from None
     return parse_config(text, path)
 
@@ -233,8 +235,8 @@ def parse_config(text: str, path: Path) -> Config:
     faults: list[Fault] = []
 
     def invalid(error: _Invalid, name: str | None = None) -> None:
-        line, said = error.args
-        faults.append(Fault(automation_id=name, file=str(path), line=line, error=said))
+        line, text = error.args
+        faults.append(Fault(automation_id=name, file=str(path), line=line, error=text))
 
     for chunk in _chunks(text):
         name: str | None = None
@@ -337,8 +339,8 @@ def _automation(
     """
     table = _validated(AutomationTable, found, chunk)
     if table.id in known:
-        said = f"id {table.id!r} is already used in line {known[table.id].line}"
-        raise _Invalid(chunk.line_of("id"), said)
+        text = f"id {table.id!r} is already used in line {known[table.id].line}"
+        raise _Invalid(chunk.line_of("id"), text)
     key = "repository"
     try:
         repository = read_repository(table.repository, folder=folder)
@@ -371,15 +373,15 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
         first = min(found, key=lambda one: one.kind != "extra_forbidden")
         keys = [part for part in first.path if isinstance(part, str)] or ["automation"]
         if first.kind == "extra_forbidden":
-            said = f"there is no key {keys[-1]!r}; "
-            said += did_you_mean(keys[-1], model.model_fields, "see the reference")
+            text = f"there is no key {keys[-1]!r}; "
+            text += did_you_mean(keys[-1], model.model_fields, "see the reference")
         elif first.kind == "missing":
-            said = f"{keys[-1]} is missing"
+            text = f"{keys[-1]} is missing"
         else:
             if chunk.line_of(keys[-1]) > chunk.line:
                 keys = keys[-1:]
-            said = f"{keys[0]}: {first.said}"
-        raise _Invalid(chunk.line_of(keys[0]), said) from None
+            text = f"{keys[0]}: {first.said}"
+        raise _Invalid(chunk.line_of(keys[0]), text) from None
 
 
 def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:

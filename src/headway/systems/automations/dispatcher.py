@@ -223,7 +223,7 @@ class Dispatcher:
         revision = self.revision
         if self.runner.notices is not None:
             self.runner.notices.add_faults(self.faults)
-        failed = self.failed_for_good(known.values())
+        failed = self.failed_permanently(known.values())
         enabled = {one.id: one for one in self.enabled() if one.id not in failed}
         items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
         for name, one in enabled.items():
@@ -262,7 +262,7 @@ class Dispatcher:
         if known is not None and not known.spec.enabled:
             yield on
 
-    def failed_for_good(self, entries: Iterable[EntryView]) -> dict[str, str]:
+    def failed_permanently(self, entries: Iterable[EntryView]) -> dict[str, str]:
         """Return the ids of entries that are skipped until they are edited, with the reasons."""
         found: dict[str, str] = {}
         for view in entries:
@@ -281,7 +281,7 @@ class Dispatcher:
         if not (end.permanent or end.succeeded):
             return
         known = (await entries_of(store)).get(one.id)
-        if known is None or end.permanent is bool(self.failed_for_good([known])):
+        if known is None or end.permanent is bool(self.failed_permanently([known])):
             return
         spec = self.spec(one, known, 0)
         if end.permanent:

@@ -142,7 +142,7 @@ async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
     lane = find_lane(seen, LANE)
     counts = {} if lane is None else lane.counts
     newest = await _newest(look, counts)
-    failed = dispatcher.failed_for_good(entries.values())
+    failed = dispatcher.failed_permanently(entries.values())
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     facts |= {
         "enabled": enabled,
@@ -300,8 +300,8 @@ def strip(schedule: Schedule, begin: int, end: int) -> Markup:
     if len(fires) > MOST_TICKS:
         return _STRIP.format(f"more than {MOST_TICKS} fires", _TICK.format("often", 0, 240))
     ticks = [_TICK.format("tick", round((at - begin) * 238 / (end - begin), 1), 2) for at in fires]
-    said = "1 fire" if len(fires) == 1 else f"{len(fires)} fires"
-    return _STRIP.format(said, Markup().join(ticks))
+    label = "1 fire" if len(fires) == 1 else f"{len(fires)} fires"
+    return _STRIP.format(label, Markup().join(ticks))
 
 
 def _one_entry(

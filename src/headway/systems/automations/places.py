@@ -1,4 +1,4 @@
-"""The folders for what is not kept in the store, and the system's log."""
+"""The system's folders outside the store, and its log."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log.addHandler(logging.NullHandler())
 
 def log(level: int, event: str, facts: Mapping[str, object]) -> None:
     """Log an event with its facts."""
-    said = " ".join(f"{name}={value}" for name, value in facts.items())
-    _log.log(level, "%s %s", event, said, extra={"event": event, "facts": facts})
+    fields = " ".join(f"{name}={value}" for name, value in facts.items())
+    _log.log(level, "%s %s", event, fields, extra={"event": event, "facts": facts})
 
 
 class AutomationsSettings(OpenTable):

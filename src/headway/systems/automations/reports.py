@@ -121,7 +121,7 @@ async def unsettled(store: Store) -> Literal["due", "starting", ""]:
 
 
 async def survey(
-    store: Store, dispatcher: Dispatcher, begun: Marker, workers: Collection[str] | None = None
+    store: Store, dispatcher: Dispatcher, start: Marker, workers: Collection[str] | None = None
 ) -> DispatchResult:
     """Return what a dispatch did since its start; called once nothing is due or starting.
 
@@ -129,7 +129,7 @@ async def survey(
         workers: ids of the workers that the dispatch ran; None on a server, to count all sessions.
     """
     entries = await entries_of(store)
-    failed = dispatcher.failed_for_good(entries.values())
+    failed = dispatcher.failed_permanently(entries.values())
     result = DispatchResult(errors=_errors(dispatcher, failed))
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     seen: set[str] = set()
@@ -138,7 +138,7 @@ async def survey(
     for job in await sessions(store):
         name = _args(job).get("automation", "")
         run = job.runs[-1] if job.runs else None
-        started = run is not None and run.claimed_at >= begun[0]
+        started = run is not None and run.claimed_at >= start[0]
         if run and started and workers is not None and run.worker not in workers:
             # A concurrent dispatch has started it.
             result.locked += name in enabled - seen and run.handed_at is not None
@@ -157,7 +157,7 @@ async def survey(
             seen.add(name)
             result.locked += 1
     for name, entry in entries.items():
-        if entry.folded > begun[1].get(name, 0) and name in enabled - seen:
+        if entry.folded > start[1].get(name, 0) and name in enabled - seen:
             seen.add(name)
             result.locked += 1
     result.disabled = len(dispatcher.config.automations) - len(enabled)
@@ -267,7 +267,7 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
     newest: dict[str, JobView] = {}
     for job in await sessions(store):
         newest.setdefault(_args(job).get("automation", ""), job)
-    failed = dispatcher.failed_for_good(entries.values())
+    failed = dispatcher.failed_permanently(entries.values())
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     rows: list[dict[str, Any]] = []
     for one in dispatcher.config.automations.values():
@@ -331,7 +331,7 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     # A session that waits for a lock or a place is not late; a fire not yet promoted or created is.
     late_ms = max([now - one.due_at for one in due if not one.run] or [0])
     late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
-    wrong = bool(dispatcher.faults or dispatcher.failed_for_good(known))
+    wrong = bool(dispatcher.faults or dispatcher.failed_permanently(known))
     broken = wrong or bool(dispatcher.runner.remade) or late_ms > tick
     found: Health = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
     return unhealthy | {
@@ -347,7 +347,7 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     counts, usage = dispatcher.runner.counts, await concurrency(store)
     entries = await entries_of(store)
     queued = await _jobs(store, (State.WAITING, State.PARKED))
-    failed = dispatcher.failed_for_good(entries.values())
+    failed = dispatcher.failed_permanently(entries.values())
     enabled = len({one.id for one in dispatcher.enabled()} - failed.keys())
     result = DispatchResult(
         dispatched=counts.last_started,

@@ -143,13 +143,13 @@ async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> 
     The server starts everything on time by itself; use this to avoid waiting until an edit is
     noticed.
     """
-    begun = await mark(service.store)
+    start = await mark(service.store)
     dispatcher.read()
     await dispatcher.sync(service.store)
     until = service.timing.monotonic() + SETTLES_WITHIN_S
     while await unsettled(service.store) and service.timing.monotonic() < until:
         await service.timing.pause(0.1)
-    result = await survey(service.store, dispatcher, begun)
+    result = await survey(service.store, dispatcher, start)
     return answer(result.document(camel=True))
 
 

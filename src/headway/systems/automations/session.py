@@ -86,8 +86,8 @@ class End:
     def __str__(self) -> str:
         """Return a short description."""
         if self.reason == "setup":
-            said = f"setup failed at {self.step}" + (f" ({self.status})" if self.status else "")
-            return f"{said}: {self.error}" if self.error else said
+            text = f"setup failed at {self.step}" + (f" ({self.status})" if self.status else "")
+            return f"{text}: {self.error}" if self.error else text
         if self.reason != "exit":
             return self.reason
         return f"signal {self.signal}" if self.signal else f"status {self.status}"
@@ -247,7 +247,7 @@ def session_id(automation_id: str, job_id: str) -> str:
 
 
 def kill_marked(session: str, group: int | None) -> None:
-    """Kill the rest of a session whose supervisor is gone: its group, and what left the group."""
+    """Kill the processes of a session whose supervisor is gone: its group, and any that left it."""
     if group is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)

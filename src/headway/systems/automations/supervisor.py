@@ -125,10 +125,10 @@ class Supervisor:
         self.lease_until = float(spec["until"])
         self.timeout_at = time.monotonic() + spec["timeout_s"]
         self.step = ""
-        self._heard = b""
+        self._unread = b""
         self._wake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _noted)
+        signal.signal(signal.SIGCHLD, _ignore_signal)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # Only a stop message or the end of the input ends the session.
             signal.signal(number, signal.SIG_IGN)
@@ -146,7 +146,7 @@ class Supervisor:
         error = ""
         try:
             try:
-                status = self._whole()
+                status = self._run_steps()
                 reason = "exit" if self.step == "command" or not status else SETUP_REASON
             finally:
                 # Processes that the command left running end with the session.
@@ -174,7 +174,7 @@ class Supervisor:
             "truncated": self.log.truncated,
         }
 
-    def _whole(self) -> int:
+    def _run_steps(self) -> int:
         spec = self.spec
         if os.path.lexists(spec["work"]):
             # Left by the same run before the store was restored, or by another store.
@@ -395,7 +395,7 @@ class Supervisor:
             os.read(self._wake, 4096)
         more = output is None or output not in ready or self._pump(output, into)
         if 0 in ready:
-            self._hear(ends=ends)
+            self._read_messages(ends=ends)
         now = time.monotonic()
         if now >= self.lease_until:
             _end("lease")
@@ -422,7 +422,7 @@ class Supervisor:
                 into += data
         return True
 
-    def _hear(self, *, ends: bool) -> None:
+    def _read_messages(self, *, ends: bool) -> None:
         """Read and apply the messages on standard input.
 
         Raises:
@@ -431,7 +431,7 @@ class Supervisor:
         data = os.read(0, 65_536)
         if not data:
             _end("gone")
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             word = json.loads(line)
             if "until" in word:
@@ -456,7 +456,7 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _noted(*_: object) -> None:
+def _ignore_signal(*_: object) -> None:
     """Do nothing: the signal only needs to interrupt a wait."""
 
 

@@ -17,7 +17,7 @@ from headway.runtime.job import Job
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
-from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
+from headway.systems.field_service.passing_over import pass_over_assigned, reconsider_parked
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import (
     ALERT,
@@ -211,7 +211,7 @@ class FollowUps:
             return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
         done = await hang_up_others(self._context, view)
         await pass_over_assigned(self._context.store, view)
-        await look_at_those_who_wait(self._context.store, view)
+        await reconsider_parked(self._context.store, view)
         if not done and me.run < MOST_LOOKS:
             return Snooze(after=AGAIN)
         run = find_run(view, after_run)
@@ -242,7 +242,7 @@ async def hang_up_others(context: FieldContext, request: JobView) -> bool:
     done = True
     for ring in page.rows:
         _, run = run_of(offer_of(ring))
-        if not _is_over(request, run) or _says_goodbye(request, run):
+        if not _is_over(request, run) or _ends_by_itself(request, run):
             continue
         if ring.state in QUEUED:
             await act(store, Verb.CANCEL, ring.id, author=NAME, reason="the offer is over")
@@ -257,11 +257,13 @@ def _is_over(request: JobView, run: int) -> bool:
     return run < request.run or (run == request.run and not stands)
 
 
-def _says_goodbye(request: JobView, run: int) -> bool:
-    said = find_run(request, run)
+def _ends_by_itself(request: JobView, run: int) -> bool:
+    offered = find_run(request, run)
     asked = request.cascade.asked if request.cascade is not None else ()
-    return said is not None and any(
-        one.candidate == said.candidate and one.answer is Answer.DECLINED and one.reason == BY_CALL
+    return offered is not None and any(
+        one.candidate == offered.candidate
+        and one.answer is Answer.DECLINED
+        and one.reason == BY_CALL
         for one in asked
     )
 

@@ -129,12 +129,12 @@ async def answer(  # noqa: PLR0913  (the parts of an answer)
 def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> Verdict:
     """Derive the verdict from the request's current state, so that it also holds for a repeat."""
     winner = acceptor(request)
-    said = find_run(request, run)
+    answered = find_run(request, run)
     if request.state is State.CANCELLED:
         return Verdict.WITHDRAWN
     if winner == technician and request.run == run:
         return Verdict.ACCEPTED
-    if said is not None and said.outcome == Decided.DECLINED and not accepts:
+    if answered is not None and answered.outcome == Decided.DECLINED and not accepts:
         return Verdict.DECLINED
     return Verdict.TAKEN if winner else Verdict.OVER
 
@@ -170,8 +170,8 @@ async def reply_to_keys(
     """
     request, run = read_reference(ref) or ("", 0)
     job = await store.read(JobQuery(id=request)) if request else None
-    said = find_run(job, run) if job is not None else None
-    if job is None or said is None or not said.candidate:
+    offered = find_run(job, run) if job is not None else None
+    if job is None or offered is None or not offered.candidate:
         message = "there is no such offer"
         raise UnknownRecord(message)
     if not pressed.digits:
@@ -182,7 +182,7 @@ async def reply_to_keys(
         store,
         context.tally,
         ref=ref,
-        technician=said.candidate,
+        technician=offered.candidate,
         accepts=pressed.digits in ACCEPT,
         event=pressed.event,
         by=BY_CALL,
@@ -248,7 +248,7 @@ def _words(answered: Answered) -> str:
 AGAIN_MS = 5_000
 
 
-async def hear_call(store: Store, context: FieldContext, event: CallEvent) -> None:
+async def apply_call_event(store: Store, context: FieldContext, event: CallEvent) -> None:
     """Apply a call's status to its job; the end of the call frees its line."""
     # Hanging up needs the call's id, and the process that placed it may have died before recording
     # it.
@@ -310,7 +310,7 @@ async def hear_status(
     came = await take(service, context.exchange, provider, request)
     event = context.exchange.voice(provider).read_status(came)
     if event is not None:
-        await hear_call(service.store, context, event)
+        await apply_call_event(service.store, context, event)
     return Response(status_code=204)
 
 

@@ -108,5 +108,5 @@ def answer(asked: AskedView) -> str:
     """Return an answer with its reason, unless the reason repeats the answer."""
     if asked.said == "declined" and asked.reason in _UNREACHED:
         return f"not reached ({asked.reason})"
-    said = _WORDS.get(asked.said, asked.said)
-    return said if asked.reason in {"", said} else f"{said} ({asked.reason})"
+    words = _WORDS.get(asked.said, asked.said)
+    return words if asked.reason in {"", words} else f"{words} ({asked.reason})"

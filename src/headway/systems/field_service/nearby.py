@@ -299,16 +299,16 @@ class _Search:
         cell = cell_of(self._lat, self._lon)
         most = max(self._most, _FEWEST)
         self._note(await self._questions.beside(cell, self._look, most))
-        squares = self._so_near(cover(self._lat, self._lon, self._bound))
+        squares = self._within_bound(cover(self._lat, self._lon, self._bound))
         while squares:
-            crowded = await self._look_into(squares)
-            squares = self._so_near(part for one in crowded for part in _split(one))
+            crowded = await self._read_squares(squares)
+            squares = self._within_bound(part for one in crowded for part in _split(one))
         return [
             Candidate(id=id_, distance_km=away, idle_since=idle_since)
             for away, idle_since, id_ in self._near
         ]
 
-    async def _look_into(self, squares: Sequence[Square]) -> list[Square]:
+    async def _read_squares(self, squares: Sequence[Square]) -> list[Square]:
         """Read squares, and note the technicians in them.
 
         Returns:
@@ -341,7 +341,7 @@ class _Search:
         if len(self._near) == self._most:
             self._bound = self._near[-1][0]
 
-    def _so_near(self, squares: Iterable[Square]) -> list[Square]:
+    def _within_bound(self, squares: Iterable[Square]) -> list[Square]:
         """Return the squares that can have a point within the bound."""
         near: list[Square] = []
         for square in squares:

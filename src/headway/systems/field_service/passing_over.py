@@ -84,7 +84,7 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     await _edit(store, request, rest, PASSED_OVER + ", ".join(assigned))
 
 
-async def look_at_those_who_wait(store: Store, request: JobView) -> None:
+async def reconsider_parked(store: Store, request: JobView) -> None:
     """Reconsider parked requests for the technicians whose turns in this request have ended.
 
     Args:

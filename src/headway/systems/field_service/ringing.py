@@ -172,9 +172,9 @@ class Ring:
             Dead: the provider refused this call.
         """
         settings, voice = self._context.settings, self._context.voice
-        timing, begun = self._context.timing, self._context.timing.monotonic()
+        timing, started = self._context.timing, self._context.timing.monotonic()
         await job.hand_over(timeout=timedelta(milliseconds=within_ms))
-        if timing.monotonic() - begun > BEGINS_S:
+        if timing.monotonic() - started > BEGINS_S:
             # `ask` may soon conclude from the provider's list that no call was placed.
             reason = "the worker stalled before the call; none was placed"
             raise Retry(reason, after=REFUSED_AGAIN)

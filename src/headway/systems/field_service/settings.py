@@ -62,9 +62,9 @@ async def current_times(directory: Directory, declared: OfferTimes) -> OfferTime
         row = await session.get(Setting, SETTING)
     if row is None:
         return declared
-    said = cast("Mapping[str, object]", row.value)
-    urgency = cast("Mapping[str, int]", said.get("urgency_ms") or {})
-    timeout = cast("int | None", said.get("offer_timeout_ms"))
+    stored = cast("Mapping[str, object]", row.value)
+    urgency = cast("Mapping[str, int]", stored.get("urgency_ms") or {})
+    timeout = cast("int | None", stored.get("offer_timeout_ms"))
     return OfferTimes(
         offer_timeout_ms=declared.offer_timeout_ms if timeout is None else timeout,
         urgency_ms={**declared.urgency_ms, **urgency},

@@ -143,8 +143,8 @@ def _open_offer(job: JobView, turn: str, now: int) -> OpenOffer | None:
 
 
 def _asked(job: JobView) -> tuple[AskedView, ...]:
-    said = job.cascade.asked if job.cascade is not None else ()
-    found = [_had_turn(job, one) for one in said]
+    asked = job.cascade.asked if job.cascade is not None else ()
+    found = [_had_turn(job, one) for one in asked]
     began_at = dispatched_at(job)
     found += [
         AskedView(

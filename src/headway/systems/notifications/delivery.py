@@ -27,7 +27,7 @@ from headway.systems.notifications.history import write_again
 from headway.systems.notifications.mail import NO_SUCH_MAILBOX
 from headway.systems.notifications.notification import (
     Channel,
-    Said,
+    SendRecord,
     Status,
     body_of,
     is_notification,
@@ -70,13 +70,15 @@ class DeliveryEvent:
 
 def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryEvent]:
     """Return the final event of a text, from a verified webhook; empty while it is on its way."""
-    said = texts.read_text_status(request)
-    if said is None or not said.status.ended:
+    update = texts.read_text_status(request)
+    if update is None or not update.status.ended:
         return ()
-    delivered = said.status is TextStatus.DELIVERED
-    reason = "" if delivered else f"{said.status}, {said.reason}".removesuffix(", ")
-    gone = said.to if said.code in NO_SUCH_PHONE else ""
-    return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone, said.ref or ""),)
+    delivered = update.status is TextStatus.DELIVERED
+    reason = "" if delivered else f"{update.status}, {update.reason}".removesuffix(", ")
+    gone = update.to if update.code in NO_SUCH_PHONE else ""
+    return (
+        DeliveryEvent(update.message_id, update.event, delivered, reason, gone, update.ref or ""),
+    )
 
 
 def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
@@ -209,7 +211,7 @@ async def _settle(
     following = None if job is None else read_args(job.args).after(job.stage)
     final = Signal(key=key, event=what.event)
     if what.delivered:
-        final = replace(final, body=body_of(Said(status=status, channel=channel)))
+        final = replace(final, body=body_of(SendRecord(status=status, channel=channel)))
     elif following is None:
         final = replace(final, decided=Decided.DEAD, reason=reason or "undelivered")
     else:

@@ -69,10 +69,10 @@ def declare_history(app: App, context: NotifyContext) -> AtEnd:
         try:
             outcome = await writer.ask(job)
         except StoreError as away:
-            said = f"history: {away.message}"[:500]
-            task.close(f"lane:{HISTORY_LANE}", after=CLOSED_FOR, reason=said)
+            why = f"history: {away.message}"[:500]
+            task.close(f"lane:{HISTORY_LANE}", after=CLOSED_FOR, reason=why)
             # It keeps its due time, which shows since when nothing has been written.
-            return Snooze(until=task.due_at, reason=said)
+            return Snooze(until=task.due_at, reason=why)
         if outcome:
             context.tally.happened(Tallied.HISTORY, outcome)
         return None

@@ -252,7 +252,7 @@ class Smtp:
                 return _read(error, fatal=False)
             except (SMTPException, OSError) as error:
                 # Most servers close idle connections, which shows only on the next use.
-                if delivery.begun or not kept:
+                if delivery.started or not kept:
                     why = f"the connection failed: {type(error).__name__}: {error}"
                     return delivery.failed(why[:_LONGEST])
 
@@ -260,8 +260,8 @@ class Smtp:
         """Send over a connection, and keep it if it is still usable.
 
         Raises:
-            SMTPException: the connection was lost; `delivery.begun` is true if the content may have
-                been sent.
+            SMTPException: the connection was lost; `delivery.started` is true if the content may
+                have been sent.
         """
         keep = False
         try:
@@ -304,7 +304,7 @@ class Smtp:
 
 class _Delivery:
     def __init__(self, from_: str, to: str, content: bytes, limit: asyncio.Timeout) -> None:
-        self.begun = False
+        self.started = False
         self._limit = limit
         self._from, self._to, self._content = from_, to, content
 
@@ -314,7 +314,7 @@ class _Delivery:
         await client.rcpt(self._to)
         self._look_at_limit()
         await last_moment()
-        self.begun = True
+        self.started = True
         await client.data(self._content)
 
     def _look_at_limit(self) -> None:
@@ -329,7 +329,7 @@ class _Delivery:
             raise asyncio.CancelledError
 
     def failed(self, why: str) -> Outcome:
-        return Unsure(f"{why}, after the message was sent") if self.begun else Unavailable(why)
+        return Unsure(f"{why}, after the message was sent") if self.started else Unavailable(why)
 
 
 def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
@@ -339,13 +339,13 @@ def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
         fatal: whether the reply is about this message, not about the connection.
     """
     text = " ".join(error.message.split())[:_LONGEST]
-    said = f"the server answered {error.code} {text}".rstrip()
+    reply = f"the server answered {error.code} {text}".rstrip()
     if isinstance(error, SMTPAuthenticationError) or error.code in CREDENTIALS:
-        return Unavailable(f"the login was refused: {said}")
+        return Unavailable(f"the login was refused: {reply}")
     if error.code >= 500 and fatal:
         status = _STATUS.search(text)
         absent = status is not None and status.group() in NO_SUCH_MAILBOX
-        return Refused(said, gone=absent and isinstance(error, SMTPRecipientRefused))
+        return Refused(reply, gone=absent and isinstance(error, SMTPRecipientRefused))
     if error.code < 500 and _TOO_FAST.search(text):
-        return Limited(said, None)
-    return Unavailable(said)
+        return Limited(reply, None)
+    return Unavailable(reply)

@@ -94,8 +94,8 @@ def _compiled(form: str, source: str) -> Template:
         raise InvalidValue(message, hint="use the syntax of Jinja2") from None
     # Python raises its own errors for deep nesting and for numbers with too many digits.
     except Exception as error:
-        said = str(error)[:200] or type(error).__name__
-        message = f"{form}: it cannot be compiled: {said}"
+        reason = str(error)[:200] or type(error).__name__
+        message = f"{form}: it cannot be compiled: {reason}"
         raise InvalidValue(message, hint="write it in smaller parts") from error
 
 

@@ -124,7 +124,7 @@ class Args(msgspec.Struct, frozen=True):
         return next((following for one, following in pairs if one == channel), None)
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SendRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of a send: the job's progress while it awaits, and its result at the end."""
 
     status: Status
@@ -146,8 +146,8 @@ def is_notification(job: JobView) -> bool:
 
 read_args = msgspec.json.Decoder(Args).decode
 """Decode the arguments of a job."""
-_said = msgspec.json.Decoder(Said)
-body_of: Callable[[Said], bytes] = msgspec.json.Encoder().encode
+_record_decoder = msgspec.json.Decoder(SendRecord)
+body_of: Callable[[SendRecord], bytes] = msgspec.json.Encoder().encode
 """Encode the record of a send as the body of a signal."""
 
 
@@ -207,13 +207,13 @@ class Notification:
     events: tuple[Event, ...]
 
 
-def said_of(job: JobView) -> Said | None:
+def record_of(job: JobView) -> SendRecord | None:
     """Return the record of a notification's send; None if there is none."""
     found = job.result if job.result is not None else job.progress
     if found is None:
         return None
     try:
-        return _said.decode(found)
+        return _record_decoder.decode(found)
     except msgspec.MsgspecError:
         # Callers who may signal the run can write any progress and result.
         return None
@@ -232,12 +232,12 @@ def status_of(job: JobView) -> tuple[Status, str]:
 
 def _own_status(job: JobView) -> tuple[Status, str]:
     """Return the status and its reason, without the notes made after the end."""
-    said = said_of(job)
+    record = record_of(job)
     if job.state is State.DEAD or (job.state is State.CANCELLED and _sent(job) is None):
         failed = job.state is State.DEAD
         return Status.FAILED if failed else Status.CANCELLED, job.reason
-    if said is not None:
-        return said.status, said.reason
+    if record is not None:
+        return record.status, record.reason
     ended = job.state in {State.SUCCEEDED, State.CANCELLED}
     return Status.SENT if ended else Status.QUEUED, job.reason
 
@@ -296,8 +296,8 @@ def _of_run(job: JobView, run: RunView) -> list[Event]:
     sent = sent or (last and status_of(job)[0] in {Status.SENT, Status.DELIVERED})
     found: list[Event] = []
     if run.handed_at is not None and sent:
-        said = said_of(job) if last else None
-        why = said.reason if said is not None and said.status is Status.SENT else ""
+        record = record_of(job) if last else None
+        why = record.reason if record is not None and record.status is Status.SENT else ""
         found.append(Event(status=Status.SENT, at=run.handed_at, channel=run.stage, reason=why))
     if run.error and run.ended_at is not None and not last:
         found.append(

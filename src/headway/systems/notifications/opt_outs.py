@@ -136,17 +136,17 @@ async def hear_stop(
     """
     exchange = context.exchange
     came = await take(service, exchange, provider, request)
-    said = exchange.text(provider).read_inbound(came)
-    word = "" if said is None else _word_of(said)
-    if said is not None and word in STOP_WORDS | START_WORDS:
-        await _set(context, Recipient.phone == said.from_, STOPPED, out=word in STOP_WORDS)
+    inbound = exchange.text(provider).read_inbound(came)
+    word = "" if inbound is None else _word_of(inbound)
+    if inbound is not None and word in STOP_WORDS | START_WORDS:
+        await _set(context, Recipient.phone == inbound.from_, STOPPED, out=word in STOP_WORDS)
     body, media = exchange.text(provider).reply_text(None)
     return Response(body, media_type=media)
 
 
-def _word_of(said: Inbound) -> str:
+def _word_of(inbound: Inbound) -> str:
     """Return the provider's keyword or the text, in upper case without punctuation around it."""
-    given = said.text if said.keyword is None else said.keyword
+    given = inbound.text if inbound.keyword is None else inbound.keyword
     return _AROUND.sub("", given).upper()
 
 
@@ -166,9 +166,9 @@ async def _set(
     async with context.directory.change() as session:
         asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
         for one in await session.scalars(asked):
-            said = one.preferences.get("opt_out", [])
-            if out is not (opt_out in said):
-                said = [*said, opt_out] if out else [other for other in said if other != opt_out]
-                values = {"preferences": {**one.preferences, "opt_out": said}}
+            outs = one.preferences.get("opt_out", [])
+            if out is not (opt_out in outs):
+                outs = [*outs, opt_out] if out else [other for other in outs if other != opt_out]
+                values = {"preferences": {**one.preferences, "opt_out": outs}}
                 await RECIPIENTS.change(session, one, values, now)
                 _log.info("opt-out changed recipient=%s opt_out=%s out=%s", one.id, opt_out, out)

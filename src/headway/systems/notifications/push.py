@@ -307,15 +307,15 @@ class Apns:
 
 def _read(result: NotificationResult) -> Outcome:
     status = int(result.status) if result.status.isdecimal() else 0
-    said = f"APNs answered {result.status} {result.description or ''}".rstrip()
+    reason = f"APNs answered {result.status} {result.description or ''}".rstrip()
     if status == 200:
         return Accepted(result.notification_id)
     if status == 410:
-        return Refused(said, gone=True)
+        return Refused(reason, gone=True)
     if status == 429:
-        return Limited(said, None)
+        return Limited(reason, None)
     if status >= 500 or status == 403 or result.description in CREDENTIALS:
-        return Unavailable(said)
+        return Unavailable(reason)
     if 400 <= status < 500:
-        return Refused(said)
-    return Unsure(said)
+        return Refused(reason)
+    return Unsure(reason)

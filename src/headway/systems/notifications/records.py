@@ -73,9 +73,9 @@ def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
 
     Urgent categories are no exception: a recipient who wrote STOP gets no one-time password either.
     """
-    said: Collection[str] = recipient.preferences.get("opt_out", ())
+    opt_outs: Collection[str] = recipient.preferences.get("opt_out", ())
     tries = (channel, f"{channel}:STOP", f"{channel}:{category}", f"*:{category}")
-    return next((str(one) for one in tries if one in said), "")
+    return next((str(one) for one in tries if one in opt_outs), "")
 
 
 def quiet_until(recipient: Recipient, now: int) -> int | None:

@@ -169,15 +169,15 @@ class Webhook:
 
 
 def _read(reply: Posted) -> Outcome:
-    said = f"the webhook answered {reply.status}"
+    reason = f"the webhook answered {reply.status}"
     if 200 <= reply.status < 300:
         return Accepted(None)
     if reply.status == 429:
-        return Limited(said, reply.retry_after_ms)
+        return Limited(reason, reply.retry_after_ms)
     # The receiver has replied that it did not accept it.
     if reply.status >= 500 or reply.status in LATER:
-        return Unavailable(said)
-    return Refused(said, gone=reply.status == GONE)
+        return Unavailable(reason)
+    return Refused(reason, gone=reply.status == GONE)
 
 
 class AppriseUrl:

@@ -39,12 +39,12 @@ from headway.systems.notifications.notification import (
     Args,
     Channel,
     Priority,
-    Said,
+    SendRecord,
     Status,
     Tallied,
     body_of,
     known_as,
-    said_of,
+    record_of,
 )
 from headway.systems.notifications.opt_outs import unsubscribe_url
 from headway.systems.notifications.recipients import RECIPIENTS
@@ -137,9 +137,9 @@ class Attempt:
 
     def _why_not(self, recipient: Recipient, channel: Channel) -> str:
         """Return why a channel is passed over, or an empty string."""
-        said = opted_out(recipient, channel, self._args.category)
-        if said:
-            return f"opted out of {said}"
+        opt_out = opted_out(recipient, channel, self._args.category)
+        if opt_out:
+            return f"opted out of {opt_out}"
         if not addresses(recipient, channel):
             return f"no {channel} address"
         return "" if channel in self._context.senders else f"no sender for {channel}"
@@ -167,12 +167,12 @@ class Attempt:
             Dead: the message cannot be rendered.
         """
         args, channel = self._args, self._channel
-        said = Rendered(" ".join(args.title.split()), args.text, args.html)
+        rendered = Rendered(" ".join(args.title.split()), args.text, args.html)
         if args.template is not None:
             if template is None:
                 self._fail(f"the template {args.template!r} no longer exists")
             try:
-                said = render(forms_of(template, channel), args.data)
+                rendered = render(forms_of(template, channel), args.data)
             except InvalidValue as error:
                 reason = f"template {args.template!r}, {channel}.{error.message}"
                 self._fail(reason)
@@ -181,9 +181,9 @@ class Attempt:
                 id=self._job.id,
                 channel=channel,
                 to=address,
-                title=said.title,
-                text=said.text,
-                html=said.html,
+                title=rendered.title,
+                text=rendered.text,
+                html=rendered.html,
                 data=args.data,
                 priority=args.level.value,
                 category=args.category,
@@ -291,7 +291,7 @@ class Attempt:
                 key=job.ref,
                 event=f"sent:{job.ref}:{n}",
                 kind=SignalKind.PROGRESS,
-                body=body_of(Said(status=Status.SENT, channel=channel)),
+                body=body_of(SendRecord(status=Status.SENT, channel=channel)),
                 extend_ms=self._context.settings.delivery_within,
                 known_as=known_as(id_),
             )
@@ -303,8 +303,9 @@ class Attempt:
 
     async def _sent(self, reason: str = "") -> None:
         """End the notification as SENT."""
-        job, said = self._job, Said(status=Status.SENT, channel=self._channel, reason=reason)
-        signal = Signal(key=job.ref, event=f"sent:{job.ref}", body=body_of(said))
+        job = self._job
+        record = SendRecord(status=Status.SENT, channel=self._channel, reason=reason)
+        signal = Signal(key=job.ref, event=f"sent:{job.ref}", body=body_of(record))
         await _signal(self._context, signal)
 
     def _fail(self, reason: str) -> NoReturn:
@@ -414,8 +415,8 @@ async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended
     job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:
         return Unknown()
-    said = said_of(job)
-    if said is None:
+    record = record_of(job)
+    if record is None:
         context.count(job.stage, LOST)
         body = {"status": Status.SENT, "channel": job.stage, "reason": ANSWER_LOST}
         return Ended("succeeded", body=body)
@@ -423,4 +424,4 @@ async def reconcile(context: NotifyContext, awaited: Awaited) -> Running | Ended
     left_ms = handed_at + context.settings.delivery_within - context.timing.wall_at()
     if left_ms > 0:
         return Running(extend=f"{left_ms}ms")
-    return Ended("succeeded", body={"status": Status.SENT, "channel": said.channel})
+    return Ended("succeeded", body={"status": Status.SENT, "channel": record.channel})
