@@ -192,7 +192,7 @@ async def test_a_row_that_was_taken_away_while_its_lead_waited_is_not_called(
 
         await site.until(over, "it ended")
         (job,) = await site.jobs()
-        assert job.reason == "NOT_OURS: the row 1 is new, and is the older system's"
+        assert job.reason == "NOT_OURS: the row 1 is new and belongs to the older system"
         assert site.called() == []
         assert await rows(tmp_path) == [("legacy", "new", None)]
 

@@ -94,7 +94,7 @@ async def test_a_lead_of_which_the_table_cannot_keep_something_is_refused(
     await make_theirs(database_url)
     columns = {k: v for k, v in settings_of(None)["columns"].items() if k != "payload"}
     async with opened(settings_of(database_url, columns=columns)) as table:
-        with pytest.raises(InvalidValue, match=r"the lead has payload = .* keeps none"):
+        with pytest.raises(InvalidValue, match=r"the lead has payload = .* has no column for it"):
             await take_in(table, [lead(1, payload={"a": 1})])
         assert await all_pending(table) == []
 
@@ -198,7 +198,7 @@ async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_ur
         ({"own": True}, "own = true and"),
         ({"colums": {}}, "did you mean columns"),
         ({"every": "soon"}, "soon"),
-        ({"columns": {"key": "result"}}, "nothing makes 'result' unique"),
+        ({"columns": {"key": "result"}}, "the column 'result' is not unique"),
     ],
 )
 async def test_what_the_settings_say_wrongly_is_refused_at_the_start(

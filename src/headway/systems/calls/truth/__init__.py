@@ -1,7 +1,8 @@
-"""A table of yours as the truth about leads: it outlives the store, and may be an older system's.
+"""An application's own table as the source of leads: the source table.
 
-The row says who may call, the job is the record of the call. Rows are committed before a lead is
-acknowledged, and say that a call begins before the provider is touched.
+It outlives the store, and may belong to an older system. The row decides which system may call the
+lead; the job records the call. A row is committed before its lead is acknowledged, and marked as
+running before the provider gets the first request of a call.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from headway.systems.parts import Parts
 def read_truth(
     table: Mapping[str, object] | None, migration: Mapping[str, object] | None, parts: Parts
 ) -> Truth | None:
-    """Make what the settings say of a table that is the truth.
+    """Build the source-table integration from its settings.
 
     Returns:
-        The truth; None where the jobs alone are.
+        None if no source table is configured.
 
     Raises:
-        InvalidValue: an option is unknown or unusable.
+        InvalidValue: an option is unknown or invalid, or there is a migration without a table.
     """
     if not table:
         if migration:
-            message = "there is a table [calls.migration], but no [calls.table]"
-            raise InvalidValue(message, hint="set the table that the older system works from")
+            message = "[calls.migration] is set, but [calls.table] is not"
+            raise InvalidValue(message, hint="set the table that the older system works on")
         return None
     leads = LeadTable(read_lead_table(table), parts.directory)
     parts.also(leads)

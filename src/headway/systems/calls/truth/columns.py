@@ -1,4 +1,4 @@
-"""Columns of a table that Headway does not own: found by name, read and written by type."""
+"""The columns of the source table: reflected by name, read and written by their types."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from headway.core.naming import did_you_mean
 from headway.systems.calls.truth.settings import TableSettings
 
 MOMENTS = frozenset({"due_at", "since", "finished_at"})
-"""Fields that are moments: a timestamp, milliseconds, or ISO 8601 by the column's type."""
+"""Instants: stored as a timestamp, milliseconds or ISO 8601, depending on the column's type."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Columns:
-    """The columns of a table, by the fields that they stand for.
+    """The columns of a table, by field.
 
     Attributes:
-        table: as it was found in the database.
+        table: the table as reflected from the database.
     """
 
     def __init__(self, table: Table, settings: TableSettings) -> None:
-        """Join a table that was found with what the settings say of it.
+        """Match the table's columns to the configured fields.
 
         Raises:
-            InvalidValue: a column is not there, or is of a type that its field cannot have.
+            InvalidValue: a column does not exist or has an unknown type, or the status column
+                cannot store the configured statuses.
         """
         self.table = table
         self._of: dict[str, Column[Any]] = {}
@@ -48,24 +49,28 @@ class Columns:
         return field in self._of
 
     def __getitem__(self, field: str) -> Column[Any]:
-        """Return the column of a field that the table has."""
+        """Return the column of a field.
+
+        Raises:
+            KeyError: the field has no column.
+        """
         return self._of[field]
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that have a column."""
+        """Fields that have a column."""
         return tuple(self._of)
 
     @property
     def makes_ids(self) -> bool:
-        """Whether the database gives a new row its id."""
+        """Whether the database generates the ids of new rows."""
         return isinstance(self._of["id"].type, Integer)
 
     def written(self, fields: Mapping[str, object]) -> dict[str, Any]:
-        """Return values of fields by column name, as the table takes them; others are left out.
+        """Return the values to store by column name, without fields that have no column.
 
         Raises:
-            InvalidValue: an id is not one of this table.
+            InvalidValue: the id is not valid for this table.
         """
         return {
             self._of[field].name: self.write(field, value)
@@ -73,11 +78,11 @@ class Columns:
             if field in self._of
         }
 
-    def write(self, field: str, value: object) -> Any:  # noqa: ANN401  (whatever the column takes)
-        """Return a field's value as its column takes it.
+    def write(self, field: str, value: object) -> Any:  # noqa: ANN401  (depends on the column)
+        """Return a field's value as its column stores it.
 
         Raises:
-            InvalidValue: it is an id, and none of this table's.
+            InvalidValue: the id is not valid for this table.
         """
         if value is None:
             return None
@@ -90,11 +95,11 @@ class Columns:
             return _id_written(kind, str(value))
         return value
 
-    def read(self, field: str, value: Any) -> Any:  # noqa: ANN401  (whatever the column gave)
-        """Return a field's value, of what its column gave.
+    def read(self, field: str, value: Any) -> Any:  # noqa: ANN401  (depends on the column)
+        """Return a field's value from the stored one.
 
         Raises:
-            InvalidValue: it cannot be what the field is.
+            InvalidValue: a text is not a valid instant.
         """
         if value is None:
             return None
@@ -106,10 +111,11 @@ class Columns:
 
 
 def reflect(connection: Connection, settings: TableSettings) -> Columns:
-    """Find a table and its columns.
+    """Reflect the configured table from the database.
 
     Raises:
-        InvalidValue: the table or a column is not there; the message says which there are.
+        InvalidValue: the table or a column does not exist or cannot be used, or the key column is
+            not unique.
     """
     schema, _, name = settings.table.rpartition(".")
     try:
@@ -122,9 +128,9 @@ def reflect(connection: Connection, settings: TableSettings) -> Columns:
         raise InvalidValue(message, hint=_nearest(name, known)) from None
     columns = Columns(table, settings)
     if "key" in columns and not _is_unique(connection, columns, schema or None):
-        message = f"calls.table: nothing makes {columns['key'].name!r} unique in {settings.table!r}"
+        message = f"calls.table: the column {columns['key'].name!r} is not unique"
         raise InvalidValue(
-            message, hint="add a unique index on it, or on the reseller's column and it"
+            message, hint="add a unique index on it, or on it and the reseller's column"
         )
     return columns
 
@@ -147,23 +153,23 @@ def _column(table: Table, field: str, name: str) -> Column[Any]:
         message = f"calls.table.columns.{field}: the table {table.name!r} has no column {name!r}"
         raise InvalidValue(message, hint=_nearest(name, list(table.columns.keys())))
     if isinstance(found.type, NullType):
-        message = f"calls.table.columns.{field}: the type of the column {name!r} is not understood"
-        raise InvalidValue(message, hint="text, a whole number, a timestamp, a UUID or JSON")
+        message = f"calls.table.columns.{field}: the type of the column {name!r} is not supported"
+        raise InvalidValue(message, hint="use text, integer, timestamp, UUID or JSON")
     return found
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    return did_you_mean(name, known, f"there is {', '.join(sorted(known)) or 'none'}")
+    return did_you_mean(name, known, f"existing names: {', '.join(sorted(known)) or 'none'}")
 
 
 def _check_status(settings: TableSettings, kind: object, word: str, value: object) -> None:
     where = f"calls.table.statuses.{word}"
     if isinstance(kind, Integer) != isinstance(value, int):
-        message = f"{where} is {value!r}, but the column holds {kind}"
-        raise InvalidValue(message, hint="write it as the column stores it")
+        message = f"{where} is {value!r}, but the column's type is {kind}"
+        raise InvalidValue(message, hint="use a value of the column's type")
     if isinstance(kind, Enum) and value not in kind.enums:
-        message = f"{where} is {value!r}, which {settings.place} cannot say"
-        raise InvalidValue(message, hint=f"it says {', '.join(kind.enums)}")
+        message = f"{where} is {value!r}, which the column of {settings.place} cannot store"
+        raise InvalidValue(message, hint=f"use one of {', '.join(kind.enums)}")
 
 
 def _id_written(kind: object, text: str) -> object:
@@ -173,7 +179,7 @@ def _id_written(kind: object, text: str) -> object:
         if isinstance(kind, Uuid):
             return UUID(text) if kind.as_uuid else text
     except ValueError:
-        message = f"{text!r:.80} is not the id of a row"
+        message = f"{text!r:.80} is not a valid row id"
         raise InvalidValue(message) from None
     return text
 

@@ -1,8 +1,8 @@
-"""Following your own table: its rows become jobs, and are handed over by an older system.
+"""Create jobs from the rows of the source table, and move rows to and from an older system.
 
-Rows become ours, and go back, by one conditional change of the row each. The row alone says whose
-it is, so that at no moment both systems or none have it. Jobs only follow: one that is missing is
-made by the next look, and one too many ends before it dials.
+A row changes its owner by one conditional update. The row alone decides whose it is, so at no time
+do both systems or neither have it. Jobs only follow: the next look creates a missing job, and a
+surplus one ends before it dials.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from headway.systems.calls.truth.shadow import Migration
 from headway.systems.jobs import act
 
 NOT_OURS = "NOT_OURS"
-"""The row said so when the call was about to be made."""
+"""Starts the reason of a job whose row was not ours and pending just before the call."""
 RELEASED = "RELEASED"
-"""The row went back to the older system before anything had begun."""
+"""Starts the reason of a job whose row was returned to the older system before the call."""
 AUTHOR = "[calls.migration]"
-"""Stands on the trail."""
+"""The author of these changes on the trail."""
 
 
 def is_elsewhere(view: JobView) -> bool:
-    """Return whether a job ended because another system had its row, not because of its lead.
+    """Return whether a job ended because another system had its row.
 
     Args:
-        view: with its trail, which shows why it was cancelled while it ran.
+        view: with its runs and its trail, which shows why a running job was cancelled.
     """
     if view.state not in {State.DEAD, State.CANCELLED}:
         return False
@@ -51,7 +51,7 @@ def is_elsewhere(view: JobView) -> bool:
 
 
 def _has_called(view: JobView) -> bool:
-    """Return whether a job that was cancelled had begun its call, as far as its runs were read."""
+    """Return whether a cancelled job had started its call, as far as its runs were read."""
     last = view.runs[-1] if view.runs else None
     return last is not None and last.handed_at is not None and not last.error.startswith(NOT_OURS)
 
@@ -60,10 +60,10 @@ _log = logging.getLogger("headway.calls")
 
 
 class Following:
-    """Brings jobs in line with the rows that they come from.
+    """Keeps jobs in line with their rows.
 
     Args:
-        store: the store, as long as it is open.
+        store: returns the store, which must be open.
     """
 
     def __init__(self, store: Callable[[], Store], recipe: Recipe) -> None:
@@ -72,20 +72,20 @@ class Following:
         self._logged: set[str] = set()
 
     def job(self, row: LeadRow) -> NewJob | None:
-        """Return the job of a row; None if it is no lead, which is logged once."""
+        """Return the job of a row; None if the row is not a valid lead, which is logged once."""
         try:
             return self._recipe.job(row)
         except CallerError as error:
             if row.id not in self._logged:
-                _log.error("the row %s is no lead, and is left alone: %s", row.id, error)
+                _log.error("row is not a valid lead: id=%s error=%s", row.id, error)
                 self._logged.add(row.id)
             return None
 
     async def missing(self, rows: Sequence[LeadRow]) -> list[NewJob]:
-        """Return the jobs of pending rows of ours that the store has not.
+        """Return the jobs that the store lacks for pending rows of ours.
 
-        A job that ended because another system had its row begins a new life; a waiting job made
-        from an older state of its row is changed.
+        A job that ended because another system had its row is retried. A queued job made from an
+        earlier version of its row is edited.
 
         Args:
             rows: at most 1000.
@@ -100,28 +100,28 @@ class Following:
         return [job for job in jobs.values() if job.id not in known]
 
     async def make(self, rows: Sequence[LeadRow]) -> None:
-        """Make the jobs of rows that have become ours.
+        """Create the jobs of rows that have become ours.
 
         Raises:
-            StoreError: the store cannot do it now; the source makes them later.
+            StoreError: the store is unavailable; the source creates them later.
         """
         missing = await self.missing(rows)
         if missing:
             await self._store().enqueue(missing)
 
     async def call_off(self, rows: Sequence[LeadRow]) -> None:
-        """Cancel the jobs of rows that are not ours any more, as far as they only wait.
+        """Cancel the queued jobs of rows that are no longer ours.
 
-        One that is about to call finds out from its row.
+        A job that is about to call finds out from its row.
 
         Raises:
-            StoreError: the store cannot do it now; each then finds out from its row.
+            StoreError: the store is unavailable; each job then finds out from its row.
         """
         ids = tuple(row.lead for row in rows)
         found = (await self._store().read(JobsQuery(ids=ids, limit=len(ids)))).rows
         queued = tuple(view.id for view in found if view.state in QUEUED)
         if queued:
-            reason = f"{RELEASED}: the row is the older system's again"
+            reason = f"{RELEASED}: the row was returned to the older system"
             await act(self._store(), Verb.CANCEL, *queued, author=AUTHOR, reason=reason)
 
     async def _bring_in_line(self, view: JobView, job: NewJob) -> None:
@@ -142,7 +142,7 @@ TABLE = "calls.table"
 def declare_source(
     app: App, lead: Kind, recipe: Recipe, table: LeadTable, following: Following
 ) -> None:
-    """Add to an app the source that its table is."""
+    """Declare the source table as a source of an app."""
 
     @app.source(name=TABLE, every=table.settings.every, rate=table.settings.rate)
     async def pending() -> AsyncGenerator[NewJob]:
@@ -157,7 +157,7 @@ def declare_source(
                 try:
                     yield await _in_flight(lead, recipe, standing)
                 except CallerError as error:
-                    _log.error("the row %s is no lead: %s", standing.row.id, error)
+                    _log.error("row is not a valid lead: id=%s error=%s", standing.row.id, error)
 
 
 async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight:
@@ -166,7 +166,7 @@ async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight
     gates = lead.uses(DIAL, made.lane, made.tenant, made.args, specs)
     members = _members(specs, standing.number)
     if not members:
-        _log.warning("the row %s calls from %s, which is in no pool now", made.key, standing.number)
+        _log.warning("calling number is in no pool: key=%s number=%s", made.key, standing.number)
     return in_flight(
         made.changed(stage=DIAL, gates=gates, due_at=None),
         known_as=standing.ref or f"{made.id}:1",
@@ -187,7 +187,7 @@ ADOPTING = "calls.migration"
 
 
 class Adopting:
-    """Moves rows between the older system and us."""
+    """Moves rows between the older system and Headway."""
 
     def __init__(self, table: LeadTable, migration: Migration, following: Following) -> None:
         self._table = table
@@ -195,10 +195,10 @@ class Adopting:
         self._following = following
 
     async def step(self) -> None:
-        """Move what is on the wrong side of what is chosen now, as far as it has not started.
+        """Move the pending rows whose owner differs from the current choice.
 
         Raises:
-            StoreError: the table or the store cannot be reached; each row is on one side.
+            StoreError: the table or the store cannot be reached; each row has one owner.
         """
         chosen = (await self._migration.choice()).chosen
         if chosen.mode in {Mode.ADOPT, Mode.RELEASE}:
@@ -211,19 +211,19 @@ class Adopting:
             for some in self._batches([row for row in page if not chosen.has(row)]):
                 gone = await self._table.let_go(some)
                 if gone:
-                    _log.info("%d rows are the older system's again", len(gone))
+                    _log.info("rows returned to the older system: rows=%d", len(gone))
                     await self._following.call_off(gone)
 
     async def _take(self, chosen: Chosen) -> None:
         async for page in self._table.pending(ours=False):
-            # A row that makes no job stays with those who know what to do with it.
+            # A row that is not a valid lead stays with the older system.
             wanted = [
                 row for row in page if chosen.has(row) and self._following.job(row) is not None
             ]
             for some in self._batches(wanted):
                 taken = await self._table.take(some)
                 if taken:
-                    _log.info("%d rows are ours", len(taken))
+                    _log.info("rows taken from the older system: rows=%d", len(taken))
                     await self._following.make(taken)
 
     def _batches(self, rows: list[LeadRow]) -> list[list[str]]:
@@ -233,11 +233,11 @@ class Adopting:
 
 
 def declare_adopting(app: App, adopting: Adopting, migration: Migration) -> None:
-    """Let one of an app's workers move rows, again and again."""
+    """Declare a source of an app at whose looks rows are moved."""
 
     @app.source(name=ADOPTING, every=migration.settings.every)
     async def rows() -> AsyncGenerator[NewJob]:
         await adopting.step()
-        # Nothing is left for the source to make: jobs are made as their rows become ours.
+        # The source yields nothing: jobs are created as their rows become ours.
         for job in ():
             yield job

@@ -1,4 +1,4 @@
-"""The table of leads: every change of a row says in what state it must be found."""
+"""The source table of leads: every change of a row is conditional on its current state."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from headway.systems.calls.truth.settings import LeadRow, Standing, TableSetting
 from headway.systems.directory.database import Directory
 
 PAGE = 500
-"""Rows that are read at once."""
+"""Maximum number of rows in one read or insert."""
 
 
-def insert_into(session: AsyncSession, table: Table) -> Any:  # noqa: ANN401  (the dialects' statements have no base)
-    """Return an INSERT in the database's own dialect, which can pass over rows that conflict."""
+def insert_into(session: AsyncSession, table: Table) -> Any:  # noqa: ANN401  (the dialects' statements have no common base)
+    """Return an INSERT of the database's dialect, which supports ON CONFLICT DO NOTHING."""
     is_postgres = session.get_bind().dialect.name == "postgresql"
     return (postgresql.insert if is_postgres else sqlite.insert)(table)
 
 
 class LeadTable:
-    """The table that is the truth.
+    """The source table.
 
     Attributes:
-        settings: which table, and what its columns are called.
+        door: database that contains the table.
     """
 
     def __init__(self, settings: TableSettings, directory: Directory) -> None:
-        """Open nothing yet.
+        """Create it without opening a connection.
 
         Args:
-            directory: where it is unless the settings name another database.
+            directory: database to use unless the settings name another.
 
         Raises:
-            InvalidValue: its URL is none.
+            InvalidValue: the URL is not valid.
         """
         self.settings = settings
         self._borrowed = settings.url is None
@@ -47,10 +47,10 @@ class LeadTable:
         self._columns: Columns | None = None
 
     async def open(self) -> None:
-        """Look whether the table is as the settings say.
+        """Connect, and check the table against the settings.
 
         Raises:
-            InvalidValue: the table or a column is not there.
+            InvalidValue: the table or a column does not exist or cannot be used.
         """
         if not self._borrowed:
             await self.door.open()
@@ -59,51 +59,51 @@ class LeadTable:
             self._columns = await connection.run_sync(reflect, self.settings)
 
     async def close(self) -> None:
-        """Close its connections, if they are its own."""
+        """Close the connections, unless they are the directory's."""
         if not self._borrowed:
             await self.door.close()
 
     @property
     def columns(self) -> Columns:
-        """Its columns.
+        """The columns of the table.
 
         Raises:
-            StoreUnavailable: it is not open.
+            StoreUnavailable: the table is not open.
         """
         if self._columns is None:
             message = f"{self.settings.place} is not open"
-            raise StoreUnavailable(message, hint="it is opened with the server or worker")
+            raise StoreUnavailable(message, hint="the server or worker opens it when it starts")
         return self._columns
 
     @property
     def has_owners(self) -> bool:
-        """Whether the table says whose each row is."""
+        """Whether the table has an owner column."""
         return "owner" in self.settings.columns
 
     # ---------------------------------------------------------------------------------- reading
 
     def pending(self, *, ours: bool) -> AsyncGenerator[list[LeadRow]]:
-        """Yield rows that wait, in pages in the order of their ids."""
+        """Yield the pending rows in pages, ordered by id."""
         return self._rows(and_(self.is_at("pending"), self.is_owned(ours=ours)))
 
     async def running(self) -> AsyncGenerator[list[Standing]]:
-        """Yield our rows that are being called, in pages in the order of their ids."""
+        """Yield our running rows in pages, ordered by id."""
         which = and_(self.is_at("running"), self.is_owned(ours=True))
         async for page in self._pages(which):
             yield [self._standing(one) for one in page]
 
     async def find(self, ids: Sequence[str]) -> dict[str, Standing]:
-        """Return where rows stand, by their ids; those that are not there are left out."""
+        """Return the rows with their statuses by id, without rows that do not exist."""
         async with self.door.read() as session:
             return await self.found(session, self.among(ids))
 
     async def found(self, session: AsyncSession, which: ColumnElement[bool]) -> dict[str, Standing]:
-        """Return where some rows stand, by their ids, within a session."""
+        """Return the matching rows with their statuses by id, within the caller's session."""
         rows = (await session.execute(self.select_all().where(which))).mappings()
         return {one.row.id: one for one in map(self._standing, rows)}
 
     async def counts(self) -> dict[str, int]:
-        """Return how many rows are pending and running, ours and theirs."""
+        """Return the number of pending and running rows, such as `ours_pending`."""
         cases = {
             f"{whose}_{status}": and_(self.is_at(status), self.is_owned(ours=whose == "ours"))
             for whose in ("ours", "theirs")
@@ -120,14 +120,17 @@ class LeadTable:
     # --------------------------------------------------------------------------------- changing
 
     async def begin(self, row_id: str, *, ref: str, number: str, at: int) -> bool:
-        """Write that a call begins: to a row that is ours and pending, and to no other.
+        """Mark a row as running if it is ours and pending.
+
+        Args:
+            at: when the call starts, ms UTC.
 
         Returns:
-            Whether the row was so, and is running now.
+            Whether the row was changed.
 
         Raises:
             StoreUnavailable: the table cannot be reached; nothing was written, unless the
-                connection broke while it committed.
+                connection broke during the commit.
         """
         values = {"status": "running", "ref": ref, "number": number, "since": at}
         return await self._change(row_id, self.is_at("pending"), values)
@@ -135,37 +138,64 @@ class LeadTable:
     async def begin_again(
         self, row_id: str, *, before: str, ref: str, number: str, at: int
     ) -> bool:
-        """As `begin`, of a row that still says that an ended call of the same lead is on.
+        """Mark a row as running for a new call if it still names an ended call of the same lead.
 
         Args:
-            before: the reference of that call.
+            before: reference of the ended call.
+            at: when the new call starts, ms UTC.
+
+        Returns:
+            Whether the row was changed.
+
+        Raises:
+            StoreUnavailable: as for `begin`.
         """
         which = and_(self.is_at("running"), self.columns["ref"] == before)
         return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
 
     async def put_back(self, row_id: str, *, ref: str) -> bool:
-        """Write that a call is over and another will be made: to a row that this call has.
+        """Make a row pending again if it is running under this reference.
 
         Returns:
-            Whether the row was so, and is pending now.
+            Whether the row was changed.
+
+        Raises:
+            StoreUnavailable: as for `begin`.
         """
         which = and_(self.is_at("running"), self.columns["ref"] == ref)
         return await self._change(row_id, which, {"status": "pending"})
 
     async def end(self, row_id: str, *, outcome: str, at: int) -> bool:
-        """Write the final outcome of a lead, to a row that is ours and not done."""
+        """Write the final outcome of a lead if its row is ours and not done.
+
+        Args:
+            at: when the lead ended, ms UTC.
+
+        Returns:
+            Whether the row was changed.
+
+        Raises:
+            StoreUnavailable: as for `begin`.
+        """
         values = {"status": "done", "outcome": outcome, "finished_at": at}
         return await self._change(row_id, or_(self.is_at("pending"), self.is_at("running")), values)
 
     async def take(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Make pending rows of theirs ours, each in the one moment of its own change.
+        """Make pending rows of the older system ours, and return those that were changed.
 
-        Rows that the older system has locked are passed over: it is about to call them.
+        Rows that the older system has locked are skipped, because it is about to call them.
+
+        Raises:
+            StoreUnavailable: as for `begin`.
         """
         return await self._flip(ids, ours=True)
 
     async def let_go(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Make pending rows of ours theirs again, in the same way."""
+        """Give pending rows of ours back to the older system, and return those that were changed.
+
+        Raises:
+            StoreUnavailable: as for `begin`.
+        """
         return await self._flip(ids, ours=False)
 
     # -------------------------------------------------------------------------------- conditions
@@ -184,12 +214,16 @@ class LeadTable:
             return true() if ours else false()
         return self.columns["owner"].is_not_distinct_from(self._owner(ours=ours))
 
-    def select_all(self) -> Any:  # noqa: ANN401  (a statement whose columns only the table knows)
-        """Return a statement that reads all fields, each under its name."""
+    def select_all(self) -> Any:  # noqa: ANN401  (the columns are only known at run time)
+        """Return a SELECT of all fields, labelled by field name."""
         return select(*(self.columns[one].label(one) for one in self.columns.fields))
 
     def values_of(self, row: LeadRow) -> dict[str, Any]:
-        """Return a new row as the table takes it: pending, and ours."""
+        """Return the column values of a new row, which is pending and ours.
+
+        Raises:
+            InvalidValue: its id is not valid for this table.
+        """
         fields: dict[str, object] = {
             "phone": row.phone,
             "tz": row.tz,
@@ -228,7 +262,7 @@ class LeadTable:
         free = select(key).where(self.among(ids), before).order_by(key)
         values = {self.columns["owner"].name: self._owner(ours=ours)}
         async with self.door.change() as session:
-            # Locked in their order, so that two who do this never wait for each other in a ring.
+            # Locked in the order of their ids, so that two processes cannot deadlock.
             locked = free.with_for_update(skip_locked=True)
             held = list((await session.execute(locked)).scalars())
             if not held:

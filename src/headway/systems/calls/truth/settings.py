@@ -1,4 +1,4 @@
-"""A lead as a row of your own table; and the tables [calls.table] and [calls.migration]."""
+"""A lead as a row of the source table; the settings [calls.table] and [calls.migration]."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from headway.core.naming import did_you_mean
 from headway.runtime.settings_table import OpenTable, Span, read_table
 
 _ROWS = UUID("5d0f0a5e-6d0b-5a6c-9f0e-9f6f0f1b8a41")
-"""The namespace of leads whose rows have ids that are no UUIDs."""
+"""The UUID namespace for leads whose rows have other ids than UUIDs."""
 SHARES = 10_000
-"""How fine a percentage is."""
+"""Number of hash values; a percentage is exact to 0.01."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeadRow:
-    """A lead as intake knows it, and as the table keeps it.
+    """A lead as intake receives it, and as the table stores it.
 
     Attributes:
-        id: of the row; empty for one that is not written yet.
+        id: id of the row; empty until it is written.
         phone: E.164.
-        template: by which it is called.
         due_at: ms UTC.
-        key: the caller's own; None for none.
-        payload: any JSON; None for none.
-        reporting_webhook_url: receives the result; None for no report.
+        key: the caller's idempotency key.
+        payload: any JSON value.
+        reporting_webhook_url: URL that receives the result; None for no report.
     """
 
     id: str = ""
@@ -51,15 +50,15 @@ class LeadRow:
 
     @property
     def lead(self) -> str:
-        """The id of the lead, which is that of its job."""
+        """The id of the lead and of its job."""
         return lead_of(self.id)
 
     def named(self, row_id: str) -> LeadRow:
-        """Return the same lead under a row's id."""
+        """Return the same lead with a row id."""
         return replace(self, id=row_id)
 
     def same_as(self, other: LeadRow) -> bool:
-        """Return whether both ask for the same call: under one key they must."""
+        """Return whether both request the same call, as leads with the same key must."""
         return self._body() == other._body()
 
     def _body(self) -> tuple[str | None, ...]:
@@ -69,13 +68,14 @@ class LeadRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Where a row stands.
+    """A row with its current status.
 
     Attributes:
-        status: as the table says it.
-        ours: whether the row is ours; True where the table names no owners.
-        ref: of the run that called last; None for none.
-        since_at: when that call began, ms UTC.
+        status: value of the status column.
+        ours: whether the row is ours; always True if the table has no owner column.
+        ref: reference of the run that called last; None if none has.
+        number: number that it called from.
+        since_at: when that call started, ms UTC.
     """
 
     row: LeadRow
@@ -87,7 +87,7 @@ class Standing:
 
 
 def lead_of(row_id: str) -> str:
-    """Return the id of a row's lead: the row's if it is a UUID, else one derived from it."""
+    """Return the id of a row's lead: the row's own if it is a UUID, otherwise a hash of it."""
     try:
         return str(UUID(row_id))
     except ValueError:
@@ -100,23 +100,27 @@ def share_of(row_id: str) -> int:
 
 
 class Recipe(Protocol):
-    """How a row becomes a job."""
+    """Makes jobs of rows."""
 
     @property
     def deadline_ms(self) -> int:
-        """How long a call may be on before the provider is asked."""
+        """How long a call may last before its provider is queried."""
         ...
 
     def job(self, row: LeadRow) -> NewJob:
-        """Return the lead's job, as intake makes it, with a key that follows from the row.
+        """Return the job that intake would create for the lead, with a key derived from the row.
 
         Raises:
-            CallerError: the row is no lead: its phone or zone is none.
+            CallerError: the row is not a valid lead: its phone or time zone is not valid.
         """
         ...
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
-        """Return the gates that its call must pass, as they are now; all are declared."""
+        """Declare and return the gates that its call must pass now.
+
+        Raises:
+            UnknownRecord: its template no longer exists.
+        """
         ...
 
 
@@ -124,13 +128,13 @@ class Mode(StrEnum):
     """How an older system's rows are migrated."""
 
     OFF = "off"
-    """They are left alone; rows that are ours stay ours."""
+    """No row changes its owner."""
     SHADOW = "shadow"
-    """It is decided when each would be called, and written down beside what they did."""
+    """Decide when each would be called, and record it beside when the older system called."""
     ADOPT = "adopt"
-    """Those chosen become ours; those that are not chosen any more go back."""
+    """Selected rows become ours; rows that are no longer selected are returned."""
     RELEASE = "release"
-    """All that have not started go back."""
+    """All rows whose call has not started are returned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,8 +142,7 @@ class Chosen:
     """Which rows are migrated, and how.
 
     Attributes:
-        mode: how they are migrated.
-        percent: of the rows, by a hash of each row's id.
+        percent: percentage of the rows, 0 to 100, selected by a hash of each row's id.
         resellers: only rows of these resellers; empty for all.
     """
 
@@ -148,7 +151,7 @@ class Chosen:
     resellers: tuple[str, ...] = ()
 
     def has(self, row: LeadRow) -> bool:
-        """Return whether a row is among those chosen."""
+        """Return whether a row is selected."""
         if self.mode is Mode.RELEASE or (self.resellers and row.reseller not in self.resellers):
             return False
         return share_of(row.id) < self.percent * SHARES / 100
@@ -168,7 +171,7 @@ OFFERED = (
     "outcome",
     "finished_at",
 )
-"""All columns that mean something here."""
+"""All fields that can have a column."""
 OWN_TABLE = "calls_leads"
 OURS = "headway"
 
@@ -183,7 +186,7 @@ def _span(text: str) -> str:
 
 def _statuses(given: dict[str, str | int]) -> dict[str, str | int]:
     if given.keys() != {"pending", "running", "done"} or len(set(given.values())) < 3:
-        message = "pending, running and done must differ, and be all that it has"
+        message = "it must set pending, running and done, and they must differ"
         raise InvalidValue(message, hint='{ pending = "new", running = "calling", done = "done" }')
     return given
 
@@ -197,28 +200,28 @@ def _check_known(table: str, given: Mapping[str, object], known: Sequence[str]) 
     strange = [name for name in given if name not in known]
     if strange:
         message = f"calls.table.{table} has no option {strange[0]!r}"
-        hint = did_you_mean(strange[0], known, f"it has {', '.join(known)}")
+        hint = did_you_mean(strange[0], known, f"its options are {', '.join(known)}")
         raise InvalidValue(message, hint=hint)
 
 
 Text = Annotated[str, Field(min_length=1)]
 Every = Annotated[Text, AfterValidator(_span)]
-"""A span such as "30s", as it was written."""
+"""A duration such as "30s", unparsed."""
 Number = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 
 
 class TableSettings(OpenTable):
-    """[calls.table]: which table is the truth, and what its columns are called.
+    """[calls.table]: the source table and its columns.
 
     Attributes:
         url: URL of its database; None for the directory's.
         table: name of the table, optionally with its schema and a dot before it.
-        own: whether the table is Headway's own; then only `every` and `rate` may be set as well.
-        columns: column of each field; a field without one is not kept.
+        own: whether to use Headway's own table; then only `every` and `rate` may also be set.
+        columns: column of each field; a field without one is not stored.
         statuses: values of the status column for pending, running and done.
         owners: values of the owner column for our rows (`ours`) and the older system's (`theirs`);
             NULL if not set.
-        defaults: values of fields that have no column, or NULL in it.
+        defaults: values of fields without a column, or with NULL in it.
         every: pause between two checks for pending rows.
         rate: maximum number of missing jobs to create in a second.
     """
@@ -237,22 +240,22 @@ class TableSettings(OpenTable):
 
     @property
     def ours(self) -> str:
-        """What the owner's column says of our rows."""
+        """Value of the owner column for our rows."""
         return self.owners.get("ours", OURS)
 
     @property
     def theirs(self) -> str | None:
-        """What it says of the older system's; None if it is NULL."""
+        """Value of the owner column for the older system's rows; None for NULL."""
         return self.owners.get("theirs")
 
     @property
     def place(self) -> str:
-        """What messages call it."""
+        """The table's name in messages."""
         return f"the table {self.table}"
 
 
 class MigrationSettings(OpenTable):
-    """[calls.migration]: how an older system's rows come to us.
+    """[calls.migration]: how an older system's rows are migrated.
 
     Attributes:
         mode: how they are migrated, until it is changed at run time.
@@ -260,7 +263,7 @@ class MigrationSettings(OpenTable):
         resellers: only rows of these resellers; empty for all.
         every: pause between two checks of the older system's rows.
         batch: number of rows to take in one statement.
-        talk: assumed length of a call that is not made, ms.
+        talk: assumed length of a call that the shadow does not place, ms.
     """
 
     mode: Mode = Mode.OFF
@@ -272,7 +275,7 @@ class MigrationSettings(OpenTable):
 
     @property
     def chosen(self) -> Chosen:
-        """Which rows are migrated, and how."""
+        """The initial choice."""
         percent = (100 if self.resellers else 0) if self.percent is None else self.percent
         return Chosen(mode=self.mode, percent=float(percent), resellers=self.resellers)
 
@@ -289,23 +292,23 @@ def read_lead_table(written: Mapping[str, object]) -> TableSettings:
         return read
     more = read.model_fields_set - {"own", "every", "rate"}
     if more:
-        message = f"calls.table has own = true and {min(more)}"
-        raise InvalidValue(message, hint="Headway's own table needs neither; leave one out")
+        message = f"calls.table sets both own = true and {min(more)}"
+        raise InvalidValue(message, hint="omit one: Headway's own table needs no such settings")
     columns = {name: name for name in OFFERED if name != "owner"}
     return read.model_copy(update={"table": OWN_TABLE, "columns": columns})
 
 
 def _check_columns(columns: Mapping[str, str]) -> None:
-    """Check that each column has a known field, and each needed field a column of its own.
+    """Check that all fields are known, and that each required field has a column of its own.
 
     Raises:
-        InvalidValue: one has not.
+        InvalidValue: a field is unknown or missing, or a column is named twice.
     """
     _check_known("columns", columns, OFFERED)
     missing = [name for name in NEEDED if name not in columns]
     if missing:
         message = f"calls.table.columns names no column for {', '.join(missing)}"
-        raise InvalidValue(message, hint=f'as {{ {missing[0]} = "your_column" }}')
+        raise InvalidValue(message, hint=f'add {{ {missing[0]} = "your_column" }}')
     twice = [one for one in columns.values() if list(columns.values()).count(one) > 1]
     if twice:
         message = f"calls.table.columns names the column {twice[0]!r} twice"

@@ -1,8 +1,8 @@
-"""A migration from an older system: what is chosen, and the shadow.
+"""A migration from an older system: the current choice, and the shadow.
 
-The shadow decides when an older system's leads would be called, without placing calls. Decisions go
-through the same engine and the same gates under names of their own, so that neither system takes a
-line from the other. They are kept beside what the older system did.
+The shadow decides when an older system's leads would be called, without placing calls. Decisions
+pass through the same engine and through copies of the gates, so that neither system takes a line
+from the other. They are stored beside when the older system called.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LEADS = Table(
     Index("uq_calls_leads_reseller_key", "reseller", "key", unique=True),
     Index("ix_calls_leads_status_id", "status", "id"),
 )
-"""Leads, where Headway's own table is the truth."""
+"""Leads, if Headway's own table is the source table."""
 
 SHADOW = Table(
     "calls_shadow",
@@ -79,7 +79,7 @@ SHADOW = Table(
     Index("ix_calls_shadow_decided_at", "decided_at", "row_id"),
     Index("ix_calls_shadow_theirs_at", "theirs_at", "decided_at"),
 )
-"""What would have been called, when and why, and when the older system called it."""
+"""Decisions: when and why each lead would have been called, and when the older system called."""
 
 MIGRATION = Table(
     "calls_migration",
@@ -91,16 +91,15 @@ MIGRATION = Table(
     Column("changed_at", BigInteger, nullable=False),
     Column("changed_by", String(512), nullable=False),
 )
-"""What was chosen at run time: one row, or none."""
+"""The choice made at run time: one row, or none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """What is chosen, and its author.
+    """How rows are migrated now, and who chose it.
 
     Attributes:
-        chosen: which rows, and how they are migrated.
-        changed_at: when it was chosen at run time, ms UTC; None while the settings hold.
+        changed_at: when it was chosen at run time, ms UTC; None while the settings apply.
     """
 
     chosen: Chosen
@@ -112,9 +111,9 @@ class Migration:
     """The migration of an older system's rows.
 
     Attributes:
-        settings: the initial choice, until it is changed at run time.
-        table: the older system's, which is the truth.
-        directory: where the choice and the shadow's decisions are kept.
+        settings: initial choice, until it is changed at run time.
+        table: source table, which the older system works on too.
+        directory: database of the choice and the shadow's decisions.
     """
 
     def __init__(
@@ -124,10 +123,10 @@ class Migration:
         directory: Directory,
         timing: Timing,
     ) -> None:
-        """Read nothing yet.
+        """Create it without reading anything.
 
         Raises:
-            InvalidValue: rows are to be moved, but the table does not say whose they are.
+            InvalidValue: rows are to be migrated, but the table has no owner column.
         """
         self.settings = settings
         self.table = table
@@ -136,7 +135,7 @@ class Migration:
         self._check(settings.chosen)
 
     async def choice(self) -> Choice:
-        """Return what is chosen now."""
+        """Return the current choice."""
         async with self.directory.read() as session:
             row = (await session.execute(select(MIGRATION))).mappings().first()
         if row is None:
@@ -149,10 +148,10 @@ class Migration:
         return Choice(chosen=chosen, changed_at=row["changed_at"], changed_by=row["changed_by"])
 
     async def choose(self, chosen: Chosen, author: str) -> Choice:
-        """Choose otherwise; it holds for the next look, in every process, and after restarts.
+        """Store a new choice, which applies from each process's next look on, also after restarts.
 
         Raises:
-            InvalidValue: the table does not say whose its rows are; nothing was written.
+            InvalidValue: the table has no owner column; nothing was written.
             StoreUnavailable: the directory cannot be reached; nothing was written.
         """
         self._check(chosen)
@@ -172,14 +171,14 @@ class Migration:
 
     def _check(self, chosen: Chosen) -> None:
         if chosen.mode is not Mode.OFF and not self.table.has_owners:
-            message = f"the migration's mode is {chosen.mode}, but no column says whose a row is"
-            raise InvalidValue(message, hint="name it in calls.table.columns.owner")
+            message = f"the migration's mode is {chosen.mode}, but the table has no owner column"
+            raise InvalidValue(message, hint="set calls.table.columns.owner")
 
 
 LOOKED_UP = 1_000
-"""Decisions whose rows are looked up at once."""
+"""Maximum number of decisions whose rows are read at once."""
 COMPARED = 10_000
-"""Decisions, the newest, that are compared."""
+"""Number of newest decisions that are compared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,13 +221,13 @@ class Comparison:
 
 
 class ShadowBook:
-    """What was decided, in the directory."""
+    """The shadow's decisions, stored in the directory."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     async def note(self, decision: Decision) -> None:
-        """Write a decision down; one that is written already stays.
+        """Store a decision, unless its row already has one.
 
         Raises:
             StoreUnavailable: the directory cannot be reached; nothing was written.
@@ -238,13 +237,13 @@ class ShadowBook:
             await session.execute(values.on_conflict_do_nothing())
 
     async def known(self, ids: Sequence[str]) -> set[str]:
-        """Of these rows, those about which it is decided."""
+        """Return the ids among these whose rows have a decision."""
         query = select(SHADOW.c.row_id).where(SHADOW.c.row_id.in_(ids))
         async with self._directory.read() as session:
             return set((await session.execute(query)).scalars())
 
     async def look_up(self, table: LeadTable) -> None:
-        """Write down when the older system called, of leads about which that is not known yet."""
+        """Store when the older system called, for all decisions that lack it."""
         after: tuple[int, str] = (0, "")
         while True:
             query = (
@@ -262,7 +261,7 @@ class ShadowBook:
                 return
 
     async def page(self, after: tuple[int, str], limit: int) -> list[Decision]:
-        """Return decisions from a place on, in the order in which they were made."""
+        """Return the decisions after a place, oldest first."""
         query = select(SHADOW).where(_after(after))
         query = query.order_by(SHADOW.c.decided_at, SHADOW.c.row_id).limit(limit)
         async with self._directory.read() as session:
@@ -270,7 +269,7 @@ class ShadowBook:
             return [Decision(**row) for row in rows]
 
     async def compare(self) -> Comparison:
-        """Return how far what was decided is from what the older system did."""
+        """Compare the decisions with when the older system called."""
         newest = (
             select(SHADOW.c.decided_at - SHADOW.c.theirs_at)
             .where(SHADOW.c.theirs_at.is_not(None))
@@ -307,7 +306,7 @@ class ShadowBook:
                 )
 
 
-def _after(place: tuple[int, str]):  # noqa: ANN202  (a condition whose type SQLAlchemy keeps to itself)
+def _after(place: tuple[int, str]):  # noqa: ANN202  (the condition's type is private to SQLAlchemy)
     at, row_id = place
     return (SHADOW.c.decided_at > at) | ((SHADOW.c.decided_at == at) & (SHADOW.c.row_id > row_id))
 
@@ -318,14 +317,14 @@ PREFIX = "shadow."
 
 
 class ShadowGates:
-    """The gates of real calls under names of their own, declared when they are first needed."""
+    """Copies of the gates of real calls, declared when they are first needed."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._declared: dict[str, GateSpec] = {}
 
     async def like(self, specs: Sequence[GateSpec]) -> list[GateSpec]:
-        """Return gates that limit as these do, and share nothing with them."""
+        """Declare and return gates with the same limits that share no permits with these."""
         like = [replace(spec, name=f"{PREFIX}{spec.name}") for spec in specs]
         new = [spec for spec in like if self._declared.get(spec.name) != spec]
         if new:
@@ -337,7 +336,7 @@ class ShadowGates:
 def declare_shadow(
     app: App, recipe: Recipe, table: LeadTable, migration: Migration, book: ShadowBook
 ) -> None:
-    """Add to an app what shadows an older system."""
+    """Declare the shadow of an older system."""
     gates = ShadowGates(app)
     app.lane(LANE, fair="tenant")
 
@@ -367,7 +366,7 @@ def declare_shadow(
             why=_why(at - int(job.due_at.timestamp() * 1000)),
         )
         await book.note(decision)
-        # The line is taken for as long as a call would last.
+        # The line stays occupied for as long as a call would last.
         await job.hand_over(timeout=f"{migration.settings.talk}ms")
 
     @shadow.reconcile
@@ -375,7 +374,7 @@ def declare_shadow(
         return Ended("succeeded")
 
     async def renew(rows: Sequence[LeadRow]) -> None:
-        # Numbers that have come or gone hold for those that wait already.
+        # Added and removed numbers also apply to jobs that already wait.
         for row in {(row.reseller, row.template): row for row in rows}.values():
             with suppress(UnknownRecord):
                 await gates.like(await recipe.dial_gates(row))

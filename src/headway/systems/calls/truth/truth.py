@@ -1,4 +1,4 @@
-"""Your own table as the truth: leads are its rows, jobs follow them; and a migration's routes."""
+"""The source table: leads are its rows, and jobs follow them; also the routes of a migration."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class TakenIn(NamedTuple):
     """The result of writing one lead.
 
     Attributes:
-        row: as it stands in the table now.
+        row: the row as it is in the table now.
         created: whether this call wrote it.
     """
 
@@ -169,16 +169,16 @@ async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
     """Write leads, all or none; when this returns, they are committed.
 
     Args:
-        rows: new ones; those without an id are given one.
+        rows: new leads; a lead without an id gets one.
 
     Returns:
-        The result for each, in this order. For a known key it is the row that has that key.
+        The result for each lead, in this order. For a known key it is the row that has that key.
 
     Raises:
         KeyConflict: a key names a row with another body; nothing was written.
-        InvalidValue: the table refuses a row; nothing was written.
+        InvalidValue: the table cannot store a lead; nothing was written.
         StoreUnavailable: the table cannot be reached; nothing was written, unless the connection
-            broke while it committed.
+            broke during the commit.
     """
     for row in rows:
         _check_kept(table, row)
@@ -189,12 +189,12 @@ async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
                 return [await _write_one(table, session, row) for row in named]
             return await _write_all(table, session, named)
         except (DataError, IntegrityError) as error:
-            message = f"{table.settings.place} refuses the lead"
+            message = f"{table.settings.place} rejected the lead"
             raise InvalidValue(message, hint=str(error.orig)[:200]) from error
 
 
 def _check_kept(table: LeadTable, row: LeadRow) -> None:
-    """Accept a lead if the table can store all of its fields.
+    """Validate that the table can store all fields of a lead.
 
     Raises:
         InvalidValue: a lead rebuilt from its row would differ.
@@ -203,16 +203,19 @@ def _check_kept(table: LeadTable, row: LeadRow) -> None:
     for field, default in {**defaults, **table.settings.defaults}.items():
         value = getattr(row, field)
         if field not in table.columns and value != default:
-            message = f"the lead has {field} = {value!r:.40}, and {table.settings.place} keeps none"
-            raise InvalidValue(message, hint=f"name its column in calls.table.columns.{field}")
+            message = (
+                f"the lead has {field} = {value!r:.40}, but {table.settings.place} has no column "
+                "for it"
+            )
+            raise InvalidValue(message, hint=f"set calls.table.columns.{field}")
 
 
 def _named(table: LeadTable, row: LeadRow) -> LeadRow:
     if row.key is not None and "key" not in table.columns:
         if table.columns.makes_ids:
-            message = f"{table.settings.place} keeps no keys of callers"
-            raise InvalidValue(message, hint="name its column in calls.table.columns.key")
-        # Without a column for it, the row's own id is what makes a repeat one.
+            message = f"{table.settings.place} has no column for keys"
+            raise InvalidValue(message, hint="set calls.table.columns.key")
+        # Without a key column, the id is derived from the key, so that a repeat finds the row.
         return row.named(str(uuid5(NAMESPACE_URL, f"{row.reseller}\x1f{row.key}")))
     return row if row.id or table.columns.makes_ids else row.named(str(uuid7()))
 
@@ -258,26 +261,27 @@ async def _known(table: LeadTable, session: AsyncSession, row: LeadRow) -> Taken
     found = await table.found(session, or_(*which))
     if not found:
         message = f"{table.settings.place} has another row that conflicts with this lead"
-        raise InvalidValue(message, hint="look for a unique index on another of its columns")
+        raise InvalidValue(message, hint="check the unique indexes on its other columns")
     known = next(iter(found.values())).row
     if not row.same_as(known):
-        message = f"the key {row.key!r} names the lead {known.lead}, which has another body"
-        raise KeyConflict(message, hint="phone, tz, template and payload must be the same")
+        message = f"the key {row.key!r} names the lead {known.lead}, which has a different body"
+        raise KeyConflict(
+            message, hint="phone, tz, template, payload and reporting_webhook_url must be the same"
+        )
     return TakenIn(known, created=False)
 
 
 AT_ONCE_S = 1.0
-"""Seconds for which intake waits for the store once the rows are committed."""
+"""How long intake tries to create jobs after their rows are committed, in seconds."""
 
 _log = logging.getLogger("headway.calls")
 
 
 class Truth:
-    """The table that is the truth.
+    """Keeps the jobs of leads and the rows of the source table in step.
 
     Attributes:
-        migration: of an older system's rows.
-        routers: the routes that come with it.
+        routers: routes of the migration.
     """
 
     def __init__(self, table: LeadTable, migration: Migration, timing: Timing) -> None:
@@ -289,39 +293,39 @@ class Truth:
         self._app: App | None = None
 
     def declare(self, app: App, lead: Kind, recipe: Recipe) -> None:
-        """Add the sources from which a store is rebuilt, and what shadows an older system."""
+        """Declare the source table, and if its rows have owners, the migration and the shadow."""
         self._app = app
         following = Following(lambda: app.store, recipe)
         if self.table.has_owners:
-            # First, so that rows that have just become ours are seen by the same worker's look.
+            # First, so that the worker's same look sees rows that have just become ours.
             adopting = Adopting(self.table, self.migration, following)
             declare_adopting(app, adopting, self.migration)
             declare_shadow(app, recipe, self.table, self.migration, self._book)
         declare_source(app, lead, recipe, self.table, following)
 
     async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
-        """Make the jobs of rows that were taken in, if the store can do it at once.
+        """Create the jobs of rows just written, if the store accepts them within a second.
 
         Returns:
-            Whether it did; if not, the source makes them as soon as it can.
+            Whether they were created; if not, the source creates them later.
         """
         try:
             async with self._timing.limit(AT_ONCE_S):
                 for begin in range(0, len(jobs), MAX_BATCH):
                     await store.enqueue(jobs[begin : begin + MAX_BATCH])
         except (StoreError, UnknownGate, TimeoutError) as error:
-            # A store that was lost knows no gates until it is rebuilt.
-            _log.warning("%d leads are in the table and follow later: %s", len(jobs), error)
+            # A lost store has no gates until it is rebuilt.
+            _log.warning("lead jobs postponed: leads=%d error=%s", len(jobs), error)
             return False
         return True
 
     async def before_dial(self, row_id: str, *, ref: str, number: str) -> None:
-        """Write to the table that a call begins; call it before the provider is asked.
+        """Mark a lead's row as running, before the provider gets the first request of the call.
 
         Raises:
-            Dead: the row is not ours, or not pending: another system has changed it.
+            Dead: the row does not exist, is not ours or is not pending; do not dial.
             StoreUnavailable: the table cannot be reached; do not dial.
-            StoreError: the store cannot be asked; do not dial.
+            StoreError: the store cannot be read; do not dial.
         """
         at = self._timing.wall_at()
         if await self.table.begin(row_id, ref=ref, number=number, at=at):
@@ -337,14 +341,14 @@ class Truth:
         ):
             return
         if standing is None:
-            message = f"{NOT_OURS}: there is no row {row_id} any more"
+            message = f"{NOT_OURS}: the row {row_id} no longer exists"
             raise Dead(message)
-        whose = "" if standing.ours else ", and is the older system's"
+        whose = "" if standing.ours else " and belongs to the older system"
         message = f"{NOT_OURS}: the row {row_id} is {standing.status}{whose}"
         raise Dead(message)
 
     async def again(self, row_id: str, *, ref: str) -> bool:
-        """Write to the table that a call is over and another is to be made.
+        """Make a lead's row pending again after a call that will be repeated.
 
         Returns:
             Whether the row was running under this reference, and is pending now.
@@ -352,9 +356,13 @@ class Truth:
         return await self.table.put_back(row_id, ref=ref)
 
     async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
-        """Write the outcome of a lead to the table; a repetition changes nothing."""
+        """Write the outcome of a lead to its row; a repetition changes nothing.
+
+        Returns:
+            Whether the row was changed.
+        """
         if state is not State.SUCCEEDED and await self._is_elsewhere(row_id, reason):
-            # Another system has the row, or it is called again: this end does not apply to it.
+            # Another system has the row, or the job was retried: this is not the lead's end.
             return False
         return await self.table.end(row_id, outcome=outcome, at=self._timing.wall_at())
 
@@ -365,9 +373,9 @@ class Truth:
         return view is not None and (view.state not in FINAL or is_elsewhere(view))
 
     async def _is_over(self, said: str, ref: str) -> bool:
-        """Return whether the run that a row names is one of this job's, and has ended.
+        """Return whether the reference in a row is that of an earlier, ended run of this job.
 
-        What was to be written when it ended was lost on the way then.
+        If it is, the write that should have followed the end of that run was lost.
         """
         if self._app is None:
             return False
