@@ -68,7 +68,7 @@ async def test_a_server_without_a_provider_of_calls_says_so_at_its_start(
     await parts.open("http://127.0.0.1")
     async with serving(app=app, systems=[system]):
         assert (
-            "there is no provider of calls: add a table such as [telephony.twilio]"
+            "no call provider is configured: add a table such as [telephony.twilio]"
             in caplog.messages
         )
     await parts.close()

@@ -1,4 +1,4 @@
-"""The system `calls`: outbound calls to leads, within what lines, hours and customers allow."""
+"""The system `calls`: outbound calls to leads, within lines, calling hours and customers' rates."""
 
 from __future__ import annotations
 
@@ -48,29 +48,29 @@ class CallsSystem:
         self.routers: Sequence[APIRouter] = (*OWN, *own_table)
 
     def declare(self, app: App) -> None:
-        """Add its kinds to an app."""
+        """Declare the system's kinds and sources to an app."""
         lead = declare_kinds(app, self.context)
         if self.context.table is not None:
             self.context.table.declare(app, lead, LeadRecipe(context=self.context))
 
     async def start(self, service: Service) -> None:
-        """Declare the gates to the store, and start the requeueing of waiting leads."""
+        """Declare the gates to the store, and start metrics, alerts and the requeueing of leads."""
         service.system_services[NAME] = self.context
         if not self.context.exchange.voices:
-            _log.warning("there is no provider of calls: add a table such as [telephony.twilio]")
+            _log.warning("no call provider is configured: add a table such as [telephony.twilio]")
         start_seeing(service, self.context.tally, self.context.thresholds)
         await self.context.declare_gates(await self.context.catalogue.read())
-        # What was changed while no server ran concerns those who wait as well.
+        # Waiting leads may need requeueing after changes that were made while no server ran.
         self.context.changed.set()
-        service.spawn(watch(self.context), "leads that wait")
+        service.spawn(watch(self.context), "requeueing of leads")
 
 
 SCHEMAS = (*OWN_SCHEMAS, ALERTS)
-"""The tables that it needs in the directory."""
+"""The system's tables in the directory."""
 
 
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
-    """Make the system, of the table [calls]; nothing is opened or declared."""
+    """Build the system from the settings [calls], without opening or declaring anything."""
     read = read_table(NAME, CallsSettings, settings)
     parts.directory.needs(*SCHEMAS)
     reporter = Reporter(

@@ -1,4 +1,4 @@
-"""The rules of calls: one row each, the worst first."""
+"""The alert rules of calls, most severe first."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ from headway.systems.calls.overview import (
 from headway.systems.directory.tally import counts_of
 
 FREE = 0.05
-"""A share of the channels; where fewer are free, lines are what leads wait for."""
+"""Share of free channels below which lines are what leads wait for."""
 
 
 class Thresholds(ThresholdTable):
-    """From which values on each rule speaks; spans are in ms, shares from 0 to 1.
+    """Thresholds of the rules; durations in ms, shares from 0 to 1.
 
     Attributes:
-        runbooks: what stands before `#` and the rule's name in the link of an alert.
-        dispatch_halted_more_than: how many overdue leads that could be called are tolerated.
+        runbooks: what precedes `#` and the rule's name in the link of an alert.
+        dispatch_halted_more_than: tolerated number of leads that could be called.
         dispatch_halted_for_ms: how long there must be more.
-        orphan_webhook_more_than: how many new ones are tolerated.
-        orphan_webhook_within_ms: how long one is new.
-        no_number_for_ms: how long leads must wait for a pool of which no number can be used.
-        intake_failing_above: a share of the requests that bring leads.
-        intake_failing_least: how many must have failed.
+        orphan_webhook_more_than: tolerated number of new orphan webhooks of one provider.
+        orphan_webhook_within_ms: how long a webhook counts as new.
+        no_number_for_ms: how long leads must wait for a pool without a usable number.
+        intake_failing_above: tolerated share of failed requests among those with leads.
+        intake_failing_least: minimum number of failed requests.
         intake_failing_within_ms: how long a request counts.
-        latency_high_above_ms: of due to dial, waits behind gates left out, by 99 of 100.
-        latency_high_least: how many calls must have been dialled in the last five minutes.
+        latency_high_above_ms: tolerated 99th percentile from due to dial, without waits at gates.
+        latency_high_least: minimum number of dials in the last five minutes.
         latency_high_for_ms: how long it must last.
-        webhooks_lost_more_than: how many new ones of a number are tolerated.
-        webhooks_lost_within_ms: how long one is new.
-        workers_dying_above: a share of the workers.
-        workers_dying_within_ms: how long one that was lost counts.
-        no_leader_for_ms: how long the runs of expired leases may wait until they are ended.
-        one_tenant_above: a share of the overdue leads.
-        one_tenant_least: how many leads must be overdue.
+        webhooks_lost_more_than: tolerated number of newly lost webhooks of one number.
+        webhooks_lost_within_ms: how long a lost webhook counts as new.
+        workers_dying_above: tolerated share of lost workers.
+        workers_dying_within_ms: how long a lost worker counts.
+        depth_high_above: tolerated number of overdue leads.
+        no_leader_for_ms: how long the runs of a lost worker may stay unended.
+        one_tenant_above: tolerated share of one reseller's leads among those waiting.
+        one_tenant_least: minimum number of waiting leads.
     """
 
     runbooks: str = "docs/how-to/calls-runbooks.md"
@@ -80,7 +81,7 @@ class Thresholds(ThresholdTable):
 
 
 def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:
-    """Return the rules."""
+    """Return the rules with these thresholds."""
     wrong = _Wrong(at)
     p0, p1, p2, p3 = Severity.P0, Severity.P1, Severity.P2, Severity.P3
     orphan_ms, lost_ms = at.orphan_webhook_within_ms, at.webhooks_lost_within_ms
@@ -102,18 +103,18 @@ def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Wrong:
-    """What each rule finds wrong.
+    """The check of each rule.
 
     Attributes:
-        at: from which values on it speaks.
+        at: the thresholds.
     """
 
     at: Thresholds
 
     def dispatch_halted(self, overview: CallsOverview) -> Lasting:
-        """Leads are due, a line is free, every gate that they need is open, and none goes.
+        """Find leads that are due, have a free line and open gates, but are not called.
 
-        What an operator has closed, and what waits for its hours, is not counted.
+        Leads that wait for calling hours, or at gates that an operator has closed, do not count.
         """
         free = sum(pool.free for pool in overview.pools)
         ready = overview.backlog.ready
@@ -123,13 +124,13 @@ class _Wrong:
         workers = f"{live} workers serve the lane" if live else "no worker serves the lane"
         return {
             "dispatch": lambda ms: (
-                f"{ready} leads could go and none does, though {free} channels are free, for "
-                f"{format_duration(ms)} now; {workers}"
+                f"{ready} leads could be called and {free} channels are free, but none has been "
+                f"called for {format_duration(ms)}; {workers}"
             )
         }
 
     def orphan_webhook(self, grown: Mapping[str, int]) -> Texts:
-        """Proved webhooks of a provider are of calls that no lead has made."""
+        """Find verified webhooks that belong to no known call, by provider."""
         within = format_duration(self.at.orphan_webhook_within_ms)
         return {
             provider: f"{new} webhooks of {provider} within {within} match no known call"
@@ -138,7 +139,7 @@ class _Wrong:
         }
 
     def no_number(self, overview: CallsOverview) -> Lasting:
-        """Leads wait for a pool of which no number can be used."""
+        """Find pools that leads wait for and that have no usable number."""
         waits = overview.backlog.by_gate
         texts = {
             name: _without_number(pool, waits[name])
@@ -147,9 +148,9 @@ class _Wrong:
         return {name: lambda _, text=text: text for name, text in texts.items()}
 
     def intake_failing(self, grown: Mapping[str, int]) -> Texts:
-        """Too large a share of the requests that bring leads is answered with 500 or more.
+        """Find too many requests with leads that failed with a status of 500 or more.
 
-        What callers do wrong, such as a bad number, is not counted.
+        Callers' errors, such as an invalid number, do not count.
         """
         failed, every = grown.get(Event.INTAKE_FAILED, 0), grown.get(Event.INTAKE, 0)
         if (
@@ -158,10 +159,10 @@ class _Wrong:
         ):
             return {}
         within = format_duration(self.at.intake_failing_within_ms)
-        return {"intake": f"{failed} of {every} requests that brought leads failed within {within}"}
+        return {"intake": f"{failed} of {every} requests with leads failed within {within}"}
 
     def latency_high(self, overview: CallsOverview) -> Lasting:
-        """Calls are dialled late while lines are free; waits behind gates are left out."""
+        """Find calls that are dialled late while lines are free, without waits at gates."""
         times = overview.dials.due_to_dial_ms
         p99 = percentile(times, 99)
         many = len(times) >= self.at.latency_high_least
@@ -170,27 +171,27 @@ class _Wrong:
             return {}
         wanted = format_duration(self.at.latency_high_above_ms)
         text = (
-            f"99 of 100 calls are dialled within {format_duration(p99 or 0)} of being "
-            f"due, of {len(times)} lately; {wanted} is wanted"
+            f"99% of the last {len(times)} calls were dialled within {format_duration(p99 or 0)} "
+            f"of being due; the threshold is {wanted}"
         )
         return {"dial": lambda _: text}
 
     def webhooks_lost(self, grown: Mapping[str, int]) -> Texts:
-        """The ends of calls from a number had to be asked for, or never became known."""
+        """Find numbers whose calls' ends had to be queried, or never became known."""
         within = format_duration(self.at.webhooks_lost_within_ms)
         return {
-            number: f"the end of {new} calls from {number} was not reported within {within}; their "
-            "lines were held until their deadlines"
+            number: f"the ends of {new} calls from {number} were not reported within {within}; "
+            "their lines were held until their deadlines"
             for number, new in grown.items()
             if new > self.at.webhooks_lost_more_than
         }
 
     def workers_dying(self, overview: CallsOverview) -> Texts:
-        """Many workers of calls ended without taking leave; a stop or deploy is none."""
+        """Find whether many workers of calls were lost; stopped ones do not count."""
         within_ms, now = self.at.workers_dying_within_ms, overview.now
         live = sum(worker.lease_until > now for worker in overview.workers)
         lost = sum(
-            # A worker that leaves ends its lease with its last beat.
+            # A worker that stops regularly ends its lease with its last beat.
             worker.seen_at < worker.lease_until <= now < worker.lease_until + within_ms
             for worker in overview.workers
         )
@@ -200,17 +201,17 @@ class _Wrong:
         return {"workers": f"{lost} of {live + lost} workers of calls were lost within {within}"}
 
     def depth_high(self, overview: CallsOverview) -> Texts:
-        """More leads are due and wait than is tolerated."""
+        """Find a backlog that is larger than tolerated."""
         overdue, above = overview.backlog.overdue, self.at.depth_high_above
         if overdue <= above:
             return {}
-        return {"backlog": f"{overdue} leads are due and wait, above {above}"}
+        return {"backlog": f"{overdue} leads are due and waiting; the threshold is {above}"}
 
     def no_leader(self, overview: CallsOverview) -> Texts:
-        """No server or worker ends the runs of expired leases.
+        """Find runs of lost workers that no server or worker has ended.
 
         Any server or worker can do that without an election, so the rule only checks that it
-        happens. Whether a server alerts at all can only be seen from outside: by
+        happens. Whether a server alerts at all can only be seen from outside, by the metric
         `headway_alerts_leads`.
         """
         lag = max(
@@ -222,17 +223,17 @@ class _Wrong:
         return {"chores": f"a worker has been lost for {lost}, and its runs have not been ended"}
 
     def one_tenant(self, overview: CallsOverview) -> Texts:
-        """One reseller has nearly all leads that are due and wait, while others wait too.
+        """Find a reseller with nearly all waiting leads, while other resellers wait too.
 
-        Where more than 500 wait, the share is that among the first and the last to come.
+        If more than 500 leads wait, the share is that of the first and last 250.
         """
         tenant, share = overview.backlog.largest
         if share <= self.at.one_tenant_above or overview.backlog.waiting < self.at.one_tenant_least:
             return {}
         others = len(overview.backlog.by_tenant) - 1
         return {
-            tenant or "none": f"{share:.0%} of the leads that wait are of the reseller {tenant}, "
-            f"and {others} others wait too"
+            tenant or "none": f"{share:.0%} of the waiting leads belong to the reseller {tenant}, "
+            f"while leads of {others} others wait too"
         }
 
 
@@ -249,7 +250,7 @@ def _without_number(pool: LinePool, waits: int) -> str:
         return f"{text}; it has none"
     if closed is not None:
         return f"{text}; {closed.number} is {closed.closed}"
-    return f"{text}; all {len(pool.lines)} are without a channel"
+    return f"{text}; all {len(pool.lines)} have 0 channels"
 
 
 def _lines_are_free(overview: CallsOverview) -> bool:

@@ -1,4 +1,4 @@
-"""A provider's call events, applied to the lead's job; and cancelling a lead."""
+"""Apply providers' call events to leads' jobs, and cancel leads."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
         The store's reply; None if no known call matches.
 
     Raises:
-        StoreError: the store, the directory or your own table is away; nothing was settled, and
-            the provider has to send it again.
+        StoreError: the store, the directory or the source table is unavailable; nothing was
+            settled, and the provider must send the event again.
     """
     found = await _find(context, event)
     if found is None:
         context.tally.happened(Event.WEBHOOK_ORPHAN, event.provider)
         _log.warning(
-            "webhook of %s of a call that this server did not make: %s is %s",
+            "webhook of an unknown call: provider=%s call=%s status=%s",
             event.provider,
             event.call_id,
             event.status,
@@ -63,13 +63,13 @@ async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
 
 
 async def hangs_up_first(context: CallsContext, ref: str) -> bool:
-    """Return whether this is the first hang-up of a run's call: the provider is asked only once."""
+    """Return whether this is the first hang-up of a run's call, so that only one is requested."""
     note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
     return (await context.store.signal(note)).answer is not Heard.ALREADY
 
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
-    """Return the template of a lead as it is now; of one that is gone, `default`."""
+    """Return the current template of a lead, or `default` if it no longer exists."""
     page = await context.catalogue.read()
     try:
         return page.template(read_args(job.args).template)
@@ -78,7 +78,7 @@ async def template_of(context: CallsContext, job: JobView) -> Template:
 
 
 def event_body(event: CallEvent, outcome: Outcome, number: str) -> dict[str, object]:
-    """Return what is recorded of a call that has ended."""
+    """Return the record of a call that has ended."""
     return {
         "outcome": outcome,
         "call_id": event.call_id,
@@ -89,20 +89,20 @@ def event_body(event: CallEvent, outcome: Outcome, number: str) -> dict[str, obj
 
 
 def number_of(job: JobView, run: int) -> str:
-    """From which number a run called; empty if that is not known."""
+    """Return the number that a run called from; empty if it is unknown."""
     found = find_run(job, run)
     permits = {} if found is None else found.permits
     return next((member for member in permits.values() if member), "")
 
 
 def placed_ref(job: JobView, run: RunView) -> str:
-    """Return the reference with which a run's call was placed, also if the store was lost since."""
+    """Return the reference with which a run's call was placed, even if the store was rebuilt."""
     before = (key for key in run.keys if key.startswith(f"{job.id}:"))
     return next(before, f"{job.id}:{run.run}")
 
 
 async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
-    """Return the lead and the run that an event is of."""
+    """Return the lead and the run that an event belongs to."""
     if event.ref is None:
         return await _by_call(context, event)
     named = read_reference(event.ref)
@@ -112,8 +112,7 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
     job = await context.store.read(JobQuery(id=id_))
     if job is None or not is_lead(job):
         return None
-    # After a store was lost, runs are counted from 1 again: a run keeps its earlier reference as a
-    # key.
+    # A rebuilt store counts runs from 1 again; a restored run keeps its earlier reference as a key.
     known = next((one.run for one in job.runs if event.ref in one.keys), run)
     if known > job.run or is_of_another_call(event, find_run(job, known)):
         return None
@@ -122,7 +121,7 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
 
 async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
     key = name_of(event)
-    # What a label is about is found by the store; the label itself is worth its line.
+    # The store finds the job of a signal by its key; the note itself is worth recording, too.
     said = await context.store.signal(
         Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
     )
@@ -134,7 +133,7 @@ async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, in
 
 
 async def _signal(context: CallsContext, job: JobView, run: int, event: CallEvent) -> Signal | None:
-    """Return the signal for the store; None if the event brings nothing new."""
+    """Return the signal for the store; None if the event contains nothing new."""
     key = f"{job.id}:{run}"
     if not event.status.ended:
         if event.status is not CallStatus.IN_PROGRESS and _is_further(job, run):
@@ -157,7 +156,7 @@ async def _signal(context: CallsContext, job: JobView, run: int, event: CallEven
 
 
 def name_of(event: CallEvent) -> str:
-    """Return the key of the run that placed a call; the provider's id alone could be ambiguous."""
+    """Return the key for the run of a call; ids of different providers could be equal."""
     return f"{event.provider}:{event.call_id}"
 
 
@@ -181,7 +180,7 @@ def _final(
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lead's job shows while its call goes on."""
+    """The progress of a lead's job during its call."""
 
     run: int
     status: str
@@ -193,13 +192,13 @@ _progress_of = msgspec.json.Decoder(Progress).decode
 
 
 def progress_of(job: JobView, run: int) -> Progress | None:
-    """Return what was said last of a run's call; None if nothing was, or not by this system."""
+    """Return the last progress of a run's call; None if there is none from this system."""
     if job.progress is None:
         return None
     try:
         found = _progress_of(job.progress)
     except msgspec.MsgspecError:
-        # Callers who may signal the run can write any progress there.
+        # Callers that may signal the run can write any progress.
         return None
     return found if found.run == run else None
 
@@ -215,20 +214,20 @@ def _is_further(job: JobView, run: int) -> bool:
 
 
 async def put_back(context: CallsContext, job: JobView, run: int) -> None:
-    """Make the lead's row in your own table pending again, if it has one: it is to be called."""
+    """Make the lead's row in the source table pending again, if it has one."""
     row, view = read_args(job.args).row, find_run(job, run)
     if context.table is not None and row and view is not None:
         await context.table.again(row, ref=placed_ref(job, view))
 
 
 def known_call(job: JobView, run: RunView) -> tuple[str, str] | None:
-    """Return the provider of a run's call and its id there, by its keys or by its last event."""
+    """Return the provider and the call id of a run, from its keys or its last progress."""
     said = progress_of(job, run.run)
     return call_of(run) or (None if said is None else (said.provider, said.call_id))
 
 
 async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -> None:
-    """Ask the provider to hang up a lead's call.
+    """Request the provider to hang up a lead's call.
 
     Raises:
         ProviderError: it did not; this is logged.
@@ -237,7 +236,7 @@ async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -
     try:
         await context.exchange.voice(provider).hang_up(call_id)
     except ProviderError as error:
-        _log.warning("lead %s: its call is not hung up: %s", job.id, error)
+        _log.warning("hang-up failed: lead=%s error=%s", job.id, error)
         raise
 
 
@@ -257,20 +256,20 @@ def _count(
 
 
 async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
-    """Call a lead off, and hang up if it is being called.
+    """Cancel a lead, and hang up if it is being called.
 
-    The cancel comes first: a call that is not placed by then is not placed any more.
+    The cancel comes first, so that a call not placed by then is never placed.
 
     Args:
-        job: the lead's, with its runs.
-        author: who wants it; stands on the trail.
+        job: the lead's job, with its runs.
+        author: author of the cancel on the trail.
 
     Returns:
-        The job as it is then: cancelled; or it still awaits the end of its call.
+        The job afterwards: cancelled, or awaiting the end of its call.
 
     Raises:
-        InvalidState: it has ended meanwhile.
-        ProviderError: the provider does not hang up; the lead ends with its call.
+        InvalidState: the lead has ended in the meantime.
+        ProviderError: the provider did not hang up; the lead ends with its call.
     """
     await act(context.store, Verb.CANCEL, job.id, author=author, reason="ABORT")
     now = await context.store.read(JobQuery(id=job.id))
@@ -285,9 +284,9 @@ async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
 async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> None:
     call = known_call(job, job.runs[-1])
     if call is None:
-        _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
+        _log.warning("hang-up delayed until the call is known: lead=%s", job.id)
         return
-    # A webhook may have made the call known, and ended it, since the cancel was asked for.
+    # A webhook may have made the call known since the cancel, and have hung it up.
     if await hangs_up_first(context, ref_of(job)) or again:
         await _hang_up(context, job, call)
 

@@ -1,4 +1,4 @@
-"""The catalogue: numbers and templates, as the directory has them, and the gates they make."""
+"""The catalogue: numbers and templates, as stored in the directory, and their gates."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Number:
 
     @property
     def channels(self) -> int:
-        """Calls that may begin now."""
+        """Maximum number of calls at once, given its status."""
         return self.maximum_channels if self.status is NumberStatus.AVAILABLE else 0
 
     @property
     def gate(self) -> str:
-        """The one pool that it is a member of; in two, its channels would be counted twice."""
+        """The pool that it is a member of: only one, so that its channels are not counted twice."""
         if self.pool is not None:
             return pool_gate(self.pool)
         return DEFAULT_POOL if self.reseller is None else reseller_gate(self.reseller)
@@ -99,7 +99,7 @@ class NumberRecord(Base):
     pool: Mapped[str | None] = mapped_column(String(64), index=True)
 
     def read(self) -> Number:
-        """As the rest of the system takes it."""
+        """Return the number of this row."""
         return Number(
             number=self.number,
             provider=self.provider,
@@ -111,7 +111,7 @@ class NumberRecord(Base):
 
 
 class TemplateRecord(Base):
-    """A row of `calls_templates`: a template as its body said it, and since when it checks so."""
+    """A row of `calls_templates`: a template's body, and when its checks last changed."""
 
     __tablename__ = "calls_templates"
 
@@ -121,10 +121,10 @@ class TemplateRecord(Base):
 
 
 class RevisionRecord(Base):
-    """The one row of `calls_revision`: it grows with each change of the others.
+    """The only row of `calls_revision`, which each change of the catalogue increments.
 
-    Each change begins with this row, so that changes, and the gates that each declares to the
-    store, follow one another.
+    Each change updates this row first, so its row lock serializes the changes and their declaration
+    of gates to the store.
     """
 
     __tablename__ = "calls_revision"
@@ -140,7 +140,7 @@ event.listen(
 )
 
 FRESH_S = 1.0
-"""How old a page of the catalogue may be; a change made by another process is seen after this."""
+"""Maximum age of cached contents, in seconds; other processes' changes are seen after this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,9 +148,8 @@ class CatalogueContents:
     """The catalogue as of one revision.
 
     Attributes:
-        revision: grows with each change.
-        numbers: all, by number.
-        templates: all that are stored, and `default`, by name.
+        revision: increases with each change.
+        templates: stored templates and `default`, by name.
     """
 
     revision: int
@@ -158,7 +157,7 @@ class CatalogueContents:
     templates: Mapping[str, Template]
 
     def template(self, name: str) -> Template:
-        """Return the template of a name.
+        """Return the template with this name.
 
         Raises:
             UnknownRecord: there is none.
@@ -181,7 +180,7 @@ class Catalogue:
         """Create it without reading anything.
 
         Args:
-            default: the template of this name, until one is stored.
+            default: template `default`, until one is stored.
         """
         self._directory = directory
         self._default = default
@@ -205,7 +204,7 @@ class Catalogue:
 
     @asynccontextmanager
     async def change(self, on_change: OnChange) -> AsyncGenerator[AsyncSession]:
-        """Yield a session that changes the catalogue; concurrent changes wait.
+        """Yield a session for changes of the catalogue; concurrent changes wait.
 
         Args:
             on_change: awaited with the contents before and after, before the change is committed.
@@ -278,24 +277,24 @@ HOUSE = "calls.customer"
 HOUSE_RATE = f"{HOUSE}:{{phone}}"
 CHECKS = "calls.checks"
 REPORTS = "calls.reports:{tenant}"
-"""Each reseller's own: one whose webhook hangs keeps no worker from the calls of others."""
+"""One gate per reseller, so that a hanging webhook does not block reports of other resellers."""
 
 
 def check_gate(settings: CallsSettings) -> GateNeed:
-    """Return what the pre-checks ask for: a place, which is no line."""
+    """Return the gate of pre-checks, which take no line."""
     return Slots(CHECKS, settings.checks_at_once).take(hold="run")
 
 
 def house_gate(settings: CallsSettings) -> GateSpec:
-    """Return what each call asks for, whatever its template says: its customer's rate."""
+    """Return the rate of calls to one phone, which applies to all templates."""
     return Rate(HOUSE_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
 
 
 def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
-    """Return the gate of the numbers from which a lead is called now.
+    """Return the gate of the numbers that a lead is called from now.
 
-    Returns:
-        The template's pool; else the reseller's own, if it has any number; else the default pool.
+    It is the template's pool; by default the reseller's own if that has any number, otherwise the
+    default pool.
     """
     if template.numbers is not None:
         return pool_gate(template.numbers)
@@ -308,13 +307,13 @@ def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
 def dial_gates(
     page: CatalogueContents, template: Template, reseller: str, house: GateSpec
 ) -> tuple[GateSpec, ...]:
-    """Return what a lead must pass to be called now: a line, the hours, the rates."""
+    """Return the gates that a lead must pass to be called now: pool, calling hours and rates."""
     pool = _pool(page, pool_of(page, template, reseller))
     return (pool, *_hours(template), house, *_own_rate(template))
 
 
 def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
-    """Return all gates that numbers and templates make, by name."""
+    """Return all gates of numbers and templates, by name."""
     pools = {DEFAULT_POOL: None}
     pools |= {one.gate: None for one in page.numbers.values()}
     pools |= {
@@ -327,9 +326,9 @@ def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
 
 
 def routes(page: CatalogueContents) -> tuple[object, ...]:
-    """Return what decides at which gates leads wait; if it is unchanged, no lead has to move.
+    """Return what decides at which gates leads wait; if it is unchanged, none is requeued.
 
-    The channels of a number, or when hours open, are read from the gates themselves.
+    Claims read the channels of numbers and the opening times from the gates themselves.
     """
     pools = frozenset(one.gate for one in page.numbers.values())
     asked = {
@@ -340,9 +339,9 @@ def routes(page: CatalogueContents) -> tuple[object, ...]:
 
 
 def changed_gates(before: CatalogueContents, after: CatalogueContents) -> tuple[GateSpec, ...]:
-    """Return the gates to declare so that the store matches another page.
+    """Return the gates to declare so that the store matches the new contents.
 
-    A pool that has lost its last number is declared empty: its leads go on waiting until they are
+    A pool that has lost its last number is declared empty; its leads keep waiting until they are
     requeued.
     """
     old, new = all_gates(before), all_gates(after)

@@ -1,4 +1,4 @@
-"""/numbers and /templates: a change is written, declared to the store, then applied to leads."""
+"""/numbers and /templates: a change is written, declared to the store and applied to leads."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from headway.systems.telephony.texts import check_words
 async def changing(
     service: Service, context: CallsContext, caller: Caller, reason: str
 ) -> AsyncGenerator[AsyncSession]:
-    """Yield a session in which numbers and templates are changed; it holds at once, or not at all.
+    """Yield a session for changes of numbers and templates, which apply at once.
 
     Raises:
-        StoreError: the directory or the store is away; nothing was written.
+        StoreError: the directory or the store is unavailable; nothing was written.
     """
     moved = False
 
     async def declare(before: CatalogueContents, after: CatalogueContents) -> None:
         nonlocal moved
         moved = routes(before) != routes(after)
-        # Before the commit: a number that is on record can be called from.
+        # Before the commit, so that every committed number can be called from.
         specs = changed_gates(before, after)
         for start in range(0, len(specs), STEP):
             items = tuple(DeclareGate(spec=one) for one in specs[start : start + STEP])
@@ -61,7 +61,7 @@ async def changing(
         yield session
     service.gates.forget()
     if moved:
-        # Looking through a long backlog costs more than the change.
+        # In the background: requeueing a long backlog takes longer than the change.
         context.changed.set()
 
 
@@ -164,7 +164,7 @@ async def remove_number(
 
 
 async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
-    """Return a number or a template that is stored.
+    """Return a stored number or template.
 
     Raises:
         UnknownRecord: there is none.

@@ -1,4 +1,4 @@
-"""Pre-checks: what is asked before a lead may be called, one check after another."""
+"""Pre-checks, which run one after another before a lead is called."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from headway.systems.telephony.wire import read_bounded
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """The lead that is checked, as it is posted to a service.
+    """A lead as it is posted to a check service.
 
     Attributes:
         phone: E.164.
-        template: by name.
-        payload: what it carries; None for nothing.
     """
 
     lead_id: str
@@ -34,10 +32,10 @@ class Checked:
 
 
 class Refused(Exception):
-    """Raised by a check: the lead must not be called.
+    """Raised by a check if the lead must not be called.
 
     Args:
-        why: free text; the lead's reason from then on.
+        why: text for the lead's reason.
     """
 
     def __init__(self, why: str) -> None:
@@ -46,7 +44,7 @@ class Refused(Exception):
 
 
 MOST_BYTES = 65_536
-"""The largest answer that is read."""
+"""Maximum size of a reply."""
 
 
 _FAILURES = (
@@ -54,7 +52,7 @@ _FAILURES = (
     httpx.InvalidURL,
     TimeoutError,
     msgspec.DecodeError,
-    # Of bytes that are no text, of arrays within arrays, and of a port that there is not.
+    # From a reply that is not UTF-8, arrays nested too deep, and a port that is out of range.
     ValueError,
     RecursionError,
     OverflowError,
@@ -69,38 +67,38 @@ def _why_invalid(phone: str, countries: Sequence[str]) -> str:
     if not can_be_assigned(phone):
         return "the phone is not a number that can be assigned"
     is_called = not countries or phone.startswith(tuple(countries))
-    return "" if is_called else "the phone's country is not called"
+    return "" if is_called else "calls to the phone's country are not allowed"
 
 
 class _NoAnswer(Exception):
-    """A try brought nothing that can be read."""
+    """Raised if a try brought no usable reply."""
 
 
 def _at(value: object, path: str) -> object:
     for name in path.split("."):
         if not isinstance(value, dict) or name not in value:
-            message = f"the answer has no {path}"
+            message = f"the reply has no {path}"
             raise _NoAnswer(message)
         value = cast("Mapping[str, object]", value)[name]
     return value
 
 
 KEPT = 20
-"""Connections that are kept for the next checks."""
+"""Maximum number of idle connections to keep."""
 
 
 class Checking:
-    """Makes the checks of templates; keeps the connections that they need."""
+    """Runs the checks of templates, over kept connections."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._client: httpx.AsyncClient | None = None
 
     async def check(self, template: Template, lead: Checked) -> None:
-        """Accept a lead that all checks of its template accept.
+        """Run all checks of a lead's template in their order.
 
         Raises:
-            Refused: one does not.
+            Refused: a check refused the lead.
         """
         for one in template.checks:
             match one:
@@ -117,10 +115,11 @@ class Checking:
                 raise Refused(why)
 
     async def check_again(self, template: Template, lead: Checked) -> None:
-        """As `check`, for a lead that holds a line meanwhile: within the template's bound.
+        """Repeat the checks for a lead that holds a line, within `recheck_within`.
 
         Raises:
-            Refused: one does not; or they were not through in time, and one skips such leads.
+            Refused: a check refused the lead; or they took too long, and one of them skips leads
+                on failure.
         """
         try:
             async with self._timing.limit(template.recheck_within / 1000):
@@ -130,7 +129,7 @@ class Checking:
                 isinstance(one, HttpCheckBody) and one.on_failure == "skip"
                 for one in template.checks
             ):
-                why = f"the check was not through within {template.recheck_within} ms"
+                why = f"the check did not finish within {template.recheck_within} ms"
                 raise Refused(why) from None
 
     async def close(self) -> None:
@@ -140,10 +139,10 @@ class Checking:
             await client.aclose()
 
     async def _refusal(self, check: HttpCheckBody, lead: Checked) -> str:
-        """Ask by HTTP, a few times if it must.
+        """Query the service, with up to `tries` tries.
 
         Returns:
-            Why the lead must not be called; empty if it may.
+            Why the lead must not be called; empty if it may be called.
         """
         last = ""
         for _ in range(check.tries):
@@ -155,16 +154,16 @@ class Checking:
             if found != check.expected or type(found) is not type(check.expected):
                 return f"{check.field} is {found!r:.60}"
             return ""
-        return f"the check could not be made: {last}" if check.on_failure == "skip" else ""
+        return f"the check failed: {last}" if check.on_failure == "skip" else ""
 
     async def _ask(self, check: HttpCheckBody, lead: Checked) -> object:
         body = msgspec.json.encode(lead)
         headers = {"content-type": "application/json"}
         limit_s = check.timeout / 1000
-        # As of `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
+        # As in `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
         timeout = httpx.Timeout(limit_s, connect=limit_s * 0.45)
         try:
-            # Of the whole answer: one that comes byte by byte is never late by itself.
+            # Limits the whole reply: a reply byte by byte never exceeds the client's own timeout.
             async with (
                 self._timing.limit(limit_s),
                 self._http().stream(
@@ -184,8 +183,8 @@ class Checking:
             self._client = httpx.AsyncClient(
                 # The target of a redirect is not authorised to receive lead data.
                 follow_redirects=False,
-                # Gates say how many run at once; who waits here for a connection would be late,
-                # and be taken for a lead of which the service says nothing.
+                # Gates limit how many run at once; a wait for a connection here would count as
+                # a timeout of the service.
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=KEPT),
             )
         return self._client

@@ -26,7 +26,7 @@ from headway.systems.webhooks import Reporter
 
 NAME = "calls"
 STEP = 500
-"""Gates that are declared in one step."""
+"""Maximum number of gates declared in one request."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,9 +35,9 @@ class CallsContext(SystemContext):
 
     Attributes:
         reporter: sends the outcomes of leads to the callers' webhooks.
-        thresholds: from which values on it is alerted.
-        table: your own; None where the store is the truth.
-        changed: set when numbers or templates have changed, for `waiting`.
+        thresholds: thresholds of the alert rules.
+        table: source table; None if there is none.
+        changed: set when numbers or templates have changed, so that waiting leads are requeued.
     """
 
     settings: CallsSettings
@@ -65,10 +65,10 @@ class CallsContext(SystemContext):
         return self.kind.uses(CHECK, lane, tenant, args)
 
     async def declare_gates(self, page: CatalogueContents) -> None:
-        """Declare the gates of the catalogue, unless this process has declared that revision."""
+        """Declare the gates of the catalogue, unless this process has declared this revision."""
         if self._declared_revision >= page.revision:
             return
-        # The catalogue is locked meanwhile, so the newest revision is declared last.
+        # The catalogue stays locked, so that the newest revision is declared last.
         async with self.catalogue.still() as newest:
             specs = tuple(all_gates(newest).values())
             for start in range(0, len(specs), STEP):
@@ -81,4 +81,4 @@ class CallsContext(SystemContext):
 
 
 TheContext = Annotated[CallsContext, system_service(NAME)]
-"""A route's parameter: `context: TheContext`."""
+"""The type of a route's parameter `context`."""

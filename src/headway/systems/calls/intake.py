@@ -1,4 +1,4 @@
-"""Intake: leads are checked against their templates, and made jobs."""
+"""Intake: validate leads against their templates, and create their jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from headway.systems.calls.truth.truth import take_in
 from headway.systems.telephony.phone import Phone, check_phone
 
 MOST_LEADS = 10_000
-"""Leads of one request."""
+"""Maximum number of leads in one request."""
 
 
 def _zone(value: str) -> str:
@@ -47,10 +47,10 @@ def _zone(value: str) -> str:
 
 
 Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64, examples=["America/Denver"])]
-"""An IANA zone."""
+"""An IANA time zone."""
 
 Own = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$")]
-"""The name of a reseller that can stand in the name of a gate."""
+"""A reseller's name that can be part of a gate's name."""
 
 
 class LeadBody(Body):
@@ -123,8 +123,9 @@ class Taken(NamedTuple):
     """The result of sending a lead.
 
     Attributes:
-        created: whether this call made it.
-        due_at: when it is due, if this call made it, or as this call would have it.
+        created: whether this call created it.
+        due_at: when it is due; for a lead that already existed, this can also be when the one sent
+            would have been due.
     """
 
     id: str
@@ -134,38 +135,38 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeadRecipe:
-    """How what intake knows of a lead becomes its job."""
+    """Makes the jobs of leads."""
 
     context: CallsContext
 
     @property
     def deadline_ms(self) -> int:
-        """How long a call may be on before its provider is asked."""
+        """How long a call may last before its provider is queried."""
         return self.context.settings.call_deadline
 
     def job(self, row: LeadRow) -> NewJob:
-        """Return the job of a row of your own table.
+        """Return the job of a row of the source table.
 
         Raises:
-            CallerError: the row is no lead.
+            CallerError: the row is not a valid lead.
         """
         check_phone("the phone", row.phone)
         find_zone(row.tz)
         made = self.made(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)
-        # A row that says when it is due has been spread when it was written, or is not ours to.
+        # The due time of a row is used unchanged, without jitter.
         return made.changed(due_at=row.due_at)
 
     def made(self, row: LeadRow, *, job_id: str, key: str | None, row_id: str = "") -> NewJob:
         """Return the job of a lead.
 
         Args:
-            row_id: of your own table; empty where there is none.
+            row_id: id of the row in the source table; empty if there is none.
 
         Returns:
-            The job; due a little after the lead's moment, so that not all start at once.
+            The job, due up to `jitter` after the lead, so that not all start at once.
 
         Raises:
-            CallerError: the lead cannot be one.
+            CallerError: the lead is not valid.
         """
         given: dict[str, Any] = {"phone": row.phone, "tz": row.tz}
         given["template"] = row.template or DEFAULT
@@ -178,14 +179,14 @@ class LeadRecipe:
         job = job.changed(due_at=row.due_at + self._spread(job_id))
         if row_id or row.reporting_webhook_url is not None:
             return job
-        # There is no recipient for its end.
+        # The end of the lead is reported nowhere.
         return job.changed(policy=_quiet(job.policy))
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
-        """Return what its call must pass now; all of it is declared.
+        """Declare and return the gates that its call must pass now.
 
         Raises:
-            UnknownRecord: its template is gone.
+            UnknownRecord: its template no longer exists.
         """
         page = await self.context.catalogue.read()
         await self.context.declare_gates(page)
@@ -193,28 +194,28 @@ class LeadRecipe:
         return self.context.dial_gates(page, template, row.reseller)
 
     def _spread(self, lead: str) -> int:
-        # A hash of its id, so that a repeat is due at the same moment.
+        # A hash of the id, so that a repeat is due at the same time.
         return int(draw(f"due {lead}") * (self.context.settings.jitter + 1))
 
 
 @lru_cache(maxsize=8)
-def _quiet(policy: Any) -> Any:  # noqa: ANN401  (a JobPolicy, both times)
+def _quiet(policy: Any) -> Any:  # noqa: ANN401  (both are a JobPolicy)
     return replace(policy, on_final=None)
 
 
 async def take_leads(
     service: Service, caller: Caller, context: CallsContext, bodies: Sequence[LeadBody]
 ) -> list[Taken]:
-    """Take leads in; when this returns, they are stored.
+    """Create leads; when this returns, they are stored.
 
     Returns:
-        For each, in this order, which lead exists now.
+        For each, in this order, the lead that exists now.
 
     Raises:
-        Forbidden: one is another reseller's.
-        InvalidValue: one names no reseller, or a template that there is not, or carries what its
-            template's schema refuses; nothing was stored.
-        KeyConflict: a key names another lead.
+        Forbidden: the caller may not use the reseller of a lead.
+        InvalidValue: a lead has no reseller, an unknown template, a payload that does not match
+            the template's schema, or an unusable reporting URL; nothing was stored.
+        KeyConflict: a key names a different lead.
     """
     _check_reports(context, bodies)
     page = await context.catalogue.read()
@@ -240,7 +241,7 @@ async def _into_table(
     context: CallsContext, recipe: LeadRecipe, rows: Sequence[LeadRow]
 ) -> list[Taken]:
     table = context.table
-    assert table is not None  # noqa: S101  (the caller has looked)
+    assert table is not None  # noqa: S101  (checked by the caller)
     written = await take_in(table.table, rows)
     jobs = [recipe.job(row) for row, created in written if created]
     await table.follow(context.store, jobs)
@@ -248,10 +249,10 @@ async def _into_table(
 
 
 def _check_reports(context: CallsContext, bodies: Sequence[LeadBody]) -> None:
-    """Accept leads whose results can be reported to where they say.
+    """Validate the reporting URLs of leads.
 
     Raises:
-        InvalidValue: nothing can be reported there.
+        InvalidValue: results cannot be reported to one of them.
     """
     for n, body in enumerate(bodies):
         try:
@@ -266,11 +267,11 @@ def _check_reports(context: CallsContext, bodies: Sequence[LeadBody]) -> None:
 def _row(
     caller: Caller, page: CatalogueContents, body: LeadBody, now: int, n: int, count: int
 ) -> LeadRow:
-    """Check a lead, and return it.
+    """Validate a lead, and return its row.
 
     Raises:
-        InvalidValue: it cannot be one.
-        Forbidden: it is another reseller's.
+        InvalidValue: the lead is not valid.
+        Forbidden: the caller may not use its reseller.
     """
     try:
         reseller = _reseller(caller, body)
@@ -307,7 +308,7 @@ def _template(page: CatalogueContents, body: LeadBody) -> Template:
     try:
         return page.template(body.template)
     except UnknownRecord as error:
-        # Named by the body, not by the path.
+        # The template is named by the body, not by the path, so this is no 404.
         raise InvalidValue(error.message, hint=error.hint) from None
 
 
@@ -317,9 +318,9 @@ def _check_payload(template: Template, body: LeadBody) -> None:
     shown = f"GET /templates/{template.name} shows its payload_schema"
     validator = _validator(msgspec.json.encode(template.payload_schema, order="deterministic"))
     try:
-        fault = next(iter(validator.iter_errors(body.payload)), None)  # pyright: ignore[reportUnknownMemberType]  (jsonschema says too little)
+        fault = next(iter(validator.iter_errors(body.payload)), None)  # pyright: ignore[reportUnknownMemberType]  (incompletely typed)
     except (Unresolvable, RecursionError, OverflowError) as error:
-        endless = "it is nested too deep, or the schema refers to itself without end"
+        endless = "it is nested too deep, or the schema refers to itself endlessly"
         why = endless if isinstance(error, RecursionError) else str(error)
         message = f"the template {template.name!r} cannot check the payload: {why}"[:300]
         raise InvalidValue(message, hint=shown) from None

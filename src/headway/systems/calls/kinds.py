@@ -1,4 +1,4 @@
-"""The kinds of this system: a lead, and what follows its end."""
+"""The kinds of this system: a lead, and the follow-up of its end."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ UPDATE_TABLE, REPORT = "tell", "report"
 
 
 async def finish(context: CallsContext, job: str, state: str) -> Next | None:
-    """Write the end of a lead to your own table; a repetition changes nothing.
+    """Write the end of a lead to the source table; a repetition changes nothing.
 
     Returns:
-        On to `report`, if the lead has a reporting URL.
+        Next stage `report` if the lead has a reporting URL.
     """
     view = await _ended(context, job, state)
     if view is None:
@@ -59,8 +59,8 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
     """Report a lead's result to its reporting URL.
 
     Raises:
-        Retry: the receiver has not accepted it; it is reported again.
-        Dead: the receiver cannot be reached, or refuses it for good.
+        Retry: the receiver did not accept it; it is reported again.
+        Dead: the URL cannot be used, or the receiver rejected the report permanently.
     """
     view = await _ended(context, job, state)
     lead = None if view is None else lead_of(view)
@@ -77,7 +77,7 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
 
 
 async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
-    """Return a lead that ended in a state; None if it was retried, as that end has its own job."""
+    """Return a lead that ended in this state; None if it was retried since."""
     view = await context.store.read(JobQuery(id=job))
     return view if view is not None and str(view.state) == state else None
 
@@ -85,12 +85,12 @@ async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
 MANY = Backoff(attempts=100_000, base="5s", cap="5m")
 """Retries of failures on our side; attempts to call are limited by the template."""
 PATIENCE = "1d"
-"""How long a line is held if no worker asks the provider: its call may still be live."""
+"""How long a line is held if no worker queries the provider: the call may still be live."""
 AFTERWARDS = Backoff(attempts=20, base="5s", cap="1h")
 
 
 def declare_kinds(app: App, context: CallsContext) -> Kind:
-    """Add the kinds of this system to an app."""
+    """Declare the kinds of this system to an app, and return the kind `lead`."""
     app.lane(LANE, fair="tenant")
     settings = context.settings
 
@@ -122,12 +122,12 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
         on_final=FINISHED,
         on_final_states=("succeeded", "dead", "cancelled"),
     )
-    async def lead(  # noqa: PLR0913, PLR0917  (what a lead carries)
+    async def lead(  # noqa: PLR0913, PLR0917  (the arguments of a lead)
         job: Job,
         phone: str,
         tz: str,
         template: str = DEFAULT,
-        payload: Any = None,  # noqa: ANN401  (whatever the template's schema lets pass)
+        payload: Any = None,  # noqa: ANN401  (whatever the template's schema allows)
         reporting_webhook_url: str | None = None,
         row: str = "",
     ) -> Next | Snooze:

@@ -1,6 +1,6 @@
-"""A lead as users of this system see it, with the outcomes of its calls, derived from its job.
+"""A lead with its calls and outcomes, derived from its job.
 
-Also the names that the parts of this system share: kinds, stages, lanes.
+Also the names of kinds, stages and lanes that this system's modules share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headway.systems.calls.template import DEFAULT, Template
 from headway.systems.telephony.voice import CallStatus, call_of
 
 LEAD, FINISHED = "lead", "lead_finished"
-"""The kinds of a lead, and of what follows its end."""
+"""The kinds of a lead, and of the follow-up of its end."""
 CHECK, DIAL = "check", "dial"
 """The stages of a lead."""
 LANE, AFTER = "calls", "calls.after"
@@ -60,24 +60,24 @@ OF_STATUS: Mapping[CallStatus, Outcome] = MappingProxyType(
 """The outcome of each status in which a call has ended."""
 
 NOT_PLACED = "NOT_PLACED"
-"""With this begins the reason of a run whose call was never placed: it is no attempt."""
+"""Starts the reason of a run whose call was never placed, which does not count as an attempt."""
 
 _WORDS = {str(one): one for one in Outcome} | {
-    # Your own table said so when the lead was to be called.
+    # The row in the source table was not ours and pending just before the call.
     "NOT_OURS": Outcome.ABORT,
-    # The engine's own reason: no end was reported, and no worker could ask for it.
+    # The engine's own reason: no end was reported, and no worker could query the provider.
     "deadline": Outcome.WEBHOOK_LOST,
 }
-"""What reasons begin with."""
+"""Outcomes by the first word of a reason."""
 
 
 def reason_of(outcome: Outcome, detail: str = "") -> str:
-    """Return an outcome as it stands in a job's reason."""
+    """Return the reason of a job with this outcome, up to 200 characters."""
     return f"{outcome}: {detail}"[:200] if detail else str(outcome)
 
 
 def outcome_in(reason: str) -> Outcome | None:
-    """Return the outcome that a reason begins with; None if it begins with none."""
+    """Return the outcome at the start of a reason; None if there is none."""
     return _WORDS.get(reason.partition(":")[0].strip())
 
 
@@ -86,11 +86,10 @@ class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         phone: E.164.
-        tz: the IANA zone of who is called.
-        template: name of the template.
-        payload: whatever the template's schema lets pass; None for nothing.
-        reporting_webhook_url: receives the result; None for no report.
-        row: of your own table, where that is the truth; else empty.
+        tz: IANA time zone of the phone's owner.
+        payload: any value that the template's schema allows.
+        reporting_webhook_url: URL that receives the result; None for no report.
+        row: id of the row in the source table; empty if there is none.
     """
 
     phone: str
@@ -102,22 +101,22 @@ class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 read_args = msgspec.json.Decoder(LeadArgs).decode
-"""The arguments of a stored lead."""
+"""Decode the arguments of a stored lead."""
 
 
 REPEATED = frozenset({"next", "released", "snoozed", "unused"})
-"""Outcomes of runs after which a job runs again in the same attempt."""
+"""Outcomes of runs after which the attempt is repeated."""
 
 
 class LeadStatus(StrEnum):
     """The status of a lead."""
 
     BACKLOG = "BACKLOG"
-    """It waits: for its moment, for its checks, for its gates, for its next attempt."""
+    """It waits for its due time, its checks, its gates or its next attempt."""
     PROCESSING = "PROCESSING"
-    """It is called."""
+    """It is being called."""
     FINISHED = "FINISHED"
-    """It has its outcome, and is called no more."""
+    """It has an outcome, and is not called again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,13 +191,13 @@ class Lead:
 def is_lead(job: JobView) -> bool:
     """Return whether a job is a lead.
 
-    A caller of other lanes can make a job of any kind there, and record with it what it likes.
+    A caller of other lanes can create jobs of any kind there, with any content.
     """
     return job.kind == LEAD and job.lane == LANE
 
 
 def status_of(job: JobView) -> LeadStatus:
-    """Return where a lead stands."""
+    """Return the status of a lead."""
     if job.state in FINAL:
         return LeadStatus.FINISHED
     held = job.state is State.AWAITING or (job.state is State.RUNNING and job.stage == DIAL)
@@ -222,7 +221,7 @@ def lead_of(job: JobView) -> Lead:
     """Return a job as a lead.
 
     Args:
-        job: of the kind `lead`, with its runs.
+        job: a job of the kind `lead`, with its runs.
     """
     args = read_args(job.args)
     attempts = attempts_of(job)
@@ -247,13 +246,13 @@ def lead_of(job: JobView) -> Lead:
 
 
 def attempts_of(job: JobView) -> tuple[Attempt, ...]:
-    """Return the calls of a lead, oldest first; a run whose call was never placed is none."""
+    """Return the calls of a lead, oldest first, without runs whose call was never placed."""
     called = [run for run in job.runs if is_attempt(run)]
     return tuple(_attempt(job, run, n) for n, run in enumerate(called, 1))
 
 
 def is_attempt(run: RunView) -> bool:
-    """Return whether a run has asked a provider to call, as far as is known."""
+    """Return whether a run has requested a call, as far as is known."""
     return run.handed_at is not None and not was_not_placed(run)
 
 
@@ -263,10 +262,11 @@ def was_not_placed(run: RunView) -> bool:
 
 
 def this_life(job: JobView) -> Sequence[RunView]:
-    """Return the runs since an operator last gave the lead another life, or all."""
+    """Return the runs of the lead's current life: since an operator last retried it, or all."""
     last = 0
     for place, (run, after) in enumerate(pairwise(job.runs), 1):
-        # Within a life the next attempt has a higher number. A life may also end between two runs.
+        # Within a life, attempt numbers only repeat after such an outcome. A life may also end
+        # between two runs.
         if after.attempt <= run.attempt and run.outcome not in REPEATED:
             last = place
     return job.runs[last:]
@@ -304,12 +304,12 @@ def _outcome(job: JobView, run: RunView, reason: str) -> Outcome | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What an outcome makes of its lead.
+    """How a lead continues after an outcome.
 
     Attributes:
-        final: as a signal or a reconcile handler says it.
-        reason: begins with the outcome; empty for an answered call.
-        after_ms: of a retry: when, from now.
+        final: as in signals and in the replies of reconcile handlers.
+        reason: starts with the outcome; empty for an answered call.
+        after_ms: delay of a retry, from now.
     """
 
     final: Literal["succeeded", "retry", "dead"]
@@ -320,14 +320,14 @@ class Verdict:
 def judge(
     job: JobView, run: int, template: Template, outcome: Outcome, detail: str = ""
 ) -> Verdict:
-    """Return what the outcome of a call makes of its lead.
+    """Return how a lead continues after the outcome of a call.
 
     Args:
-        job: the lead's, with its runs.
+        job: the lead's job, with its runs.
 
     Returns:
-        A further attempt if the template wants one after this outcome and some are left. Else the
-        job has succeeded, whatever the provider reported of the call: dead is only one whose end
+        A retry if the template wants one after this outcome and attempts are left. Otherwise the
+        job has succeeded, whatever the provider reported; it is dead only if the end of the call
         never became known.
     """
     if outcome is Outcome.COMPLETED:
@@ -342,7 +342,7 @@ def judge(
 
 
 def calls_made(runs: Sequence[RunView], run: int) -> int:
-    """Return how many calls these runs made, this one included; a number's refusal is no call."""
+    """Return the number of calls in these runs, including `run`; a refused number is no call."""
     return 1 + sum(
         is_attempt(one)
         and one.run != run
@@ -352,5 +352,5 @@ def calls_made(runs: Sequence[RunView], run: int) -> int:
 
 
 def refusals(runs: Sequence[RunView]) -> int:
-    """Return how many of these runs had a number from which the provider would not call."""
+    """Return the number of these runs in which the provider refused to call from the number."""
     return sum(outcome_in(one.error) is Outcome.NUMBER_UNAVAILABLE for one in runs)

@@ -1,4 +1,4 @@
-"""/leads: taking leads in, finding and counting them, calling them now, calling them off."""
+"""/leads: create, find, count, dispatch and cancel leads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ROUTES = router("system: calls", operations="calls_")
 LeadId = Annotated[str, Path(alias="id")]
 """The id of a lead in a path."""
 MOST = 20_000
-"""Leads that one request looks at."""
+"""Maximum number of leads that one request examines."""
 
 COUNTED = reply(
     "AttemptsByOutcome",
@@ -249,10 +249,10 @@ async def take(
 async def _standing(
     service: Service, context: CallsContext, leads: Sequence[str]
 ) -> Mapping[str, JobView]:
-    """Return the jobs of leads; none of those that only your own table can show to exist.
+    """Return the jobs of leads by id; with a source table, leads may have no job yet.
 
     Raises:
-        StoreError: the store is away, and is the truth.
+        StoreError: the store is unavailable, and there is no source table.
     """
     found: dict[str, JobView] = {}
     try:
@@ -370,9 +370,9 @@ def _view(taken: Taken, job: JobView | None) -> dict[str, object]:
 
 
 SOON_MS = 1_000
-"""Within which a lead is dispatched whose gates are open."""
+"""Expected time until a lead with open gates is dispatched."""
 AHEAD_MS = 14 * 86_400_000
-"""How far ahead the next opening of calling hours is looked for."""
+"""How far ahead to look for the next opening of calling hours."""
 
 QUEUED = reply(
     "LeadQueued",
@@ -414,7 +414,7 @@ async def dispatch_now(
 
 
 async def _expected(service: Service, context: CallsContext, lead: str) -> int | None:
-    """In how many ms the lead is called at the earliest; None if that is not known."""
+    """Return in how many ms the lead is called at the earliest; None if that is unknown."""
     job = await service.store.read(JobQuery(id=lead))
     why = await service.store.read(WhyQuery(id=lead))
     if job is None or why is None:
@@ -423,11 +423,11 @@ async def _expected(service: Service, context: CallsContext, lead: str) -> int |
         return None
     opens = [one.opens_at for one in why.closed]
     if job.stage == CHECK:
-        # Its checks come first, but it is called only when the gates of its dial open as well.
+        # The checks come first, but the gates of its dial must open as well.
         try:
             opens += await _dial_opens(service, context, job, why.now)
         except UnknownRecord:
-            # Its template is gone: it ends with its checks.
+            # The template no longer exists: the lead ends at its checks.
             return SOON_MS
         except StoreUnavailable:
             return None
@@ -440,10 +440,10 @@ async def _expected(service: Service, context: CallsContext, lead: str) -> int |
 async def _dial_opens(
     service: Service, context: CallsContext, job: JobView, now: int
 ) -> Iterable[int | None]:
-    """Return when each closed gate of a lead's dial opens; None for one of which that is not known.
+    """Return when each closed gate of a lead's dial opens, ms UTC; None if that is unknown.
 
     Raises:
-        UnknownRecord: its template is gone.
+        UnknownRecord: its template no longer exists.
     """
     page = await context.catalogue.read()
     args = read_args(job.args)
@@ -463,6 +463,6 @@ async def _dial_opens(
 def _opens_at(state: GateState, spec: GateSpec, tz: str, now: int) -> int | None:
     """Return when a gate opens; now if it is open."""
     if state.closed_until is None and spec.hours is not None:
-        # The store knows the hours of a zone only once a lead has waited there.
+        # The store knows the hours of a time zone only once a lead has waited at them.
         return next_opening(intervals(spec.hours, tz, now, now + AHEAD_MS), now)
     return now if state.open else state.opens_at

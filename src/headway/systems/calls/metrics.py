@@ -1,4 +1,4 @@
-"""The metrics of calls, and what is seen of calls from the start of a server on."""
+"""The metrics of calls, and the start of their observability on a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headway.systems.jobs import find_lane
 _LATELY = "of the calls of the last five minutes, of the newest 500 leads at most"
 
 FAMILIES = Families()
-"""All of them, in the order of the reference."""
+"""All metrics, in the order of the reference."""
 gauge, counter = FAMILIES.gauge, FAMILIES.counter
 DUE_TO_DIAL = gauge(
     "calls_due_to_dial_seconds",
@@ -97,23 +97,23 @@ ROUTE = "/leads"
 
 
 class Intakes:
-    """Adds what this server has counted of its requests to the tally."""
+    """Adds this server's counts of intake requests to the tally."""
 
     def __init__(self, requests: RequestMetrics, tally: Tally, timing: Timing) -> None:
-        """Have noted nothing."""
+        """Start with counts of zero."""
         self._requests = requests
         self._tally = tally
         self._timing = timing
         self._noted = {Event.INTAKE: 0, Event.INTAKE_FAILED: 0}
 
     async def run(self) -> None:
-        """Note now and then until it is cancelled."""
+        """Call `note` at intervals, until it is cancelled."""
         while True:
             await self._timing.pause(EACH_S)
             self.note()
 
     def note(self) -> None:
-        """Note what came since the last time."""
+        """Add the requests since the last call."""
         for event, count in self._counted().items():
             if count > self._noted[event]:
                 self._tally.happened(event, times=count - self._noted[event])
@@ -171,7 +171,7 @@ def _of_lines(pools: Iterable[LinePool]) -> Iterator[Metric]:
 
 
 def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
-    """Add the rules and metrics of calls to a server, and count what it takes in."""
+    """Add the alert rules and metrics of calls to a server, and count its intake requests."""
 
     async def see(facts: Facts) -> CallsOverview | None:
         return await look_at_calls(service.store, tally, facts)
@@ -181,4 +181,4 @@ def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None
     )
     service.scrapes.add(call_metrics(service.store, tally))
     intakes = Intakes(service.scrapes.requests, tally, service.timing)
-    service.spawn(intakes.run(), "intakes of calls")
+    service.spawn(intakes.run(), "intake counts of calls")

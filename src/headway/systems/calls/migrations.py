@@ -1,4 +1,4 @@
-"""The tables of `calls` in the directory, and the upgrades of older ones."""
+"""The tables of `calls` in the directory, and their upgrades."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _source_table() -> None:
 
 
 def _checks_at() -> None:
-    # Of existing templates it is not known since when they check so.
+    # It is unknown when the checks of existing templates last changed.
     column = sa.Column("checks_at", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("calls_templates", column)
 
@@ -29,4 +29,4 @@ SCHEMAS = (
     ),
     tally_schema("calls_seen", "calls_tally"),
 )
-"""The tables of this system, and of what is counted."""
+"""The tables of this system and of its tally."""

@@ -1,4 +1,4 @@
-"""What the alert rules and metrics of calls read: dials, backlog, lines, tally."""
+"""The state of calls that alert rules and metrics read: dials, backlog, lines, tally."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ from headway.systems.jobs import find_lane
 
 
 class Event(StrEnum):
-    """What is counted; behind each, what its label is."""
+    """Events that are counted in the tally, by a label."""
 
     OUTCOME = "outcome"
-    """An attempt ended; its outcome."""
+    """An attempt ended. Label: its outcome."""
     WEBHOOK_ORPHAN = "webhook_orphan"
-    """A webhook was of no call that is known; its provider."""
+    """A webhook belonged to no known call. Label: its provider."""
     WEBHOOK_LATE = "webhook_late"
-    """A webhook came when its call was settled; its number."""
+    """A webhook arrived after its call was settled. Label: the number."""
     WEBHOOK_TWICE = "webhook_twice"
-    """A webhook came again; its number."""
+    """A webhook was repeated. Label: the number."""
     WEBHOOK_LOST = "webhook_lost"
-    """The end of a call was learnt by asking, or not at all; its number."""
+    """The end of a call became known by a query at its deadline, or never. Label: the number."""
     INTAKE = "intake"
-    """A request that brought leads was answered; no label."""
+    """A request with leads was answered. No label."""
     INTAKE_FAILED = "intake_failed"
-    """One of these was answered with 500 or more; no label."""
+    """A request with leads failed with a status of 500 or more. No label."""
     REPORT_FAILED = "report_failed"
-    """A result could not be reported to its caller; no label."""
+    """An attempt to report a result failed. No label."""
 
 
 RECENT_MS = 300_000
-"""A dial that is longer ago says nothing about now."""
+"""Maximum age of the dials that are read."""
 NEWEST = 250
-"""Leads under calls, and leads that have ended, that are looked at: the newest of each."""
+"""Maximum number of newest leads read of each group: awaiting ones, and finished ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dials:
-    """The calls that were dialled lately.
+    """Recent dials.
 
     Attributes:
-        due_to_dial_ms: from due to dial, in growing order; waits behind gates are left out.
-        gate_wait_ms: the waits behind gates, in growing order.
+        due_to_dial_ms: times from due to dial without waits at gates, ascending.
+        gate_wait_ms: waits at gates, ascending.
     """
 
     due_to_dial_ms: Sequence[int]
@@ -69,7 +69,7 @@ class Dials:
 
 
 async def look_at_dials(store: Store, now: int) -> Dials:
-    """Return the calls of the last five minutes, of a bounded number of leads.
+    """Return the dials of the last five minutes, from a bounded number of leads.
 
     Args:
         now: the store's time, ms UTC.
@@ -89,20 +89,21 @@ async def look_at_dials(store: Store, now: int) -> Dials:
 
 
 EACH_END = 250
-"""Waiting leads that are looked at: the first and the last to come."""
+"""Number of waiting leads read from each end of the backlog."""
 MOST_FLOWS = 32
-"""Flows of these that are asked whether they can run, the largest first."""
+"""Maximum number of their flows of which it is read whether they can run, largest first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """Leads that are due and wait.
+    """Leads that are due and waiting.
 
     Attributes:
-        parked: at gates of their own, such as a customer's rate.
-        ready: of those in flows, how many could go at once; of very many, by a sample.
-        by_tenant: of those that were looked at.
-        by_gate: of those that were looked at, how many need it.
+        waiting: number of leads in flows.
+        parked: number of leads at keyed gates, such as a customer's rate.
+        ready: number of waiting leads that could start at once; of many, an estimate by a sample.
+        by_tenant: number of sampled leads by reseller.
+        by_gate: number of sampled leads by a gate that they need.
     """
 
     waiting: int
@@ -113,14 +114,14 @@ class Backlog:
 
     @property
     def overdue(self) -> int:
-        """All of them."""
+        """Number of waiting and parked leads."""
         return self.waiting + self.parked
 
     @property
     def largest(self) -> tuple[str, float]:
-        """The reseller with most of those that were looked at, and its share of them.
+        """The reseller with the most sampled leads, and its share of them.
 
-        An empty name and 0 if fewer than two resellers wait.
+        An empty name and 0 if fewer than two resellers have any.
         """
         if len(self.by_tenant) < 2:
             return "", 0.0
@@ -129,10 +130,10 @@ class Backlog:
 
 
 async def look_at_backlog(store: Store, lane: LaneView | None) -> Backlog:
-    """Look at the leads that came first and last; a bounded number of reads.
+    """Return the backlog, sampled at both ends by a bounded number of reads.
 
     Args:
-        lane: of the leads; None if there was none yet.
+        lane: the lane of calls; None if it has had no job yet.
     """
     counts = {} if lane is None else lane.counts
     waiting = counts.get(State.WAITING, 0)
@@ -154,7 +155,7 @@ async def look_at_backlog(store: Store, lane: LaneView | None) -> Backlog:
 
 
 async def _ready(store: Store, jobs: Sequence[JobView]) -> tuple[int, int]:
-    """Return how many of how many could start now; one job of each flow stands for all of it."""
+    """Return how many jobs could start now, of how many examined; one job represents its flow."""
     flows: dict[tuple[str, str, str, tuple[str, ...]], list[JobView]] = {}
     for job in jobs:
         gates = tuple(sorted(gate.name for gate in job.gates if gate.shared))
@@ -169,9 +170,9 @@ async def _ready(store: Store, jobs: Sequence[JobView]) -> tuple[int, int]:
 
 
 POOLS = ("calls.numbers", "calls.pool:")
-"""How the names of pools of numbers begin."""
+"""Prefixes of the names of number pools."""
 MOST_POOLS = 500
-"""Pools that are looked at, the first by name."""
+"""Maximum number of pools that are read, the first by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,9 +180,10 @@ class Line:
     """A number with its channels.
 
     Attributes:
-        number: in E.164.
-        capacity: channels that it has; 0 for a number that is switched off.
-        closed: why it is closed, and by whom; empty if it is open.
+        number: E.164.
+        used: number of channels in use.
+        capacity: number of channels; 0 if the number is disabled.
+        closed: who closed it, and why; empty if it is open.
     """
 
     number: str
@@ -191,12 +193,12 @@ class Line:
 
     @property
     def usable(self) -> bool:
-        """Whether a call can be made from it, now or when a channel is free."""
+        """Whether calls can be made from it, now or when a channel becomes free."""
         return self.capacity > 0 and not self.closed
 
     @property
     def free(self) -> int:
-        """Channels from which a call can be made now."""
+        """Number of channels from which a call can be made now."""
         return max(0, self.capacity - self.used) if self.usable else 0
 
 
@@ -206,7 +208,7 @@ class LinePool:
 
     Attributes:
         closed: whether an operator has closed the whole pool.
-        lines: its numbers, by name.
+        lines: its numbers, in numerical order.
     """
 
     name: str
@@ -215,7 +217,7 @@ class LinePool:
 
     @property
     def free(self) -> int:
-        """Channels from which a call can be made now."""
+        """Number of channels from which a call can be made now."""
         return 0 if self.closed else sum(line.free for line in self.lines)
 
     @property
@@ -225,9 +227,9 @@ class LinePool:
 
 
 def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[str, LinePool]:
-    """Return the pools for which leads wait, and of which no number can be used, by name.
+    """Return the pools that leads wait for and that have no usable number, by name.
 
-    A pool that an operator has closed as a whole is left out: it waits on purpose.
+    A pool that an operator has closed as a whole is omitted.
     """
     return {
         pool.name: pool
@@ -237,7 +239,7 @@ def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[
 
 
 async def look_at_lines(store: Store) -> tuple[LinePool, ...]:
-    """Return the pools of numbers, by name; two bounded reads."""
+    """Return the pools of numbers, ordered by name, with two bounded reads."""
     specs = await store.read(SpecsQuery())
     names = sorted(
         spec.name
@@ -272,14 +274,13 @@ def _line(pool: str, member: GateState) -> Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallsOverview:
-    """What is known of calls at one look.
+    """The state of calls at one time.
 
     Attributes:
-        at: when, in ms on a clock that never goes back; only differences mean anything.
+        at: time on a monotonic clock, ms.
         now: the store's time, ms UTC.
-        backlog: leads that are due and wait.
-        dials: of the last minutes.
-        workers: that serve the lane of calls, also those lost within an hour.
+        pools: number pools, ordered by name.
+        workers: workers that serve the lane of calls, including those lost in the last hour.
     """
 
     at: int
@@ -292,10 +293,10 @@ class CallsOverview:
 
 
 async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOverview | None:
-    """Look at calls; some ten bounded reads and at most one for each of 32 flows.
+    """Read the state of calls with about ten bounded reads, and up to one for each of 32 flows.
 
     Returns:
-        None where the store does not answer, or is another server's to watch.
+        None if the store does not reply, or if another server watches it.
     """
     if facts.overview is None:
         return None
@@ -313,5 +314,5 @@ async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOvervi
 
 
 def workers_of(overview: Overview) -> tuple[WorkerView, ...]:
-    """Return the workers that serve the lane of calls, also those lost within an hour."""
+    """Return the workers that serve the lane of calls, including those lost in the last hour."""
     return tuple(worker for worker in overview.workers if LANE in worker.lanes)

@@ -1,4 +1,4 @@
-"""The dashboard's pages of calls: numbers with their channels, and outcomes of calls."""
+"""Dashboard pages of calls: numbers with their channels, and outcomes by campaign."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from headway.web.page import (
 from headway.web.pages.gates import CLOSE, OPEN
 
 ROWS = 50
-"""Numbers of a page."""
+"""Maximum number of rows on a page."""
 NEWEST = 250
-"""Leads of each state that are looked at: the newest."""
+"""Maximum number of newest leads read of each group: unfinished ones, and finished ones."""
 SLOW_S = 2.0
 
 
 async def _numbers(context: CallsContext, look: Look) -> Facts:
-    """Pools with the numbers of a page: lines that are taken, closed or switched off."""
+    """Return one page of numbers, with the state of their gates and pools."""
     store, values = look.service.store, look.values
     catalogue = await context.catalogue.read()
     sought, pool = values["q"], values["pool"]
@@ -74,12 +74,11 @@ async def _numbers(context: CallsContext, look: Look) -> Facts:
 
 @dataclass(kw_only=True, slots=True)
 class Campaign:
-    """Leads of one reseller that name one template.
+    """Leads of one reseller with the same template.
 
     Attributes:
-        reseller: the owner; empty for none.
-        states: how many leads are in each state.
-        outcomes: how many calls ended in each way.
+        states: number of leads by state.
+        outcomes: number of calls by outcome.
     """
 
     reseller: str
@@ -89,7 +88,7 @@ class Campaign:
 
     @property
     def answered(self) -> float | None:
-        """The share of calls that were answered; None if there are no calls."""
+        """Share of ended calls that were answered; None if there are none."""
         calls = self.outcomes.total()
         return self.outcomes[Outcome.COMPLETED] / calls if calls else None
 

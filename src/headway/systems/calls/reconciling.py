@@ -1,4 +1,4 @@
-"""Asking the provider about a call whose end was not reported."""
+"""Query the provider about a call whose end was not reported."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ _log = logging.getLogger("headway.calls")
 
 
 async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unknown:
-    """Ask the provider for a call's status.
+    """Query the provider for a call's status.
 
     Args:
         awaited: the lead's job, in doubt or at its deadline.
 
     Returns:
-        `Running` if it goes on or the provider cannot say yet: the line stays taken. `Ended` if it
-        has ended. If at the deadline the provider lists no call, it was never placed and the lead
-        goes back; if that is not certain, its webhook counts as lost.
+        `Running` if the call continues or the provider cannot say yet: the line stays occupied.
+        `Ended` if the call has ended. If the provider lists no call at the deadline, the call was
+        never placed, and the lead goes back to its checks; if that is not certain, the webhook
+        counts as lost. `Unknown` if the run is no longer the job's current one.
     """
     job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:
@@ -55,25 +56,26 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
     try:
         return await _asked(context, job, run)
     except (ProviderError, StoreError) as away:
-        # A line is not freed under a live call.
-        _log.warning("lead %s: the status of its call cannot be asked for: %s", job.id, away)
+        # The call may be live: its line stays occupied.
+        _log.warning("call status query failed: lead=%s error=%s", job.id, away)
         return Running(extend=f"{context.settings.ask_again}ms")
 
 
 async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running | Ended:
-    """Return what the provider says.
+    """Return the provider's reply.
 
     Raises:
-        StoreError: the store, the directory or your own table cannot.
+        ProviderError: a provider did not reply, or refused.
+        StoreError: the store, the directory or the source table is unavailable.
     """
     template = await template_of(context, job)
-    # What counts is when it is asked: a call can begin while the provider looks.
+    # Taken before the query, because a call can start during it.
     now = await _now(context)
     left_ms = (run.handed_at or 0) + context.settings.call_deadline - now
     event = await _look_up(context, job, run, read_args(job.args), template)
     if isinstance(event, NotFound):
         if left_ms > 0:
-            # It may still begin, or its webhook arrive: the deadline decides.
+            # Until the deadline the call may still start, or its webhook arrive.
             return Running(extend=f"{left_ms}ms")
         if event is NotFound.NO_CALL and run.handed_at:
             unlisted_ms = certain_at(run.handed_at, context.settings) - now
@@ -95,17 +97,20 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
 
 
 def certain_at(handed_at: int, settings: CallsSettings) -> int:
-    """From when on a call that no provider lists was definitely never placed.
+    """Return the time, ms UTC, from which an unlisted call was definitely never placed.
 
-    No worker asks for a call later than half the deadline after the hand-over, at `handed_at` in ms
-    UTC (see `stages.place_call`), and what was asked for is listed within `listing_lag`.
+    No worker requests a call later than half the deadline after the hand-over (see
+    `stages.place_call`), and providers list requested calls within `listing_lag`.
+
+    Args:
+        handed_at: time of the hand-over, ms UTC.
     """
     return handed_at + settings.call_deadline // 2 + settings.listing_lag
 
 
 async def _not_placed(context: CallsContext, job: JobView, run: RunView) -> Ended:
-    """Put back a lead whose call was never placed: it does not count as an attempt."""
-    _log.warning("lead %s: the call of run %d was never placed; it goes back", job.id, run.run)
+    """Return the result for a call that was never placed, which does not count as an attempt."""
+    _log.warning("call was never placed: lead=%s run=%d", job.id, run.run)
     await put_back(context, job, run.run)
     return Ended(
         "retry",
@@ -140,13 +145,15 @@ async def _ended(
 async def _look_up(
     context: CallsContext, job: JobView, run: RunView, args: LeadArgs, template: Template
 ) -> CallEvent | NotFound:
-    """Return what the provider says; those that may have been asked to call are all asked.
+    """Query all providers that may have placed the call, the likely ones first.
 
-    `NO_CALL` is said only if all of them were asked, and none lists a call that fits and is not
-    known to be another lead's.
+    Returns:
+        The call's status. `NO_CALL` only if all were queried and none lists a matching call, apart
+        from calls of other leads; otherwise `UNCLEAR`.
 
     Raises:
-        ProviderUnsure: one that may know cannot be asked.
+        ProviderError: one did not reply, or refused.
+        ProviderUnsure: none of them is in the settings any more.
     """
     voices = context.exchange.voices
     number = number_of(job, run.run)
@@ -159,10 +166,10 @@ async def _look_up(
         page = await context.catalogue.read()
         own = page.numbers.get(number)
         first = () if own is None else (own.provider,)
-        # The provider that was asked is not recorded, and the number or its template may have
-        # changed since: all are asked, the likely ones first.
+        # It is not recorded which provider was requested to call, and the number or the template
+        # may have changed since, so all are queried.
         named = (*first, *template.providers, *voices)
-        # A number that is not in the directory any more may have had a provider that is gone too.
+        # The provider of a removed number may have been removed as well.
         unclear = own is None or not set(named) <= set(voices)
     names = [one for one in dict.fromkeys(named) if one in voices]
     sought = Sought(
@@ -180,14 +187,14 @@ async def _look_up(
         elif call is not None or not await _is_anothers(context, job, found):
             return found
     if not names:
-        message = "none of the providers that may have placed the call is in the settings any more"
+        message = "none of the providers that may have placed the call is configured any more"
         raise ProviderUnsure(message, hint="add the number's provider to [telephony] again")
     return NotFound.UNCLEAR if unclear else NotFound.NO_CALL
 
 
 async def _is_anothers(context: CallsContext, job: JobView, found: CallEvent) -> bool:
     """Return whether a matching call belongs to another lead with the same phone and number."""
-    label = f"sought for {job.id}"
+    label = f"looked up for {job.id}"
     said = await context.store.signal(
         Signal(
             key=name_of(found),

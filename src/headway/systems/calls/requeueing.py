@@ -1,4 +1,4 @@
-"""Requeue leads that wait at gates that no longer apply to them, so that they get new ones."""
+"""Requeue leads that wait at gates that no longer apply to them, so that they get new gates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, read_args
 from headway.systems.jobs import act, read_pages
 
 PAGE = 100
-"""Leads that are looked at, and sent back, in one step: others wait for its end."""
+"""Number of leads read and edited in one step; other steps wait meanwhile."""
 AGAIN_S = 5.0
 LATE_S = 330.0
-"""After this all wait again whose workers died in their dial; see `kinds.MANY`."""
+"""Delay after which leads whose workers died in their dial are waiting again; see `kinds.MANY`."""
 
 Known = dict[tuple[str, str], tuple[GateSpec, ...]]
 """Gates by template and pool."""
@@ -28,11 +28,11 @@ _log = logging.getLogger("headway.calls")
 
 
 async def watch(context: CallsContext) -> None:
-    """Look through those who wait when what they wait for has changed, until it is cancelled.
+    """Requeue waiting leads after changes of numbers and templates, until it is cancelled.
 
-    What a pool, a rate or opening hours are is read at each claim. But which of them a lead needs
-    is said when it is checked; so when one comes or goes, those that wait are looked through, and
-    checked again if they would wait elsewhere now.
+    The current limits of a pool, a rate or calling hours are read at each claim. But a lead gets
+    its gates when it is checked, so when gates are added or removed, waiting leads whose gates
+    would differ now are checked again.
     """
     timing = context.timing
     while True:
@@ -46,20 +46,20 @@ async def watch(context: CallsContext) -> None:
 async def _look_twice(context: CallsContext, timing: Timing) -> None:
     try:
         await look(context)
-        # Another process may just have checked a lead against the earlier page.
+        # Another process may have just checked a lead against its cached catalogue.
         await timing.pause(FRESH_S * 1.5)
         await look(context)
     except StoreError as error:
-        _log.warning("leads that wait are looked through later: %s", error)
+        _log.warning("requeueing postponed: error=%s", error)
         context.changed.set()
         await timing.pause(AGAIN_S)
 
 
 async def look(context: CallsContext) -> int:
-    """Look through all that wait for their call.
+    """Requeue the waiting leads whose gates differ from those that they would get now.
 
     Returns:
-        How many were sent back.
+        The number of requeued leads.
     """
     page = await context.catalogue.read()
     gates: Known = {}
@@ -74,7 +74,7 @@ async def look(context: CallsContext) -> int:
             wrong = [job for job in jobs if _wrong(context, page, job, gates)]
             sent += await _send_back(context, wrong)
     if sent:
-        _log.info("%d leads that wait are checked again: numbers or templates changed", sent)
+        _log.info("leads requeued: leads=%d", sent)
     return sent
 
 
@@ -82,7 +82,7 @@ def _wrong(context: CallsContext, page: CatalogueContents, job: JobView, known: 
     """Return whether a lead waits at other gates than it would be given now.
 
     Args:
-        known: gates of this page that were made for others; it grows.
+        known: cache of the page's gates; extended.
     """
     if job.stage != DIAL:
         return False
@@ -96,7 +96,7 @@ def _wrong(context: CallsContext, page: CatalogueContents, job: JobView, known: 
     except UnknownRecord:
         return True
     except HeadwayError as error:
-        _log.warning("lead %s is left where it waits: %s", job.id, error)
+        _log.warning("lead not requeued: id=%s error=%s", job.id, error)
         return False
     return set(wanted) != set(job.gates)
 

@@ -1,4 +1,4 @@
-"""The stages of a lead: checked before any line is asked for; then called from a line, once."""
+"""The stages of a lead: `check`, before it takes a line, and `dial`, which places one call."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ from headway.systems.telephony.texts import render
 from headway.systems.telephony.voice import CallOrder, Fetch, Say, Script
 
 AWAY = "5s"
-"""How long a lead is put off while the directory does not answer."""
+"""Delay of a lead while the directory or the source table is unavailable."""
 
 _log = logging.getLogger("headway.calls")
 
 
 async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooze:
-    """Check a lead, and send it on to the gates that its template names now.
+    """Run the pre-checks of a lead, and return the gates that its template requires now.
 
     Returns:
-        On to `dial`; or later, if the directory is away.
+        Next stage `dial`, or a snooze if the directory or the store is unavailable.
 
     Raises:
-        Dead: a check says no.
+        Dead: a check refused the lead, or its template does not exist.
     """
     try:
         template = (await context.catalogue.read()).template(args.template)
         if template.checks:
             await context.checking.check(template, checked(job, args))
-        # What was changed while the checks ran holds already.
+        # Apply changes made while the checks ran.
         page = await context.catalogue.read()
         template = page.template(args.template)
         await context.declare_gates(page)
@@ -67,13 +67,13 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
     except StoreError as away:
-        _log.warning("lead %s is put off: %s", job.id, away)
+        _log.warning("lead postponed: id=%s error=%s", job.id, away)
         return Snooze(after=AWAY)
     return Next(DIAL, gates=context.dial_gates(page, template, job.tenant))
 
 
 def checked(job: Job, args: LeadArgs) -> Checked:
-    """Return a lead as checks see it."""
+    """Return a lead in the form that checks receive."""
     return Checked(
         lead_id=job.id,
         phone=args.phone,
@@ -85,24 +85,25 @@ def checked(job: Job, args: LeadArgs) -> Checked:
 
 
 LONGEST_SAY = 4_000
-"""Characters that are said in a call, with all that a lead carries."""
+"""Maximum number of characters spoken in a call, with the placeholders filled in."""
 
 
 async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooze | None:
-    """Call a lead from the number that it was given.
+    """Call a lead from the number that its pool assigned.
 
-    Before the hand-over nothing outside is touched: any failure there is retried. After it the call
-    is requested once, and only a definite refusal leads to another attempt from here; everything
-    else is reported by the webhook, or by the provider when it is asked.
+    Nothing outside is touched before the hand-over, so failures until then are retried. After it
+    the call is requested once, and only a definite refusal leads to another attempt from here. All
+    other outcomes come from webhooks or from querying the provider.
 
     Returns:
-        None once the provider was asked; back to `check` if the lead has not passed all gates that
-        it must pass by now; or later, if the directory is away.
+        None after the request to the provider; stage `check` if the job lacks a gate that the lead
+        must pass now; a snooze if the directory or the store is unavailable.
 
     Raises:
-        Dead: a check says no, or your own table does, or no further attempt is wanted.
+        Dead: a check refused the lead, its template does not exist, its row in the source table is
+            not ours and pending, or too many numbers were refused.
         Retry: the provider has definitely not called.
-        InvalidValue: the public URL of this server is not known.
+        InvalidValue: the public URL of this server is not set.
     """
     pool, member = next(iter(job.permits.items()))
     try:
@@ -120,7 +121,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
     except StoreError as away:
-        _log.warning("lead %s is put off: %s", job.id, away)
+        _log.warning("lead postponed: id=%s error=%s", job.id, away)
         return Snooze(after=AWAY)
     providers = _providers(context, template, number)
     timing, begun = context.timing, context.timing.monotonic()
@@ -129,10 +130,10 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
 
     def order(provider: str) -> CallOrder:
         if timing.monotonic() - begun > context.settings.call_deadline / 1000 / 2:
-            # At the deadline the provider may say that there is no call, and the lead is called
-            # again: `reconciling.certain_at` relies on it.
-            message = "the worker stood still between the hand-over and the call: none is placed"
-            raise ProviderUnsure(message, hint="the lead goes on at its deadline")
+            # If the provider knows of no call at the deadline, the lead is called again:
+            # `reconciling.certain_at` relies on this limit.
+            message = "the worker paused too long after the hand-over: the call is not placed"
+            raise ProviderUnsure(message, hint="the provider is queried at the deadline")
         return CallOrder(
             ref=job.ref,
             to=args.phone,
@@ -146,8 +147,8 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
     try:
         dialled = await dial(context.exchange, order, providers)
     except ProviderUnsure as unsure:
-        # There may be a call: its webhook shows it, or the provider when it is asked.
-        _log.warning("lead %s: whether %s calls is not known: %s", job.id, providers[0], unsure)
+        # There may be a call; its webhook or a query of the provider will show it.
+        _log.warning("call uncertain: lead=%s provider=%s error=%s", job.id, providers[0], unsure)
         return None
     except ProviderRefused as refused:
         await _refused(context, job, args, template, number, refused)
@@ -161,8 +162,8 @@ def _lacks(
 ) -> bool:
     """Return whether a lead's gates lack one that its call must pass now.
 
-    Its gates were named when it was checked. Those who wait are looked through after a change of
-    the catalogue; but one may be claimed before its turn, or be given another life by an operator.
+    The gates were set when the lead was checked. Waiting leads are requeued after a change of the
+    catalogue, but a lead can be claimed before that, or be retried by an operator.
     """
     gates = context.dial_gates(page, template, job.tenant)
     wanted = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
@@ -170,16 +171,16 @@ def _lacks(
 
 
 def _script(template: Template, args: LeadArgs) -> Script:
-    """Return what happens in the call.
+    """Return the script of the call.
 
     Raises:
-        Dead: its words are more than are said in a call; no provider needs to be asked for that.
+        Dead: the text is too long; no provider is queried.
     """
     if template.fetch is not None:
         return Fetch(url=template.fetch)
     words = render(template.say, args.payload)
     if len(words) > LONGEST_SAY:
-        why = f"what is to be said is longer than {LONGEST_SAY} characters"
+        why = f"the text to speak is longer than {LONGEST_SAY} characters"
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, why))
     return Say(text=words)
 
@@ -188,16 +189,17 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
     """Return the number behind a pool's member.
 
     Raises:
-        Retry: the directory or the settings do not have it; it is not assigned for a while.
-        InvalidValue: the public URL of this server is not known.
+        Retry: the number is not in the directory, or its provider not in the settings; the number
+            is closed for `number_rest`.
+        InvalidValue: the public URL of this server is not set.
     """
     if not context.parts.base_url:
-        message = "providers of calls cannot reach this server: its public URL is not set"
+        message = "call providers cannot reach this server: its public URL is not set"
         raise InvalidValue(message, hint="set public_url, for workers too")
     number = page.numbers.get(member)
-    why = "" if number is not None else "the directory does not know it"
+    why = "" if number is not None else "it is not in the directory"
     if number is not None and number.provider not in context.exchange.voices:
-        why = f"no provider is called {number.provider!r}"
+        why = f"its provider {number.provider!r} is not configured"
     if number is None or why:
         raise Retry(
             reason_of(Outcome.NUMBER_UNAVAILABLE, f"{member}: {why}"),
@@ -209,7 +211,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
 
 
 def _providers(context: CallsContext, template: Template, number: Number) -> list[str]:
-    """Return the number's provider, then those of the template that the settings have too."""
+    """Return the number's provider, then the configured ones of the template."""
     known = context.exchange.voices
     others = (one for one in template.providers if one in known)
     return list(dict.fromkeys((number.provider, *others)))
@@ -218,10 +220,10 @@ def _providers(context: CallsContext, template: Template, number: Number) -> lis
 async def _check_again(
     context: CallsContext, job: Job, args: LeadArgs, template: Template, view: JobView
 ) -> None:
-    """Make the checks again if they are too old by now, or were others.
+    """Repeat the checks if they are too old, or if the template's checks have changed since.
 
     Raises:
-        Dead: one says no.
+        Dead: a check refused the lead.
     """
     if not template.checks:
         return
@@ -230,7 +232,7 @@ async def _check_again(
     if (
         last is not None
         and claimed_at - (last.ended_at or 0) <= template.check_valid
-        # The process that checked it may have read the catalogue a moment before.
+        # The process that checked it may have used a cached catalogue.
         and last.claimed_at > template.checks_at + FRESH_S * 1_500
     ):
         return
@@ -241,18 +243,18 @@ async def _check_again(
 
 
 async def _begin(context: CallsContext, job: Job, args: LeadArgs, number: Number) -> None:
-    """Write the begin of the call to your own table.
+    """Mark the lead's row in the source table as running.
 
     Raises:
         Dead: the row is not ours, or not pending.
-        Retry: the table is away; no call was placed.
+        Retry: the table is unavailable; no call was placed.
     """
     if context.table is None or not args.row:
         return
     try:
         await context.table.before_dial(args.row, ref=job.ref, number=number.number)
     except StoreError as away:
-        raise Retry(reason_of(Outcome.NUMBER_UNAVAILABLE, str(away)), after=AWAY, stage=CHECK)  # noqa: B904  (all of it is in the reason)
+        raise Retry(reason_of(Outcome.NUMBER_UNAVAILABLE, str(away)), after=AWAY, stage=CHECK)  # noqa: B904  (the reason contains the error)
 
 
 async def _refused(
@@ -266,11 +268,11 @@ async def _refused(
     """Settle a lead whose call the provider definitely refused.
 
     Raises:
-        Retry: another attempt is wanted.
-        Dead: the provider would call from no number.
+        Retry: the lead is called again, from another number if this one was refused.
+        Dead: too many numbers were refused.
     """
     view = await _view(context, job)
-    _log.warning("lead %s from %s: %s", job.id, number.number, refused)
+    _log.warning("call refused: lead=%s number=%s error=%s", job.id, number.number, refused)
     code, detail = refused.provider_code, refused.message
     if code not in detail:
         detail = f"{code} {detail}"
@@ -285,7 +287,7 @@ async def _refused(
                 reason=verdict.reason,
                 body=msgspec.json.encode(body),
             )
-            what = f"lead {job.id}: the refusal of its call"
+            what = f"lead {job.id}: storing the refusal of its call"
             await persist(context.timing, what, lambda: context.store.signal(ended))
             return
         await _again(context, job, args)
@@ -298,7 +300,7 @@ async def _refused(
     if rest_ms is None:
         settings, sender = context.settings, refused.concerns == "sender"
         rest_ms = settings.number_rest if sender else settings.provider_rest
-    # Others are not given this number meanwhile; this lead asks for another at once.
+    # The number is closed to all leads for a while; this lead gets another at once.
     job.close(member_gate(number.gate, number.number), after=f"{max(1, rest_ms)}ms", reason=reason)
     await _again(context, job, args)
     raise Retry(reason, after="0s", stage=CHECK)
@@ -310,13 +312,13 @@ async def _again(context: CallsContext, job: Job, args: LeadArgs) -> None:
     try:
         await context.table.again(args.row, ref=job.ref)
     except StoreError as away:
-        # The next call begins there anyway: its row names a run that is over.
-        _log.warning("row %s is put back later: %s", args.row, away)
+        # `before_dial` of the next call accepts a row that names an ended run of the same job.
+        _log.warning("row update postponed: row=%s error=%s", args.row, away)
 
 
 async def _view(context: CallsContext, job: Job) -> JobView:
     view = await context.store.read(JobQuery(id=job.id))
     if view is None:
         message = f"there is no job {job.id}"
-        raise UnknownJob(message, hint="it was removed while it ran")
+        raise UnknownJob(message, hint="it was removed while it was running")
     return view

@@ -1,4 +1,4 @@
-"""A template, a named configuration of calls; and the table [calls] of headway.toml."""
+"""Templates, which are named configurations of calls; and the settings [calls]."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headway.runtime.settings_table import OpenTable
 from headway.server.bodies.base import Body, FailFastList, Span
 
 DEFAULT = "default"
-"""The template of leads that name none."""
+"""The template of leads that do not name one."""
 
 RETRYABLE = Literal["BUSY", "NO_ANSWER", "FAILED", "WEBHOOK_LOST"]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", examples=["reminder"])]
-"""A name that can stand in the names of gates."""
+"""A name that can be part of a gate's name."""
 
 
 class HoursBody(Body):
@@ -178,15 +178,15 @@ class TemplateBody(Body):
 
 
 class Template(TemplateBody):
-    """A template as it holds now; spans are milliseconds.
+    """A template in its current form; durations are milliseconds.
 
     Attributes:
-        checks_at: since when there are just these checks, ms UTC; 0 if they were always these.
+        checks_at: when its checks last changed, ms UTC; 0 if they never did.
     """
 
     name: str
     checks_at: int = 0
-    # Also 0, which was allowed once and may be stored.
+    # Without a minimum: 0 was allowed once and may be stored.
     customer_limit: int | None = None
 
 
@@ -214,9 +214,9 @@ class CallsSettings(OpenTable):
         most_refused: number of refusals after which a lead ends with NUMBER_UNAVAILABLE.
         keep: how long to keep a finished lead.
         template: the template `default`, until one of this name is stored.
-        table: your own table as the truth.
-        migration: from an older system.
-        alerts: thresholds.
+        table: settings of the source table.
+        migration: settings of a migration from an older system.
+        alerts: thresholds of the alert rules.
         reports_at_once: maximum number of concurrent reports to the webhooks of one reseller.
         reporting_keys: keys that sign reports. Every key signs each report, so that receivers can
             switch keys.
@@ -244,5 +244,5 @@ class CallsSettings(OpenTable):
 
     @property
     def default(self) -> Template:
-        """What holds for leads that name no template, until one named `default` is stored."""
+        """The template `default`, until one of this name is stored."""
         return Template(name=DEFAULT, **dict(self.template))

@@ -79,7 +79,7 @@ async def test_leads_before_their_checks_are_a_halt_too_and_the_text_tells_of_wo
     await world.watch.look()
     (alert,) = [one for one in world.sink.alerts if one.rule == "dispatch_halted"]
     assert alert.text == (
-        "101 leads could go and none does, though 5 channels are free, for 2m now; "
+        "101 leads could be called and 5 channels are free, but none has been called for 2m; "
         "no worker serves the lane"
     )
     assert alert.runbook == "docs/how-to/calls-runbooks.md#dispatch_halted"
