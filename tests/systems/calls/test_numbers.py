@@ -215,7 +215,7 @@ async def test_what_is_no_number_is_refused(calls: Calls) -> None:
 async def test_a_template_names_only_providers_that_there_are(calls: Calls) -> None:
     refused = await calls.call("PUT", "/templates/x", {"providers": ["twilio", "vonnage"]})
     assert refused.status_code == 422
-    assert "no provider of calls is called 'vonnage'" in refused.text
+    assert "no call provider is named 'vonnage'" in refused.text
     assert (await calls.call("GET", "/templates/x")).status_code == 404
     await calls.template("x", providers=["twilio"])
 

@@ -153,7 +153,7 @@ def test_a_number_in_full_passes(text: str) -> None:
         ("+14155550100;ext=5", "not a number in E.164"),
         ("tel:+14155550100", "not a number in E.164"),
         ("+1415555\u0660\u0661\u0660\u0660", "not a number in E.164"),
-        ("+99912345678", "a number of no country"),
+        ("+99912345678", "a number with an unknown country code"),
         ("+1415555010", "too short for its country"),
         ("+15550100", "too short for its country"),
         ("+141555501000", "too long for its country"),

@@ -1,5 +1,5 @@
-"""Telephone calls and text messages: what systems ask of a provider, and the providers.
+"""Phone calls and text messages: the protocols of providers, and the providers.
 
-Each provider is behind two small protocols, `Voice` and `Texts`. What a provider's webhooks say is
-read by the same class that places its calls, so that one file knows one provider.
+Each provider implements `Voice`, `Texts` or both. The class that places a provider's calls also
+reads its webhooks, so that one class knows one provider.
 """

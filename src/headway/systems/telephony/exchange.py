@@ -1,4 +1,4 @@
-"""The exchange: the providers of [telephony], by name; calls, by one after another; webhooks."""
+"""The exchange: the providers of [telephony] by name, dialling with failover, and webhooks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Exchange:
     """The providers of one server or worker.
 
     Attributes:
-        voices: who places calls, by name, in the order of the settings.
-        texts: who sends messages, by name, in the order of the settings.
+        voices: providers of calls by name, in the order of the settings.
+        texts: providers of text messages by name, in the order of the settings.
     """
 
     def __init__(self, voices: Mapping[str, Voice], texts: Mapping[str, Texts]) -> None:
@@ -32,20 +32,20 @@ class Exchange:
         self.texts = dict(texts)
 
     def voice(self, name: str) -> Voice:
-        """Return the provider of calls of this name.
+        """Return the call provider with this name.
 
         Raises:
             InvalidValue: the settings have no provider of this name.
         """
         found = self.voices.get(name)
         if found is None:
-            message = f"no provider of calls is called {name!r}"
+            message = f"no call provider is named {name!r}"
             known = ", ".join(self.voices) or "none"
-            raise InvalidValue(message, hint=f"add [telephony.{name}]; there is {known}")
+            raise InvalidValue(message, hint=f"add [telephony.{name}]; configured: {known}")
         return found
 
     def text(self, name: str | None = None) -> Texts:
-        """Return the provider of messages of this name, else the first one.
+        """Return the provider of text messages with this name, by default the first one.
 
         Raises:
             InvalidValue: the settings have no such provider.
@@ -53,15 +53,15 @@ class Exchange:
         found = next(iter(self.texts.values()), None) if name is None else self.texts.get(name)
         if found is None:
             message = (
-                f"no provider of messages is called {name!r}"
+                f"no provider of text messages is named {name!r}"
                 if name
-                else "there is no provider of texts"
+                else "no provider of text messages is configured"
             )
             raise InvalidValue(message, hint="add a table such as [telephony.twilio]")
         return found
 
     async def close(self) -> None:
-        """Close the connections of all."""
+        """Close the connections of all providers."""
         for one in {*self.voices.values(), *self.texts.values()}:
             await one.close()
 
@@ -72,30 +72,27 @@ CALLEE: Literal["callee"] = "callee"
 async def dial(
     exchange: Exchange, order: Callable[[str], CallOrder], providers: Sequence[str]
 ) -> Dialled:
-    """Place one call, by the first provider that takes it.
+    """Place one call with the first provider that accepts it.
 
-    The next provider is asked only after a refusal that concerns the one before or the number that
-    it was to call from. A refusal that concerns the called number would be the next one's too.
-    After an unknown outcome no other provider is asked: there may be a call.
+    The next provider is tried only after a refusal that concerns the previous provider or the
+    number to call from; other providers would refuse the called number as well. After an unknown
+    outcome no other provider is tried, because there may be a call.
 
     Args:
-        order: of the call, made for the provider of a name: its `status_url` holds that name.
-        providers: their names, in the order in which they are asked; one or more.
-
-    Returns:
-        Who has taken the call, and its id there.
+        order: returns the call's order for a provider, whose name its `status_url` contains.
+        providers: names of providers, in the order in which they are tried.
 
     Raises:
-        InvalidValue: there is none, or one is unknown; no provider was asked.
-        ProviderRefused: there is definitely no call. If several refused it is the first one's
-            refusal, since its number was to be used, with the others as its causes; but a refusal
-            that concerns who is called is raised as it is.
+        InvalidValue: no provider was given, or one is unknown; nothing was sent.
+        ProviderRefused: there is definitely no call. If several providers refused, it is the
+            refusal of the first, whose number was to be used, caused by that of the last; but a
+            refusal that concerns the called number is raised unchanged.
         ProviderUnsure: there may be a call.
     """
     voices = [exchange.voice(name) for name in dict.fromkeys(providers)]
     if not voices:
-        message = "no provider of calls is named"
-        raise InvalidValue(message, hint='name one, such as "twilio"')
+        message = "no call provider was given"
+        raise InvalidValue(message, hint='pass at least one, such as "twilio"')
     refusals: list[ProviderRefused] = []
     for voice in voices:
         try:
@@ -110,18 +107,15 @@ async def dial(
 Provider = Annotated[
     str, Path(description="Name of the provider in [telephony].", examples=["twilio"])
 ]
-"""A route's parameter: `provider: Provider`, for `take`."""
+"""The type of a route's parameter `provider`, for `take`."""
 
 
 async def take(service: Service, exchange: Exchange, name: str, request: Request) -> HookRequest:
-    """Return a provider's webhook once its signature is verified.
-
-    Returns:
-        The webhook, to be read by the provider's own class.
+    """Read a provider's webhook, verify its signature, and return it.
 
     Raises:
-        HTTPException: with 404, there is no such provider.
-        Unauthenticated: the provider has not signed it.
+        HTTPException: with 404, the provider is not configured.
+        Unauthenticated: the signature is missing or wrong.
     """
     provider = exchange.voices.get(name) or exchange.texts.get(name)
     if provider is None:
@@ -138,23 +132,20 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "simulated": "headway.carrier",
     }
 )
-"""Each provider and its package, which has `make(settings)`."""
+"""The module of each provider, which has a function `make(settings)`."""
 
 
 def read_exchange(written: Mapping[str, object]) -> Exchange:
-    """Make the providers that the settings name.
-
-    Returns:
-        The providers in their order; nothing is connected before it is used.
+    """Create the configured providers, without connecting to them.
 
     Raises:
-        InvalidValue: a provider is unknown, or its settings are unusable.
+        InvalidValue: a provider is unknown, or its settings are not valid.
     """
     voices: dict[str, Voice] = {}
     texts: dict[str, Texts] = {}
     for name, settings in written.items():
         made = _make(name, settings)
-        # A class that places calls and sends messages stands in both.
+        # A provider of both calls and text messages is in both.
         if hasattr(made, "dial"):
             voices[name] = cast("Voice", made)
         if hasattr(made, "send"):
@@ -165,8 +156,8 @@ def read_exchange(written: Mapping[str, object]) -> Exchange:
 def _make(name: str, settings: object) -> object:
     package = PROVIDERS.get(name)
     if package is None:
-        message = f"[telephony]: there is no provider {name!r}"
-        hint = did_you_mean(name, PROVIDERS, f"there are {', '.join(PROVIDERS)}")
+        message = f"[telephony]: {name!r} is not a known provider"
+        hint = did_you_mean(name, PROVIDERS, f"the providers are {', '.join(PROVIDERS)}")
         raise InvalidValue(message, hint=hint)
     if not isinstance(settings, Mapping):
         # The value is not shown: it may be a token.

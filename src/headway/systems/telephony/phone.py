@@ -30,11 +30,11 @@ _REASONS = {
 
 
 def check_phone(what: str, text: str) -> str:
-    """Return a phone number that is in E.164 and as long as numbers of its country are.
+    """Validate and return a phone number in E.164.
 
     Args:
-        what: whose number it is, for the message.
-        text: `+`, the country, then the digits; no spaces.
+        what: subject of the error message.
+        text: `+`, the country code, then the digits; no spaces.
 
     Raises:
         InvalidValue: it is not in E.164, or its country has no numbers of this length.
@@ -47,16 +47,16 @@ def check_phone(what: str, text: str) -> str:
 
 
 def _why_not(text: str) -> str:
-    """Return why a text is not accepted; empty if it is."""
+    """Return why a text is not a valid phone number; empty if it is one."""
     if re.fullmatch(_SHAPE, text, re.ASCII) is None:
         return "not a number in E.164"
     try:
         reason = is_possible_number_with_reason(number := parse(text))
     except NumberParseException:
-        return "a number of no country"
+        return "a number with an unknown country code"
     if format_number(number, PhoneNumberFormat.E164) != text:
         return "not a number in E.164"
-    return _REASONS.get(reason, "of a length that its country does not have")
+    return _REASONS.get(reason, "of a length that does not exist in its country")
 
 
 def is_phone(text: str) -> bool:
@@ -75,7 +75,7 @@ Phone = Annotated[
     Field(
         examples=["+14155550100"],
         description="E.164.",
-        # For readers of the schema; a request with another text gets the message above.
+        # For readers of the schema; requests are validated by `check_phone`.
         json_schema_extra={"pattern": _SHAPE},
     ),
 ]

@@ -1,4 +1,4 @@
-"""Text messages: the protocol of their providers, rendering, and sending one in a job."""
+"""Text messages: the protocol of their providers, and rendering."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.systems.telephony.voice import TelephonyProvider
 
 
 class TextStatus(StrEnum):
-    """The status of a message; each provider's own words are translated to these."""
+    """The status of a message; each provider's own statuses are mapped to these."""
 
     QUEUED = "queued"
     SENT = "sent"
@@ -33,10 +33,10 @@ class TextOrder:
     """A message to be sent.
 
     Attributes:
-        ref: of the job's run, `id:run`; it comes back with the webhooks.
+        ref: reference of the job's run, `id:run`; webhooks return it.
         to: E.164.
         from_: E.164, one of the provider's numbers.
-        status_url: receives its status from the provider; None for no reports.
+        status_url: URL that receives the status from the provider; None for no reports.
     """
 
     ref: str
@@ -48,14 +48,14 @@ class TextOrder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextEvent:
-    """What a provider says of a message that was sent.
+    """The status of a message that was sent.
 
     Attributes:
-        ref: of the job's run; None if the webhook does not hold it.
-        to: who it was sent to, E.164; empty if the webhook does not hold it.
-        event: the same whenever the webhook is sent again, another for anything else it says.
+        ref: reference of the job's run; None if the webhook does not contain it.
+        event: id of the event: the same if the webhook is repeated, different for any other event.
+        to: recipient, E.164; empty if the webhook does not contain it.
         reason: why it failed; may be empty.
-        code: the provider's own for why it failed; may be empty.
+        code: the provider's error code; may be empty.
     """
 
     provider: str
@@ -76,8 +76,8 @@ class Inbound:
         from_: E.164.
         to: E.164.
         event: as in `TextEvent`.
-        keyword: what the provider has taken it for, such as STOP, START or HELP; None if it does
-            not say.
+        keyword: keyword that the provider recognized, such as STOP, START or HELP; None if it
+            reports none.
     """
 
     from_: str
@@ -91,10 +91,10 @@ class Texts(TelephonyProvider, Protocol):
     """A provider of text messages."""
 
     async def send(self, order: TextOrder) -> str:
-        """Send a message; nothing here tries again.
+        """Send a message with one request, without retries.
 
         Returns:
-            The provider's own id.
+            The provider's id of the message.
 
         Raises:
             ProviderRefused: it was definitely not sent.
@@ -103,15 +103,19 @@ class Texts(TelephonyProvider, Protocol):
         ...
 
     def read_text_status(self, request: HookRequest) -> TextEvent | None:
-        """Return what a proved status webhook says; None if it is of another sort."""
+        """Return the event of a verified status webhook; None if it is another kind."""
         ...
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
-        """Return the inbound message of a verified webhook; None if it is of another sort."""
+        """Return the message of a verified inbound webhook; None if it is another kind."""
         ...
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        """Return the reply to an inbound webhook: this answer, or none; its body and media type."""
+        """Return the reply to an inbound webhook: its body and its media type.
+
+        Args:
+            text: message to reply with; None for none.
+        """
         ...
 
 
@@ -119,22 +123,23 @@ _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def check_words(what: str, words: str) -> None:
-    """Check that each brace belongs to a placeholder: any other would be read out.
+    """Validate that each brace belongs to a placeholder, because others would be spoken.
 
     Args:
-        words: with placeholders such as `{name}`.
+        what: subject of the error message.
+        words: text with placeholders such as `{name}`.
 
     Raises:
-        InvalidValue: one does not.
+        InvalidValue: there is another brace.
     """
     rest = _FIELD.sub("", words)
     if "{" in rest or "}" in rest:
-        message = f"{what}: a brace in it belongs to no placeholder"
-        raise InvalidValue(message, hint="a placeholder is {name}: letters, digits and _")
+        message = f"{what} contains a brace outside a placeholder"
+        raise InvalidValue(message, hint="write placeholders as {name}, of letters, digits and _")
 
 
 def render(words: str, payload: object) -> str:
-    """Return words with each `{name}` replaced by the payload's text or number, or by nothing."""
+    """Replace each `{name}` by the payload's text or number of that name, or by nothing."""
     known = cast("Mapping[str, object]", payload if isinstance(payload, dict) else {})
 
     def value_of(match: re.Match[str]) -> str:

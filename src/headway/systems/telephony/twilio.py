@@ -1,4 +1,4 @@
-"""Twilio: calls and messages, by its official client; and what a refusal concerns.
+"""Twilio: calls and messages through its official client, and the reading of its refusals.
 
 Source: Twilio, "Error and Warning Dictionary".
 """
@@ -13,11 +13,11 @@ from typing import Annotated, Any, Protocol, Self, cast
 import httpx
 import msgspec
 from pydantic import Field, model_validator
-from twilio.http import AsyncHttpClient  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
+from twilio.http import AsyncHttpClient  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)
 from twilio.http.response import Response  # pyright: ignore[reportMissingTypeStubs]  (as above)
-from twilio.rest import Client  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
-from twilio.twiml.messaging_response import MessagingResponse  # pyright: ignore[reportMissingTypeStubs]  (it has none)
-from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore[reportMissingTypeStubs]  (it has none)
+from twilio.rest import Client  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)
+from twilio.twiml.messaging_response import MessagingResponse  # pyright: ignore[reportMissingTypeStubs]  (untyped)
+from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore[reportMissingTypeStubs]  (untyped)
 
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
@@ -59,15 +59,15 @@ class TwilioSettings(Table):
     """`[telephony.twilio]`.
 
     Attributes:
-        account_sid: of the account, `AC…`.
-        auth_token: of the account.
-        auth_tokens: several, while one replaces another: the first sends, all verify.
+        account_sid: SID of the account, `AC…`.
+        auth_token: token of the account.
+        auth_tokens: several tokens during a rotation: the first sends, all verify webhooks.
         api_key: `SK…`, to send with instead of the account's token.
-        api_secret: of the key.
-        base_url: where the API is.
-        timeout: until when a whole reply must be there, ms.
+        api_secret: secret of the key.
+        base_url: URL of the API.
+        timeout: maximum time until a reply is complete, ms.
         edge: where requests enter Twilio's network.
-        region: where they are handled.
+        region: where requests are processed.
     """
 
     account_sid: Annotated[str, Field(pattern=r"^AC[0-9a-fA-F]{32}$")]
@@ -83,13 +83,13 @@ class TwilioSettings(Table):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.auth_token is None) == (not self.auth_tokens):
-            message = "give auth_token, or auth_tokens: webhooks are checked with them"
+            message = "set auth_token or auth_tokens, which verify webhooks"
             raise ValueError(message)
         if (self.api_key is None) != (self.api_secret is None):
-            message = "give api_key and api_secret together, or neither"
+            message = "set both api_key and api_secret, or neither"
             raise ValueError(message)
         if self.base_url != BASE_URL and (self.edge or self.region):
-            message = "give base_url, or edge and region, which are parts of twilio's own address"
+            message = "set base_url, or edge and region, which are parts of Twilio's own URL"
             raise ValueError(message)
         return self
 
@@ -100,7 +100,7 @@ class TwilioSettings(Table):
 
     @property
     def user(self) -> tuple[str, str]:
-        """Name and password to send with."""
+        """User name and password for requests."""
         if self.api_key is not None and self.api_secret is not None:
             return self.api_key, self.api_secret
         return self.account_sid, self.tokens[0]
@@ -112,13 +112,13 @@ Fields = Mapping[str, object] | None
 
 
 class WireClient(AsyncHttpClient):
-    """The seam that the official client has for its HTTP.
+    """The official client's HTTP transport, over the wire.
 
-    The default one logs telephone numbers, and does not show whether a request was sent.
+    The default one logs phone numbers, and does not report whether a request was sent.
     """
 
     def __init__(self, wire: Wire, base_url: str) -> None:
-        """Send through the wire, to this address instead of Twilio's own."""
+        """Send through the wire, to this URL instead of Twilio's own."""
         super().__init__(_log, is_async=True)
         self._wire = wire
         self._base_url = base_url
@@ -139,7 +139,7 @@ class WireClient(AsyncHttpClient):
         Returns:
             A reply of 2xx.
         """
-        del timeout, allow_redirects  # the wire has one limit for all, and follows nothing
+        del timeout, allow_redirects  # the wire has its own timeout, and follows no redirects
         request = httpx.Request(
             method,
             self._placed(uri),
@@ -167,44 +167,44 @@ def _text(value: object) -> str | list[str]:
 
 
 UNKNOWN = "20404"
-"""There is no such call or message."""
+"""Code for an unknown call or message."""
 
 SENDER = frozenset(
     {
         21210,  # the number to call from is not verified
-        21212,  # or no number
-        21213,  # or missing
+        21212,  # the number to call from is not valid
+        21213,  # the number to call from is missing
         21401,  # cannot send messages
         21601,  # cannot send messages
         21603,  # the sender of a message is missing
-        21606,  # cannot send messages to there
+        21606,  # cannot send messages to this recipient
         21607,  # only the sandbox's number can send
-        21611,  # too many of its messages wait
-        21612,  # cannot send messages to there
+        21611,  # too many queued messages
+        21612,  # cannot send messages to this recipient
         21616,  # matches several numbers
         21621,  # cannot send pictures
-        21659,  # none of Twilio's
-        21660,  # another account's
+        21659,  # not a Twilio number
+        21660,  # belongs to another account
         21661,  # cannot send messages
     }
 )
 PROVIDER = frozenset(
     {
         10001,  # the account is not active
-        10002,  # a trial account cannot do it
-        10004,  # too many calls at once
-        14107,  # too many messages at once
-        20001,  # a parameter is unknown
-        20003,  # who asks is not known
+        10002,  # not allowed for a trial account
+        10004,  # too many concurrent calls
+        14107,  # too many concurrent messages
+        20001,  # unknown parameter
+        20003,  # authentication failed
         20005,  # the account is not active
         20006,  # access denied
-        20008,  # the account's test token
+        20008,  # not allowed with test credentials
         20010,  # the account is suspended
-        20404,  # no such account, where something is to be made
+        20404,  # the account does not exist, if something is to be created
         20429,  # too many requests
-        21205,  # a URL is unusable
-        21218,  # no such application
-        21609,  # the status callback's URL is unusable
+        21205,  # a URL is not valid
+        21218,  # the application does not exist
+        21609,  # the status callback's URL is not valid
         30001,  # the queue is full
         30002,  # the account is suspended
     }
@@ -217,16 +217,16 @@ class _Error(msgspec.Struct):
 
 
 def read_refusal(status: int, body: bytes) -> Refusal:
-    """Return what a reply of 4xx says.
+    """Read a reply of 4xx.
 
     Returns:
-        Whom it concerns: by its code; else by its status; a reply that has no code is not
-        Twilio's, and concerns whatever stands at that address.
+        The refusal. What it concerns depends on its code, then on its status; a reply without a
+        code is not from Twilio, and concerns the provider.
     """
     try:
         said = msgspec.json.decode(body, type=_Error)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Refusal(concerns="provider", text="there is no error of Twilio's in the reply")
+        return Refusal(concerns="provider", text="the reply contains no Twilio error")
     return Refusal(concerns=_concerns(said.code, status), code=str(said.code), text=said.message)
 
 
@@ -244,8 +244,8 @@ XML = "application/xml"
 def written(script: Say | Ask) -> str:
     """Return a script as TwiML.
 
-    A question is spoken twice, each time followed by the wait. Only the second silence is reported:
-    after the first one the document goes on.
+    A question is spoken twice, each time followed by a wait. Only the second silence is reported:
+    after the first the document continues.
     """
     spoken: Any = VoiceResponse()
     if isinstance(script, Say):
@@ -279,11 +279,11 @@ def _gather(script: Ask, *, reports_silence: bool) -> object:
 
 EVENTS = ["initiated", "ringing", "answered", "completed"]
 MOST = 50
-"""Calls that are looked at when one is sought."""
+"""Maximum number of calls listed in a look-up."""
 
 
 class _Call(Protocol):
-    """A call, as far as the official client's record of one is read here."""
+    """The fields read from the official client's record of a call."""
 
     sid: str | None
     status: str | None
@@ -292,12 +292,12 @@ class _Call(Protocol):
 
 
 class Account:
-    """See `Voice` and `Texts`."""
+    """A Twilio account: see `Voice` and `Texts`."""
 
     name = NAME
 
     def __init__(self, settings: TwilioSettings, *, timing: Timing = REAL) -> None:
-        """Connect nothing yet."""
+        """Create it without connecting."""
         self._tokens = settings.tokens
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
         self.answers_ms = self._wire.answers_ms
@@ -309,10 +309,10 @@ class Account:
             edge=settings.edge,
             region=settings.region,
             http_client=WireClient(self._wire, settings.base_url),
-            # What stands in TWILIO_… variables must not mix with the settings.
+            # Ignore the TWILIO_… environment variables.
             environment={"": ""},
         )
-        # Not at the first call or message: the client imports them then, and blocks the event loop.
+        # The client imports these on first access, which would block the event loop later.
         self._calls, self._messages = client.calls, client.messages
 
     async def dial(self, order: CallOrder) -> Dialled:
@@ -339,24 +339,25 @@ class Account:
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
         """See `Voice.look_up`.
 
-        Calls that wait at Twilio to be placed have no start time yet: they are asked for apart.
+        Calls in Twilio's queue have no start time yet, so they are listed separately.
 
         Raises:
-            ProviderUnsure: Twilio cannot be asked now, or one of several such calls still runs.
+            ProviderUnsure: Twilio cannot be queried now, or several calls match and one of them has
+                not ended.
         """
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
                 return NotFound.UNCLEAR if call is None else self._event(call, sought)
             since = datetime.fromtimestamp((sought.since - SKEW_MS) // 1000, UTC)
-            # In this order: one that starts in between is in the second list.
+            # In this order, so that a call that starts in between is in the second list.
             listed = {
                 one.sid: one
                 for more in ({"status": "queued"}, {"start_time_after": since})
                 for one in await self._list(sought, more)
             }
         except ProviderRefused as refused:
-            message = f"twilio cannot be asked: {refused.message}"
+            message = f"twilio cannot be queried: {refused.message}"
             raise ProviderUnsure(message, hint=refused.hint) from refused
         found = [
             one
@@ -369,10 +370,10 @@ class Account:
         """See `Voice.hang_up`.
 
         Raises:
-            ProviderRefused: Twilio would not, and the call has not ended.
+            ProviderRefused: Twilio refused, and the call has not ended.
         """
-        # Completing ends a call that is queued or rings too; cancelling would leave one alone that
-        # was just answered.
+        # "completed" also ends queued and ringing calls; "canceled" would not end a call that was
+        # just answered.
         wanted = CallStatus.COMPLETED.value
         try:
             await understood(NAME, self._calls(call_id).update_async(status=wanted))
@@ -394,7 +395,7 @@ class Account:
         return _named(message.sid)
 
     def verify(self, request: HookRequest, now: int) -> None:
-        del now  # the signature does not say when it was made
+        del now  # the signature contains no time
         check_twilio(request, auth_tokens=self._tokens)
 
     read_status = staticmethod(read_status)
@@ -439,13 +440,13 @@ class Account:
 
 
 def _before(call: _Call, since: datetime) -> bool:
-    # A call that still waits to be placed has not started.
+    # A queued call has no start time.
     return isinstance(call.start_time, datetime) and call.start_time < since
 
 
 def _named(sid: str | None) -> str:
     if not sid:
-        message = "twilio's reply does not name the call or message"
+        message = "twilio's reply contains no id of the call or message"
         raise ProviderUnsure(message, hint=LOOK_IT_UP)
     return sid
 
@@ -455,5 +456,9 @@ def _status(call: _Call) -> CallStatus:
 
 
 def make(settings: Mapping[str, object]) -> Account:
-    """Make the provider."""
+    """Create the provider from its settings.
+
+    Raises:
+        InvalidValue: the settings are not valid.
+    """
     return Account(read_table("telephony.twilio", TwilioSettings, settings))

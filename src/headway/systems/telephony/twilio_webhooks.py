@@ -1,4 +1,4 @@
-"""What Twilio's webhooks say, once they are verified, and its words for where a call stands."""
+"""Read Twilio's verified webhooks; Twilio's statuses of calls and messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MESSAGES: Mapping[str, TextStatus] = {
     "failed": TextStatus.FAILED,
     "canceled": TextStatus.FAILED,
 }
-"""A message that was read had been delivered."""
+"""Twilio's statuses of messages; "read" replaces "delivered"."""
 
 
 NAME = "twilio"
@@ -46,11 +46,11 @@ def read_status(request: HookRequest) -> CallEvent | None:
     """See `Voice.read_status`.
 
     Raises:
-        InvalidValue: it is not understood.
+        InvalidValue: its status is unknown, or its id is not valid.
     """
     form = _form(request)
     said = only(form, "CallStatus")
-    # What asks for a script names the call's status too; only a status callback counts them.
+    # A request with pressed keys contains the call's status, too.
     if said is None or only(form, "Digits") is not None:
         return None
     status = read_status_word("call", CALLS, said)
@@ -68,7 +68,11 @@ def read_status(request: HookRequest) -> CallEvent | None:
 
 
 def read_pressed(request: HookRequest) -> Pressed | None:
-    """See `Voice.read_pressed`."""
+    """See `Voice.read_pressed`.
+
+    Raises:
+        InvalidValue: its id is not valid.
+    """
     form = _form(request)
     if only(form, "CallSid") is None or only(form, "CallbackSource") is not None:
         return None
@@ -86,7 +90,7 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
     """See `Texts.read_text_status`.
 
     Raises:
-        InvalidValue: it is not understood.
+        InvalidValue: its status is unknown, or its id is not valid.
     """
     form = _form(request)
     said = only(form, "MessageStatus")
@@ -107,13 +111,17 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
 
 
 def read_inbound(request: HookRequest) -> Inbound | None:
-    """See `Texts.read_inbound`."""
+    """See `Texts.read_inbound`.
+
+    Raises:
+        InvalidValue: its id is not valid.
+    """
     form = _form(request)
     text, from_, to = only(form, "Body"), only(form, "From"), only(form, "To")
     if text is None or from_ is None or only(form, "MessageStatus") is not None:
         return None
     event = event_id(NAME, _sid(form, "MessageSid"), "received")
-    # Of accounts with Advanced Opt-Out, whose keywords are their own.
+    # Only of accounts with Advanced Opt-Out, whose keywords are configurable.
     keyword = only(form, "OptOutType")
     return Inbound(from_=from_, to=to or "", text=text, event=event, keyword=keyword or None)
 
@@ -123,17 +131,17 @@ def _form(request: HookRequest) -> Form:
 
 
 def _sid(form: Form, name: str) -> str:
-    """Return an id of Twilio's.
+    """Return a Twilio id from a form.
 
-    The fields are signed one behind the other without a mark between them: an id of another shape
-    may have swallowed the next field's name.
+    The signature covers the fields concatenated without separators, so an id of another format may
+    contain the next field's name.
 
     Raises:
-        InvalidValue: it is none.
+        InvalidValue: the id is missing or not valid.
     """
     sid = only(form, name)
     if sid is None or SID.fullmatch(sid) is None:
-        message = f"{name} is no id of Twilio's"
+        message = f"{name} is not a valid Twilio id"
         raise InvalidValue(message)
     return sid
 

@@ -1,4 +1,4 @@
-"""Calls: the protocol of their providers, and finding the call of a run among theirs."""
+"""Calls: the protocol of their providers, and finding the call of a run at a provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.server.hooks.request import HookRequest
 
 
 class CallStatus(StrEnum):
-    """The status of a call; each provider's own words are translated to these."""
+    """The status of a call; each provider's own statuses are mapped to these."""
 
     QUEUED = "queued"
     RINGING = "ringing"
@@ -32,28 +32,29 @@ class CallStatus(StrEnum):
 
 
 class NotFound(StrEnum):
-    """Why a provider names no call that is sought."""
+    """Why a looked-up call was not found."""
 
     NO_CALL = "no_call"
-    """It lists none that fits, neither queued nor running nor ended."""
+    """The provider lists no matching call: queued, in progress or ended."""
     UNCLEAR = "unclear"
-    """Several fit and all of them have ended, or it does not know the id any more."""
+    """Several ended calls match, or the provider no longer knows the id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Say:
-    """A script: these words, then the call ends."""
+    """A script that speaks a text, then ends the call."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """A script: these words, then keys are waited for.
+    """A script that speaks a text, then waits for keys.
 
     Attributes:
-        answer_url: receives the pressed keys from the provider; its reply is spoken next.
-        wait_s: how long they are waited for; then the words come once more, then the call ends.
+        answer_url: URL that receives the pressed keys from the provider; its reply is spoken next.
+        digits: number of keys to wait for.
+        wait_s: how long to wait; then the text is repeated once, then the call ends.
     """
 
     text: str
@@ -77,13 +78,12 @@ class CallOrder:
     """A call to be placed.
 
     Attributes:
-        ref: of the job's run, `id:run`; it comes back with the webhooks.
+        ref: reference of the job's run, `id:run`; webhooks return it.
         to: E.164.
         from_: E.164, one of the provider's numbers.
-        script: what happens once the call is answered.
-        status_url: receives the call's status from the provider; it contains the ref.
-        ring_s: how long it may ring.
-        limit_s: the longest call; None for the provider's own limit.
+        status_url: URL that receives the call's status from the provider; contains the ref.
+        ring_s: maximum ringing time.
+        limit_s: maximum length of the call; None for the provider's own limit.
     """
 
     ref: str
@@ -96,7 +96,7 @@ class CallOrder:
 
 
 class Dialled(NamedTuple):
-    """A call that the provider has taken."""
+    """A call that the provider has accepted."""
 
     provider: str
     call_id: str
@@ -104,14 +104,14 @@ class Dialled(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sought:
-    """A call that the provider is asked about.
+    """A call to look up at the provider.
 
     Attributes:
         to: E.164.
         from_: E.164.
-        since: the earliest moment at which it can have been placed, ms UTC.
-        call_id: the provider's own, if it is known.
-        others: the provider's ids of the calls of other runs, which are excluded.
+        since: earliest time at which it can have been placed, ms UTC.
+        call_id: the provider's id, if it is known.
+        others: the provider's ids of other runs' calls, which are excluded.
     """
 
     ref: str
@@ -124,13 +124,13 @@ class Sought:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallEvent:
-    """What a provider says of a call, by a webhook or when it is asked.
+    """A call's status, from a webhook or a look-up.
 
     Attributes:
-        ref: of the job's run; None if the webhook does not hold it.
-        event: the same whenever the webhook is sent again, another for anything else it says.
+        ref: reference of the job's run; None if the webhook does not contain it.
+        event: id of the event: the same if the webhook is repeated, different for any other event.
         reason: why it failed, in the provider's words; may be empty.
-        body: all that it said, for the record.
+        body: all fields of the webhook, for the record.
     """
 
     provider: str
@@ -148,7 +148,7 @@ class Pressed:
     """Keys that were pressed in answer to an `Ask`.
 
     Attributes:
-        ref: of the job's run; None if the webhook does not hold it.
+        ref: reference of the job's run; None if the webhook does not contain it.
         digits: the keys; empty if none were pressed in time.
         event: as in `CallEvent`.
     """
@@ -160,7 +160,7 @@ class Pressed:
 
 
 class Spoken(NamedTuple):
-    """A reply to a webhook: what the provider is to speak."""
+    """A reply to a webhook with the text for the provider to speak."""
 
     body: bytes
     media_type: str
@@ -171,24 +171,27 @@ class TelephonyProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """As settings and numbers name it, such as "twilio"."""
+        """Name in the settings and of numbers' providers, such as "twilio"."""
         ...
 
     @property
     def answers_ms(self) -> int:
-        """How long a dial or a send takes at most until it returns or raises."""
+        """Maximum time until a dial or a send returns or raises."""
         ...
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """Accept a webhook that this provider has signed.
+        """Verify the signature of a webhook.
+
+        Args:
+            now: current time, ms UTC.
 
         Raises:
-            Unauthenticated: it is not signed, or not by the provider, or too long ago.
+            Unauthenticated: the signature is missing, wrong or too old.
         """
         ...
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         ...
 
 
@@ -196,31 +199,33 @@ class Voice(TelephonyProvider, Protocol):
     """A provider of telephone calls."""
 
     async def dial(self, order: CallOrder) -> Dialled:
-        """Place a call; asked once, it is asked once: nothing here tries again.
+        """Place a call with one request, without retries.
 
         Raises:
             ProviderRefused: there is definitely no call.
-            ProviderUnsure: there may be one: a timeout, a cut reply, an error on its side.
+            ProviderUnsure: there may be a call: after a timeout, an incomplete reply, or an error
+                at the provider.
         """
         ...
 
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
-        """Ask the provider for a call's status.
+        """Query the provider for a call's status.
 
-        Without its id it is sought by who called whom and when. It is never guessed: see
-        `the_one`.
+        A call without a known id is found by its two numbers and its time, and only if it is
+        unambiguous: see `the_one`.
 
         Returns:
-            Where it stands, or why the provider names none. `NO_CALL` is proof that none was
-            placed only once the provider's listing has caught up with what it was asked.
+            The status, or why no call was found. `NO_CALL` proves that none was placed only once
+            the provider's listing includes all requested calls.
 
         Raises:
-            ProviderUnsure: it cannot be asked now, or one of several that it could be still runs.
+            ProviderUnsure: the provider cannot be queried now, or several calls match and one of
+                them has not ended.
         """
         ...
 
     async def hang_up(self, call_id: str) -> None:
-        """End a call, or keep it from being answered; one that has ended stays so.
+        """End a call, also before it is answered; without effect on a call that has ended.
 
         Raises:
             ProviderError: the provider could not be reached, or refused.
@@ -228,15 +233,15 @@ class Voice(TelephonyProvider, Protocol):
         ...
 
     def read_status(self, request: HookRequest) -> CallEvent | None:
-        """Return what a proved status webhook says; None if it is of another sort."""
+        """Return the event of a verified status webhook; None if it is another kind."""
         ...
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
-        """Return the keys of a verified answer webhook; None if it is of another sort."""
+        """Return the keys of a verified answer webhook; None if it is another kind."""
         ...
 
     def speak(self, script: Say | Ask) -> Spoken:
-        """Return the reply to an answer webhook that says these words."""
+        """Return the reply to an answer webhook that speaks this script."""
         ...
 
 
@@ -244,27 +249,30 @@ Status = TypeVar("Status", bound=StrEnum)
 
 
 def read_status_word(what: str, words: Mapping[str, Status], said: str) -> Status:
-    """Return the status that a webhook's word stands for.
+    """Return the status for a word in a webhook.
+
+    Args:
+        what: subject of the error message.
 
     Raises:
         InvalidValue: the word is unknown.
     """
     status = words.get(said)
     if status is None:
-        message = f"the {what}'s status is {said[:40]!r}"
-        raise InvalidValue(message, hint=f"known: {', '.join(words)}")
+        message = f"the {what}'s status is {said[:40]!r}, which is unknown"
+        raise InvalidValue(message, hint=f"known statuses: {', '.join(words)}")
     return status
 
 
 def known_status(provider: str, words: Mapping[str, CallStatus], said: str) -> CallStatus:
-    """Return the status that a provider's word stands for when it is asked about a call.
+    """Return the status for a word in a provider's reply to a look-up.
 
     Raises:
         ProviderUnsure: the word is unknown.
     """
     status = words.get(said)
     if status is None:
-        message = f"{provider} says that the call is {said[:40]!r}, which is not known"
+        message = f"{provider} reported the call status {said[:40]!r}, which is unknown"
         raise ProviderUnsure(message)
     return status
 
@@ -276,41 +284,41 @@ def whole(said: object) -> int | None:
 
 
 def call_of(run: RunView) -> tuple[str, str] | None:
-    """Return the provider of a run's call and its id there; None if no call is known."""
+    """Return the provider and the call id of a run; None if no call is known."""
     for key in run.keys:
         provider, colon, call_id = key.partition(":")
-        # After a store was lost, a run is known by its reference of before as well.
+        # In a rebuilt store, a run's earlier reference is one of its keys as well.
         if colon and call_id and not is_job_id(provider):
             return provider, call_id
     return None
 
 
 def is_of_another_call(event: CallEvent, run: RunView | None) -> bool:
-    """Return whether an event is of another call than the one that a run is known to have placed.
+    """Return whether an event belongs to another call than the known one of a run.
 
-    Not every signature covers the URL that names the run, so a signed event could be sent again
-    with the reference of another one.
+    Not every signature covers the URL, which contains the run's reference, so a signed event could
+    be replayed with the reference of another run.
     """
     known = None if run is None else call_of(run)
     return known is not None and known != (event.provider, event.call_id)
 
 
 SKEW_MS = 5_000
-"""How far a provider's clock may be behind the store's."""
+"""How far a provider's clock may lag behind the store's."""
 
 
 def the_one(found: Sequence[CallEvent]) -> CallEvent | NotFound:
-    """Return the call that is sought, if it is certain which one it is.
+    """Return the only matching call.
 
     Returns:
-        The only one; `UNCLEAR` if there are several and all of them have ended.
+        `NO_CALL` if there is none; `UNCLEAR` if there are several and all have ended.
 
     Raises:
-        ProviderUnsure: there are several and one of them still runs: its line must not be freed.
+        ProviderUnsure: there are several, and one has not ended, so its line must not be freed.
     """
     if len(found) <= 1:
         return found[0] if found else NotFound.NO_CALL
     if all(one.status.ended for one in found):
         return NotFound.UNCLEAR
-    message = f"{found[0].provider} knows {len(found)} calls that could be the right one"
-    raise ProviderUnsure(message, hint="it is known for certain once they have ended")
+    message = f"{found[0].provider} lists {len(found)} matching calls, not all of which have ended"
+    raise ProviderUnsure(message, hint="query it again when they have ended")

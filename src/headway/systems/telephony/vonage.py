@@ -1,4 +1,4 @@
-"""Vonage: calls, by its official client; and what a refusal concerns."""
+"""Vonage: calls through its official client, and the reading of its refusals."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire, understood
 
 
 def _private_key(written: str) -> str:
-    """Return the key in the one form that the official client takes, of PEM or of a file with it.
+    """Return the key in PKCS #8, as the official client requires, from PEM or a file.
 
     Raises:
-        ValueError: there is none.
+        ValueError: it is not an RSA private key in PEM without a password.
     """
     if not written.lstrip().startswith("-----BEGIN"):
         try:
@@ -86,7 +86,7 @@ def _private_key(written: str) -> str:
         key = None
     if not isinstance(key, RSAPrivateKey):
         message = "is not an RSA private key without a password"
-        raise ValueError(message)  # noqa: TRY004  (the only error that pydantic takes)
+        raise ValueError(message)  # noqa: TRY004  (pydantic expects it)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
@@ -94,11 +94,10 @@ class VonageSettings(Table):
     """`[telephony.vonage]`.
 
     Attributes:
-        application_id: of the application.
-        private_key: of the application, in PEM; or the file that holds it.
-        signature_secret: of the account, which signs its webhooks; without it all are refused.
-        base_url: where the API is.
-        timeout: until when a whole reply must be there, ms.
+        private_key: private key of the application, in PEM; or the path of its file.
+        signature_secret: secret that signs the account's webhooks; without it all are refused.
+        base_url: URL of the API.
+        timeout: maximum time until a reply is complete, ms.
     """
 
     application_id: Annotated[str, Field(pattern=r"^[0-9a-fA-F-]{32,36}$")]
@@ -109,10 +108,10 @@ class VonageSettings(Table):
 
 
 class WireAdapter(BaseAdapter):
-    """The seam that `requests` has for its connections; for a thread that anyio has started."""
+    """A transport adapter of `requests` over the wire, for threads started by anyio."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
-        """Send through the wire, to this address instead of Vonage's own."""
+        """Send through the wire, to this URL instead of Vonage's own."""
         super().__init__()
         self._wire = wire
         self._base_url = base_url
@@ -132,13 +131,13 @@ class WireAdapter(BaseAdapter):
             A reply of 2xx.
 
         Raises:
-            TypeError: its body is a stream; nothing was sent.
+            TypeError: the body is a stream; nothing was sent.
         """
-        del stream, timeout, verify, cert, proxies  # the wire has its own
+        del stream, timeout, verify, cert, proxies  # the wire has its own settings
         parts = urlsplit(request.url or "")
         body = request.body
         if not isinstance(body, str | bytes | None):
-            message = "a request whose body is not at hand"
+            message = "the body of a request is a stream"
             raise TypeError(message)
         asked = httpx.Request(
             request.method or "GET",
@@ -155,15 +154,15 @@ class WireAdapter(BaseAdapter):
         return reply
 
     def close(self) -> None:
-        """Nothing: the wire is closed by who made it."""
+        """Do nothing: `Application` closes the wire."""
 
 
 class WireClient(HttpClient):
     """The official client, without its retries.
 
-    It would post a call up to ten more times when the connection ends without a reply, and each may
-    place a call. Each request gets a new instance, because one keeps the headers of the last
-    request.
+    It would post a call up to ten more times if the connection ends without a reply, and each post
+    may place a call. Each request gets a new instance, because an instance keeps the headers of its
+    last request.
     """
 
     def __init__(self, auth: Auth, wire: Wire, base_url: str) -> None:
@@ -174,7 +173,7 @@ class WireClient(HttpClient):
 
 
 def _headers(request: PreparedRequest) -> dict[str, str]:
-    # How the bytes travel is the wire's affair.
+    # The wire sets the headers of the connection and the encoding.
     travel = {"connection", "content-length", "accept-encoding", "transfer-encoding"}
     return {
         name: value.decode() if isinstance(value, bytes) else str(value)
@@ -184,7 +183,7 @@ def _headers(request: PreparedRequest) -> dict[str, str]:
 
 
 UNKNOWN = "404"
-"""There is no such call."""
+"""Code for an unknown call."""
 
 
 class _Parameter(msgspec.Struct):
@@ -201,11 +200,11 @@ class _Error(msgspec.Struct):
 
 
 def read_refusal(status: int, body: bytes) -> Refusal:
-    """Return what a reply of 4xx says.
+    """Read a reply of 4xx.
 
     Returns:
-        Whom it concerns: by the parameters that are invalid, else by the status; a reply that is
-        no error of Vonage's concerns whatever stands at that address.
+        The refusal. What it concerns depends on its status, then on its invalid parameters; a reply
+        without an error from Vonage concerns the provider.
     """
     try:
         said = msgspec.json.decode(body, type=_Error)
@@ -213,7 +212,7 @@ def read_refusal(status: int, body: bytes) -> Refusal:
         said = _Error()
     title = said.title or said.error_title
     if not title and not said.type:
-        return Refusal(concerns="provider", text="there is no error of Vonage's in the reply")
+        return Refusal(concerns="provider", text="the reply contains no Vonage error")
     wrong = said.invalid_parameters or []
     reasons = [f"{one.name} {one.reason}".strip() for one in wrong]
     text = ": ".join(part for part in (title or said.type, said.detail, *reasons) if part)
@@ -230,17 +229,17 @@ def _concerns(status: int, wrong: list[_Parameter]) -> str:
 
 
 LONGEST_WAIT_S = 10
-"""The longest that Vonage waits for keys."""
+"""Vonage's maximum wait for keys."""
 
 
 def actions(script: Say | Ask) -> list[NccoAction]:
-    """Return a script as actions.
+    """Return a script as Vonage actions.
 
-    A question is spoken twice, and keys can be pressed at any time. Silence is reported once, after
-    it.
+    A question is spoken twice, and keys can be pressed at any time. Silence is reported once, at
+    the end.
 
     Raises:
-        ValueError: the text is too long, or too many keys are asked for.
+        ValueError: the text is too long, or the script asks for too many keys.
     """
     if isinstance(script, Say):
         return [Talk.model_validate({"text": script.text})]
@@ -253,18 +252,18 @@ def actions(script: Say | Ask) -> list[NccoAction]:
 LONGEST_RING_S = 120
 PAGE = 100
 PAGES = 20
-"""How many pages of calls are looked through for one that is sought."""
+"""Maximum number of pages of calls listed in a look-up."""
 
 T = TypeVar("T")
 
 
 class Application:
-    """See `Voice`."""
+    """A Vonage application: see `Voice`."""
 
     name = NAME
 
     def __init__(self, settings: VonageSettings, *, timing: Timing = REAL) -> None:
-        """Connect nothing yet."""
+        """Create it without connecting."""
         self._settings = settings
         self._auth = Auth(application_id=settings.application_id, private_key=settings.private_key)
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
@@ -275,13 +274,13 @@ class Application:
         """See `Voice.dial`.
 
         Raises:
-            ProviderRefused: there is definitely no call: Vonage refused, or never saw the order.
+            ProviderRefused: there is definitely no call: Vonage refused it, or got no request.
         """
         try:
             asked = _request(order)
         except (ValueError, VonageError) as error:
-            message = f"vonage takes no such order: {_first_line(error)}"
-            # Neither the number nor Vonage can help what is to be said.
+            message = f"vonage cannot place this call: {_first_line(error)}"
+            # The call itself is not valid, so neither the number nor Vonage is paused.
             raise ProviderRefused(message, concerns="callee") from error
         made = await self._ask(lambda client: client.create_call(asked))
         return Dialled(self.name, made.uuid)
@@ -290,7 +289,8 @@ class Application:
         """See `Voice.look_up`.
 
         Raises:
-            ProviderUnsure: Vonage cannot be asked now, or one of several such calls still runs.
+            ProviderUnsure: Vonage cannot be queried now, or several calls match and one of them has
+                not ended.
         """
         try:
             if sought.call_id is not None:
@@ -298,14 +298,14 @@ class Application:
                 return NotFound.UNCLEAR if call is None else _event(call, sought)
             return the_one([_event(one, sought) for one in await self._list(sought)])
         except ProviderRefused as refused:
-            message = f"vonage cannot be asked: {refused.message}"
+            message = f"vonage cannot be queried: {refused.message}"
             raise ProviderUnsure(message, hint=refused.hint) from refused
 
     async def hang_up(self, call_id: str) -> None:
         """See `Voice.hang_up`.
 
         Raises:
-            ProviderRefused: Vonage would not, and the call has not ended.
+            ProviderRefused: Vonage refused, and the call has not ended.
         """
         try:
             await self._ask(lambda client: client.hangup(call_id))
@@ -349,7 +349,7 @@ class Application:
             found += [one for one in calls if _fits(one, sought)]
             if following is None or not calls:
                 return found
-        message = f"vonage has had more than {PAGE * PAGES} calls since then"
+        message = f"vonage lists more than {PAGE * PAGES} calls since then"
         raise ProviderUnsure(message)
 
     async def _ask(self, ask: Callable[[Client], T]) -> T:
@@ -376,7 +376,7 @@ def _request(order: CallOrder) -> CreateCallRequest:
 
 
 def _digits(phone: str) -> str:
-    """Return a number as Vonage writes it."""
+    """Return a phone number in Vonage's format."""
     return phone.removeprefix("+")
 
 
@@ -403,14 +403,14 @@ def _status(call: CallInfo) -> CallStatus:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of a message; later lines may show the input."""
+    """Return the first line of a message; later lines may contain the input."""
     return str(error).partition("\n")[0]
 
 
 def make(settings: Mapping[str, object]) -> Application:
-    """Make the provider.
+    """Create the provider from its settings.
 
     Raises:
-        InvalidValue: the settings are unusable, or the private key is not there.
+        InvalidValue: the settings are not valid, or the private key cannot be read.
     """
     return Application(read_table("telephony.vonage", VonageSettings, settings))

@@ -1,4 +1,4 @@
-"""What Vonage's webhooks say, once their signature is verified."""
+"""Verify and read Vonage's webhooks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CALLS: Mapping[str, CallStatus] = {
 }
 
 PASSED_OVER = frozenset({"disconnected", "input", "record", "transfer", "notify", "payment"})
-"""Words for what happens within a call."""
+"""Statuses of events within a call, which are ignored."""
 
 
 TOLERANCE_MS = 300_000
 ALGORITHM = "HS256"
 
 _SCHEME = "bearer "
-# Moments are compared with the server's own clock, which need not be the machine's.
+# Times are compared with the server's clock, which may differ from the machine's.
 _OPTIONS: Options = {
     "require": ["iat", "payload_hash"],
     "verify_iat": False,
@@ -50,18 +50,19 @@ _OPTIONS: Options = {
 
 
 def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
-    """Accept a webhook that Vonage has signed within the last five minutes.
+    """Verify that Vonage signed a webhook within the last five minutes.
 
     Args:
-        secret: of the account; None if there is none.
-        now: the moment, ms UTC.
+        secret: signature secret of the account.
+        now: current time, ms UTC.
 
     Raises:
-        Unauthenticated: it is not signed, not with this secret, over another body, or too long ago.
+        Unauthenticated: there is no secret, or the signature is missing, made with another secret
+            or for another body, or too old.
     """
     if secret is None:
         message = (
-            "webhooks of Vonage cannot be proved: telephony.vonage.signature_secret is missing"
+            "Vonage's webhooks cannot be verified: telephony.vonage.signature_secret is missing"
         )
         raise Unauthenticated(message, hint="copy the signature secret from Vonage's dashboard")
     said = request.needed("authorization")
@@ -80,7 +81,7 @@ def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
 
 
 def _digests(body: bytes) -> list[bytes]:
-    """Return the digests that the body can have: as it came, and as JSON without blanks."""
+    """Return the accepted digests: of the body as received, and as JSON without whitespace."""
     texts = [body]
     try:
         compact = json.dumps(read_json(body), separators=(",", ":"), ensure_ascii=False)
@@ -97,7 +98,7 @@ def read_status(request: HookRequest) -> CallEvent | None:
     """See `Voice.read_status`.
 
     Raises:
-        InvalidValue: it is not understood.
+        InvalidValue: it is not a JSON object, has no id, or its status is unknown.
     """
     body = _object(request)
     if body.get("status") is None or "dtmf" in body:
@@ -120,7 +121,11 @@ def read_status(request: HookRequest) -> CallEvent | None:
 
 
 def read_pressed(request: HookRequest) -> Pressed | None:
-    """See `Voice.read_pressed`."""
+    """See `Voice.read_pressed`.
+
+    Raises:
+        InvalidValue: it is not a JSON object, or has no id.
+    """
     body = _object(request)
     keys = body.get("dtmf")
     if keys is None:
@@ -139,7 +144,7 @@ def read_pressed(request: HookRequest) -> Pressed | None:
 def _object(request: HookRequest) -> Mapping[str, object]:
     body = request.json()
     if not is_object(body):
-        message = "the webhook is not an object"
+        message = "the webhook is not a JSON object"
         raise InvalidValue(message)
     return body
 

@@ -1,7 +1,7 @@
-"""The connections to one provider: its replies, and whether a request can have reached it.
+"""HTTP connections to one provider that send each request once and report whether it was sent.
 
-Official clients retry, follow redirects or raise the same error for "never asked" and "no answer".
-All of them send through here instead: a request is sent once, and the two cases are distinguished.
+Official clients retry, follow redirects, or raise the same error for "not sent" and "no reply".
+They are made to send through this module instead, which distinguishes the two cases.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from headway.runtime.timing import REAL, Timing
 from headway.systems.last_moment import FirstByte, Withdrawn
 
 UNSURE = frozenset({408, 409, 425})
-"""Statuses of the caller's side that do not say that nothing was begun."""
+"""Statuses of 4xx after which the request may still have been carried out."""
 
 MAX_REPLY = 4_000_000
-"""Bytes of a reply."""
+"""Maximum size of a reply, in bytes."""
 
 AT_ONCE = 50
-"""Requests that are under way at once; others wait their turn, and their time begins with it.
+"""Maximum number of concurrent requests; the timeout of a waiting request starts with its turn.
 
-Hundreds of handshakes at once, on one event loop, would all be late, and be taken for a provider
-that cannot be reached.
+Hundreds of concurrent handshakes on one event loop would all time out, as if the provider were
+unreachable.
 """
 SOON_MS = 1_000
 KEPT = 20
-"""Connections that are kept for the next requests."""
+"""Maximum number of idle connections to keep."""
 KEPT_S = 5
-"""How long a connection without requests may be used again."""
-LOOK_IT_UP = "look it up; do not send it again"
-"""The hint of an error after which a request may have been carried out."""
+"""How long an idle connection may be reused."""
+LOOK_IT_UP = "query its status; do not send it again"
+"""The hint of an error after which the request may have been carried out."""
 _SAID = 300
 
 T = TypeVar("T")
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """What a provider's own words for a refusal say.
+    """A refusal, read from a provider's reply.
 
     Attributes:
         concerns: as in `ProviderRefused`.
-        code: the provider's own; empty if it gave none.
+        code: the provider's error code; empty if there is none.
     """
 
     concerns: str
@@ -60,8 +60,8 @@ class Wire:
     """Sends requests to one provider, each once.
 
     Attributes:
-        answers_ms: within which a request that is sent has an answer or has failed, its turn
-            included.
+        answers_ms: maximum time until a request has a reply or has failed, including the wait for
+            its turn.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Wire:
         timing: Timing = REAL,
         not_done: Collection[int] = (),
     ) -> None:
-        """Connect nothing yet.
+        """Create it without connecting.
 
         Args:
-            read_refusal: what a reply of 4xx says, from its status and body.
-            timeout_ms: how long after its turn a request may take until a whole reply is there.
-            not_done: statuses of 5xx with which this provider says that nothing was begun.
+            read_refusal: reads a reply of 4xx, given its status and body.
+            timeout_ms: maximum time from a request's turn to its complete reply.
+            not_done: statuses of 5xx after which this provider has definitely not acted.
         """
         self.answers_ms = 2 * timeout_ms
         self._provider = provider
@@ -86,13 +86,13 @@ class Wire:
         self._timeout_s = timeout_ms / 1000
         self._timing = timing
         self._not_done = frozenset(not_done)
-        # A handshake that is cancelled from outside leaves its socket open: connecting and TLS end
-        # by themselves before the whole time is over.
+        # A handshake that is cancelled from outside leaves its socket open, so connecting and TLS
+        # time out by themselves before the whole request does.
         timeout = httpx.Timeout(self._timeout_s, connect=self._timeout_s * 0.45)
         self._phases = timeout.as_dict()
         self._context = httpx.create_ssl_context()
-        # A client for each connection: one client's pool looks at all its connections twice for
-        # each request, at each of them for all the others.
+        # One client per connection, because the pool of a shared client takes quadratic time: each
+        # request examines all its connections.
         self._idle: list[httpx.AsyncClient] = []
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -100,16 +100,16 @@ class Wire:
         """Send a request, once.
 
         Args:
-            request: with its whole body.
-            auth: of the caller; None if the request holds it.
+            request: with its complete body.
+            auth: credentials; None if the request contains them.
 
         Returns:
-            A reply of 2xx, whole.
+            A complete reply of 2xx.
 
         Raises:
-            ProviderRefused: not one byte of the request was sent, or the provider refused it.
-                Also if its turn does not come within the time that a reply may take.
-            ProviderUnsure: it was sent, or part of it, and no reply shows its outcome.
+            ProviderRefused: not one byte of the request was sent, also because its turn did not
+                come within the timeout; or the provider refused it.
+            ProviderUnsure: at least a part was sent, and no reply shows its outcome.
         """
         await self._turn()
         try:
@@ -122,8 +122,8 @@ class Wire:
             async with self._timing.limit(self._timeout_s):
                 await self._turns.acquire()
         except TimeoutError:
-            message = f"{self._provider} has not answered {AT_ONCE} requests before this one"
-            hint = "nothing was sent; it can be asked again soon"
+            message = f"{self._provider} has not replied to {AT_ONCE} earlier requests"
+            hint = "nothing was sent; try again soon"
             raise ProviderRefused(
                 message, hint=hint, concerns="provider", retry_after_ms=SOON_MS
             ) from None
@@ -137,7 +137,7 @@ class Wire:
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
             why = f"{type(error).__name__}: {error}".strip(": ")[:_SAID]
             if first_byte.begun:
-                message = f"{self._provider} was asked and did not answer: {why}"
+                message = f"{self._provider} did not reply: {why}"
                 raise ProviderUnsure(message, hint=LOOK_IT_UP) from None
             message = f"{self._provider} cannot be reached: {why}"
             hint = "nothing was sent; check its base_url and the network"
@@ -149,7 +149,7 @@ class Wire:
         )
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the idle connections."""
         idle, self._idle = self._idle, []
         for client in idle:
             await client.aclose()
@@ -157,7 +157,7 @@ class Wire:
     async def _exchange(
         self, request: httpx.Request, auth: httpx.Auth | None
     ) -> tuple[httpx.Response, bytes]:
-        # The last one used: so the others expire, and few are left after a quiet hour.
+        # Reuse the most recent connection, so that surplus ones expire.
         client = self._idle.pop() if self._idle else self._connected()
         keep = False
         try:
@@ -182,7 +182,7 @@ class Wire:
         status = reply.status_code
         away = status in self._not_done
         if not away and (not reply.is_client_error or status in UNSURE):
-            message = f"{self._provider} answered {status}, which does not say whether it was done"
+            message = f"{self._provider} replied with {status}: the outcome is unknown"
             return ProviderUnsure(message, hint=LOOK_IT_UP)
         said = self._read_refusal(status, body)
         number = f" {said.code}" if said.code and said.code != str(status) else ""
@@ -202,10 +202,10 @@ async def read_bounded(reply: httpx.Response, most: int) -> bytes:
     """Read the body of a reply.
 
     Args:
-        most: bytes.
+        most: maximum size, in bytes.
 
     Raises:
-        DecodingError: it has more of them.
+        DecodingError: the body is larger.
     """
     body = bytearray()
     async for part in reply.aiter_bytes():
@@ -217,23 +217,23 @@ async def read_bounded(reply: httpx.Response, most: int) -> bytes:
 
 
 async def understood(provider: str, asked: Awaitable[T]) -> T:
-    """Return what an official client made of a reply.
+    """Return an official client's result.
 
     Raises:
-        ProviderError: as the wire raised it.
-        Withdrawn: the same.
-        ProviderUnsure: there is a reply, but it is not understood; it may have been done.
+        ProviderError: as raised by the wire.
+        Withdrawn: as raised by the wire.
+        ProviderUnsure: the client cannot read the reply; the request may have been carried out.
     """
     try:
         return await asked
     except (ProviderError, Withdrawn):
         raise
-    except Exception as error:  # (a client raises anything for a reply of another shape)
-        message = f"{provider}'s reply is not understood: {type(error).__name__}"
+    except Exception as error:  # (clients raise any error for an unexpected reply)
+        message = f"{provider}'s reply cannot be read: {type(error).__name__}"
         raise ProviderUnsure(message, hint=LOOK_IT_UP) from error
 
 
 def _plain(reply: httpx.Response) -> list[tuple[str, str]]:
-    """Return the headers of a reply whose body has been unpacked."""
+    """Return the headers without those that describe the encoded body."""
     gone = {"content-encoding", "content-length", "transfer-encoding"}
     return [one for one in reply.headers.multi_items() if one[0].lower() not in gone]

@@ -93,7 +93,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
         ({"sms": {"from": "hello"}}, "sms.from"),
         (
             {"sms": {"from": "+14155550199", "provider": "vonage"}},
-            "senders.sms: no provider of messages is called 'vonage'",
+            "senders.sms: no provider of text messages is named 'vonage'",
         ),
         ({"webhook": {"keys": []}}, "webhook.keys"),
         ({"webhook": {"keys": ["hunter2!"]}}, "webhook.keys: key 1 is not a secret"),
