@@ -1,4 +1,4 @@
-"""A simulated telephone network, for tests, tutorials and trials; no real number is called."""
+"""A simulated phone network for tests, tutorials and trials; no real number is called."""
 
 from __future__ import annotations
 
@@ -10,5 +10,9 @@ from headway.runtime.settings_table import read_table
 
 
 def make(settings: Mapping[str, object]) -> Simulated:
-    """Make the simulated provider; InvalidValue if a setting is unknown or unusable."""
+    """Create the simulated provider from its settings.
+
+    Raises:
+        InvalidValue: a setting is unknown or not valid.
+    """
     return Simulated(read_table("telephony.simulated", SimulatedSettings, settings))

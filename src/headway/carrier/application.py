@@ -1,4 +1,4 @@
-"""The application behind the simulated network: the events it receives, the TwiML it returns."""
+"""The application that uses the simulated network: its events, and its TwiML."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _TALKS = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spoken:
-    """Words are said."""
+    """A spoken text."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Silence:
-    """Nothing is said for so long."""
+    """A pause."""
 
     pause_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Talk:
-    """What lasts as long as the person talks."""
+    """A step that lasts as long as the person talks."""
 
     verb: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gather:
-    """Keys are waited for.
+    """A wait for keys.
 
     Attributes:
-        action: receives the keys; None for the URL of this document.
-        digits: how many keys end the waiting.
-        timeout_ms: how long is waited after the words.
+        action: URL that receives the keys; None for that of this document.
+        digits: number of keys that end the wait.
+        timeout_ms: how long to wait after the texts.
         reports_none: whether a timeout without keys is reported as well.
     """
 
@@ -60,7 +60,7 @@ class Gather:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Redirect:
-    """Other words are fetched."""
+    """A redirect to another document."""
 
     url: str
     method: str = "POST"
@@ -68,12 +68,12 @@ class Redirect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HangUp:
-    """The call ends."""
+    """The end of the call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """A message is written in answer."""
+    """A message sent in reply."""
 
     text: str
 
@@ -85,30 +85,30 @@ def read_twiml(text: str) -> list[Step]:
     """Parse an application's document; an empty one has no steps.
 
     Raises:
-        InvalidValue: it is no TwiML.
+        InvalidValue: it is not valid TwiML.
     """
     if not text.strip():
         return []
     if len(text) > _MOST or "<!DOCTYPE" in text or "<!ENTITY" in text:
-        message = "12100 the document is too long, or has entities of its own"
+        message = "12100 the document is too long, or defines entities"
         raise InvalidValue(message)
     try:
-        root = ET.fromstring(text)  # noqa: S314  (documents that bring entities are refused above)
+        root = ET.fromstring(text)  # noqa: S314  (documents with entities are refused above)
     except (ET.ParseError, ValueError) as error:
-        message = f"12100 the document is no XML: {error}"
+        message = f"12100 the document is not valid XML: {error}"
         raise InvalidValue(message) from None
     if root.tag != "Response":
-        message = f"12100 the document is a <{root.tag:.40}>, and no <Response>"
+        message = f"12100 the document is a <{root.tag:.40}>, not a <Response>"
         raise InvalidValue(message)
     try:
         return [_step(one) for one in root]
     except (ValueError, OverflowError) as error:
-        message = f"12200 the document has an unusable value: {error}"
+        message = f"12200 the document has an invalid value: {error}"
         raise InvalidValue(message) from None
 
 
 def write_twiml(script: Say | Ask) -> str:
-    """Return the document that says these words, or asks for a key, twice if necessary."""
+    """Return a script as TwiML; a question is asked up to twice."""
     root = ET.Element("Response")
     if isinstance(script, Say):
         ET.SubElement(root, "Say").text = script.text
@@ -128,7 +128,7 @@ def write_twiml(script: Say | Ask) -> str:
 
 
 def write_reply(text: str | None) -> str:
-    """Return the document that answers a message: with these words, or with nothing."""
+    """Return the reply to an inbound message as TwiML; None for no reply."""
     root = ET.Element("Response")
     if text is not None:
         ET.SubElement(root, "Message").text = text
@@ -174,25 +174,25 @@ Event = CallEvent | Pressed | TextEvent | Inbound
 """An event for an application in this process."""
 
 EventHandler = Callable[[Event], Awaitable[object]]
-"""Handles an event. For `Pressed` it may return a `Say` or an `Ask` to be spoken, for `Inbound` a
-text to be sent as the reply; anything else is no reply."""
+"""Handles an event. For `Pressed` it may return a `Say` or an `Ask` to speak, for `Inbound` a text
+to reply with; anything else is ignored."""
 
 
 class DeliveryFailed(Exception):
-    """The delivery failed; it may be retried."""
+    """Raised if a delivery failed and may be retried."""
 
 
 class DeliveryRefused(DeliveryFailed):
-    """The application received it and refused it; a retry would be refused again."""
+    """Raised if the application refused a delivery, as it would refuse a retry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """A status as it was when the webhook was made; calls go on while it travels.
+    """The status of a call when its webhook was created; it may change before the delivery.
 
     Attributes:
-        event: initiated, ringing, answered, or completed whatever the end.
-        number: of the webhook among those of its call, from 0.
+        event: initiated, ringing, answered, or completed, whatever the end.
+        number: sequence number of the webhook in its call, from 0.
         at: ms UTC.
     """
 
@@ -206,7 +206,7 @@ class Notice:
 class Application(Protocol):
     """The application that places calls and sends messages.
 
-    What cannot be delivered to it raises DeliveryFailed.
+    Its methods raise DeliveryFailed if a delivery fails.
     """
 
     async def call_status(self, call: Call, notice: Notice) -> None:
@@ -219,7 +219,7 @@ class Application(Protocol):
         """Return the script of a call, in TwiML.
 
         Args:
-            more: further fields of the request; pressed keys are `Digits`.
+            more: additional fields of the request; `Digits` contains pressed keys.
         """
         ...
 
@@ -237,7 +237,7 @@ class Application(Protocol):
 
 
 class DirectApplication:
-    """An application in this process, called without a network: on virtual time, or in a test.
+    """An application in this process, called without a network, for virtual time and tests.
 
     Args:
         handler: called with each event.
@@ -287,7 +287,7 @@ class DirectApplication:
         """Do nothing: there is no connection."""
 
     async def _handle(self, one: Event) -> object:
-        # Errors are translated as a server that runs the handler would.
+        # Map errors as a server that runs the handler would.
         try:
             return await self._handler(one)
         except CallerError as error:
@@ -310,5 +310,5 @@ def event_of(name: str, call: Call, notice: Notice) -> CallEvent:
 
 
 def reason_of_text(status: TextStatus) -> str:
-    """Why a message did not arrive; empty if it did."""
+    """Return why a message was not delivered; empty if it was."""
     return "30003 the handset cannot be reached" if status is TextStatus.UNDELIVERED else ""

@@ -1,4 +1,4 @@
-"""The ledger of the simulated world: all calls and messages, and what a bill would show."""
+"""The ledger of the simulated network: all calls and messages, and their totals."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from headway.systems.telephony.voice import CallStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallPlan:
-    """What a call is placed with.
+    """The parameters of a call.
 
     Attributes:
-        ref: the caller's own; empty if it gave none.
+        ref: the caller's reference; empty if there is none.
         to: E.164.
         from_: E.164.
-        words: the script once the call is answered, in TwiML; None to fetch it.
-        status_url: receives the call's status; None for no reports.
+        words: script of the answered call, in TwiML; None to fetch it from `words_url`.
+        status_url: URL that receives the call's status; None for no reports.
         status_events: which of initiated, ringing, answered and completed are reported.
-        ring_ms: how long it may ring.
+        ring_ms: maximum ringing time.
+        limit_ms: maximum length of the answered call.
     """
 
     ref: str
@@ -43,15 +44,15 @@ class Call:
     """A call that was placed.
 
     Attributes:
-        plan: what it was placed with.
-        nth: how often this number was called or written to before.
-        placed_at: ms UTC; so are the next two.
-        ended_at: when the line was free again.
-        duration_s: of an ended call that was answered, by the world's own clock.
-        heard: the texts spoken to the called person.
-        pressed: the keys that were pressed, at each asking.
+        nth: number of earlier requests to this phone.
+        placed_at: ms UTC.
+        answered_at: ms UTC.
+        ended_at: when the line was free again, ms UTC.
+        duration_s: simulated length of an ended call that was answered.
+        heard: texts spoken to the called person.
+        pressed: keys that were pressed, one entry per question.
         problems: errors of the application, as the provider would log them.
-        notices: the number of status webhooks so far.
+        notices: number of status webhooks so far.
     """
 
     sid: str
@@ -71,7 +72,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPlan:
-    """What a message is sent with; the fields are those of `CallPlan`."""
+    """The parameters of a message; see `CallPlan`."""
 
     ref: str
     to: str
@@ -82,14 +83,13 @@ class TextPlan:
 
 @dataclass(kw_only=True, slots=True)
 class Text:
-    """A message, out or in.
+    """An outbound or inbound message.
 
     Attributes:
-        plan: what it was sent with.
-        fate: its simulated outcome; None of an inbound one.
+        fate: simulated outcome; None for inbound messages and replies to them.
         sent_at: ms UTC.
         inbound: whether a person wrote it.
-        notices: the number of status webhooks so far.
+        notices: number of status webhooks so far.
     """
 
     sid: str
@@ -106,9 +106,9 @@ class Ledger:
     """All calls and messages of one world.
 
     Attributes:
-        calls: by the provider's id, in the order in which they were placed.
-        takings: the number of requests by result.
-        posts: the number of webhooks by result.
+        calls: calls by id, oldest first.
+        takings: number of requests by result.
+        posts: number of webhooks by result.
     """
 
     def __init__(self, channels: Mapping[str, int]) -> None:
@@ -122,7 +122,7 @@ class Ledger:
         self._peaks: Counter[str] = Counter()
 
     def began(self, call: Call) -> None:
-        """Write down that a call was placed."""
+        """Record a placed call."""
         number = call.plan.from_
         self.calls[call.sid] = call
         if call.plan.ref:
@@ -131,27 +131,27 @@ class Ledger:
         self._peaks[number] = max(self._peaks[number], self._live[number])
 
     def ended(self, call: Call) -> None:
-        """Write down that a line is free again."""
+        """Record that a call has ended."""
         self._live[call.plan.from_] -= 1
 
     def by_ref(self, ref: str) -> Call | None:
-        """Return the last call that was placed for a reference; None if there is none."""
+        """Return the last call placed for a reference; None if there is none."""
         sids = self._by_ref.get(ref)
         return self.calls[sids[-1]] if sids else None
 
     def twice(self) -> dict[str, int]:
-        """Return the references for which more than one call was placed, and how many."""
+        """Return the number of calls by reference, for references with more than one."""
         return {ref: len(sids) for ref, sids in self._by_ref.items() if len(sids) > 1}
 
     def live(self) -> dict[str, int]:
-        """Return how many calls each number carries now; numbers without any are left out."""
+        """Return the number of current calls by number, without idle numbers."""
         return {number: count for number, count in self._live.items() if count}
 
     def peaks(self) -> dict[str, int]:
-        """Return the most calls that each number ever carried at once."""
+        """Return the highest number of concurrent calls by number."""
         return dict(self._peaks)
 
     def crowded(self) -> dict[str, int]:
-        """Return the numbers that carried more calls at once than their channels, and how many."""
+        """Return the peaks of the numbers that had more concurrent calls than channels."""
         most = self._channels
         return {one: peak for one, peak in self._peaks.items() if peak > most.get(one, peak)}

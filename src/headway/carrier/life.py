@@ -1,4 +1,4 @@
-"""The life of one simulated call: it rings, is answered, and follows the application's words."""
+"""The life of one simulated call: it rings, is answered, and follows the application's script."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from headway.core.errors import InvalidValue
 from headway.systems.telephony.voice import CallStatus
 
 LISTEN_MS = 2_000
-"""How long words take, in a script that asks something."""
+"""How long a spoken text takes, in a script that asks something."""
 _MOST_DOCUMENTS = 100
 _SORRY = "An application error has occurred. Goodbye."
 
 
 class _Over(Exception):
-    """The person or a limit ends the call."""
+    """Raised when the person or a limit ends the call."""
 
 
 class Conversation:
-    """The part of one call after it was answered.
+    """The part of a call after it was answered.
 
-    A script that asks nothing lasts as long as the person talks; one that asks lasts as long as
-    its words and the answers do.
+    A script that asks nothing lasts as long as the person talks; one that asks something lasts as
+    long as its texts and the answers.
 
     Attributes:
-        spent_ms: how long it has lasted.
+        spent_ms: simulated length so far.
     """
 
     def __init__(self, call: Call, pace: Pace, application: Application) -> None:
@@ -59,14 +59,18 @@ class Conversation:
         self._base = call.plan.words_url
 
     async def follow(self, words: str | None, url: str | None, method: str) -> None:
-        """Follow an application's words to their end: TwiML, or None to fetch it."""
+        """Follow an application's script to its end.
+
+        Args:
+            words: TwiML; None to fetch it from `url`.
+        """
         try:
             said = await self._fetch(url, method) if words is None and url is not None else words
             for _ in range(_MOST_DOCUMENTS):
                 if said is None:
                     return
                 said = await self._document(said)
-            self._call.problems.append("11205 the application's words go round in a circle")
+            self._call.problems.append("11205 the application's documents form a loop")
         except _Over:
             return
         except (DeliveryFailed, InvalidValue) as error:
@@ -74,7 +78,7 @@ class Conversation:
             self._call.heard.append(_SORRY)
 
     async def _document(self, said: str) -> str | None:
-        """Follow one document; the next one, or None at the end."""
+        """Follow one document, and return the next one; None at the end."""
         steps = read_twiml(said)
         self._asked = self._asked or any(isinstance(one, Gather | Redirect) for one in steps)
         for one in steps:
@@ -129,7 +133,7 @@ class Conversation:
         self, url: str | None, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
         if url is None and self._base is None:
-            message = "11100 there is no URL to ask what follows"
+            message = "11100 there is no URL for the next document"
             raise DeliveryFailed(message)
         self._base = urljoin(self._base or "", url or "")
         return await self._application.words(self._call, self._base, method, more)
@@ -149,9 +153,9 @@ class Conversation:
 
 
 SETUP_MS = 500
-"""How long it takes until it rings, or a call fails."""
+"""Time until a call rings or fails."""
 BUSY_MS = 2_000
-"""How long it takes until a busy line is found out."""
+"""Time until a busy line is detected."""
 
 
 class Life:
@@ -175,7 +179,7 @@ class Life:
         self._is_led_on = False
 
     async def run(self) -> None:
-        """Live the whole life."""
+        """Run the call from start to end."""
         call = self._call
         end = await self._until_end()
         call.status = end
@@ -190,7 +194,7 @@ class Life:
             self._talking.cancel()
 
     def lead_on(self, words: str | None, url: str | None, method: str) -> None:
-        """Replace the script from now on; only while the call is answered."""
+        """Replace the script; only while the call is answered."""
         self._words = (words, url, method)
         self._is_led_on = True
         if self._talking is not None:

@@ -1,4 +1,4 @@
-"""The simulated provider: calls and messages in a world of its own, in this process."""
+"""The simulated provider: calls and messages in a simulated network in this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HERE = "here:"
 class Simulated:
     """A simulated provider of calls and messages; see `Voice` and `Texts`.
 
-    Its calls live in this process and end with it; other processes do not see them.
+    Its calls end with this process, and other processes do not see them.
     """
 
     name = "simulated"
@@ -58,11 +58,11 @@ class Simulated:
         on_event: EventHandler | None = None,
         mark: str | None = None,
     ) -> None:
-        """Make a provider in whose world nothing has happened.
+        """Create a provider with an empty world.
 
         Args:
-            on_event: called with the events that webhooks would carry; None for webhooks.
-            mark: what ids are made of; None for what no other world has.
+            on_event: called with each event instead of sending webhooks; None for webhooks.
+            mark: seed of its ids; None for a random one.
         """
         chosen = settings or SimulatedSettings()
         self.answers_ms = 0
@@ -96,7 +96,7 @@ class Simulated:
         return Dialled(self.name, call.sid)
 
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
-        """See `Voice.look_up`; a call is found by its reference where its id is not known."""
+        """See `Voice.look_up`; a call whose id is unknown is found by its reference."""
         self._must_be_there()
         ledger = self.world.ledger
         if sought.call_id is None:
@@ -220,20 +220,20 @@ class Simulated:
         await self.world.close()
 
     def _take(self, to: str, from_: str) -> tuple[Fate, int]:
-        """Take a request.
+        """Accept a request, and return its outcome.
 
         Raises:
-            ProviderRefused: it is not taken.
-            ProviderUnsure: it is not taken either, but the caller cannot know.
+            ProviderRefused: it is not carried out.
+            ProviderUnsure: it is not carried out either, but the caller cannot know.
         """
         if self.world.rates.away:
-            message = "the simulated provider is away"
+            message = "the simulated provider is unavailable"
             raise ProviderRefused(message, concerns="provider")
         if not is_phone(to):
-            message = f"{to[:40]!r} is no telephone number"
+            message = f"{to[:40]!r} is not a valid phone number"
             raise ProviderRefused(message, hint="+15551234567", provider_code="21211")
         if not is_phone(from_) or (self.world.numbers and from_ not in self.world.numbers):
-            message = f"{from_[:40]!r} is none of the simulated provider's numbers"
+            message = f"{from_[:40]!r} is not one of the simulated provider's numbers"
             hint = "add it to telephony.simulated.numbers"
             raise ProviderRefused(message, hint=hint, concerns="sender", provider_code="21210")
         fate, nth = self.world.next_fate(to)
@@ -242,7 +242,7 @@ class Simulated:
                 message = f"{to} cannot be called"
                 raise ProviderRefused(message, provider_code="21217")
             case Taking.TOO_MANY:
-                message = "the simulated provider was asked too often"
+                message = "the simulated provider has received too many requests"
                 raise ProviderRefused(
                     message, concerns="provider", retry_after_ms=1_000, provider_code="20429"
                 )
@@ -256,10 +256,10 @@ class Simulated:
         if self.world.rates.reply:
             await self.world.pace.pause(self.world.rates.reply)
         if fate.taking is not Taking.TAKEN:
-            message = "the reply of the simulated provider never came"
+            message = "the simulated provider did not reply"
             raise ProviderUnsure(message)
 
     def _must_be_there(self) -> None:
         if self.world.rates.away:
-            message = "the simulated provider is away"
+            message = "the simulated provider is unavailable"
             raise ProviderUnsure(message)

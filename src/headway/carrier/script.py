@@ -1,7 +1,8 @@
-"""The script of the simulated network: what people do, and how each call, message and webhook ends.
+"""The script of the simulated network: what people do, and how calls, messages and webhooks end.
 
-How often, the table [telephony.simulated] says. All is drawn from the seed, the number that is
-called and how often it was called before, never from a clock: the same seed gives the same day.
+The settings [telephony.simulated] contain the rates. Everything is derived from the seed, the
+called number and the number of earlier requests to it, never from a clock: the same seed always
+gives the same results.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ ENDS: Mapping[str, float] = {"answer": 14, "busy": 2, "no_answer": 2, "failed": 
 """The default proportions of how calls end."""
 
 PRESSES: Mapping[str, float] = {"accept": 10, "decline": 6, "silent": 3, "wrong": 1}
-"""The default proportions of people's answers."""
+"""The default proportions of how people react."""
 
 
 def _read_bounds(value: object) -> object:
-    """Two spans, or one that is both; a variable gives two by a comma.
+    """Read a minimum and a maximum duration, or one for both; a text separates them by a comma.
 
     Raises:
-        ValueError: they are not two, or in the wrong order.
+        ValueError: there are not two, or they are in the wrong order.
     """
     if isinstance(value, str) and "," in value:
         value = value.split(",")
     if isinstance(value, list | tuple):
         both = cast("list[object] | tuple[object, ...]", value)
         if len(both) != 2:
-            message = "give the least and the most"
+            message = "give a minimum and a maximum"
             raise ValueError(message)
         least, most = (parse_duration(_strip(one)) for one in both)
     else:
         least = most = parse_duration(value)
     if least > most:
-        message = "the least comes first"
+        message = "the minimum must come first"
         raise ValueError(message)
     return least, most
 
@@ -64,36 +65,39 @@ Bounds = Annotated[tuple[int, int], BeforeValidator(_read_bounds)]
 
 
 class Rates(BaseModel):
-    """What happens how often; all of it can be changed while calls go on.
+    """Rates of outcomes and faults, which can be changed while calls are in progress.
 
     Attributes:
-        answer: the share of calls that are answered. Of this and the next three, those given hold,
-            and the others share the rest as 14 : 2 : 2 : 1.
-        busy: that find the line busy.
-        no_answer: that ring until they are given up.
-        failed: that fail without ringing.
-        refused: the share of requests that are refused for the number's sake; nothing is begun.
-        too_many: that are refused because there were too many.
-        unsure: that are done, and whose reply never comes.
-        cut: that are done, and whose reply is cut in the middle.
-        broken: that are answered with an error of the provider's, and not done.
-        away: whether the provider does nothing at all.
-        accept: the share of people who press 1, or write 1; shared as above, 10 : 6 : 3 : 1.
-        decline: who press 2.
-        silent: who press nothing.
-        wrong: who press 9.
-        hang_up: the share of those who answer that hang up in the middle.
-        undelivered: the share of messages that do not arrive.
-        ring: how long it rings before it is answered, in ms.
-        talk: how long a call lasts whose script asks nothing, in ms.
-        think: how long people take to press a key or to write, in ms.
-        reply: how long each reply to a request takes, in ms.
-        post_lost: the share of webhooks that never arrive.
-        post_late: that are late, by `late`.
-        post_twice: that come twice.
-        post_disordered: that come after the next one of the same call or message.
-        late: how late the late ones are, in ms.
-        post_tries: how often a webhook is tried that is refused or not answered.
+        answer: share of calls that are answered. If only some of this and the next three are set,
+            the others share the rest in the proportions 14 : 2 : 2 : 1.
+        busy: share of calls that find the line busy.
+        no_answer: share of calls that are not answered.
+        failed: share of calls that fail without ringing.
+        refused: share of requests that are refused because of the number, without effect.
+        too_many: share of requests that are refused because there were too many.
+        unsure: share of requests that are carried out, but get no reply.
+        cut: share of requests that are carried out, but whose reply is cut in the middle.
+        broken: share of requests that fail with a server error, without effect.
+        away: whether the provider is unavailable.
+        accept: share of people who press or text 1. If only some of this and the next three are
+            set, the others share the rest in the proportions 10 : 6 : 3 : 1.
+        decline: share of people who press or text 2.
+        silent: share of people who press or text nothing.
+        wrong: share of people who press or text 9.
+        hang_up: share of answered calls that the person hangs up in the middle.
+        undelivered: share of messages that are not delivered.
+        ring: ringing time of answered calls, ms.
+        talk: length of calls whose script asks nothing, ms.
+        think: how long people take to press a key or to write, ms.
+        reply: delay of each reply to a request, ms.
+        post_lost: share of webhooks that never arrive.
+        post_late: share of webhooks that are late, by `late`.
+        post_twice: share of webhooks that arrive twice.
+        post_disordered: share of webhooks that arrive after the next one of the same call or
+            message.
+        late: delay of late webhooks, ms.
+        post_tries: maximum number of tries of a webhook that gets no reply, or an error that is
+            worth a retry.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -126,24 +130,25 @@ class Rates(BaseModel):
     post_tries: int = Field(default=1, ge=1, le=20)
 
     def model_post_init(self, _context: object, /) -> None:
-        """Refuse shares that cannot all be.
+        """Validate the sums of shares.
 
         Raises:
-            ValueError: they are too much together, or too little.
+            ValueError: a sum is too high or too low.
         """
         self.ends()
         self.presses()
         if sum(self.unusual().values()) > 1 + _NOISE:
-            message = f"{', '.join(self.unusual())} are more than 1 together"
+            message = f"the sum of {', '.join(self.unusual())} is above 1"
             raise ValueError(message)
 
     def changed(self, written: Mapping[str, object]) -> Rates:
         """Return these rates with some changed.
 
-        Of shares that are 1 together, those that are not given share the rest again.
+        If a share of a group is given whose sum is 1, its other shares are reset, and those not
+        given share the rest.
 
         Raises:
-            InvalidValue: they are unknown, or cannot be.
+            InvalidValue: a rate is unknown, or a value is not valid.
         """
         new = read_table("rates", Rates, written)
         given = {name: getattr(new, name) for name in new.model_fields_set}
@@ -160,15 +165,15 @@ class Rates(BaseModel):
         return made
 
     def ends(self) -> Mapping[str, float]:
-        """Return the share of each end of calls; 1 together."""
+        """Return the share of each end of a call; the sum is 1."""
         return _shared(self, ENDS)
 
     def presses(self) -> Mapping[str, float]:
-        """Return the share of each answer of people; 1 together."""
+        """Return the share of each reaction of people; the sum is 1."""
         return _shared(self, PRESSES)
 
     def unusual(self) -> Mapping[str, float]:
-        """Return the share of each sort of request that is not simply done."""
+        """Return the share of each abnormal result of a request."""
         return {
             "refused": self.refused,
             "too_many": self.too_many,
@@ -182,12 +187,12 @@ class SimulatedSettings(Rates):
     """`[telephony.simulated]`.
 
     Attributes:
-        seed: of all that is drawn.
-        speed: how many times faster than real time it goes.
-        key: signs webhooks; empty for one that only this process knows.
-        numbers: that calls can be made from; empty for any.
-        channels: how many calls each number carries at once, if set.
-        inbound_url: receives inbound messages; None for no webhooks.
+        seed: seed of all draws.
+        speed: how many times faster than real time it runs.
+        key: key that signs webhooks; empty for a random one, which only this process knows.
+        numbers: numbers that calls can be made from; empty for any.
+        channels: number of channels by number; the ledger shows which numbers exceeded theirs.
+        inbound_url: URL that receives inbound messages; None for no webhooks.
     """
 
     seed: int = 1
@@ -207,14 +212,14 @@ def _shared(rates: Rates, usual: Mapping[str, float]) -> Mapping[str, float]:
     left = 1 - sum(shares.values())
     others = {name: part for name, part in usual.items() if name not in shares}
     if left < -_NOISE or (left > _NOISE and not others):
-        message = f"{', '.join(usual)} are {sum(shares.values()):g} together, and not 1"
+        message = f"the sum of {', '.join(usual)} is {sum(shares.values()):g}, not 1"
         raise ValueError(message)
     whole = sum(others.values()) or 1
     return shares | {name: max(left, 0) * part / whole for name, part in others.items()}
 
 
 class Answer(StrEnum):
-    """What a person does; the last ones are outcomes at the provider."""
+    """What a person does; the last five are results at the provider."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -233,7 +238,7 @@ class Answer(StrEnum):
 
 
 KEYS = {Answer.ACCEPT: "1", Answer.DECLINE: "2", Answer.WRONG: "9"}
-"""What is pressed, or written."""
+"""Keys that are pressed, or texts that are written."""
 
 
 def _several(value: object) -> object:
@@ -244,15 +249,15 @@ Seconds = Annotated[float, Field(ge=0, le=10_000_000)]
 
 
 class Person(BaseModel):
-    """What the person at one number does; whatever is None is drawn as for other numbers.
+    """What the person at one number does; values that are None are drawn as for other numbers.
 
     Attributes:
-        answers: to the first call or message, the second, and so on; the last goes on.
+        answers: reactions to the first request, the second, and so on; the last one is repeated.
         after_s: how long the person takes to press a key or to write.
         ring_s: how long it rings before the person answers.
-        talk_s: how long a call lasts whose script asks nothing.
-        digits: the keys that are pressed, instead of the usual ones.
-        text: what is written, instead of the usual.
+        talk_s: length of a call whose script asks nothing.
+        digits: keys to press instead of the usual ones.
+        text: text to write instead of the usual one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -265,7 +270,7 @@ class Person(BaseModel):
     text: str | None = None
 
     def answer(self, nth: int) -> Answer | None:
-        """Return what is done after so many calls or messages before; None if it is to be drawn."""
+        """Return the reaction after `nth` earlier requests; None if it is drawn."""
         return self.answers[min(nth, len(self.answers) - 1)] if self.answers else None
 
 
@@ -281,7 +286,7 @@ class Taking(StrEnum):
 
     @property
     def done(self) -> bool:
-        """Whether what was asked for is done, whatever is replied."""
+        """Whether the request is carried out, whatever the reply."""
         return self in {Taking.TAKEN, Taking.UNSURE, Taking.CUT}
 
 
@@ -290,15 +295,15 @@ class Fate:
     """The simulated outcome of a call or a message.
 
     Attributes:
-        taking: the result of the request.
-        end: how a call ends, unless it is hung up before.
+        taking: result of the request.
+        end: how the call ends, unless it is hung up before.
         ring_ms: how long it rings before it is answered.
-        talk_ms: how long it lasts if its script asks nothing.
+        talk_ms: length of the call if its script asks nothing.
         think_ms: how long the person takes to press a key or to write.
-        digits: the keys that are pressed; empty for none.
-        text: what is written; empty for nothing.
-        leaves_ms: when the person hangs up in the middle; None if not.
-        arrives: whether a message does.
+        digits: keys that are pressed; empty for none.
+        text: text that is written; empty for none.
+        leaves_ms: when the person hangs up, after the answer; None if not.
+        arrives: whether a message is delivered.
     """
 
     taking: Taking
@@ -327,11 +332,11 @@ _END_OF: Mapping[Answer, CallStatus] = {
 
 
 def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_since: int) -> Fate:
-    """Draw the outcome of a call or a message: the same for the same arguments.
+    """Draw the outcome of a call or a message, deterministically.
 
     Args:
-        nth: how often it was called or written to before; from 0.
-        nth_since: the same, counted since the person was configured.
+        nth: number of earlier requests to the phone.
+        nth_since: number of those since the person was configured.
     """
 
     def unit(purpose: str) -> float:
@@ -355,10 +360,10 @@ def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_sinc
 
 
 def chosen(shares: Mapping[str, float], unit: float) -> str | None:
-    """Return one of several, each as often as its share; None for what is left to 1.
+    """Return a name, chosen by the shares; None for the remainder to 1.
 
     Args:
-        unit: from 0 to below 1.
+        unit: random number from 0 to below 1.
     """
     for name, share in shares.items():
         if unit < share:
@@ -375,7 +380,7 @@ def _taking(answer: Answer | None, rates: Rates, unit: float) -> Taking:
 
 def _end(answer: Answer | None, rates: Rates, unit: float) -> CallStatus:
     if answer is None or answer.value in _TAKINGS:
-        # A rest from rounding belongs to no share; the call is answered then.
+        # A remainder from rounding belongs to no share; the call is then answered.
         return _ENDS[chosen(rates.ends(), unit) or "answer"]
     return _END_OF.get(answer, CallStatus.COMPLETED)
 

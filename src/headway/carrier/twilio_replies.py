@@ -1,4 +1,4 @@
-"""What the carrier replies: resources as Twilio shows them, lists in pages, and cut replies.
+"""Replies of the carrier: resources in Twilio's format, paged lists, and cut replies.
 
 Source: Twilio, "Calls resource", "Messages resource", "IncomingPhoneNumber resource", "Paging
 through list resources".
@@ -28,7 +28,7 @@ _API = "/2010-04-01/Accounts"
 
 
 def call_shape(account: str, call: Call) -> Shape:
-    """Return a call as Twilio shows it."""
+    """Return a call in Twilio's format."""
     plan = call.plan
     uri = f"{_API}/{account}/Calls/{call.sid}"
     began = None if call.status is CallStatus.QUEUED else rfc2822(call.placed_at)
@@ -64,7 +64,7 @@ def call_shape(account: str, call: Call) -> Shape:
 
 
 def text_shape(account: str, text: Text) -> Shape:
-    """Return a message as Twilio shows it."""
+    """Return a message in Twilio's format."""
     plan = text.plan
     failed = text.status.value == "undelivered"
     return {
@@ -92,7 +92,7 @@ def text_shape(account: str, text: Text) -> Shape:
 
 
 def number_shape(account: str, sid: str, number: str, sms_url: str) -> Shape:
-    """One of the account's own numbers."""
+    """Return one of the account's numbers in Twilio's format."""
     return {
         "account_sid": account,
         "api_version": "2010-04-01",
@@ -108,7 +108,7 @@ def number_shape(account: str, sid: str, number: str, sms_url: str) -> Shape:
 
 
 PAGING = ("Page", "PageSize", "PageToken")
-"""The fields of the query that choose a page."""
+"""Query parameters that select a page."""
 
 _USUAL, _MOST = 50, 1_000
 
@@ -122,7 +122,7 @@ def page_of(
     found: Sequence[One],
     shape: Callable[[One], Shape],
 ) -> Shape:
-    """Return one page of a list, its rows under a name."""
+    """Return one page of a list, with its rows as the field `name`."""
     size = asked.number("PageSize", _USUAL, _MOST) or _USUAL
     page = asked.number("Page", 0, 10_000_000)
     start = page * size
@@ -149,10 +149,10 @@ def page_of(
 
 
 class Silence(Response):
-    """A reply that never comes: the connection stands until the caller gives up."""
+    """A reply that never comes: the connection stays open until the caller gives up."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Wait until the caller has gone, and then say nothing."""
+        """Wait until the caller has disconnected."""
         del scope
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -164,7 +164,7 @@ class Cut(JSONResponse):
     """A reply that is cut in the middle."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send half of it; the server then closes the connection."""
+        """Send half of the body, so that the server closes the connection."""
 
         async def half(message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -176,13 +176,13 @@ class Cut(JSONResponse):
 
 
 def must_do(fate: Fate, code: int) -> None:
-    """Accept a request that is to be done, whatever is replied.
+    """Raise unless a request is carried out, whatever its reply.
 
     Args:
-        code: of a refusal because of the number.
+        code: code for a refusal because of the number.
 
     Raises:
-        Refused: it is not to be done.
+        Refused: the request is not carried out.
     """
     match fate.taking:
         case Taking.REFUSED:
@@ -196,7 +196,7 @@ def must_do(fate: Fate, code: int) -> None:
 
 
 async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Response:
-    """Return the reply to a request that was done."""
+    """Return the reply to a request that was carried out."""
     if world.rates.reply:
         await world.pace.pause(world.rates.reply)
     match fate.taking:
@@ -209,7 +209,7 @@ async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Resp
 
 
 def must_be_there(world: World, request: Request) -> None:
-    """Accept a request unless the provider is away.
+    """Raise if the provider is unavailable.
 
     Raises:
         Refused: it is.

@@ -1,4 +1,4 @@
-"""A request to the carrier: who sends it, its fields, and the error if it is refused.
+"""Requests to the carrier: authentication, fields and errors.
 
 Source: Twilio, "Twilio's response", "Error and warning dictionary".
 """
@@ -28,11 +28,11 @@ _SID = r"[0-9a-fA-F]{32}$"
 
 
 class CarrierSettings(SimulatedSettings):
-    """What a carrier is started with; account and token follow from the seed if not given.
+    """Settings of a carrier; by default, account and token are derived from the seed.
 
     Attributes:
-        auth_token: of the account; signs webhooks too.
-        api_keys: more names and secrets that may ask.
+        auth_token: token of the account, which also signs webhooks.
+        api_keys: secrets of further API keys, by key.
     """
 
     account_sid: Annotated[str, Field(pattern="^AC" + _SID)] | None = None
@@ -43,12 +43,12 @@ class CarrierSettings(SimulatedSettings):
 
     @property
     def account(self) -> str:
-        """The id of the account."""
+        """SID of the account."""
         return self.account_sid or f"AC{self._drawn('account')}"
 
     @property
     def token(self) -> str:
-        """The token of the account."""
+        """Token of the account."""
         return self.auth_token or self._drawn("token")
 
     def _drawn(self, what: str) -> str:
@@ -57,10 +57,10 @@ class CarrierSettings(SimulatedSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:
-    """What the carrier's routes work with.
+    """The services that the carrier's routes use.
 
     Attributes:
-        secrets: of each name that may ask.
+        secrets: secrets by user name.
     """
 
     world: World
@@ -79,7 +79,7 @@ _STATUS: Mapping[int, int] = {
 
 
 class Refused(Exception):
-    """A request is refused."""
+    """Raised if a request is refused."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class Refused(Exception):
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """Return the reply to a request that is refused."""
+    """Return the reply to a refused request."""
     if isinstance(error, HTTPException):
         error = _of_starlette(request, error)
     if not isinstance(error, Refused):
@@ -118,7 +118,7 @@ _METHODS = {"GET", "POST"}
 
 
 class Fields:
-    """The fields of a form or a query; Refused if one of them has a name that is not known."""
+    """The fields of a form or a query; raises Refused if a field is unknown."""
 
     def __init__(self, pairs: list[tuple[str, str]], known: Collection[str]) -> None:
         strange = {name for name, _ in pairs} - set(known)
@@ -136,7 +136,7 @@ class Fields:
         return [value for one, value in self._pairs if one == name and value]
 
     def phone(self, name: str, *, missing: int, invalid: int) -> str:
-        """Return a telephone number.
+        """Return a field that is a phone number.
 
         Raises:
             Refused: with the code `missing` or `invalid`.
@@ -149,10 +149,10 @@ class Fields:
         return value
 
     def url(self, name: str, *, invalid: int) -> str | None:
-        """Return a field that is an absolute URL; None if it is not given.
+        """Return a field that is an absolute URL; None if it is missing.
 
         Raises:
-            Refused: it cannot be one.
+            Refused: it is not a valid URL.
         """
         value = self.get(name)
         if value is None:
@@ -167,10 +167,10 @@ class Fields:
         return value
 
     def method(self, name: str) -> str:
-        """GET or POST; POST if there is none.
+        """Return a field that is GET or POST (default: POST).
 
         Raises:
-            Refused: it is another.
+            Refused: it is another method.
         """
         value = (self.get(name) or "POST").upper()
         if value not in _METHODS:
@@ -178,10 +178,10 @@ class Fields:
         return value
 
     def number(self, name: str, usual: int, most: int) -> int:
-        """Return a field that is a whole number from 0.
+        """Return a field that is a whole number from 0 to `most` (default: `usual`).
 
         Raises:
-            Refused: it is none, or above the most.
+            Refused: it is not.
         """
         value = self.get(name)
         if value is None:
@@ -192,18 +192,18 @@ class Fields:
 
 
 def ref_of(url: str | None) -> str:
-    """Return the caller's own reference, as it stands in a URL; empty if there is none."""
+    """Return the caller's reference in a URL; empty if there is none."""
     found = parse_qs(urlsplit(url or "").query).get("ref", [])
     return found[0] if found else ""
 
 
 async def read_body(request: Request, known: Collection[str]) -> Fields:
-    """Read the fields of a form; Refused if it is none, or has fields that are not known."""
+    """Read the fields of a form; raises Refused if it is not valid, or a field is unknown."""
     return _read(await request.body(), known)
 
 
 def read_query(request: Request, known: Collection[str]) -> Fields:
-    """Read the fields of the query; as `read_body`."""
+    """Read the fields of the query; raises as `read_body`."""
     return _read(request.url.query, known)
 
 
@@ -215,13 +215,13 @@ def _read(form: str | bytes, known: Collection[str]) -> Fields:
 
 
 def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> None:
-    """Accept an authenticated request about this account.
+    """Authenticate a request about this account.
 
     Args:
-        secrets: of each name that may send requests.
+        secrets: secrets by user name.
 
     Raises:
-        Refused: it is not, or it is about another account.
+        Refused: the credentials are wrong, or the request is about another account.
     """
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     try:

@@ -1,4 +1,4 @@
-"""Calls, messages and numbers, as Twilio's API creates, fetches, updates and ends them.
+"""Calls, messages and numbers: the operations of Twilio's API.
 
 Source: Twilio, "Calls resource", "Messages resource", "IncomingPhoneNumber resource".
 """
@@ -47,7 +47,7 @@ async def place_call(services: Services, request: Request) -> Response:
     """Place a call.
 
     Raises:
-        Refused: there is no call.
+        Refused: the call is not placed.
     """
     asked = await read_body(request, _CALL_FIELDS)
     plan = _plan(services, asked)
@@ -58,7 +58,7 @@ async def place_call(services: Services, request: Request) -> Response:
 
 
 async def list_calls(services: Services, request: Request) -> Response:
-    """List calls, the newest first."""
+    """List calls, newest first."""
     asked = read_query(request, (*PAGING, *_MOMENTS, "To", "From", "Status", "ParentCallSid"))
     calls = [one for one in services.world.ledger.calls.values() if _is_call_wanted(asked, one)]
     calls.reverse()
@@ -67,15 +67,19 @@ async def list_calls(services: Services, request: Request) -> Response:
 
 
 async def show_call(services: Services, request: Request) -> Response:
-    """Fetch one call."""
+    """Fetch one call.
+
+    Raises:
+        Refused: there is no such call.
+    """
     return JSONResponse(call_shape(services.account, _call(services, request)))
 
 
 async def change_call(services: Services, request: Request) -> Response:
-    """End a call, or have other words followed in it.
+    """End a call, or replace its script.
 
     Raises:
-        Refused: it cannot be, as the call stands.
+        Refused: the call's status does not allow it.
     """
     asked = await read_body(request, (*_SCRIPT_FIELDS, *_STATUS_FIELDS, "Status"))
     call = _call(services, request)
@@ -141,7 +145,7 @@ def _is_call_wanted(asked: Fields, call: Call) -> bool:
 
 
 def _is_time_wanted(asked: Fields, name: str, at: int | None) -> bool:
-    """Return whether a moment lies where it is asked for; Twilio's moments are whole seconds."""
+    """Return whether a time matches the query; Twilio's times are whole seconds."""
     after, before, on = asked.get(f"{name}>"), asked.get(f"{name}<"), asked.get(name)
     if after is None and before is None and on is None:
         return True
@@ -156,7 +160,7 @@ def _is_time_wanted(asked: Fields, name: str, at: int | None) -> bool:
 
 
 def _bounds(name: str, text: str) -> tuple[int, int]:
-    """Return the first and the last second that a moment or a day stands for.
+    """Return the first and the last second of a time or a day.
 
     Raises:
         Refused: it is neither.
@@ -168,7 +172,7 @@ def _bounds(name: str, text: str) -> tuple[int, int]:
             return first, first + 86_399
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(20001, f"{name} is no moment: {text[:40]}") from None
+        raise Refused(20001, f"{name} is not a valid time: {text[:40]}") from None
     second = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     return second, second
 
@@ -208,7 +212,7 @@ async def send_text(services: Services, request: Request) -> Response:
 
 
 async def list_texts(services: Services, request: Request) -> Response:
-    """List messages, the newest first."""
+    """List messages, newest first."""
     asked = read_query(request, (*PAGING, "To", "From", "DateSent", "DateSent<", "DateSent>"))
     texts = [one for one in services.world.ledger.texts.values() if _is_text_wanted(asked, one)]
     texts.reverse()
@@ -222,7 +226,7 @@ async def show_text(services: Services, request: Request) -> Response:
     """Fetch one message.
 
     Raises:
-        Refused: there is none.
+        Refused: there is no such message.
     """
     text = services.world.ledger.texts.get(request.path_params["sid"])
     if text is None:
@@ -244,7 +248,7 @@ async def add_number(services: Services, request: Request) -> Response:
 
 
 async def list_numbers(services: Services, request: Request) -> Response:
-    """List the account's own numbers."""
+    """List the account's numbers."""
     asked = read_query(request, (*PAGING, "PhoneNumber"))
     known = sorted(services.world.numbers | (services.world.inbound_urls.keys() - {""}))
     found = [one for one in known if asked.get("PhoneNumber") in {None, one}]

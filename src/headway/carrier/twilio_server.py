@@ -1,6 +1,6 @@
-"""The carrier: an ASGI application that speaks Twilio's API over a simulated world.
+"""The carrier: an ASGI application with Twilio's API over a simulated phone network.
 
-A control API besides Twilio's shows its ledger, and changes its people and faults.
+An additional control API shows its ledger, and changes its people and faults.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headway.runtime.timing import REAL, Timing
 
 
 async def _show_ledger(services: Services, request: Request) -> Response:
-    """Return all calls, and what a bill would show."""
+    """Return the matching calls, and the totals of all."""
     ledger = services.world.ledger
     asked = Fields(list(request.query_params.multi_items()), ("ref", "to", "from"))
     found = [
@@ -59,7 +59,7 @@ async def _show_ledger(services: Services, request: Request) -> Response:
 
 
 async def _hang_up(services: Services, request: Request) -> Response:
-    # Hang up on the called person's side.
+    # Hang up as the called person.
     sid = request.path_params["sid"]
     call = services.world.ledger.calls.get(sid)
     if call is None:
@@ -69,7 +69,7 @@ async def _hang_up(services: Services, request: Request) -> Response:
 
 
 async def _show_texts(services: Services, request: Request) -> Response:
-    """Return all messages, out and in."""
+    """Return all messages, outbound and inbound."""
     del request
     return JSONResponse({"texts": [_text(one) for one in services.world.ledger.texts.values()]})
 
@@ -81,7 +81,7 @@ async def _write(services: Services, request: Request) -> Response:
         case [str(from_), str(to), str(words)] if len(said) == 3:
             return JSONResponse(_text(services.world.write(from_, to, words)), 201)
         case _:
-            raise Refused(20001, 'give {"from": "+1…", "to": "+1…", "text": "…"}')
+            raise Refused(20001, 'the body must be {"from": "+1…", "to": "+1…", "text": "…"}')
 
 
 async def _set_person(services: Services, request: Request) -> Response:
@@ -109,7 +109,7 @@ async def _object(request: Request) -> Shape:
     try:
         return msgspec.json.decode(await request.body() or b"{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(20001, f"the body is no object of JSON: {error}") from error
+        raise Refused(20001, f"the body is not a JSON object: {error}") from error
 
 
 def _call(call: Call) -> Shape:
@@ -144,7 +144,7 @@ def _text(text: Text) -> Shape:
 
 
 HOSTS = ["localhost", "127.0.0.1"]
-"""Where a carrier may be: it is no protected place."""
+"""Host names under which a carrier is reachable: only local ones, as it is not protected."""
 
 Answer = Callable[[Services, Request], Awaitable[Response]]
 
@@ -171,10 +171,10 @@ _CONTROL: tuple[tuple[str, str, Answer], ...] = (
 
 
 class Carrier:
-    """A carrier that speaks Twilio's API."""
+    """A carrier with Twilio's API."""
 
     def __init__(self, settings: CarrierSettings, *, timing: Timing = REAL) -> None:
-        """Make a carrier; it listens once it is started."""
+        """Create a carrier; `app` has to be served."""
         self.settings = settings
         application = HttpApplication(settings.account, settings.token)
         self.world = World(settings, application, timing=timing)

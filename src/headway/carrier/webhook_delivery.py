@@ -1,6 +1,6 @@
-"""The pace and the tasks of the simulated world, and how its webhooks are delivered.
+"""The clock and the tasks of the simulated network, and the delivery of its webhooks.
 
-Some are lost, late, doubled or out of order.
+Some webhooks are lost, late, repeated or out of order.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from headway.runtime.timing import Timing
 
 
 class Pace:
-    """The pace of one world.
+    """The clock of one world.
 
     Attributes:
-        speed: how many times faster than that it goes.
+        speed: how many times faster than real time it runs.
     """
 
     def __init__(self, timing: Timing, speed: float) -> None:
@@ -31,19 +31,19 @@ class Pace:
         self.speed = speed
 
     def now_at(self) -> int:
-        """Return the current instant, in ms UTC; instants do not depend on the speed."""
+        """Return the current time, ms UTC, which does not depend on the speed."""
         return self.timing.wall_at()
 
     def passed_ms(self) -> float:
-        """Return the world's own time; only differences mean anything."""
+        """Return the simulated monotonic time."""
         return self.timing.monotonic() * 1000 * self.speed
 
     async def pause(self, span_ms: float) -> None:
-        """Wait for a span of the simulated time."""
+        """Wait for a simulated duration."""
         await self.timing.pause(span_ms / 1000 / self.speed)
 
     async def wait(self, event: asyncio.Event, span_ms: float) -> bool:
-        """Wait for an event for at most so much of the world's time; whether it is set."""
+        """Wait for an event for up to a simulated duration; return whether it is set."""
         return await self.timing.wait(event, span_ms / 1000 / self.speed)
 
 
@@ -51,25 +51,25 @@ log = structlog.stdlib.get_logger("headway.telephony.simulated")
 
 
 class Tasks:
-    """All that is under way in one world."""
+    """The background tasks of one world."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let something go on by itself; what it raises is logged."""
+        """Run a coroutine in the background; an error that it raises is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def idle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no task is running."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def close(self) -> None:
-        """End all of them, and what they may begin meanwhile."""
+        """Cancel all tasks, including those that they start meanwhile."""
         while self._running:
             for one in self._running:
                 one.cancel()
@@ -78,7 +78,7 @@ class Tasks:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the simulated world has failed", exc_info=error)
+            log.error("simulated network failed", exc_info=error)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,9 +86,10 @@ class Carriage:
     """The simulated delivery of a webhook.
 
     Attributes:
-        lost: it never arrives.
-        late_ms: how late it is; 0 for not.
-        waits: it comes after the next one.
+        lost: whether it never arrives.
+        late_ms: delay; 0 for none.
+        twice: whether it arrives twice.
+        waits: whether it arrives after the next one.
     """
 
     lost: bool = False
@@ -103,7 +104,7 @@ class Carriage:
 
 
 def carriage_of(rates: Rates, seed: int, purpose: str) -> Carriage:
-    """Draw the delivery of a webhook; its purpose distinguishes it from others."""
+    """Draw the delivery of a webhook; the purpose must be unique to it."""
 
     def unit(what: str) -> float:
         return draw(f"{seed}:{purpose}:{what}")
@@ -118,25 +119,25 @@ def carriage_of(rates: Rates, seed: int, purpose: str) -> Carriage:
 
 
 AGAIN_MS = 1_000
-"""When a webhook comes that comes twice; and when it is tried again the first time."""
+"""Delay of the repetition of a webhook, and of the first retry."""
 
 Deliver = Callable[[], Awaitable[None]]
 
 
 @dataclass(kw_only=True, slots=True)
 class _Chain:
-    """What is under way of one call: prompt webhooks come in their order."""
+    """The undelivered webhooks of one call or message; prompt ones are delivered in order."""
 
     before: asyncio.Task[None] | None = None
     held: list[Deliver] = field(default_factory=list[Deliver])
 
 
 class Postman:
-    """Carries the webhooks of one world.
+    """Delivers the webhooks of one world.
 
     Args:
-        posts: counts their results: sent, lost, late, twice, disordered, refused (by the
-            application), undelivered (no reply to any try).
+        posts: counter of their results: sent, lost, late, twice, disordered, refused (by the
+            application), undelivered (all tries failed).
     """
 
     def __init__(self, pace: Pace, tasks: Tasks, posts: Counter[str]) -> None:
@@ -148,11 +149,11 @@ class Postman:
     def send(
         self, sid: str, carriage: Carriage, deliver: Deliver, *, tries: int = 1, last: bool = False
     ) -> None:
-        """Send a webhook of a call or message; return at once.
+        """Send a webhook of a call or message in the background.
 
         Args:
-            tries: how often at most.
-            last: nothing comes after it.
+            tries: maximum number of tries.
+            last: whether it is the last one of its call or message.
         """
         chain = self._chains.setdefault(sid, _Chain())
         if last:

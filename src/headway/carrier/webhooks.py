@@ -1,4 +1,4 @@
-"""The webhooks of the simulated world: Twilio's fields, signed and sent.
+"""The webhooks of the simulated network: Twilio's fields, signed and sent.
 
 Source: Twilio, "StatusCallback", "Gather", "Messaging webhooks".
 """
@@ -26,12 +26,12 @@ SOURCE = "call-progress-events"
 
 
 def rfc2822(at: int) -> str:
-    """Return an instant as Twilio writes it."""
+    """Return an instant in Twilio's format."""
     return format_datetime(datetime.fromtimestamp(at // 1000, UTC))
 
 
 def call_fields(account: str, call: Call, status: str) -> Fields:
-    """Return what every webhook about a call says."""
+    """Return the fields of every webhook about a call."""
     plan = call.plan
     return [
         ("AccountSid", account),
@@ -47,7 +47,7 @@ def call_fields(account: str, call: Call, status: str) -> Fields:
 
 
 def status_fields(account: str, call: Call, notice: Notice) -> Fields:
-    """Return what a status webhook about a call says."""
+    """Return the fields of a status webhook about a call."""
     status = "initiated" if notice.event == "initiated" else notice.status.value
     fields = call_fields(account, call, status)
     fields += [
@@ -64,7 +64,7 @@ def status_fields(account: str, call: Call, notice: Notice) -> Fields:
 
 
 def text_fields(account: str, text: Text, status: TextStatus) -> Fields:
-    """Return what a status webhook about a message says."""
+    """Return the fields of a status webhook about a message."""
     fields = [
         ("AccountSid", account),
         ("ApiVersion", _VERSION),
@@ -98,15 +98,16 @@ def inbound_fields(account: str, text: Text) -> Fields:
 
 
 TIMEOUT_S = 15
-"""How long Twilio waits for an application."""
+"""How long Twilio waits for an application's reply."""
 _LATER = frozenset({408, 425, 429})
 
 
 class HttpApplication:
-    """An application behind HTTP.
+    """An application that is reached over HTTP.
 
     Args:
-        account: stands in each webhook.
+        account: SID of the account, sent in each webhook.
+        key: key that signs the webhooks.
     """
 
     def __init__(self, account: str, key: str) -> None:
@@ -142,7 +143,7 @@ class HttpApplication:
             url = f"{url}{'&' if '?' in url else '?'}{urlencode(fields)}"
             fields = []
         try:
-            # Signed is what is asked for in the end, however it was written.
+            # The signature covers the URL as requested, which httpx has normalized.
             url = str(httpx.URL(url))
         except httpx.InvalidURL as error:
             message = f"11100 {url!r:.200} is not a URL"
@@ -151,7 +152,7 @@ class HttpApplication:
         if method != "GET":
             headers["Content-Type"] = "application/x-www-form-urlencoded; charset=UTF-8"
         if self._http is None:
-            # Made when it is first needed: a settings file is read without an event loop.
+            # Created at first use, because settings are read without an event loop.
             limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
             self._http = httpx.AsyncClient(timeout=TIMEOUT_S, limits=limits, trust_env=False)
         try:
@@ -159,17 +160,17 @@ class HttpApplication:
                 method, url, content=urlencode(fields), headers=headers
             )
         except httpx.HTTPError as error:
-            message = f"11200 {url} does not answer: {type(error).__name__}"
+            message = f"11200 {url} did not reply: {type(error).__name__}"
             raise DeliveryFailed(message) from error
         if reply.is_success:
             return reply.text
-        message = f"11200 {url} answers {reply.status_code}"
+        message = f"11200 {url} replied with {reply.status_code}"
         if reply.is_server_error or reply.status_code in _LATER:
             raise DeliveryFailed(message)
         raise DeliveryRefused(message)
 
 
 def signature(key: bytes, url: str, fields: Fields) -> str:
-    """Twilio's signature over a URL as it is called, and the form's fields in their order."""
+    """Return Twilio's signature over a URL as requested and the sorted fields of the form."""
     text = url + "".join(name + value for name, value in sorted(fields))
     return b64encode(hmac.digest(key, text.encode(), "sha1")).decode()

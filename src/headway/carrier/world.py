@@ -1,4 +1,4 @@
-"""The simulated telephone network: calls, messages, the people who answer, and webhooks."""
+"""The simulated phone network: calls, messages, the people who answer, and webhooks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import CallStatus
 
 SENT_MS = 300
-"""How long it takes until a message is on its way."""
+"""Time until a message is sent."""
 DELIVERED_MS = 1_500
-"""How long it is on its way."""
+"""Time from sending a message to its delivery."""
 
 
 _EVENTS: Mapping[CallStatus, str] = {
@@ -31,12 +31,12 @@ _EVENTS: Mapping[CallStatus, str] = {
 
 
 class World:
-    """One simulated telephone world.
+    """A simulated phone network.
 
     Attributes:
-        rates: what happens how often now.
-        numbers: that calls can be made from; empty for any.
-        inbound_urls: receive inbound messages, by number; "" stands for any.
+        rates: current rates of outcomes and faults.
+        numbers: numbers that calls can be made from; empty for any.
+        inbound_urls: URLs that receive inbound messages, by number; "" is for all other numbers.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class World:
         timing: Timing = REAL,
         mark: str | None = None,
     ) -> None:
-        """Make a world in which nothing has happened.
+        """Create an empty world.
 
         Args:
-            mark: what its ids are made of; None for what no other world has.
+            mark: seed of its ids; None for a random one.
         """
         self.ledger = Ledger(settings.channels)
         self.rates: Rates = settings
@@ -68,7 +68,7 @@ class World:
         self._made = 0
 
     def change(self, written: Mapping[str, object]) -> None:
-        """Change rates from now on; see `Rates.changed`."""
+        """Change some rates from now on; see `Rates.changed`."""
         self.rates = self.rates.changed(written)
 
     def set_person(self, phone: str, person: Person) -> None:
@@ -76,9 +76,10 @@ class World:
         self._people[phone] = (person, self._asked[phone])
 
     def next_fate(self, to: str) -> tuple[Fate, int]:
-        """Draw the outcome of the next request that concerns a number; each is drawn once.
+        """Draw the outcome of the next request to a number.
 
-        Returns the fate, and how often the number was called or written to before.
+        Returns:
+            The outcome, and the number of earlier requests to the number.
         """
         nth = self._asked[to]
         self._asked[to] += 1
@@ -88,11 +89,7 @@ class World:
         return fate, nth
 
     def place(self, plan: CallPlan, fate: Fate, nth: int) -> Call:
-        """Begin a call with a fate from `next_fate`; return at once.
-
-        Args:
-            nth: how often the number was called or written to before.
-        """
+        """Start a call in the background, with a result of `next_fate`."""
         sid = self._new_sid("CA")
         call = Call(sid=sid, plan=plan, fate=fate, nth=nth, placed_at=self.pace.now_at())
         self.ledger.began(call)
@@ -102,7 +99,7 @@ class World:
         return call
 
     def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
-        """Send a message to a person, who may answer; return at once; as `place`."""
+        """Send a message to a person, who may reply, in the background; as `place`."""
         sid = self._new_sid("SM")
         text = Text(sid=sid, plan=plan, fate=fate, nth=nth, sent_at=self.pace.now_at())
         self.ledger.texts[sid] = text
@@ -110,7 +107,7 @@ class World:
         return text
 
     def write(self, from_: str, to: str, words: str) -> Text:
-        """Send a message from a person to one of the numbers; return at once."""
+        """Send a message from a person to one of the numbers, in the background."""
         plan = TextPlan(ref="", to=to, from_=from_, text=words)
         text = self._record(plan, inbound=True)
         url = self.inbound_urls.get(to) or self.inbound_urls.get("")
@@ -119,7 +116,7 @@ class World:
         return text
 
     async def hang_up(self, sid: str) -> None:
-        """End a call, as either side does; return when it has ended, or had.
+        """End a call from either side, and wait until it has ended.
 
         Raises:
             InvalidValue: there is no such call.
@@ -133,7 +130,7 @@ class World:
             await life.ended.wait()
 
     def lead_on(self, sid: str, words: str | None, url: str | None, method: str) -> bool:
-        """Replace the script of a call; return whether the call is answered."""
+        """Replace the script of a call if it is answered; return whether it is."""
         life, call = self._lives.get(sid), self.ledger.calls.get(sid)
         if life is None or call is None or call.status is not CallStatus.IN_PROGRESS:
             return False
@@ -141,7 +138,7 @@ class World:
         return True
 
     async def idle(self) -> None:
-        """Wait until no call and no webhook is under way."""
+        """Wait until no call and no webhook is in progress."""
         await self._tasks.idle()
 
     async def close(self) -> None:
@@ -150,7 +147,7 @@ class World:
         await self._application.close()
 
     def _new_sid(self, kind: str) -> str:
-        """Return an id that no other world makes; worlds of one mark make the same ids."""
+        """Return a new id; only worlds with the same mark create the same ids."""
         self._made += 1
         drawn = blake2b(f"{self._mark}:{self._made}".encode(), digest_size=16).hexdigest()
         return kind + drawn

@@ -201,7 +201,7 @@ async def test_an_application_that_fails_is_written_down_as_a_problem() -> None:
         await calling(carrier, twiml=None, url=f"{app.url}/words")
         await carrier.world.idle()
         (call,) = carrier.world.ledger.calls.values()
-        assert call.problems == [f"11200 {app.url}/words answers 500"]
+        assert call.problems == [f"11200 {app.url}/words replied with 500"]
 
 
 @pytest.mark.parametrize(

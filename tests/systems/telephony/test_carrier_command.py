@@ -89,7 +89,10 @@ def test_calls_under_way_do_not_keep_it_from_ending(folder: Path) -> None:
     [
         (("--host", EVERYWHERE), f"a carrier on {EVERYWHERE} would be reachable by others"),
         (("--account", "AC1"), "--account: it should be text that matches"),
-        (("--answer", "0.9", "--busy", "0.9"), "are 1.8 together"),
+        (
+            ("--answer", "0.9", "--busy", "0.9"),
+            "the sum of answer, busy, no_answer, failed is 1.8, not 1",
+        ),
         (("--talk", "9"), "--talk: the duration '9' is not understood"),
         (("--number", "911"), "--number: it is '911', which is not a number"),
     ],
