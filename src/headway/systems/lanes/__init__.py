@@ -19,8 +19,8 @@ from headway.web.page import Page
 
 def _lane(name: str, options: object) -> LaneSpec:
     if not isinstance(options, Mapping):
-        message = f"[lanes]: {name} is no table"
-        raise InvalidValue(message, hint=f'write [lanes.{name}] and below it target = "5s"')
+        message = f"[lanes]: {name} is not a table"
+        raise InvalidValue(message, hint=f'write a table: [lanes.{name}] with target = "5s"')
     with located(f"[lanes.{name}]: "):
         return read_lane(name, cast("LaneOptions", options))
 
@@ -32,7 +32,7 @@ class LanesSystem:
     """The system `lanes`.
 
     Attributes:
-        lanes: what is declared when the server starts; an operator's values win over it.
+        lanes: lanes to declare when the server starts; an operator's values take precedence.
     """
 
     name: str = NAME
@@ -43,19 +43,19 @@ class LanesSystem:
         self.lanes = lanes
 
     def declare(self, app: App) -> None:
-        """Nothing: its jobs are pulled by workers of any language."""
+        """Do nothing: workers in any language pull the jobs."""
 
     async def start(self, service: Service) -> None:
-        """Declare the lanes of the settings; the store keeps them, and workers obey them."""
+        """Declare the configured lanes to the store."""
         if self.lanes:
             items = tuple(DeclareLane(spec=spec) for spec in self.lanes)
             await service.store.define(DefineRequest(items=items, author="[lanes]"))
 
 
 def make(settings: Mapping[str, object]) -> LanesSystem:
-    """Make the system, of the table [lanes]; nothing is declared before it is started.
+    """Build the system from the settings [lanes], without declaring anything.
 
     Raises:
-        InvalidValue: a lane's settings are unusable.
+        InvalidValue: a lane's settings are not valid.
     """
     return LanesSystem(tuple(_lane(name, options) for name, options in settings.items()))

@@ -1,4 +1,4 @@
-"""What requests to this system say."""
+"""The bodies of requests to this system."""
 
 from __future__ import annotations
 

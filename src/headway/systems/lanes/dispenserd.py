@@ -1,4 +1,4 @@
-"""The dispenserd drop-in: the API of the job queue of that name, on a store that keeps its jobs.
+"""A drop-in replacement for the job queue dispenserd, with its API on a durable store.
 
 Source: the readme and the behaviour of dispenserd 0.0.3 (realtux/dispenserd).
 """
@@ -55,10 +55,10 @@ Said = dict[str, object]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheduling:
-    """A job to be scheduled.
+    """A job to schedule.
 
     Attributes:
-        priority: smaller first.
+        priority: smaller numbers first.
     """
 
     message: str
@@ -67,10 +67,10 @@ class Scheduling:
 
 
 def read_scheduling(body: bytes) -> Scheduling:
-    """Read the body of a schedule.
+    """Read the body of a schedule request.
 
     Raises:
-        InvalidValue: there is no message, or a field is not what it must be.
+        InvalidValue: the message is missing, or a field is not valid.
     """
     said = _read(body)
     message = said.get("message")
@@ -91,10 +91,10 @@ def read_scheduling(body: bytes) -> Scheduling:
 
 
 def read_lane(body: bytes) -> str:
-    """Read the body of a receive; one that says nothing means the default lane.
+    """Read the lane from the body of a receive request (default: `main`).
 
     Raises:
-        InvalidValue: the lane is not a name.
+        InvalidValue: the lane is not a valid name.
     """
     return _lane(_read(body))
 
@@ -111,12 +111,12 @@ def _lane(said: Said) -> str:
 
 
 def _read(body: bytes) -> Said:
-    """Return the fields of a body; none if it is not a JSON object: clients send `[]` or nothing.
+    """Return the fields of a body with names in lower case; none if it is not a JSON object.
 
-    The case of a field's name does not matter.
+    Clients may send `[]` or nothing.
 
     Raises:
-        PayloadTooLarge: it has too many values.
+        PayloadTooLarge: the body has too many values.
     """
     try:
         said = decode_bounded(body)
@@ -129,17 +129,17 @@ def _read(body: bytes) -> Said:
 
 KIND = "dispenserd"
 LEASE_MS = 30_000
-"""How long a job may be on its way to a client before it comes back."""
+"""How long the delivery of a job to a client may take before the job is handed out again."""
 SETTLE_WITHIN = 20.0
-"""Seconds for which it is tried to note that a job was received."""
+"""How long it is tried to settle a received job, in seconds."""
 A_WEEK = 604_800.0
 DESKS = 32
-"""Names under which it claims: several, so that receives need not wait for each other."""
+"""Number of worker names used to claim, so that receives need not wait for each other."""
 MOST_NAMED = 10_000
-"""The most lanes without jobs that are listed because a client has named them."""
+"""Maximum number of lanes that are listed without jobs, because a client has named them."""
 
 POLICY = JobPolicy(
-    # What is lost on its way to a client comes back at once, as often as it takes.
+    # A job whose delivery failed is available again at once, any number of times.
     retry=RetryPolicy(attempts=2**31 - 1, base_ms=0, cap_ms=0, jitter="none"),
     keep_ms=3_600_000,
 )
@@ -149,10 +149,10 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Received:
-    """A job on its way to a client.
+    """A job that is being delivered to a client.
 
     Attributes:
-        pulled: the claim that brought it.
+        pulled: reply of the claim that returned it.
     """
 
     def __init__(self, pulled: PollReply, claimed: Claimed) -> None:
@@ -162,7 +162,7 @@ class Received:
 
 
 class Queue:
-    """Jobs by lane, as dispenserd has them."""
+    """The job queue of dispenserd, by lane."""
 
     def __init__(self, store: Store, registry: LongPollRegistry, timing: Timing) -> None:
         self._store = store
@@ -173,11 +173,11 @@ class Queue:
         self._named: set[str] = {DEFAULT_LANE}
 
     async def schedule(self, said: Scheduling) -> None:
-        """Add a job; it is kept when this returns.
+        """Add a job; when this returns, it is stored.
 
         Raises:
-            CallerError: it cannot be a job.
-            StoreError: it could not be kept.
+            CallerError: it is not a valid job.
+            StoreError: it could not be stored.
         """
         job = NewJob(
             id=str(uuid7()),
@@ -190,12 +190,15 @@ class Queue:
         await self._store.enqueue([job])
 
     async def receive(self, lane: str, *, block: bool) -> Received | None:
-        """Take the first job of a lane.
+        """Claim the first job of a lane.
 
-        The client that has waited longest is served first. If it is cancelled, no job is taken.
+        The client that has waited longest is served first. A cancelled receive claims no job.
+
+        Args:
+            block: whether to wait for a job if there is none.
 
         Returns:
-            The job, to be given to `done` or `put_back`; None if there is none.
+            The job, which must be passed to `done` or `put_back`; None if there is none.
         """
         if len(self._named) < MOST_NAMED:
             self._named.add(lane)
@@ -212,7 +215,7 @@ class Queue:
         """Settle a job that has reached its client.
 
         Raises:
-            StoreError: it could not be noted: the job comes back at the end of its lease.
+            StoreError: it could not be settled; the job is handed out again after its lease.
         """
         job = received.claimed
         outcome = Succeeded(job.id, job.run)
@@ -220,21 +223,21 @@ class Queue:
         end = self._timing.monotonic() + SETTLE_WITHIN
         (verdict,) = await persist(
             self._timing,
-            "received",
+            "settling a received job",
             lambda: self._store.settle(request),
             until=lambda: self._timing.monotonic() >= end,
         )
         if verdict is Verdict.LOST:
-            message = f"job {job.id} was received, but too late: it is handed out again"
+            message = f"job {job.id} was received after its lease had ended: it is handed out again"
             raise StoreError(message)
 
     def put_back(self, received: Received | None) -> None:
-        """Put back a job that did not reach its client; it stands where it stood."""
+        """Return a job that did not reach its client to its place in the queue."""
         if received is not None:
             self._registry.give_back(received.pulled)
 
     async def waiting(self) -> dict[str, int]:
-        """Return how many jobs wait in each lane that was ever named, by name."""
+        """Return the number of waiting jobs by lane, for all lanes ever used or named."""
         counts = dict.fromkeys(self._named, 0)
         for lane in await self._store.read(LanesQuery()):
             if lane.name.startswith(PREFIX):
@@ -242,11 +245,11 @@ class Queue:
         return dict(sorted(counts.items()))
 
     def receivers(self, lane: str) -> int:
-        """Return how many wait for a job of a lane."""
+        """Return the number of receives that wait for a job of a lane."""
         return self._registry.waiting_for(PREFIX + lane)
 
     async def jobs(self, lane: str) -> list[dict[str, object]]:
-        """Return the jobs that wait in a lane, in the order in which they will be received."""
+        """Return the waiting jobs of a lane, in the order in which they will be received."""
         query = JobsQuery(lane=PREFIX + lane, states=tuple(QUEUED), limit=1_000)
         found = [job async for jobs in read_pages(self._store, query) for job in jobs]
         found.sort(key=lambda job: (job.priority, job.due_at, job.seq))
@@ -268,23 +271,19 @@ def _message(args: bytes) -> str:
     try:
         return _decode(args).get("message", "")
     except msgspec.DecodeError:
-        # Another program sent it to this lane: its content is passed on as it is.
+        # Sent to this lane by another program: pass its content on unchanged.
         return args.decode(errors="replace")
 
 
 NAME = "dispenserd"
 DONE, WRONG, EMPTY = 0, 1, 2
-"""The codes of replies."""
+"""Codes of replies."""
 
 _log = structlog.stdlib.get_logger("headway.dispenserd")
 
 
 def dispenserd(service: Service) -> Starlette:
-    """Return the app.
-
-    Returns:
-        An ASGI app without a lifespan; the service is the caller's to start and close.
-    """
+    """Return an ASGI app without a lifespan; the caller starts and closes the service."""
     options = service.options
     guards = [
         Middleware(RequestEnvelope, timing=service.timing),
@@ -355,7 +354,7 @@ class _Dispenserd:
             return self._handed(received, presence)
         presence.close()
         if block:
-            # Only the server's stop ends a blocking wait without a job.
+            # A blocking receive ends without a job only when the server stops.
             return _reply({"status": "error", "code": WRONG, "message": "stopping"}, 503)
         return _reply({"status": "ok", "code": EMPTY, "message": "empty queue"})
 
@@ -366,7 +365,7 @@ class _Dispenserd:
             try:
                 await self._queue.done(received)
             except StoreError as error:
-                _log.warning("received, and may be handed out again", error=str(error))
+                _log.warning("received job not settled", error=str(error))
 
         return TrackedReply(
             _json(said),
@@ -382,7 +381,7 @@ def _refusal(error: HeadwayError) -> Response:
     if status == 500:
         _log.error("a request failed", exc_info=error)
     text = error.message if status != 500 else "the server met something it did not expect"
-    # Wrong values are all the same to its clients, who know no other status.
+    # Clients of dispenserd know only 400 for invalid values.
     return _reply(
         {"status": "error", "code": WRONG, "message": text}, 400 if status == 422 else status
     )

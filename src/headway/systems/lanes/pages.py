@@ -1,4 +1,4 @@
-"""The dashboard's page of the HTTP queue: depth by lane, and what its workers hold."""
+"""The dashboard page of the HTTP queue: depth by lane, and the jobs of its workers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from headway.web.page import (
 )
 
 ROWS = 50
-"""Lanes of a page: the deepest."""
+"""Maximum number of lanes on the page, deepest first."""
 HELD_ROWS = 25
-"""Pulled jobs of each worker that are shown."""
+"""Maximum number of pulled jobs shown per worker."""
 MOST_HELD = 250
-"""The same of all workers: those first that have the most."""
+"""Maximum number of pulled jobs of all workers, starting with those that have the most."""
 
 
 async def read(look: Look) -> Facts:
-    """Return the deepest lanes, and who has which of their jobs."""
+    """Return the deepest lanes, and their pulled jobs by worker."""
     seen = await look.sight.overview()
     caller, sought = look.caller, look.values["q"].casefold()
     lanes = [one for one in seen.lanes if caller.covers(one.name) and sought in one.name.casefold()]
@@ -62,7 +62,7 @@ async def read(look: Look) -> Facts:
 
 
 def pulled(lane: LaneView) -> int:
-    """Return how many of its jobs workers have."""
+    """Return the number of pulled jobs of a lane."""
     return sum(lane.counts.get(one, 0) for one in HELD)
 
 
@@ -71,7 +71,7 @@ def _since(job: JobView) -> int:
 
 
 async def _held(look: Look, workers: Sequence[WorkerView], lanes: Sequence[str]) -> list[JobView]:
-    """Pulled jobs of lanes, of a bounded look."""
+    """Return pulled jobs of these lanes, up to the limits above."""
     if not lanes:
         return []
     return await held_jobs(
@@ -107,4 +107,4 @@ PAGES = (
         package="headway.systems.lanes",
     ),
 )
-"""The page of this system."""
+"""The pages of this system."""

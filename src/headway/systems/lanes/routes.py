@@ -1,4 +1,4 @@
-"""The routes: enqueue, pull, ack, fail, extend; lanes and jobs; dead jobs and their retry."""
+"""Routes: enqueue, pull, ack, fail and extend; lanes and jobs; dead jobs and retries."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ROUTES = router("system: lanes", operations="lanes_", any_type=True)
 Puller = Annotated[Caller, needs(Permission.WORK)]
 
 POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8, cap="1h"))
-"""Of jobs whose type says nothing else: their five attempts outlive an outage of half an hour."""
+"""Policy of jobs whose type sets none: five attempts, which survive an outage of half an hour."""
 
 ENQUEUED = reply(
     "Enqueued",
@@ -87,7 +87,7 @@ async def enqueue(
     first; with another lane, type or payload it is a conflict (409).
     """
     id_of_engine = None if body.job_id is None else as_uuid(body.job_id)
-    # Each value has passed the very type of its field.
+    # Without validation: each value is already validated as the same type.
     made = JobBody.model_construct(
         kind=body.type,
         args=body.payload,
@@ -255,10 +255,10 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
 
 
 async def _settle(service: Service, caller: Caller, body: PulledBody, said: AnyOutcome) -> Response:
-    """Write what a run says.
+    """Settle a run.
 
     Raises:
-        LeaseLost: it is not live any more, and says not only what is so anyway.
+        LeaseLost: the run is no longer live, unless it acknowledges a job that is already done.
     """
     (verdict,) = await settle_runs(service, caller, body.worker, [said])
     found = await service.store.read(JobQuery(id=said.job))

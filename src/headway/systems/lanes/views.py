@@ -1,4 +1,4 @@
-"""How jobs and lanes are shown: statuses beside the engine's states, and job ids of callers."""
+"""Views of jobs and lanes: statuses instead of the engine's states, and callers' job ids."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from headway.server.visibility import visible_job
 from headway.systems.jobs import count_queued
 
 PAGES = 4
-"""Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""
+"""Maximum number of pages of scheduled jobs that are searched for those that wait for a retry."""
 
 
 class Status(StrEnum):
     """The status of a job in this system."""
 
     QUEUED = "queued"
-    """It waits: for its moment, for a gate, or for a worker."""
+    """It waits for its due time, a gate or a worker."""
     PULLED = "pulled"
     """A worker has it, and has not acknowledged it."""
     FAILED = "failed"
-    """An attempt failed; it waits to be tried again."""
+    """An attempt failed, and it waits for a retry."""
     DONE = "done"
     DEAD = "dead"
-    """Its attempts are used up, or none was wanted."""
+    """Its attempts are used up, or no further one was wanted."""
     CANCELLED = "cancelled"
-    """An operator called it off."""
+    """An operator cancelled it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,13 +84,13 @@ def status_of(job: JobView) -> Status:
 
 
 async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tuple[LaneStatus, ...]:
-    """Return lanes with their jobs by status; a few bounded reads a lane.
+    """Return lanes with their jobs by status, with a few bounded reads per lane.
 
     Args:
-        names: these; None for the first 200, those that have a target before the others.
+        names: lanes to return; None for the first 200, those with a target first.
 
     Returns:
-        One for each lane, by name, or in the order of `names`.
+        Lanes ordered by name, or in the order of `names`.
     """
     latencies = await lane_latencies(store, names)
     lanes = await store.read(LanesQuery(names=tuple(one.lane for one in latencies)))
@@ -121,7 +121,7 @@ async def _status(store: Store, lane: LaneView, latency: LaneLatency) -> LaneSta
 
 
 async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, bool]:
-    """Return how many wait to be tried again, and whether all that are scheduled were looked at."""
+    """Return how many jobs wait for a retry, and whether all scheduled ones were examined."""
     scheduled = lane.counts.get(State.SCHEDULED, 0)
     looked = failed = 0
     cursor: str | None = None
@@ -197,17 +197,17 @@ def lane_job(job: JobView) -> LaneJob:
 
 
 def as_uuid(job_id: str) -> str | None:
-    """Return the engine's id that a job_id is; None if it is the key of a job."""
+    """Return a job_id as the engine's id; None if it is a key."""
     own = job_id.lower()
     return own if is_job_id(own) else None
 
 
 async def find_id(service: Service, caller: Caller, job_id: str, tenant: str | None = None) -> str:
-    """Return the engine's id of a job; if the job_id is one, without a lookup.
+    """Return the engine's id of a job, without a lookup if the job_id is one.
 
     Raises:
         UnknownJob: no job that the caller sees has this key.
-        Forbidden: the tenant is another's.
+        Forbidden: the caller may not use the tenant.
     """
     found = as_uuid(job_id)
     return found if found is not None else (await _by_key(service, caller, job_id, tenant)).id
@@ -220,7 +220,7 @@ async def find_job(
 
     Raises:
         UnknownJob: there is none that the caller sees.
-        Forbidden: the tenant is another's.
+        Forbidden: the caller may not use the tenant.
     """
     return await visible_job(service, caller, await find_id(service, caller, job_id, tenant))
 
