@@ -160,7 +160,7 @@ class CatalogueContents:
         """Return the template with this name.
 
         Raises:
-            UnknownRecord: there is none.
+            UnknownRecord: there is no template with this name.
         """
         found = self.templates.get(name)
         if found is None:
@@ -214,7 +214,7 @@ class Catalogue:
             HeadwayError: whatever `on_change` raises; nothing was written.
         """
         async with self._directory.change() as session:
-            # The first statement: a concurrent change waits here, and then reads this one's.
+            # The first statement, so that a concurrent change waits here, then reads this change.
             await session.execute(
                 update(RevisionRecord).values(revision=RevisionRecord.revision + 1)
             )

@@ -167,7 +167,7 @@ async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
     """Return a stored number or template.
 
     Raises:
-        UnknownRecord: there is none.
+        UnknownRecord: it does not exist.
     """
     found = await session.get(table, name)
     if found is None:

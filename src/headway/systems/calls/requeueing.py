@@ -16,7 +16,7 @@ from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, read_args
 from headway.systems.jobs import act, read_pages
 
 PAGE = 100
-"""Number of leads read and edited in one step; other steps wait meanwhile."""
+"""Maximum number of leads read and edited in one step; other steps wait for its end."""
 AGAIN_S = 5.0
 LATE_S = 330.0
 """Delay after which leads whose workers died in their dial are waiting again; see `kinds.MANY`."""

@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import AfterValidator, Field
 from requests import PreparedRequest, Response
 from requests.adapters import BaseAdapter
-from vonage_http_client.auth import Auth  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
+from vonage_http_client.auth import Auth  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)
 from vonage_http_client.http_client import HttpClient  # pyright: ignore[reportMissingTypeStubs]  (as above)
 from vonage_utils.errors import VonageError  # pyright: ignore[reportMissingTypeStubs]  (as above)
 from vonage_voice import Voice as Client  # pyright: ignore[reportMissingTypeStubs]  (as above)
-from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)  # pyright: ignore[reportMissingTypeStubs]  (as above)
     CallInfo,
     CreateCallRequest,
     Dtmf,

@@ -233,7 +233,7 @@ class Adopting:
 
 
 def declare_adopting(app: App, adopting: Adopting, migration: Migration) -> None:
-    """Declare a source of an app at whose looks rows are moved."""
+    """Declare a source whose looks move rows."""
 
     @app.source(name=ADOPTING, every=migration.settings.every)
     async def rows() -> AsyncGenerator[NewJob]:

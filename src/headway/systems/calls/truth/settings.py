@@ -20,7 +20,7 @@ from headway.core.naming import did_you_mean
 from headway.runtime.settings_table import OpenTable, Span, read_table
 
 _ROWS = UUID("5d0f0a5e-6d0b-5a6c-9f0e-9f6f0f1b8a41")
-"""The UUID namespace for leads whose rows have other ids than UUIDs."""
+"""The UUID namespace for leads whose rows have ids other than UUIDs."""
 SHARES = 10_000
 """Number of hash values; a percentage is exact to 0.01."""
 
