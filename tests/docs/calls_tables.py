@@ -12,9 +12,9 @@ from pydantic_core import PydanticUndefined
 
 from headway.core.duration import format_duration
 from headway.systems.calls import OWN
+from headway.systems.calls.source_table.shadow import Migration, ShadowBook
+from headway.systems.calls.source_table.source_table import migration_routes
 from headway.systems.calls.template import CallsSettings, TemplateBody
-from headway.systems.calls.truth.shadow import Migration, ShadowBook
-from headway.systems.calls.truth.truth import migration_routes
 from tests.docs.docstrings import items
 
 HEAD = ("key", "default", "meaning")

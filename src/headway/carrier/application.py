@@ -259,8 +259,8 @@ class DirectApplication:
             return ""
         event = f"{self._name}:{call.sid}:pressed:{len(call.pressed)}"
         ref = call.plan.ref or None
-        said = await self._handle(Pressed(call_id=call.sid, ref=ref, digits=digits, event=event))
-        return write_twiml(said) if isinstance(said, Say | Ask) else ""
+        reply = await self._handle(Pressed(call_id=call.sid, ref=ref, digits=digits, event=event))
+        return write_twiml(reply) if isinstance(reply, Say | Ask) else ""
 
     async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
         await self._handle(
@@ -278,10 +278,10 @@ class DirectApplication:
         del url
         plan = text.plan
         event = f"{self._name}:{text.sid}"
-        said = await self._handle(
+        reply = await self._handle(
             Inbound(from_=plan.from_, to=plan.to, text=plan.text, event=event)
         )
-        return write_reply(said if isinstance(said, str) else None)
+        return write_reply(reply if isinstance(reply, str) else None)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -65,11 +65,13 @@ class Conversation:
             words: TwiML; None to fetch it from `url`.
         """
         try:
-            said = await self._fetch(url, method) if words is None and url is not None else words
+            document = (
+                await self._fetch(url, method) if words is None and url is not None else words
+            )
             for _ in range(_MOST_DOCUMENTS):
-                if said is None:
+                if document is None:
                     return
-                said = await self._document(said)
+                document = await self._document(document)
             self._call.problems.append("11205 the application's documents form a loop")
         except _Over:
             return
@@ -77,9 +79,9 @@ class Conversation:
             self._call.problems.append(str(error))
             self._call.heard.append(_SORRY)
 
-    async def _document(self, said: str) -> str | None:
+    async def _document(self, document: str) -> str | None:
         """Follow one document, and return the next one; None at the end."""
-        steps = read_twiml(said)
+        steps = read_twiml(document)
         self._asked = self._asked or any(isinstance(one, Gather | Redirect) for one in steps)
         for one in steps:
             following = await self._step(one)
@@ -176,7 +178,7 @@ class Life:
         self._hung = asyncio.Event()
         self._talking: asyncio.Task[None] | None = None
         self._words = (call.plan.words, call.plan.words_url, call.plan.words_method)
-        self._is_led_on = False
+        self._is_replaced = False
 
     async def run(self) -> None:
         """Run the call from start to end."""
@@ -193,10 +195,10 @@ class Life:
         if self._talking is not None:
             self._talking.cancel()
 
-    def lead_on(self, words: str | None, url: str | None, method: str) -> None:
+    def replace_script(self, words: str | None, url: str | None, method: str) -> None:
         """Replace the script; only while the call is answered."""
         self._words = (words, url, method)
-        self._is_led_on = True
+        self._is_replaced = True
         if self._talking is not None:
             self._talking.cancel()
 
@@ -232,7 +234,7 @@ class Life:
             try:
                 await self._talking
             except asyncio.CancelledError:
-                if not (self._hung.is_set() or self._is_led_on):
+                if not (self._hung.is_set() or self._is_replaced):
                     raise
-                following, self._is_led_on = self._is_led_on, False
+                following, self._is_replaced = self._is_replaced, False
         self._call.duration_s = math.ceil(conversation.spent_ms / 1000)

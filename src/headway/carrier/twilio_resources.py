@@ -92,8 +92,8 @@ async def change_call(services: Services, request: Request) -> Response:
     if status == "completed" or (status and call.status is not CallStatus.IN_PROGRESS):
         await services.world.hang_up(call.sid)
         return JSONResponse(call_shape(services.account, call))
-    is_led = url is not None or words is not None
-    if is_led and not services.world.lead_on(call.sid, words, url, asked.method("Method")):
+    replaces = url is not None or words is not None
+    if replaces and not services.world.replace_script(call.sid, words, url, asked.method("Method")):
         raise Refused(21220, "Call is not in-progress. Cannot redirect.")
     return JSONResponse(call_shape(services.account, call))
 

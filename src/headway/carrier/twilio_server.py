@@ -75,19 +75,19 @@ async def _show_texts(services: Services, request: Request) -> Response:
 
 
 async def _write(services: Services, request: Request) -> Response:
-    said = await _object(request)
-    fields = [said.get(name) for name in ("from", "to", "text")]
+    body = await _object(request)
+    fields = [body.get(name) for name in ("from", "to", "text")]
     match fields:
-        case [str(from_), str(to), str(words)] if len(said) == 3:
+        case [str(from_), str(to), str(words)] if len(body) == 3:
             return JSONResponse(_text(services.world.write(from_, to, words)), 201)
         case _:
             raise Refused(20001, 'the body must be {"from": "+1…", "to": "+1…", "text": "…"}')
 
 
 async def _set_person(services: Services, request: Request) -> Response:
-    said = await _object(request)
+    body = await _object(request)
     try:
-        wanted = read_table("person", Person, said)
+        wanted = read_table("person", Person, body)
     except InvalidValue as error:
         raise Refused(20001, str(error)) from error
     services.world.set_person(request.path_params["phone"], wanted)
@@ -97,9 +97,9 @@ async def _set_person(services: Services, request: Request) -> Response:
 async def _faults(services: Services, request: Request) -> Response:
     # Show the rates of faults, and change them.
     if request.method == "POST":
-        said = await _object(request)
+        body = await _object(request)
         try:
-            services.world.change(said)
+            services.world.change(body)
         except InvalidValue as error:
             raise Refused(20001, str(error)) from error
     return JSONResponse(services.world.rates.model_dump(include=set(Rates.model_fields)))

@@ -82,7 +82,7 @@ class Tasks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carriage:
+class Delivery:
     """The simulated delivery of a webhook.
 
     Attributes:
@@ -103,14 +103,14 @@ class Carriage:
         return not (self.lost or self.late_ms or self.waits)
 
 
-def carriage_of(rates: Rates, seed: int, purpose: str) -> Carriage:
+def delivery_of(rates: Rates, seed: int, purpose: str) -> Delivery:
     """Draw the delivery of a webhook; the purpose must be unique to it."""
 
     def unit(what: str) -> float:
         return draw(f"{seed}:{purpose}:{what}")
 
     late, least, most = unit("late") < rates.post_late, *rates.late
-    return Carriage(
+    return Delivery(
         lost=unit("lost") < rates.post_lost,
         late_ms=least + round(unit("late by") * (most - least)) if late else 0,
         twice=unit("twice") < rates.post_twice,
@@ -132,7 +132,7 @@ class _Chain:
     held: list[Deliver] = field(default_factory=list[Deliver])
 
 
-class Postman:
+class WebhookSender:
     """Delivers the webhooks of one world.
 
     Args:
@@ -147,7 +147,7 @@ class Postman:
         self._chains: dict[str, _Chain] = {}
 
     def send(
-        self, sid: str, carriage: Carriage, deliver: Deliver, *, tries: int = 1, last: bool = False
+        self, sid: str, delivery: Delivery, deliver: Deliver, *, tries: int = 1, last: bool = False
     ) -> None:
         """Send a webhook of a call or message in the background.
 
@@ -158,35 +158,35 @@ class Postman:
         chain = self._chains.setdefault(sid, _Chain())
         if last:
             del self._chains[sid]
-        if carriage.waits and not last:
+        if delivery.waits and not last:
             self._posts["disordered"] += 1
             chain.held.append(deliver)
             return
-        bring = self._bring(chain, chain.before, carriage, deliver, tries)
-        walk = self._tasks.spawn(bring)
-        if carriage.prompt:
-            chain.before = walk
+        work = self._deliver(chain, chain.before, delivery, deliver, tries)
+        task = self._tasks.spawn(work)
+        if delivery.prompt:
+            chain.before = task
 
-    async def _bring(
+    async def _deliver(
         self,
         chain: _Chain,
         before: asyncio.Task[None] | None,
-        carriage: Carriage,
+        delivery: Delivery,
         deliver: Deliver,
         tries: int,
     ) -> None:
-        if before is not None and carriage.prompt:
+        if before is not None and delivery.prompt:
             await asyncio.wait([before])
-        if carriage.late_ms:
+        if delivery.late_ms:
             self._posts["late"] += 1
-            await self._pace.pause(carriage.late_ms)
-        if carriage.lost:
+            await self._pace.pause(delivery.late_ms)
+        if delivery.lost:
             self._posts["lost"] += 1
         else:
             await self._try(deliver, tries)
         while chain.held:
             await self._try(chain.held.pop(0), tries)
-        if carriage.twice and not carriage.lost:
+        if delivery.twice and not delivery.lost:
             self._posts["twice"] += 1
             await self._pace.pause(AGAIN_MS)
             await self._try(deliver, tries)

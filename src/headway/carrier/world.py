@@ -11,7 +11,7 @@ from headway.carrier.application import Application, DeliveryRefused, Message, N
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
 from headway.carrier.life import Life
 from headway.carrier.script import Fate, Person, Rates, SimulatedSettings, fate_of
-from headway.carrier.webhook_delivery import Pace, Postman, Tasks, carriage_of
+from headway.carrier.webhook_delivery import Pace, Tasks, WebhookSender, delivery_of
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
 from headway.systems.telephony.texts import TextStatus
@@ -61,7 +61,7 @@ class World:
         self._mark = secrets.token_hex(8) if mark is None else mark
         self._application = application
         self._tasks = Tasks()
-        self._postman = Postman(self.pace, self._tasks, self.ledger.posts)
+        self._webhooks = WebhookSender(self.pace, self._tasks, self.ledger.posts)
         self._lives: dict[str, Life] = {}
         self._asked: Counter[str] = Counter()
         self._people: dict[str, tuple[Person, int]] = {}
@@ -129,12 +129,12 @@ class World:
             life.hang_up()
             await life.ended.wait()
 
-    def lead_on(self, sid: str, words: str | None, url: str | None, method: str) -> bool:
+    def replace_script(self, sid: str, words: str | None, url: str | None, method: str) -> bool:
         """Replace the script of a call if it is answered; return whether it is."""
         life, call = self._lives.get(sid), self.ledger.calls.get(sid)
         if life is None or call is None or call.status is not CallStatus.IN_PROGRESS:
             return False
-        life.lead_on(words, url, method)
+        life.replace_script(words, url, method)
         return True
 
     async def idle(self) -> None:
@@ -177,8 +177,8 @@ class World:
     def _post(
         self, sid: str, purpose: str, deliver: Callable[[], Awaitable[None]], *, last: bool
     ) -> None:
-        carriage = carriage_of(self.rates, self._seed, purpose)
-        self._postman.send(sid, carriage, deliver, tries=self.rates.post_tries, last=last)
+        delivery = delivery_of(self.rates, self._seed, purpose)
+        self._webhooks.send(sid, delivery, deliver, tries=self.rates.post_tries, last=last)
 
     async def _live_text(self, text: Text, fate: Fate) -> None:
         await self.pace.pause(SENT_MS)
@@ -203,9 +203,9 @@ class World:
         )
 
     async def _deliver_inbound(self, text: Text, url: str) -> None:
-        said = await self._application.inbound(text, url)
+        document = await self._application.inbound(text, url)
         try:
-            steps = read_twiml(said)
+            steps = read_twiml(document)
         except InvalidValue as error:
             raise DeliveryRefused(str(error)) from error
         for one in steps:

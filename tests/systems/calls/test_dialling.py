@@ -19,13 +19,13 @@ from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
 @pytest.fixture
 def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The runs after which a lead's row in a table of its users is made pending again."""
-    refs, again = list[str](), stages._again
+    refs, again = list[str](), stages._put_row_back
 
     async def noted(context: CallsContext, job: Job, args: LeadArgs) -> None:
         refs.append(job.ref)
         await again(context, job, args)
 
-    monkeypatch.setattr(stages, "_again", noted)
+    monkeypatch.setattr(stages, "_put_row_back", noted)
     return refs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headway.contract.definitions import Role
 from headway.systems.calls.intake import LeadRecipe
-from headway.systems.calls.truth.settings import LeadRow
+from headway.systems.calls.source_table.settings import LeadRow
 from tests.systems.calls.calls_rig import PHONE, Calls, calling
 
 LATER = "2027-06-01T10:00:00Z"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headway.stores import open_store
-from headway.systems.calls.requeueing import look
+from headway.systems.calls.requeueing import requeue
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
 from tests.web.test_web_live import Counted
@@ -24,6 +24,6 @@ async def test_a_store_without_waiting_leads_is_asked_for_the_counts_of_their_la
     context = SimpleNamespace(
         store=store, kind=SimpleNamespace(lane="calls"), catalogue=SimpleNamespace(read=read)
     )
-    assert await look(cast("Any", context)) == 0
+    assert await requeue(cast("Any", context)) == 0
     assert store.reads == {"LanesQuery": 1}
     await inner.close()

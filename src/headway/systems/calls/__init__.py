@@ -19,12 +19,12 @@ from headway.systems.calls.context import NAME, CallsContext
 from headway.systems.calls.intake import LeadRecipe
 from headway.systems.calls.kinds import declare_kinds
 from headway.systems.calls.lead_routes import ROUTES as LEAD_ROUTES
-from headway.systems.calls.metrics import start_seeing
+from headway.systems.calls.metrics import start_observability
 from headway.systems.calls.migrations import SCHEMAS as OWN_SCHEMAS
 from headway.systems.calls.pages import pages_of
 from headway.systems.calls.requeueing import watch
+from headway.systems.calls.source_table import read_source_table
 from headway.systems.calls.template import CallsSettings
-from headway.systems.calls.truth import read_truth
 from headway.systems.directory.alert_place import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
@@ -58,7 +58,7 @@ class CallsSystem:
         service.system_services[NAME] = self.context
         if not self.context.exchange.voices:
             _log.warning("no call provider is configured: add a table such as [telephony.twilio]")
-        start_seeing(service, self.context.tally, self.context.thresholds)
+        start_observability(service, self.context.tally, self.context.thresholds)
         await self.context.declare_gates(await self.context.catalogue.read())
         # Waiting leads may need requeueing after changes that were made while no server ran.
         self.context.changed.set()
@@ -92,6 +92,6 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
         tally=tally,
         reporter=reporter,
         thresholds=read_table("calls.alerts", Thresholds, read.alerts),
-        table=read_truth(read.table, read.migration, parts),
+        table=read_source_table(read.table, read.migration, parts),
     )
     return CallsSystem(context)

@@ -122,10 +122,10 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
 async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
     key = name_of(event)
     # The store finds the job of a signal by its key; the note itself is worth recording, too.
-    said = await context.store.signal(
+    reply = await context.store.signal(
         Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
     )
-    job = None if said.job is None else await context.store.read(JobQuery(id=said.job))
+    job = None if reply.job is None else await context.store.read(JobQuery(id=reply.job))
     if job is None or not is_lead(job):
         return None
     run = next((one.run for one in job.runs if key in one.keys), None)
@@ -204,26 +204,28 @@ def progress_of(job: JobView, run: int) -> Progress | None:
 
 
 def _progress(run: int, event: CallEvent) -> bytes:
-    said = Progress(run=run, status=event.status, provider=event.provider, call_id=event.call_id)
-    return msgspec.json.encode(said)
+    progress = Progress(
+        run=run, status=event.status, provider=event.provider, call_id=event.call_id
+    )
+    return msgspec.json.encode(progress)
 
 
 def _is_further(job: JobView, run: int) -> bool:
-    said = progress_of(job, run)
-    return said is not None and said.status == CallStatus.IN_PROGRESS
+    progress = progress_of(job, run)
+    return progress is not None and progress.status == CallStatus.IN_PROGRESS
 
 
 async def put_back(context: CallsContext, job: JobView, run: int) -> None:
     """Make the lead's row in the source table pending again, if it has one."""
     row, view = read_args(job.args).row, find_run(job, run)
     if context.table is not None and row and view is not None:
-        await context.table.again(row, ref=placed_ref(job, view))
+        await context.table.put_back(row, ref=placed_ref(job, view))
 
 
 def known_call(job: JobView, run: RunView) -> tuple[str, str] | None:
     """Return the provider and the call id of a run, from its keys or its last progress."""
-    said = progress_of(job, run.run)
-    return call_of(run) or (None if said is None else (said.provider, said.call_id))
+    progress = progress_of(job, run.run)
+    return call_of(run) or (None if progress is None else (progress.provider, progress.call_id))
 
 
 async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -> None:
@@ -255,7 +257,7 @@ def _count(
             pass
 
 
-async def call_off(context: CallsContext, job: JobView, author: str) -> JobView:
+async def cancel_lead(context: CallsContext, job: JobView, author: str) -> JobView:
     """Cancel a lead, and hang up if it is being called.
 
     The cancel comes first, so that a call not placed by then is never placed.

@@ -196,10 +196,10 @@ class Catalogue:
         async with self._turn:
             if (page := self._fresh()) is not None:
                 return page
-            begun = self._timing.monotonic()
+            started = self._timing.monotonic()
             async with self._directory.read() as session:
                 page = await self._load(session)
-            self._keep(page, begun)
+            self._keep(page, started)
             return page
 
     @asynccontextmanager
@@ -238,10 +238,10 @@ class Catalogue:
         A change's gates are declared to the store before it is committed, so a claimed job may know
         gates that are not in the catalogue yet.
         """
-        begun = self._timing.monotonic()
+        started = self._timing.monotonic()
         async with self.still() as page:
             pass
-        self._keep(page, begun)
+        self._keep(page, started)
         return page
 
     def _fresh(self) -> CatalogueContents | None:
@@ -273,8 +273,8 @@ class Catalogue:
         )
 
 
-HOUSE = "calls.customer"
-HOUSE_RATE = f"{HOUSE}:{{phone}}"
+CUSTOMER = "calls.customer"
+CUSTOMER_RATE = f"{CUSTOMER}:{{phone}}"
 CHECKS = "calls.checks"
 REPORTS = "calls.reports:{tenant}"
 """One gate per reseller, so that a hanging webhook does not block reports of other resellers."""
@@ -285,9 +285,9 @@ def check_gate(settings: CallsSettings) -> GateNeed:
     return Slots(CHECKS, settings.checks_at_once).take(hold="run")
 
 
-def house_gate(settings: CallsSettings) -> GateSpec:
+def customer_gate(settings: CallsSettings) -> GateSpec:
     """Return the rate of calls to one phone, which applies to all templates."""
-    return Rate(HOUSE_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
+    return Rate(CUSTOMER_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
 
 
 def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
@@ -305,11 +305,11 @@ def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
 
 
 def dial_gates(
-    page: CatalogueContents, template: Template, reseller: str, house: GateSpec
+    page: CatalogueContents, template: Template, reseller: str, customer_rate: GateSpec
 ) -> tuple[GateSpec, ...]:
     """Return the gates that a lead must pass to be called now: pool, calling hours and rates."""
     pool = _pool(page, pool_of(page, template, reseller))
-    return (pool, *_hours(template), house, *_own_rate(template))
+    return (pool, *_hours(template), customer_rate, *_own_rate(template))
 
 
 def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
@@ -371,7 +371,7 @@ def _hours(template: Template) -> Iterator[GateSpec]:
 def _own_rate(template: Template) -> Iterator[GateSpec]:
     if template.customer_limit is not None:
         yield Rate(
-            f"{HOUSE}:{template.name}:{{phone}}",
+            f"{CUSTOMER}:{template.name}:{{phone}}",
             template.customer_limit,
             per=f"{template.customer_per}ms",
         )

@@ -232,7 +232,7 @@ async def set_template(
     check_words("say", body.say)
     for provider in body.providers:
         context.exchange.voice(provider)
-    said = body.model_dump(mode="json")
+    written = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, context, caller, f"template {name}") as session:
         record = await session.get(TemplateRecord, name)
@@ -240,11 +240,11 @@ async def set_template(
         if record is None:
             record = TemplateRecord(name=name, body=before, checks_at=0)
             session.add(record)
-        if record.body.get("checks", said["checks"]) != said["checks"]:
+        if record.body.get("checks", written["checks"]) != written["checks"]:
             # Leads checked before this are checked again before the call.
             record.checks_at = now
-        record.body = said
-    return answer(_named(name, said))
+        record.body = written
+    return answer(_named(name, written))
 
 
 @ROUTES.delete("/templates/{name}", summary="Remove a template", status_code=204)

@@ -14,13 +14,13 @@ from headway.systems.calls.catalogue import (
     Catalogue,
     CatalogueContents,
     all_gates,
+    customer_gate,
     dial_gates,
-    house_gate,
 )
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.lead import CHECK, LANE, LEAD
+from headway.systems.calls.source_table.source_table import SourceTable
 from headway.systems.calls.template import CallsSettings, Template
-from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import SystemContext
 from headway.systems.webhooks import Reporter
 
@@ -45,7 +45,7 @@ class CallsContext(SystemContext):
     checking: Checking
     reporter: Reporter
     thresholds: Thresholds
-    table: Truth | None = None
+    table: SourceTable | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _declared_revision: int = field(default=-1)
 
@@ -58,7 +58,7 @@ class CallsContext(SystemContext):
         self, page: CatalogueContents, template: Template, reseller: str
     ) -> tuple[GateSpec, ...]:
         """Return the gates of a lead's call."""
-        return dial_gates(page, template, reseller, house_gate(self.settings))
+        return dial_gates(page, template, reseller, customer_gate(self.settings))
 
     def check_uses(self, tenant: str, args: bytes, lane: str = LANE) -> tuple[GateUse, ...]:
         """Return the gates of a stored lead at the stage `check`."""

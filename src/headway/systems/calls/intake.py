@@ -33,9 +33,9 @@ from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.calls.catalogue import CatalogueContents, NumberStatus
 from headway.systems.calls.context import CallsContext
+from headway.systems.calls.source_table.settings import LeadRow
+from headway.systems.calls.source_table.source_table import write_leads
 from headway.systems.calls.template import DEFAULT, Label, Template
-from headway.systems.calls.truth.settings import LeadRow
-from headway.systems.calls.truth.truth import take_in
 from headway.systems.telephony.phone import Phone, check_phone
 
 MOST_LEADS = 10_000
@@ -242,7 +242,7 @@ async def _into_table(
 ) -> list[Taken]:
     table = context.table
     assert table is not None  # noqa: S101  (checked by the caller)
-    written = await take_in(table.table, rows)
+    written = await write_leads(table.table, rows)
     jobs = [recipe.job(row) for row, created in written if created]
     await table.follow(context.store, jobs)
     return [Taken(row.lead, created, row.due_at) for row, created in written]

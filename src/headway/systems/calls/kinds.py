@@ -15,7 +15,7 @@ from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.server.replies import answer
-from headway.systems.calls.catalogue import REPORTS, check_gate, house_gate
+from headway.systems.calls.catalogue import REPORTS, check_gate, customer_gate
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import (
     AFTER,
@@ -67,8 +67,8 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
     if lead is None or lead.reporting_webhook_url is None:
         return
     at = datetime.fromtimestamp((lead.finished_at or lead.due_at) / 1000, UTC)
-    said = {"type": TYPE, "timestamp": at.isoformat(timespec="milliseconds"), "data": lead}
-    body = bytes(answer(said).body)
+    payload = {"type": TYPE, "timestamp": at.isoformat(timespec="milliseconds"), "data": lead}
+    body = bytes(answer(payload).body)
     try:
         await context.reporter.report(lead.reporting_webhook_url, task.id, body)
     except (Dead, Retry):
@@ -113,7 +113,7 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
     @app.job(
         name=LEAD,
         lane=LANE,
-        stages={CHECK: [check_gate(settings)], DIAL: [house_gate(settings)]},
+        stages={CHECK: [check_gate(settings)], DIAL: [customer_gate(settings)]},
         subject="{phone}",
         retry=MANY,
         reconcile=ask,

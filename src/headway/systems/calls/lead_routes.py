@@ -40,7 +40,7 @@ from headway.server.replies import (
 from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.server.visibility import visible_why
-from headway.systems.calls.call_events import call_off
+from headway.systems.calls.call_events import cancel_lead
 from headway.systems.calls.context import CallsContext, TheContext
 from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_leads
 from headway.systems.calls.lead import (
@@ -239,14 +239,14 @@ async def take(
     """
     many = not isinstance(body, LeadBody)
     taken = await take_leads(service, caller, context, body if many else [body])
-    known = await _standing(service, context, [one.id for one in taken if not one.created])
+    known = await _row_state(service, context, [one.id for one in taken if not one.created])
     views = [_view(one, known.get(one.id)) for one in taken]
     if many:
         return json_reply({"leads": views})
     return json_reply(views[0], 201 if taken[0].created else 200)
 
 
-async def _standing(
+async def _row_state(
     service: Service, context: CallsContext, leads: Sequence[str]
 ) -> Mapping[str, JobView]:
     """Return the jobs of leads by id; with a source table, leads may have no job yet.
@@ -344,10 +344,10 @@ async def delete(
         message = f"the lead is {status}"
         hint = "add ?hangup=true to end its call" if status is LeadStatus.PROCESSING else ""
         raise InvalidState(message, hint=hint)
-    now = await call_off(context, job, caller.name)
+    now = await cancel_lead(context, job, caller.name)
     ended = status_of(now) is LeadStatus.FINISHED
-    said = {"id": now.id, "status": status_of(now), "outcome": outcome_of(now)}
-    return answer(said, 200 if ended else 202)
+    shown = {"id": now.id, "status": status_of(now), "outcome": outcome_of(now)}
+    return answer(shown, 200 if ended else 202)
 
 
 async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:

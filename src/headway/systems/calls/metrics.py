@@ -18,10 +18,10 @@ from headway.systems.calls.overview import (
     CallsOverview,
     Event,
     LinePool,
-    look_at_backlog,
-    look_at_calls,
-    look_at_dials,
-    look_at_lines,
+    read_backlog,
+    read_calls,
+    read_dials,
+    read_lines,
     without_number,
     workers_of,
 )
@@ -138,9 +138,9 @@ def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
     async def look(overview: Overview) -> Iterable[Metric]:
         now = overview.stats.now
-        pools = await look_at_lines(store)
-        backlog = await look_at_backlog(store, find_lane(overview, LANE))
-        dials = await look_at_dials(store, now)
+        pools = await read_lines(store)
+        backlog = await read_backlog(store, find_lane(overview, LANE))
+        dials = await read_dials(store, now)
         live = sum(worker.lease_until > now for worker in workers_of(overview))
         return [
             *_of_lines(pools),
@@ -170,11 +170,11 @@ def _of_lines(pools: Iterable[LinePool]) -> Iterator[Metric]:
     yield from (some.metric() for some in (capacity, used, usable))
 
 
-def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
+def start_observability(service: Service, tally: Tally, thresholds: Thresholds) -> None:
     """Add the alert rules and metrics of calls to a server, and count its intake requests."""
 
     async def see(facts: Facts) -> CallsOverview | None:
-        return await look_at_calls(service.store, tally, facts)
+        return await read_calls(service.store, tally, facts)
 
     service.alerts.add(
         RuleBook(rules=lambda: call_rules(thresholds), see=see, runbooks=thresholds.runbooks)

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from headway.systems.calls.catalogue import Base
-from headway.systems.calls.truth.shadow import LEADS, MIGRATION, SHADOW
+from headway.systems.calls.source_table.shadow import LEADS, MIGRATION, SHADOW
 from headway.systems.directory.database import Schema, tally_schema
 
 

@@ -68,7 +68,7 @@ class Dials:
     gate_wait_ms: Sequence[int]
 
 
-async def look_at_dials(store: Store, now: int) -> Dials:
+async def read_dials(store: Store, now: int) -> Dials:
     """Return the dials of the last five minutes, from a bounded number of leads.
 
     Args:
@@ -129,7 +129,7 @@ class Backlog:
         return tenant, most / sum(self.by_tenant.values())
 
 
-async def look_at_backlog(store: Store, lane: LaneView | None) -> Backlog:
+async def read_backlog(store: Store, lane: LaneView | None) -> Backlog:
     """Return the backlog, sampled at both ends by a bounded number of reads.
 
     Args:
@@ -238,7 +238,7 @@ def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[
     }
 
 
-async def look_at_lines(store: Store) -> tuple[LinePool, ...]:
+async def read_lines(store: Store) -> tuple[LinePool, ...]:
     """Return the pools of numbers, ordered by name, with two bounded reads."""
     specs = await store.read(SpecsQuery())
     names = sorted(
@@ -292,7 +292,7 @@ class CallsOverview:
     totals: Totals
 
 
-async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOverview | None:
+async def read_calls(store: Store, tally: Tally, facts: Facts) -> CallsOverview | None:
     """Read the state of calls with about ten bounded reads, and up to one for each of 32 flows.
 
     Returns:
@@ -305,9 +305,9 @@ async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> CallsOvervi
     return CallsOverview(
         at=facts.at,
         now=now,
-        backlog=await look_at_backlog(store, find_lane(overview, LANE)),
-        pools=await look_at_lines(store),
-        dials=await look_at_dials(store, now),
+        backlog=await read_backlog(store, find_lane(overview, LANE)),
+        pools=await read_lines(store),
+        dials=await read_dials(store, now),
         workers=workers_of(overview),
         totals=await tally.totals(),
     )

@@ -195,7 +195,7 @@ async def _look_up(
 async def _is_anothers(context: CallsContext, job: JobView, found: CallEvent) -> bool:
     """Return whether a matching call belongs to another lead with the same phone and number."""
     label = f"looked up for {job.id}"
-    said = await context.store.signal(
+    reply = await context.store.signal(
         Signal(
             key=name_of(found),
             event=f"{found.event}:{job.id}",
@@ -203,7 +203,7 @@ async def _is_anothers(context: CallsContext, job: JobView, found: CallEvent) ->
             label=label,
         )
     )
-    return said.job not in {None, job.id}
+    return reply.job not in {None, job.id}
 
 
 async def _now(context: CallsContext) -> int:

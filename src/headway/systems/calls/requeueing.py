@@ -21,7 +21,7 @@ AGAIN_S = 5.0
 LATE_S = 330.0
 """Delay after which leads whose workers died in their dial are waiting again; see `kinds.MANY`."""
 
-Known = dict[tuple[str, str], tuple[GateSpec, ...]]
+GateCache = dict[tuple[str, str], tuple[GateSpec, ...]]
 """Gates by template and pool."""
 
 _log = logging.getLogger("headway.calls")
@@ -38,32 +38,32 @@ async def watch(context: CallsContext) -> None:
     while True:
         await context.changed.wait()
         context.changed.clear()
-        await _look_twice(context, timing)
+        await _requeue_twice(context, timing)
         if not await timing.wait(context.changed, LATE_S):
-            await _look_twice(context, timing)
+            await _requeue_twice(context, timing)
 
 
-async def _look_twice(context: CallsContext, timing: Timing) -> None:
+async def _requeue_twice(context: CallsContext, timing: Timing) -> None:
     try:
-        await look(context)
+        await requeue(context)
         # Another process may have just checked a lead against its cached catalogue.
         await timing.pause(FRESH_S * 1.5)
-        await look(context)
+        await requeue(context)
     except StoreError as error:
         _log.warning("requeueing postponed: error=%s", error)
         context.changed.set()
         await timing.pause(AGAIN_S)
 
 
-async def look(context: CallsContext) -> int:
+async def requeue(context: CallsContext) -> int:
     """Requeue the waiting leads whose gates differ from those that they would get now.
 
     Returns:
         The number of requeued leads.
     """
     page = await context.catalogue.read()
-    gates: Known = {}
-    sent = 0
+    gates: GateCache = {}
+    requeued = 0
     (lane,) = await context.store.read(LanesQuery(names=(context.kind.lane,)))
     for state in (State.WAITING, State.PARKED):
         if not lane.counts.get(state):
@@ -71,14 +71,16 @@ async def look(context: CallsContext) -> int:
             continue
         query = JobsQuery(kind=LEAD, lane=LANE, states=(state,), limit=PAGE)
         async for jobs in read_pages(context.store, query):
-            wrong = [job for job in jobs if _wrong(context, page, job, gates)]
-            sent += await _send_back(context, wrong)
-    if sent:
-        _log.info("leads requeued: leads=%d", sent)
-    return sent
+            stale = [job for job in jobs if _is_stale(context, page, job, gates)]
+            requeued += await _send_to_checks(context, stale)
+    if requeued:
+        _log.info("leads requeued: leads=%d", requeued)
+    return requeued
 
 
-def _wrong(context: CallsContext, page: CatalogueContents, job: JobView, known: Known) -> bool:
+def _is_stale(
+    context: CallsContext, page: CatalogueContents, job: JobView, known: GateCache
+) -> bool:
     """Return whether a lead waits at other gates than it would be given now.
 
     Args:
@@ -101,7 +103,7 @@ def _wrong(context: CallsContext, page: CatalogueContents, job: JobView, known: 
     return set(wanted) != set(job.gates)
 
 
-async def _send_back(context: CallsContext, jobs: list[JobView]) -> int:
+async def _send_to_checks(context: CallsContext, jobs: list[JobView]) -> int:
     if not jobs:
         return 0
     edit = Edit(stage=CHECK, gates=context.check_uses(jobs[0].tenant, jobs[0].args))

@@ -124,12 +124,12 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         _log.warning("lead postponed: id=%s error=%s", job.id, away)
         return Snooze(after=AWAY)
     providers = _providers(context, template, number)
-    timing, begun = context.timing, context.timing.monotonic()
+    timing, started = context.timing, context.timing.monotonic()
     await job.hand_over(timeout=f"{context.settings.call_deadline}ms")
-    await _begin(context, job, args, number)
+    await _mark_running(context, job, args, number)
 
     def order(provider: str) -> CallOrder:
-        if timing.monotonic() - begun > context.settings.call_deadline / 1000 / 2:
+        if timing.monotonic() - started > context.settings.call_deadline / 1000 / 2:
             # If the provider knows of no call at the deadline, the lead is called again:
             # `reconciling.certain_at` relies on this limit.
             message = "the worker paused too long after the hand-over: the call is not placed"
@@ -242,7 +242,7 @@ async def _check_again(
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, refused.why)) from None
 
 
-async def _begin(context: CallsContext, job: Job, args: LeadArgs, number: Number) -> None:
+async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number: Number) -> None:
     """Mark the lead's row in the source table as running.
 
     Raises:
@@ -290,7 +290,7 @@ async def _refused(
             what = f"lead {job.id}: storing the refusal of its call"
             await persist(context.timing, what, lambda: context.store.signal(ended))
             return
-        await _again(context, job, args)
+        await _put_row_back(context, job, args)
         raise Retry(verdict.reason, after=f"{verdict.after_ms}ms", stage=CHECK)
     context.tally.happened(Event.OUTCOME, Outcome.NUMBER_UNAVAILABLE)
     reason = reason_of(Outcome.NUMBER_UNAVAILABLE, detail)
@@ -302,15 +302,15 @@ async def _refused(
         rest_ms = settings.number_rest if sender else settings.provider_rest
     # The number is closed to all leads for a while; this lead gets another at once.
     job.close(member_gate(number.gate, number.number), after=f"{max(1, rest_ms)}ms", reason=reason)
-    await _again(context, job, args)
+    await _put_row_back(context, job, args)
     raise Retry(reason, after="0s", stage=CHECK)
 
 
-async def _again(context: CallsContext, job: Job, args: LeadArgs) -> None:
+async def _put_row_back(context: CallsContext, job: Job, args: LeadArgs) -> None:
     if context.table is None or not args.row:
         return
     try:
-        await context.table.again(args.row, ref=job.ref)
+        await context.table.put_back(args.row, ref=job.ref)
     except StoreError as away:
         # `before_dial` of the next call accepts a row that names an ended run of the same job.
         _log.warning("row update postponed: row=%s error=%s", args.row, away)

@@ -50,7 +50,7 @@ DEFAULT_LANE = "main"
 PREFIX = "dispenserd/"
 """Prefix of its lanes' names in the store, so that they collide with no other lane."""
 
-Said = dict[str, object]
+Fields = dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,22 +72,22 @@ def read_scheduling(body: bytes) -> Scheduling:
     Raises:
         InvalidValue: the message is missing, or a field is not valid.
     """
-    said = _read(body)
-    message = said.get("message")
+    fields = _read(body)
+    message = fields.get("message")
     if message is None:
         text = "missing message"
         raise InvalidValue(text)
     if not isinstance(message, str):
         text = "message must be text"
         raise InvalidValue(text)
-    priority = said.get("priority")
+    priority = fields.get("priority")
     if priority is None:
         priority = DEFAULT_PRIORITY
     is_whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not is_whole or not 0 <= cast("int", priority) <= MAX_PRIORITY:
         text = f"priority must be a whole number from 0 to {MAX_PRIORITY}"
         raise InvalidValue(text)
-    return Scheduling(message=message, lane=_lane(said), priority=cast("int", priority))
+    return Scheduling(message=message, lane=_lane(fields), priority=cast("int", priority))
 
 
 def read_lane(body: bytes) -> str:
@@ -99,8 +99,8 @@ def read_lane(body: bytes) -> str:
     return _lane(_read(body))
 
 
-def _lane(said: Said) -> str:
-    lane = said.get("lane")
+def _lane(fields: Fields) -> str:
+    lane = fields.get("lane")
     if lane is None or lane == "":
         return DEFAULT_LANE
     if not isinstance(lane, str):
@@ -110,7 +110,7 @@ def _lane(said: Said) -> str:
     return lane
 
 
-def _read(body: bytes) -> Said:
+def _read(body: bytes) -> Fields:
     """Return the fields of a body with names in lower case; none if it is not a JSON object.
 
     Clients may send `[]` or nothing.
@@ -119,12 +119,12 @@ def _read(body: bytes) -> Said:
         PayloadTooLarge: the body has too many values.
     """
     try:
-        said = decode_bounded(body)
+        fields = decode_bounded(body)
     except InvalidValue:
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return {}
-    return {name.lower(): value for name, value in cast("Said", said).items()}
+    return {name.lower(): value for name, value in cast("Fields", fields).items()}
 
 
 KIND = "dispenserd"
@@ -133,7 +133,7 @@ LEASE_MS = 30_000
 SETTLE_WITHIN = 20.0
 """How long it is tried to settle a received job, in seconds."""
 A_WEEK = 604_800.0
-DESKS = 32
+WORKER_NAMES = 32
 """Number of worker names used to claim, so that receives need not wait for each other."""
 MOST_NAMED = 10_000
 """Maximum number of lanes that are listed without jobs, because a client has named them."""
@@ -168,11 +168,11 @@ class Queue:
         self._store = store
         self._registry = registry
         self._timing = timing
-        self._desks = count()
+        self._claims = count()
         self._session = secrets.token_hex(6)
         self._named: set[str] = {DEFAULT_LANE}
 
-    async def schedule(self, said: Scheduling) -> None:
+    async def schedule(self, scheduling: Scheduling) -> None:
         """Add a job; when this returns, it is stored.
 
         Raises:
@@ -182,9 +182,9 @@ class Queue:
         job = NewJob(
             id=str(uuid7()),
             kind=KIND,
-            lane=PREFIX + said.lane,
-            args=_encode({"message": said.message}),
-            priority=said.priority,
+            lane=PREFIX + scheduling.lane,
+            args=_encode({"message": scheduling.message}),
+            priority=scheduling.priority,
             policy=POLICY,
         )
         await self._store.enqueue([job])
@@ -202,9 +202,9 @@ class Queue:
         """
         if len(self._named) < MOST_NAMED:
             self._named.add(lane)
-        desk = next(self._desks) % DESKS
+        number = next(self._claims) % WORKER_NAMES
         pull = LongPoll(
-            worker=f"{KIND}.{self._session}.{desk}",
+            worker=f"{KIND}.{self._session}.{number}",
             wanted=LaneSelection(lanes=((PREFIX + lane, 1),)),
             lease_ms=LEASE_MS,
         )
@@ -359,7 +359,7 @@ class _Dispenserd:
         return _reply({"status": "ok", "code": EMPTY, "message": "empty queue"})
 
     def _handed(self, received: Received, presence: ClientWatch) -> Response:
-        said = {"status": "ok", "code": DONE, "message": received.message}
+        fields = {"status": "ok", "code": DONE, "message": received.message}
 
         async def read() -> None:
             try:
@@ -368,7 +368,7 @@ class _Dispenserd:
                 _log.warning("received job not settled", error=str(error))
 
         return TrackedReply(
-            _json(said),
+            _json(fields),
             presence=presence,
             timing=self._service.timing,
             unread=lambda: self._queue.put_back(received),
@@ -387,9 +387,9 @@ def _refusal(error: HeadwayError) -> Response:
     )
 
 
-def _reply(said: object, status: int = 200) -> Response:
-    return Response(_json(said), status_code=status, media_type="application/json")
+def _reply(fields: object, status: int = 200) -> Response:
+    return Response(_json(fields), status_code=status, media_type="application/json")
 
 
-def _json(said: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(said), indent=2)
+def _json(fields: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2)

@@ -101,8 +101,8 @@ async def enqueue(
     if job.policy == DEFAULT_POLICY:
         job = job.changed(policy=POLICY)
     (sent,) = await send_jobs(service, [job], caller=caller)
-    said = {"job_id": sent.id, "created": sent.created}
-    return answer(said, 201 if sent.created else 200)
+    shown = {"job_id": sent.id, "created": sent.created}
+    return answer(shown, 201 if sent.created else 200)
 
 
 PULLED_JOB = reply(
@@ -196,8 +196,8 @@ async def ack(body: AckBody, service: TheService, caller: Puller) -> Response:
         LeaseLost: the job is not done, and no longer this worker's; nothing was written.
     """
     job = await find_id(service, caller, body.job_id, body.tenant)
-    said = SucceededBody(outcome="succeeded", job=job, run=body.run, result=body.result)
-    return await _settle(service, caller, body, said)
+    outcome = SucceededBody(outcome="succeeded", job=job, run=body.run, result=body.result)
+    return await _settle(service, caller, body, outcome)
 
 
 @ROUTES.post("/fail", summary="Report a failed attempt", response_model=SETTLED)
@@ -212,15 +212,15 @@ async def fail(body: FailBody, service: TheService, caller: Puller) -> Response:
         message = "`dead` and `after` cannot be combined"
         raise InvalidValue(message, hint="pass one of them")
     job = await find_id(service, caller, body.job_id, body.tenant)
-    said: AnyOutcome
+    outcome: AnyOutcome
     if body.dead:
         reason = next(iter(body.error.splitlines()), "")[:200] or "failed"
-        said = DeadBody(outcome="dead", job=job, run=body.run, reason=reason, error=body.error)
+        outcome = DeadBody(outcome="dead", job=job, run=body.run, reason=reason, error=body.error)
     else:
-        said = FailedBody(
+        outcome = FailedBody(
             outcome="failed", job=job, run=body.run, error=body.error, after=body.after
         )
-    return await _settle(service, caller, body, said)
+    return await _settle(service, caller, body, outcome)
 
 
 @ROUTES.post("/extend", summary="Extend a lease", response_model=EXTENDED)
@@ -254,21 +254,25 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
     )
 
 
-async def _settle(service: Service, caller: Caller, body: PulledBody, said: AnyOutcome) -> Response:
+async def _settle(
+    service: Service, caller: Caller, body: PulledBody, outcome: AnyOutcome
+) -> Response:
     """Settle a run.
 
     Raises:
         LeaseLost: the run is no longer live, unless it acknowledges a job that is already done.
     """
-    (verdict,) = await settle_runs(service, caller, body.worker, [said])
-    found = await service.store.read(JobQuery(id=said.job))
+    (verdict,) = await settle_runs(service, caller, body.worker, [outcome])
+    found = await service.store.read(JobQuery(id=outcome.job))
     if verdict is Verdict.LOST:
-        if not (isinstance(said, SucceededBody) and _is_done(caller, found)):
+        if not (isinstance(outcome, SucceededBody) and _is_done(caller, found)):
             raise LeaseLost(_not_yours(body), hint=_STOP)
         verdict = Verdict.ALREADY
     status = None if found is None else status_of(found)
     due_at = found.due_at if found is not None and status is Status.FAILED else None
-    return answer({"job_id": said.job, "answer": str(verdict), "status": status, "due_at": due_at})
+    return answer(
+        {"job_id": outcome.job, "answer": str(verdict), "status": status, "due_at": due_at}
+    )
 
 
 def _is_done(caller: Caller, job: JobView | None) -> bool:

@@ -224,10 +224,10 @@ def read_refusal(status: int, body: bytes) -> Refusal:
         code is not from Twilio, and concerns the provider.
     """
     try:
-        said = msgspec.json.decode(body, type=_Error)
+        error = msgspec.json.decode(body, type=_Error)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Refusal(concerns="provider", text="the reply contains no Twilio error")
-    return Refusal(concerns=_concerns(said.code, status), code=str(said.code), text=said.message)
+    return Refusal(concerns=_concerns(error.code, status), code=str(error.code), text=error.message)
 
 
 def _concerns(code: int, status: int) -> str:
@@ -317,11 +317,11 @@ class Account:
 
     async def dial(self, order: CallOrder) -> Dialled:
         script = order.script
-        said: dict[str, Any] = (
+        options: dict[str, Any] = (
             {"url": script.url} if isinstance(script, Fetch) else {"twiml": written(script)}
         )
         if order.limit_s is not None:
-            said["time_limit"] = order.limit_s
+            options["time_limit"] = order.limit_s
         call = await understood(
             NAME,
             self._calls.create_async(
@@ -331,7 +331,7 @@ class Account:
                 status_callback_event=EVENTS,
                 status_callback_method="POST",
                 timeout=order.ring_s,
-                **said,
+                **options,
             ),
         )
         return Dialled(self.name, _named(call.sid))

@@ -49,18 +49,18 @@ def read_status(request: HookRequest) -> CallEvent | None:
         InvalidValue: its status is unknown, or its id is not valid.
     """
     form = _form(request)
-    said = only(form, "CallStatus")
+    word = only(form, "CallStatus")
     # A request with pressed keys contains the call's status, too.
-    if said is None or only(form, "Digits") is not None:
+    if word is None or only(form, "Digits") is not None:
         return None
-    status = read_status_word("call", CALLS, said)
+    status = read_status_word("call", CALLS, word)
     call_id = _sid(form, "CallSid")
     return CallEvent(
         provider=NAME,
         call_id=call_id,
         ref=request.asked("ref"),
         status=status,
-        event=event_id(NAME, call_id, said, only(form, "SequenceNumber") or ""),
+        event=event_id(NAME, call_id, word, only(form, "SequenceNumber") or ""),
         duration_s=whole(only(form, "CallDuration")) if status.ended else None,
         reason=_reason(form),
         body=dict(form),
@@ -93,17 +93,17 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
         InvalidValue: its status is unknown, or its id is not valid.
     """
     form = _form(request)
-    said = only(form, "MessageStatus")
-    if said is None:
+    word = only(form, "MessageStatus")
+    if word is None:
         return None
-    status = read_status_word("message", MESSAGES, said)
+    status = read_status_word("message", MESSAGES, word)
     message_id = _sid(form, "MessageSid")
     return TextEvent(
         provider=NAME,
         message_id=message_id,
         ref=request.asked("ref"),
         status=status,
-        event=event_id(NAME, message_id, said),
+        event=event_id(NAME, message_id, word),
         to=only(form, "To") or "",
         reason=_reason(form),
         code=only(form, "ErrorCode") or "",

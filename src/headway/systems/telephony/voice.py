@@ -248,7 +248,7 @@ class Voice(TelephonyProvider, Protocol):
 Status = TypeVar("Status", bound=StrEnum)
 
 
-def read_status_word(what: str, words: Mapping[str, Status], said: str) -> Status:
+def read_status_word(what: str, words: Mapping[str, Status], word: str) -> Status:
     """Return the status for a word in a webhook.
 
     Args:
@@ -257,29 +257,29 @@ def read_status_word(what: str, words: Mapping[str, Status], said: str) -> Statu
     Raises:
         InvalidValue: the word is unknown.
     """
-    status = words.get(said)
+    status = words.get(word)
     if status is None:
-        message = f"the {what}'s status is {said[:40]!r}, which is unknown"
+        message = f"the {what}'s status is {word[:40]!r}, which is unknown"
         raise InvalidValue(message, hint=f"known statuses: {', '.join(words)}")
     return status
 
 
-def known_status(provider: str, words: Mapping[str, CallStatus], said: str) -> CallStatus:
+def known_status(provider: str, words: Mapping[str, CallStatus], word: str) -> CallStatus:
     """Return the status for a word in a provider's reply to a look-up.
 
     Raises:
         ProviderUnsure: the word is unknown.
     """
-    status = words.get(said)
+    status = words.get(word)
     if status is None:
-        message = f"{provider} reported the call status {said[:40]!r}, which is unknown"
+        message = f"{provider} reported the call status {word[:40]!r}, which is unknown"
         raise ProviderUnsure(message)
     return status
 
 
-def whole(said: object) -> int | None:
+def whole(value: object) -> int | None:
     """Return a number of seconds, sent as a number or as text; None for anything else."""
-    text = str(said)
+    text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 

@@ -145,11 +145,11 @@ class WireAdapter(BaseAdapter):
             headers=_headers(request),
             content=body,
         )
-        said = from_thread.run(self._wire.send, asked)
+        received = from_thread.run(self._wire.send, asked)
         reply = Response()
-        reply.status_code = said.status_code
-        reply.headers.update(said.headers)
-        reply.raw = BytesIO(said.content)
+        reply.status_code = received.status_code
+        reply.headers.update(received.headers)
+        reply.raw = BytesIO(received.content)
         reply.url, reply.request = request.url or "", request
         return reply
 
@@ -207,15 +207,15 @@ def read_refusal(status: int, body: bytes) -> Refusal:
         without an error from Vonage concerns the provider.
     """
     try:
-        said = msgspec.json.decode(body, type=_Error)
+        error = msgspec.json.decode(body, type=_Error)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = _Error()
-    title = said.title or said.error_title
-    if not title and not said.type:
+        error = _Error()
+    title = error.title or error.error_title
+    if not title and not error.type:
         return Refusal(concerns="provider", text="the reply contains no Vonage error")
-    wrong = said.invalid_parameters or []
+    wrong = error.invalid_parameters or []
     reasons = [f"{one.name} {one.reason}".strip() for one in wrong]
-    text = ": ".join(part for part in (title or said.type, said.detail, *reasons) if part)
+    text = ": ".join(part for part in (title or error.type, error.detail, *reasons) if part)
     return Refusal(concerns=_concerns(status, wrong), code=str(status), text=text)
 
 
@@ -321,8 +321,8 @@ class Application:
     read_pressed = staticmethod(read_pressed)
 
     def speak(self, script: Say | Ask) -> Spoken:
-        said = [one.model_dump(by_alias=True, exclude_none=True) for one in actions(script)]
-        return Spoken(msgspec.json.encode(said), "application/json")
+        steps = [one.model_dump(by_alias=True, exclude_none=True) for one in actions(script)]
+        return Spoken(msgspec.json.encode(steps), "application/json")
 
     async def close(self) -> None:
         await self._wire.close()
@@ -360,7 +360,7 @@ class Application:
 
 
 def _request(order: CallOrder) -> CreateCallRequest:
-    said: dict[str, object] = {
+    fields: dict[str, object] = {
         "to": [{"number": _digits(order.to)}],
         "from_": {"number": _digits(order.from_)},
         "event_url": [order.status_url],
@@ -369,10 +369,10 @@ def _request(order: CallOrder) -> CreateCallRequest:
         "length_timer": order.limit_s,
     }
     if isinstance(order.script, Fetch):
-        said |= {"answer_url": [order.script.url], "answer_method": "POST"}
+        fields |= {"answer_url": [order.script.url], "answer_method": "POST"}
     else:
-        said["ncco"] = actions(order.script)
-    return CreateCallRequest.model_validate(said)
+        fields["ncco"] = actions(order.script)
+    return CreateCallRequest.model_validate(fields)
 
 
 def _digits(phone: str) -> str:

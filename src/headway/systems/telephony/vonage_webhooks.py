@@ -65,12 +65,12 @@ def check_vonage(request: HookRequest, secret: str | None, now: int) -> None:
             "Vonage's webhooks cannot be verified: telephony.vonage.signature_secret is missing"
         )
         raise Unauthenticated(message, hint="copy the signature secret from Vonage's dashboard")
-    said = request.needed("authorization")
-    if said[: len(_SCHEME)].lower() != _SCHEME:
+    header = request.needed("authorization")
+    if header[: len(_SCHEME)].lower() != _SCHEME:
         refuse()
     try:
         claims = jwt.decode(
-            said[len(_SCHEME) :].strip(), secret, algorithms=[ALGORITHM], options=_OPTIONS
+            header[len(_SCHEME) :].strip(), secret, algorithms=[ALGORITHM], options=_OPTIONS
         )
     except jwt.PyJWTError:
         refuse()
@@ -103,17 +103,17 @@ def read_status(request: HookRequest) -> CallEvent | None:
     body = _object(request)
     if body.get("status") is None or "dtmf" in body:
         return None
-    said = str(body["status"])
-    if said in PASSED_OVER:
+    word = str(body["status"])
+    if word in PASSED_OVER:
         return None
-    status = read_status_word("call", CALLS, said)
+    status = read_status_word("call", CALLS, word)
     call_id = _text(body, "uuid")
     return CallEvent(
         provider=NAME,
         call_id=call_id,
         ref=request.asked("ref"),
         status=status,
-        event=event_id(NAME, call_id, said, str(body.get("timestamp", ""))),
+        event=event_id(NAME, call_id, word, str(body.get("timestamp", ""))),
         duration_s=whole(body.get("duration")) if status.ended else None,
         reason=_reason(body),
         body={name: _written(value) for name, value in body.items()},
@@ -130,8 +130,8 @@ def read_pressed(request: HookRequest) -> Pressed | None:
     keys = body.get("dtmf")
     if keys is None:
         return None
-    said = keys.get("digits") if is_object(keys) else keys
-    digits = "" if said is None else str(said)
+    pressed = keys.get("digits") if is_object(keys) else keys
+    digits = "" if pressed is None else str(pressed)
     call_id = _text(body, "uuid")
     return Pressed(
         call_id=call_id,
@@ -158,8 +158,8 @@ def _text(body: Mapping[str, object], name: str) -> str:
 
 
 def _reason(body: Mapping[str, object]) -> str:
-    said = (body.get(name) for name in ("reason", "detail"))
-    return bounded_text(", ".join(str(one) for one in said if one), MAX_REASON)
+    texts = (body.get(name) for name in ("reason", "detail"))
+    return bounded_text(", ".join(str(one) for one in texts if one), MAX_REASON)
 
 
 def _written(value: object) -> str:

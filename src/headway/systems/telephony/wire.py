@@ -37,7 +37,7 @@ KEPT_S = 5
 """How long an idle connection may be reused."""
 LOOK_IT_UP = "query its status; do not send it again"
 """The hint of an error after which the request may have been carried out."""
-_SAID = 300
+_MOST_TEXT = 300
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class Wire:
             async with self._timing.limit(self._timeout_s):
                 reply, body = await self._exchange(request, auth)
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
-            why = f"{type(error).__name__}: {error}".strip(": ")[:_SAID]
+            why = f"{type(error).__name__}: {error}".strip(": ")[:_MOST_TEXT]
             if first_byte.begun:
                 message = f"{self._provider} did not reply: {why}"
                 raise ProviderUnsure(message, hint=LOOK_IT_UP) from None
@@ -184,16 +184,16 @@ class Wire:
         if not away and (not reply.is_client_error or status in UNSURE):
             message = f"{self._provider} replied with {status}: the outcome is unknown"
             return ProviderUnsure(message, hint=LOOK_IT_UP)
-        said = self._read_refusal(status, body)
-        number = f" {said.code}" if said.code and said.code != str(status) else ""
-        message = f"{self._provider} refused with {status}{number}: {said.text[:_SAID]}"
+        refusal = self._read_refusal(status, body)
+        number = f" {refusal.code}" if refusal.code and refusal.code != str(status) else ""
+        message = f"{self._provider} refused with {status}{number}: {refusal.text[:_MOST_TEXT]}"
         return ProviderRefused(
             message.rstrip(": "),
-            concerns="provider" if away or status == 429 else said.concerns,
+            concerns="provider" if away or status == 429 else refusal.concerns,
             retry_after_ms=read_retry_after(
                 reply.headers.get("retry-after", ""), self._timing.wall_at()
             ),
-            provider_code=said.code,
+            provider_code=refusal.code,
             limited=status == 429,
         )
 

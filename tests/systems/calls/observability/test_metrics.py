@@ -16,7 +16,7 @@ from headway.server.metrics import FAMILIES as ENGINE
 from headway.server.routing import router
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds
-from headway.systems.calls.metrics import FAMILIES, Intakes, start_seeing
+from headway.systems.calls.metrics import FAMILIES, Intakes, start_observability
 from headway.systems.calls.overview import Event
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving
@@ -54,7 +54,7 @@ class Seeing:
     def declare(self, app: hw.App) -> None: ...
 
     async def start(self, service: Service) -> None:
-        start_seeing(service, self.world.tally, Thresholds())
+        start_observability(service, self.world.tally, Thresholds())
 
 
 @pytest.fixture

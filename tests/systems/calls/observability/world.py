@@ -19,7 +19,7 @@ from headway.server.alerts.watch import Alert, AlertWatcher
 from headway.stores import open_store
 from headway.systems.calls.alert_rules import Thresholds, call_rules
 from headway.systems.calls.migrations import SCHEMAS
-from headway.systems.calls.overview import CallsOverview, look_at_calls
+from headway.systems.calls.overview import CallsOverview, read_calls
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import Tally
 from headway.testing.clock import FakeClock
@@ -88,7 +88,7 @@ class World:
         )
 
     async def see(self, facts: Facts) -> CallsOverview | None:
-        return await look_at_calls(self.store, self.tally, facts)
+        return await read_calls(self.store, self.tally, facts)
 
     def pass_by(self, ms: int) -> None:
         self.clock.advance(ms)

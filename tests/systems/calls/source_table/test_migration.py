@@ -18,9 +18,9 @@ import pytest
 from headway.contract.definitions import Role
 from headway.runtime.timing import REAL
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
-from tests.systems.calls.truth.databases import COLUMNS, STATUSES, make_theirs, settings_of
-from tests.systems.calls.truth.served import Served
-from tests.systems.calls.truth.site import calling
+from tests.systems.calls.source_table.databases import COLUMNS, STATUSES, make_theirs, settings_of
+from tests.systems.calls.source_table.served import Served
+from tests.systems.calls.source_table.site import calling
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
 ROOT = Path(__file__).parents[4]
@@ -39,7 +39,7 @@ def theirs(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str
 @contextmanager
 def older_system(url: str, leads: int, within_s: int) -> Iterator[None]:
     """The older system, until the block ends; what it has begun it ends."""
-    words = [sys.executable, "-m", "tests.systems.calls.truth.older_system", url]
+    words = [sys.executable, "-m", "tests.systems.calls.source_table.older_system", url]
     words += [str(leads), str(within_s)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

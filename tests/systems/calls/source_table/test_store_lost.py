@@ -17,7 +17,7 @@ from headway.core.errors import StoreError
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.runtime.timing import REAL
-from headway.systems.calls.truth import read_truth
+from headway.systems.calls.source_table import read_source_table
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import read_exchange
@@ -26,8 +26,8 @@ from headway.testing.jobs import JobFactory, use_of
 from tests.servers.fixtures import made
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.redis import RedisServer
-from tests.systems.calls.truth.databases import run
-from tests.systems.calls.truth.site import NUMBERS, Site, calling, lead
+from tests.systems.calls.source_table.databases import run
+from tests.systems.calls.source_table.site import NUMBERS, Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying
 from tests.torture.site import ALWAYS
 
@@ -162,7 +162,7 @@ async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_ar
 async def test_leads_that_a_lost_store_refuses_for_its_gates_follow_later() -> None:
     directory = Directory("sqlite:///:memory:")
     parts = Parts(directory=directory, exchange=read_exchange({}), timing=REAL)
-    truth = read_truth({"own": True}, None, parts)
+    truth = read_source_table({"own": True}, None, parts)
     assert truth is not None
     lost, line = hw.App("memory://"), Slots("line", 1)
     async with lost:

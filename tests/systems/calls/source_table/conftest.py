@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.postgres import GivenPostgres, PostgresServer
-from tests.systems.calls.truth.databases import database
+from tests.systems.calls.source_table.databases import database
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

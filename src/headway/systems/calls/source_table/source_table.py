@@ -28,7 +28,7 @@ from headway.server.bodies.base import Body, TenantName
 from headway.server.paging import WhichPage, decode_cursor, encode_cursor
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import router
-from headway.systems.calls.truth.following import (
+from headway.systems.calls.source_table.following import (
     NOT_OURS,
     Adopting,
     Following,
@@ -36,9 +36,9 @@ from headway.systems.calls.truth.following import (
     declare_source,
     is_elsewhere,
 )
-from headway.systems.calls.truth.lead_table import PAGE, LeadTable, insert_into
-from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, lead_of
-from headway.systems.calls.truth.shadow import (
+from headway.systems.calls.source_table.lead_table import PAGE, LeadTable, insert_into
+from headway.systems.calls.source_table.settings import Chosen, LeadRow, Mode, Recipe, lead_of
+from headway.systems.calls.source_table.shadow import (
     Choice,
     Comparison,
     Decision,
@@ -153,7 +153,7 @@ def _place(cursor: str | None) -> tuple[int, str]:
     return int(at), row_id
 
 
-class TakenIn(NamedTuple):
+class WrittenLead(NamedTuple):
     """The result of writing one lead.
 
     Attributes:
@@ -165,7 +165,7 @@ class TakenIn(NamedTuple):
     created: bool
 
 
-async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
+async def write_leads(table: LeadTable, rows: Sequence[LeadRow]) -> list[WrittenLead]:
     """Write leads, all or none; when this returns, they are committed.
 
     Args:
@@ -183,7 +183,7 @@ async def take_in(table: LeadTable, rows: Sequence[LeadRow]) -> list[TakenIn]:
     for row in rows:
         _check_kept(table, row)
     named = [_named(table, row) for row in rows]
-    async with table.door.change() as session:
+    async with table.database.change() as session:
         try:
             if table.columns.makes_ids:
                 return [await _write_one(table, session, row) for row in named]
@@ -220,20 +220,20 @@ def _named(table: LeadTable, row: LeadRow) -> LeadRow:
     return row if row.id or table.columns.makes_ids else row.named(str(uuid7()))
 
 
-async def _write_one(table: LeadTable, session: AsyncSession, row: LeadRow) -> TakenIn:
+async def _write_one(table: LeadTable, session: AsyncSession, row: LeadRow) -> WrittenLead:
     """Write one row, for a table that generates its rows' ids."""
     statement = insert_into(session, table.columns.table).values(table.values_of(row))
     made = (
         await session.execute(statement.on_conflict_do_nothing().returning(table.columns["id"]))
     ).scalar_one_or_none()
     if made is not None:
-        return TakenIn(row.named(str(made)), created=True)
+        return WrittenLead(row.named(str(made)), created=True)
     return await _known(table, session, row)
 
 
 async def _write_all(
     table: LeadTable, session: AsyncSession, rows: Sequence[LeadRow]
-) -> list[TakenIn]:
+) -> list[WrittenLead]:
     key = table.columns["id"]
     created: set[str] = set()
     for begin in range(0, len(rows), PAGE):
@@ -241,17 +241,17 @@ async def _write_all(
         statement = insert_into(session, table.columns.table).values(values)
         found = await session.execute(statement.on_conflict_do_nothing().returning(key))
         created |= {str(one) for one in found.scalars()}
-    replies: list[TakenIn] = []
+    replies: list[WrittenLead] = []
     for row in rows:
         if row.id in created:
             created.discard(row.id)
-            replies.append(TakenIn(row, created=True))
+            replies.append(WrittenLead(row, created=True))
         else:
             replies.append(await _known(table, session, row))
     return replies
 
 
-async def _known(table: LeadTable, session: AsyncSession, row: LeadRow) -> TakenIn:
+async def _known(table: LeadTable, session: AsyncSession, row: LeadRow) -> WrittenLead:
     which = [table.among([row.id])] if row.id else []
     if row.key is not None and "key" in table.columns:
         by_key = [table.columns["key"] == row.key]
@@ -268,7 +268,7 @@ async def _known(table: LeadTable, session: AsyncSession, row: LeadRow) -> Taken
         raise KeyConflict(
             message, hint="phone, tz, template, payload and reporting_webhook_url must be the same"
         )
-    return TakenIn(known, created=False)
+    return WrittenLead(known, created=False)
 
 
 AT_ONCE_S = 1.0
@@ -277,7 +277,7 @@ AT_ONCE_S = 1.0
 _log = logging.getLogger("headway.calls")
 
 
-class Truth:
+class SourceTable:
     """Keeps the jobs of leads and the rows of the source table in step.
 
     Attributes:
@@ -328,26 +328,26 @@ class Truth:
             StoreError: the store cannot be read; do not dial.
         """
         at = self._timing.wall_at()
-        if await self.table.begin(row_id, ref=ref, number=number, at=at):
+        if await self.table.mark_running(row_id, ref=ref, number=number, at=at):
             return
-        standing = (await self.table.find([row_id])).get(row_id)
+        state = (await self.table.find([row_id])).get(row_id)
         if (
-            standing is not None
-            and standing.ref is not None
-            and await self._is_over(standing.ref, ref)
-            and await self.table.begin_again(
-                row_id, before=standing.ref, ref=ref, number=number, at=at
+            state is not None
+            and state.ref is not None
+            and await self._is_over(state.ref, ref)
+            and await self.table.mark_running_again(
+                row_id, before=state.ref, ref=ref, number=number, at=at
             )
         ):
             return
-        if standing is None:
+        if state is None:
             message = f"{NOT_OURS}: the row {row_id} no longer exists"
             raise Dead(message)
-        whose = "" if standing.ours else " and belongs to the older system"
-        message = f"{NOT_OURS}: the row {row_id} is {standing.status}{whose}"
+        whose = "" if state.ours else " and belongs to the older system"
+        message = f"{NOT_OURS}: the row {row_id} is {state.status}{whose}"
         raise Dead(message)
 
-    async def again(self, row_id: str, *, ref: str) -> bool:
+    async def put_back(self, row_id: str, *, ref: str) -> bool:
         """Make a lead's row pending again after a call that will be repeated.
 
         Returns:
@@ -364,7 +364,7 @@ class Truth:
         if state is not State.SUCCEEDED and await self._is_elsewhere(row_id, reason):
             # Another system has the row, or the job was retried: this is not the lead's end.
             return False
-        return await self.table.end(row_id, outcome=outcome, at=self._timing.wall_at())
+        return await self.table.mark_done(row_id, outcome=outcome, at=self._timing.wall_at())
 
     async def _is_elsewhere(self, row_id: str, reason: str) -> bool:
         if self._app is None or reason.startswith(NOT_OURS):
@@ -372,7 +372,7 @@ class Truth:
         view = await self._app.store.read(JobQuery(id=lead_of(row_id)))
         return view is not None and (view.state not in FINAL or is_elsewhere(view))
 
-    async def _is_over(self, said: str, ref: str) -> bool:
+    async def _is_over(self, written_ref: str, ref: str) -> bool:
         """Return whether the reference in a row is that of an earlier, ended run of this job.
 
         If it is, the write that should have followed the end of that run was lost.
@@ -386,5 +386,5 @@ class Truth:
         return any(
             one.ended_at is not None and str(one.run) != run
             for one in view.runs
-            if said in (f"{job_id}:{one.run}", *one.keys)
+            if written_ref in (f"{job_id}:{one.run}", *one.keys)
         )

@@ -11,8 +11,8 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import StoreUnavailable
-from headway.systems.calls.truth.columns import Columns, reflect
-from headway.systems.calls.truth.settings import LeadRow, Standing, TableSettings
+from headway.systems.calls.source_table.columns import Columns, reflect
+from headway.systems.calls.source_table.settings import LeadRow, RowState, TableSettings
 from headway.systems.directory.database import Directory
 
 PAGE = 500
@@ -29,7 +29,7 @@ class LeadTable:
     """The source table.
 
     Attributes:
-        door: database that contains the table.
+        database: database that contains the table.
     """
 
     def __init__(self, settings: TableSettings, directory: Directory) -> None:
@@ -43,7 +43,7 @@ class LeadTable:
         """
         self.settings = settings
         self._borrowed = settings.url is None
-        self.door = directory if settings.url is None else Directory(settings.url)
+        self.database = directory if settings.url is None else Directory(settings.url)
         self._columns: Columns | None = None
 
     async def open(self) -> None:
@@ -53,15 +53,15 @@ class LeadTable:
             InvalidValue: the table or a column does not exist or cannot be used.
         """
         if not self._borrowed:
-            await self.door.open()
-        async with self.door.read() as session:
+            await self.database.open()
+        async with self.database.read() as session:
             connection = await session.connection()
             self._columns = await connection.run_sync(reflect, self.settings)
 
     async def close(self) -> None:
         """Close the connections, unless they are the directory's."""
         if not self._borrowed:
-            await self.door.close()
+            await self.database.close()
 
     @property
     def columns(self) -> Columns:
@@ -86,21 +86,21 @@ class LeadTable:
         """Yield the pending rows in pages, ordered by id."""
         return self._rows(and_(self.is_at("pending"), self.is_owned(ours=ours)))
 
-    async def running(self) -> AsyncGenerator[list[Standing]]:
+    async def running(self) -> AsyncGenerator[list[RowState]]:
         """Yield our running rows in pages, ordered by id."""
         which = and_(self.is_at("running"), self.is_owned(ours=True))
         async for page in self._pages(which):
-            yield [self._standing(one) for one in page]
+            yield [self._row_state(one) for one in page]
 
-    async def find(self, ids: Sequence[str]) -> dict[str, Standing]:
+    async def find(self, ids: Sequence[str]) -> dict[str, RowState]:
         """Return the rows with their statuses by id, without rows that do not exist."""
-        async with self.door.read() as session:
+        async with self.database.read() as session:
             return await self.found(session, self.among(ids))
 
-    async def found(self, session: AsyncSession, which: ColumnElement[bool]) -> dict[str, Standing]:
+    async def found(self, session: AsyncSession, which: ColumnElement[bool]) -> dict[str, RowState]:
         """Return the matching rows with their statuses by id, within the caller's session."""
         rows = (await session.execute(self.select_all().where(which))).mappings()
-        return {one.row.id: one for one in map(self._standing, rows)}
+        return {one.row.id: one for one in map(self._row_state, rows)}
 
     async def counts(self) -> dict[str, int]:
         """Return the number of pending and running rows, such as `ours_pending`."""
@@ -110,7 +110,7 @@ class LeadTable:
             for status in ("pending", "running")
             if whose == "ours" or self.has_owners
         }
-        async with self.door.read() as session:
+        async with self.database.read() as session:
             found: dict[str, int] = {}
             for name, which in cases.items():
                 query = select(func.count()).select_from(self.columns.table).where(which)
@@ -119,7 +119,7 @@ class LeadTable:
 
     # --------------------------------------------------------------------------------- changing
 
-    async def begin(self, row_id: str, *, ref: str, number: str, at: int) -> bool:
+    async def mark_running(self, row_id: str, *, ref: str, number: str, at: int) -> bool:
         """Mark a row as running if it is ours and pending.
 
         Args:
@@ -135,7 +135,7 @@ class LeadTable:
         values = {"status": "running", "ref": ref, "number": number, "since": at}
         return await self._change(row_id, self.is_at("pending"), values)
 
-    async def begin_again(
+    async def mark_running_again(
         self, row_id: str, *, before: str, ref: str, number: str, at: int
     ) -> bool:
         """Mark a row as running for a new call if it still names an ended call of the same lead.
@@ -148,7 +148,7 @@ class LeadTable:
             Whether the row was changed.
 
         Raises:
-            StoreUnavailable: as for `begin`.
+            StoreUnavailable: as for `mark_running`.
         """
         which = and_(self.is_at("running"), self.columns["ref"] == before)
         return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
@@ -160,12 +160,12 @@ class LeadTable:
             Whether the row was changed.
 
         Raises:
-            StoreUnavailable: as for `begin`.
+            StoreUnavailable: as for `mark_running`.
         """
         which = and_(self.is_at("running"), self.columns["ref"] == ref)
         return await self._change(row_id, which, {"status": "pending"})
 
-    async def end(self, row_id: str, *, outcome: str, at: int) -> bool:
+    async def mark_done(self, row_id: str, *, outcome: str, at: int) -> bool:
         """Write the final outcome of a lead if its row is ours and not done.
 
         Args:
@@ -175,26 +175,26 @@ class LeadTable:
             Whether the row was changed.
 
         Raises:
-            StoreUnavailable: as for `begin`.
+            StoreUnavailable: as for `mark_running`.
         """
         values = {"status": "done", "outcome": outcome, "finished_at": at}
         return await self._change(row_id, or_(self.is_at("pending"), self.is_at("running")), values)
 
-    async def take(self, ids: Sequence[str]) -> list[LeadRow]:
+    async def take_over(self, ids: Sequence[str]) -> list[LeadRow]:
         """Make pending rows of the older system ours, and return those that were changed.
 
         Rows that the older system has locked are skipped, because it is about to call them.
 
         Raises:
-            StoreUnavailable: as for `begin`.
+            StoreUnavailable: as for `mark_running`.
         """
         return await self._flip(ids, ours=True)
 
-    async def let_go(self, ids: Sequence[str]) -> list[LeadRow]:
+    async def give_back(self, ids: Sequence[str]) -> list[LeadRow]:
         """Give pending rows of ours back to the older system, and return those that were changed.
 
         Raises:
-            StoreUnavailable: as for `begin`.
+            StoreUnavailable: as for `mark_running`.
         """
         return await self._flip(ids, ours=False)
 
@@ -253,7 +253,7 @@ class LeadTable:
             .values(self.columns.written(named))
             .returning(self.columns["id"])
         )
-        async with self.door.change() as session:
+        async with self.database.change() as session:
             return (await session.execute(statement)).first() is not None
 
     async def _flip(self, ids: Sequence[str], *, ours: bool) -> list[LeadRow]:
@@ -261,7 +261,7 @@ class LeadTable:
         before = and_(self.is_at("pending"), self.is_owned(ours=not ours))
         free = select(key).where(self.among(ids), before).order_by(key)
         values = {self.columns["owner"].name: self._owner(ours=ours)}
-        async with self.door.change() as session:
+        async with self.database.change() as session:
             # Locked in the order of their ids, so that two processes cannot deadlock.
             locked = free.with_for_update(skip_locked=True)
             held = list((await session.execute(locked)).scalars())
@@ -270,11 +270,11 @@ class LeadTable:
             flip = update(table).where(key.in_(held), before).values(values).returning(key)
             flipped = list((await session.execute(flip)).scalars())
             rows = await session.execute(self.select_all().where(key.in_(flipped)))
-            return [self._standing(one).row for one in rows.mappings()]
+            return [self._row_state(one).row for one in rows.mappings()]
 
     async def _rows(self, which: ColumnElement[bool]) -> AsyncGenerator[list[LeadRow]]:
         async for page in self._pages(which):
-            yield [self._standing(one).row for one in page]
+            yield [self._row_state(one).row for one in page]
 
     async def _pages(self, which: ColumnElement[bool]) -> AsyncGenerator[list[RowMapping]]:
         key, after = self.columns["id"], None
@@ -282,7 +282,7 @@ class LeadTable:
             query = self.select_all().where(which).order_by(key).limit(PAGE)
             if after is not None:
                 query = query.where(key > after)
-            async with self.door.read() as session:
+            async with self.database.read() as session:
                 page = list((await session.execute(query)).mappings())
             if page:
                 yield page
@@ -290,7 +290,7 @@ class LeadTable:
                 return
             after = page[-1]["id"]
 
-    def _standing(self, found: RowMapping) -> Standing:
+    def _row_state(self, found: RowMapping) -> RowState:
         given = {name: self.columns.read(name, value) for name, value in found.items()}
         defaults = self.settings.defaults
         row = LeadRow(
@@ -305,7 +305,7 @@ class LeadTable:
             reporting_webhook_url=given.get("reporting_webhook_url"),
         )
         ours = "owner" not in given or given["owner"] == self.settings.ours
-        return Standing(
+        return RowState(
             row=row,
             status=given["status"],
             ours=ours,

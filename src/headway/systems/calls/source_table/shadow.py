@@ -39,8 +39,14 @@ from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import Base
-from headway.systems.calls.truth.lead_table import LeadTable, insert_into
-from headway.systems.calls.truth.settings import Chosen, LeadRow, MigrationSettings, Mode, Recipe
+from headway.systems.calls.source_table.lead_table import LeadTable, insert_into
+from headway.systems.calls.source_table.settings import (
+    Chosen,
+    LeadRow,
+    MigrationSettings,
+    Mode,
+    Recipe,
+)
 from headway.systems.directory.database import Directory
 
 LEADS = Table(
@@ -292,10 +298,9 @@ class ShadowBook:
     async def _look_up(self, table: LeadTable, ids: Sequence[str]) -> None:
         found = await table.find(ids)
         called = {
-            row_id: standing.since_at
-            for row_id, standing in found.items()
-            if standing.since_at is not None
-            and standing.status != table.settings.statuses["pending"]
+            row_id: state.since_at
+            for row_id, state in found.items()
+            if state.since_at is not None and state.status != table.settings.statuses["pending"]
         }
         if not called:
             return

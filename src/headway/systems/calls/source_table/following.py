@@ -22,9 +22,9 @@ from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.sources import in_flight
 from headway.systems.calls.lead import DIAL
-from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.settings import Chosen, LeadRow, Mode, Recipe, Standing
-from headway.systems.calls.truth.shadow import Migration
+from headway.systems.calls.source_table.lead_table import LeadTable
+from headway.systems.calls.source_table.settings import Chosen, LeadRow, Mode, Recipe, RowState
+from headway.systems.calls.source_table.shadow import Migration
 from headway.systems.jobs import act
 
 NOT_OURS = "NOT_OURS"
@@ -109,7 +109,7 @@ class Following:
         if missing:
             await self._store().enqueue(missing)
 
-    async def call_off(self, rows: Sequence[LeadRow]) -> None:
+    async def cancel(self, rows: Sequence[LeadRow]) -> None:
         """Cancel the queued jobs of rows that are no longer ours.
 
         A job that is about to call finds out from its row.
@@ -153,24 +153,24 @@ def declare_source(
     @pending.in_flight
     async def calls() -> AsyncGenerator[InFlight]:
         async for page in table.running():
-            for standing in page:
+            for state in page:
                 try:
-                    yield await _in_flight(lead, recipe, standing)
+                    yield await _in_flight(lead, recipe, state)
                 except CallerError as error:
-                    _log.error("row is not a valid lead: id=%s error=%s", standing.row.id, error)
+                    _log.error("row is not a valid lead: id=%s error=%s", state.row.id, error)
 
 
-async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight:
-    made = recipe.job(standing.row)
-    specs = await recipe.dial_gates(standing.row)
+async def _in_flight(lead: Kind, recipe: Recipe, state: RowState) -> InFlight:
+    made = recipe.job(state.row)
+    specs = await recipe.dial_gates(state.row)
     gates = lead.uses(DIAL, made.lane, made.tenant, made.args, specs)
-    members = _members(specs, standing.number)
+    members = _members(specs, state.number)
     if not members:
-        _log.warning("calling number is in no pool: key=%s number=%s", made.key, standing.number)
+        _log.warning("calling number is in no pool: key=%s number=%s", made.key, state.number)
     return in_flight(
         made.changed(stage=DIAL, gates=gates, due_at=None),
-        known_as=standing.ref or f"{made.id}:1",
-        since=datetime.fromtimestamp((standing.since_at or 0) / 1000, UTC),
+        known_as=state.ref or f"{made.id}:1",
+        since=datetime.fromtimestamp((state.since_at or 0) / 1000, UTC),
         timeout=f"{recipe.deadline_ms}ms",
         members=members,
     )
@@ -202,26 +202,26 @@ class Adopting:
         """
         chosen = (await self._migration.choice()).chosen
         if chosen.mode in {Mode.ADOPT, Mode.RELEASE}:
-            await self._let_go(chosen)
+            await self._give_back(chosen)
         if chosen.mode is Mode.ADOPT:
-            await self._take(chosen)
+            await self._take_over(chosen)
 
-    async def _let_go(self, chosen: Chosen) -> None:
+    async def _give_back(self, chosen: Chosen) -> None:
         async for page in self._table.pending(ours=True):
             for some in self._batches([row for row in page if not chosen.has(row)]):
-                gone = await self._table.let_go(some)
+                gone = await self._table.give_back(some)
                 if gone:
                     _log.info("rows returned to the older system: rows=%d", len(gone))
-                    await self._following.call_off(gone)
+                    await self._following.cancel(gone)
 
-    async def _take(self, chosen: Chosen) -> None:
+    async def _take_over(self, chosen: Chosen) -> None:
         async for page in self._table.pending(ours=False):
             # A row that is not a valid lead stays with the older system.
             wanted = [
                 row for row in page if chosen.has(row) and self._following.job(row) is not None
             ]
             for some in self._batches(wanted):
-                taken = await self._table.take(some)
+                taken = await self._table.take_over(some)
                 if taken:
                     _log.info("rows taken from the older system: rows=%d", len(taken))
                     await self._following.make(taken)

@@ -67,7 +67,7 @@ class LeadRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class RowState:
     """A row with its current status.
 
     Attributes:

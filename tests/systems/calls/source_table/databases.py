@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import text
 
 from headway.systems.calls.migrations import SCHEMAS
-from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.settings import read_lead_table
+from headway.systems.calls.source_table.lead_table import LeadTable
+from headway.systems.calls.source_table.settings import read_lead_table
 from headway.systems.directory.database import Directory
 from tests.servers.postgres import fresh_database
 

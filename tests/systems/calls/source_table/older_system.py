@@ -1,9 +1,9 @@
 """An imaginary older system, a process of its own: it goes on taking leads in and calling them.
 
 It is a loop as many have: take a row that is ours and pending, mark it, call, mark it done. Its
-calls are lines in a table. Run as `python -m tests.systems.calls.truth.older_system`, with a URL,
-how many leads it takes in, and within how many seconds they are due; it ends at SIGTERM, after
-the calls that it has begun.
+calls are lines in a table. Run as `python -m tests.systems.calls.source_table.older_system`, with
+a URL, how many leads it takes in, and within how many seconds they are due; it ends at SIGTERM,
+after the calls that it has begun.
 """
 
 from __future__ import annotations

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
-from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.settings import MigrationSettings, read_lead_table
-from headway.systems.calls.truth.shadow import Migration
-from headway.systems.calls.truth.truth import Truth
+from headway.systems.calls.source_table.lead_table import LeadTable
+from headway.systems.calls.source_table.settings import MigrationSettings, read_lead_table
+from headway.systems.calls.source_table.shadow import Migration
+from headway.systems.calls.source_table.source_table import SourceTable
 from headway.systems.parts import Parts
 
 
-def read_truth(
+def read_source_table(
     table: Mapping[str, object] | None, migration: Mapping[str, object] | None, parts: Parts
-) -> Truth | None:
+) -> SourceTable | None:
     """Build the source-table integration from its settings.
 
     Returns:
@@ -37,7 +37,7 @@ def read_truth(
     leads = LeadTable(read_lead_table(table), parts.directory)
     parts.also(leads)
     chosen = read_table("calls.migration", MigrationSettings, migration or {})
-    return Truth(leads, Migration(chosen, leads, parts.directory, parts.timing), parts.timing)
+    return SourceTable(leads, Migration(chosen, leads, parts.directory, parts.timing), parts.timing)
 
 
-__all__ = ["Truth", "read_truth"]
+__all__ = ["SourceTable", "read_source_table"]

@@ -15,7 +15,7 @@ from sqlalchemy.types import JSON, DateTime, Enum, Integer, NullType, Numeric, U
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
 from headway.core.naming import did_you_mean
-from headway.systems.calls.truth.settings import TableSettings
+from headway.systems.calls.source_table.settings import TableSettings
 
 MOMENTS = frozenset({"due_at", "since", "finished_at"})
 """Instants: stored as a timestamp, milliseconds or ISO 8601, depending on the column's type."""

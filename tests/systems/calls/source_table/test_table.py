@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
-from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.settings import LeadRow, lead_of
-from headway.systems.calls.truth.truth import take_in
-from tests.systems.calls.truth.databases import make_theirs, opened, run, settings_of
+from headway.systems.calls.source_table.lead_table import LeadTable
+from headway.systems.calls.source_table.settings import LeadRow, lead_of
+from headway.systems.calls.source_table.source_table import write_leads
+from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
 
 AT = int(datetime(2026, 11, 21, 9, 0, 0, 125_000, UTC).timestamp() * 1000)
 
@@ -49,7 +49,7 @@ async def all_pending(table: LeadTable, *, ours: bool = True) -> list[LeadRow]:
 
 async def test_leads_that_are_taken_in_are_read_as_they_were_given(table: LeadTable) -> None:
     given = [lead(1, key="k1", payload={"name": "Ada", "n": [1, None]}), lead(2)]
-    taken = await take_in(table, given)
+    taken = await write_leads(table, given)
     assert [one.created for one in taken] == [True, True]
     assert [one.row.named("") for one in taken] == given
     read = await all_pending(table)
@@ -57,33 +57,33 @@ async def test_leads_that_are_taken_in_are_read_as_they_were_given(table: LeadTa
 
 
 async def test_a_repeat_under_a_key_is_the_row_that_has_it(table: LeadTable) -> None:
-    (first,) = await take_in(table, [lead(1, key="k1")])
-    again = await take_in(
+    (first,) = await write_leads(table, [lead(1, key="k1")])
+    again = await write_leads(
         table, [lead(1, key="k1", due_at=AT + 99), lead(2, key="k1", reseller="b")]
     )
     assert [one.created for one in again] == [False, True]
     assert again[0].row == first.row
-    twice = await take_in(table, [lead(3, key="k3"), lead(3, key="k3")])
+    twice = await write_leads(table, [lead(3, key="k3"), lead(3, key="k3")])
     assert [one.created for one in twice] == [True, False]
     assert twice[0].row.id == twice[1].row.id
 
 
 async def test_another_body_under_a_key_writes_nothing_at_all(table: LeadTable) -> None:
-    await take_in(table, [lead(1, key="k1")])
+    await write_leads(table, [lead(1, key="k1")])
     with pytest.raises(KeyConflict, match="'k1'"):
-        await take_in(table, [lead(2), lead(2, key="k1")])
+        await write_leads(table, [lead(2), lead(2, key="k1")])
     assert len(await all_pending(table)) == 1
 
 
 async def test_those_who_race_under_one_key_get_one_row(table: LeadTable) -> None:
-    taken = await asyncio.gather(*(take_in(table, [lead(1, key="k1")]) for _ in range(8)))
+    taken = await asyncio.gather(*(write_leads(table, [lead(1, key="k1")]) for _ in range(8)))
     assert sum(one.created for (one,) in taken) == 1
     assert len({one.row.id for (one,) in taken}) == 1
 
 
 @pytest.mark.slow
 async def test_thousands_of_leads_are_one_step(table: LeadTable) -> None:
-    taken = await take_in(table, [lead(n) for n in range(1_200)])
+    taken = await write_leads(table, [lead(n) for n in range(1_200)])
     assert len({one.row.id for one in taken}) == 1_200
     assert len(await all_pending(table)) == 1_200
 
@@ -95,7 +95,7 @@ async def test_a_lead_of_which_the_table_cannot_keep_something_is_refused(
     columns = {k: v for k, v in settings_of(None)["columns"].items() if k != "payload"}
     async with opened(settings_of(database_url, columns=columns)) as table:
         with pytest.raises(InvalidValue, match=r"the lead has payload = .* has no column for it"):
-            await take_in(table, [lead(1, payload={"a": 1})])
+            await write_leads(table, [lead(1, payload={"a": 1})])
         assert await all_pending(table) == []
 
 
@@ -103,9 +103,9 @@ async def test_a_lead_of_which_the_table_cannot_keep_something_is_refused(
 
 
 async def test_a_call_begins_once_for_a_row_that_is_pending(table: LeadTable) -> None:
-    (one,) = await take_in(table, [lead(1)])
+    (one,) = await write_leads(table, [lead(1)])
     began = await asyncio.gather(
-        *(table.begin(one.row.id, ref=f"j:{n}", number="+15550001", at=AT) for n in range(6))
+        *(table.mark_running(one.row.id, ref=f"j:{n}", number="+15550001", at=AT) for n in range(6))
     )
     assert began.count(True) == 1
     (standing,) = [each async for page in table.running() for each in page]
@@ -115,9 +115,9 @@ async def test_a_call_begins_once_for_a_row_that_is_pending(table: LeadTable) ->
 
 
 async def test_a_call_puts_back_only_the_row_that_names_it(table: LeadTable) -> None:
-    (one,) = await take_in(table, [lead(1)])
+    (one,) = await write_leads(table, [lead(1)])
     assert not await table.put_back(one.row.id, ref="j:1")
-    await table.begin(one.row.id, ref="j:1", number="+15550001", at=AT)
+    await table.mark_running(one.row.id, ref="j:1", number="+15550001", at=AT)
     assert not await table.put_back(one.row.id, ref="j:2")
     assert await table.put_back(one.row.id, ref="j:1")
     assert not await table.put_back(one.row.id, ref="j:1")
@@ -125,11 +125,11 @@ async def test_a_call_puts_back_only_the_row_that_names_it(table: LeadTable) -> 
 
 
 async def test_an_end_is_written_once(table: LeadTable) -> None:
-    (one,) = await take_in(table, [lead(1)])
-    await table.begin(one.row.id, ref="j:1", number="+15550001", at=AT)
-    assert await table.end(one.row.id, outcome="BUSY", at=AT)
-    assert not await table.end(one.row.id, outcome="COMPLETED", at=AT)
-    assert not await table.begin(one.row.id, ref="j:2", number="+15550001", at=AT)
+    (one,) = await write_leads(table, [lead(1)])
+    await table.mark_running(one.row.id, ref="j:1", number="+15550001", at=AT)
+    assert await table.mark_done(one.row.id, outcome="BUSY", at=AT)
+    assert not await table.mark_done(one.row.id, outcome="COMPLETED", at=AT)
+    assert not await table.mark_running(one.row.id, ref="j:2", number="+15550001", at=AT)
     assert not await table.put_back(one.row.id, ref="j:1")
 
 
@@ -154,15 +154,15 @@ async def test_rows_change_hands_only_while_they_are_pending_and_the_other_has_t
     await run(database_url, "UPDATE their_leads SET state = 'calling' WHERE lead_no = 3")
     await run(database_url, "UPDATE their_leads SET handled_by = NULL WHERE lead_no = 4")
     async with opened(settings_of(database_url)) as table:
-        taken = await table.take(["1", "2", "3", "4"])
+        taken = await table.take_over(["1", "2", "3", "4"])
         assert sorted(row.id for row in taken) == ["1", "2"]
-        assert await table.take(["1", "2"]) == []
+        assert await table.take_over(["1", "2"]) == []
         assert [row.id for row in await all_pending(table)] == ["1", "2"]
         assert await all_pending(table, ours=False) == []
-        await table.begin("1", ref="j:1", number="+15550001", at=AT)
-        assert [row.id for row in await table.let_go(["1", "2", "3"])] == ["2"]
-        assert not await table.begin("2", ref="j:1", number="+15550001", at=AT)
-        assert not await table.end("2", outcome="ABORT", at=AT)
+        await table.mark_running("1", ref="j:1", number="+15550001", at=AT)
+        assert [row.id for row in await table.give_back(["1", "2", "3"])] == ["2"]
+        assert not await table.mark_running("2", ref="j:1", number="+15550001", at=AT)
+        assert not await table.mark_done("2", outcome="ABORT", at=AT)
         assert (await table.counts()) == {
             "ours_pending": 0,
             "ours_running": 1,
@@ -176,10 +176,10 @@ async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_ur
         pytest.skip("SQLite locks no rows")
     await make_theirs(database_url)
     await theirs(database_url, 2)
-    async with opened(settings_of(database_url)) as table, table.door.change() as other:
+    async with opened(settings_of(database_url)) as table, table.database.change() as other:
         await other.execute(table.select_all().where(table.among(["1"])).with_for_update())
         async with asyncio.timeout(120):
-            assert [row.id for row in await table.take(["1", "2"])] == ["2"]
+            assert [row.id for row in await table.take_over(["1", "2"])] == ["2"]
 
 
 # ---------------------------------------------------------------------------------- what is wrong

@@ -13,9 +13,9 @@ from headway.contract.definitions import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
-from headway.systems.calls.truth.settings import Chosen, LeadRow, MigrationSettings, Mode
-from tests.systems.calls.truth.databases import make_theirs, run, settings_of
-from tests.systems.calls.truth.site import Site, calling, lead
+from headway.systems.calls.source_table.settings import Chosen, LeadRow, MigrationSettings, Mode
+from tests.systems.calls.source_table.databases import make_theirs, run, settings_of
+from tests.systems.calls.source_table.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying
 
 LATER = "2099-01-01 12:00:00"
