@@ -1,40 +1,42 @@
-"""The dashboard: what is happening, what is held up and why, and acting on it, in a browser.
+"""The dashboard: shows what runs, what is held up and why, and offers operators' actions.
 
-Everything is at `/ui`: HTML by the server (Jinja2), one style sheet, one script, no build step, and
-nothing from another host. A page is live by server-sent events; each of its fragments is rendered
-once an interval for all browsers that look at the same, and sent only when it has changed.
+Everything is served under `/ui`: HTML rendered by the server (Jinja2), one style sheet, one script,
+no build step, and nothing from another host. Pages are kept live by server-sent events; each
+fragment is rendered once per interval for all browsers with the same view, and sent only when it
+has changed.
 
 How a page is added
 -------------------
 
-1. Write `pages/things.py` with one `Page`. It names its `permission` and how far a caller must
-   `reach` (a method of `Caller`, such as `Caller.whole`); a caller whom that refuses sees no link.
-   `read` takes a `Look` and returns what the template shows. It reads summaries, and takes what
-   several pages need from `look.sight`: the overview is read once a second for all of them.
+1. Write `pages/things.py` with one `Page`. It names its `permission` and the scope that a caller
+   must `reach` (a method of `Caller`, such as `Caller.whole`); callers that it refuses see no link.
+   `read` takes a `Look` and returns the template's context. It should read summaries, and take
+   what several pages need from `look.sight`, which reads the overview once a second for all pages.
 2. Write `templates/things.html`. It extends `page.html`, fills the block `main`, and has one block
-   for each name in `fragments`, each alone within an element that has the block's name as its id:
+   for each name in `fragments`, each the only content of an element with the block's name as id:
 
        {% extends "page.html" %}
        {% block main %}
        <div id="rows">{% block rows %} ... {% endblock %}</div>
        {% endblock %}
 
-   Within a fragment give each row a `data-key`: the script then moves rows and does not rewrite
-   them. Use `ui.*` of `parts.html` for bars, states, names, empty lists, pages and filters;
-   `at | when` for a moment, `at | age` for how long ago, `at | left` for how long until,
-   `ms | span` for a span, `n | number`, `text | name` for any text of users, `text | whole` for one
-   with lines, `text | sentence` for what a store says of a job; `meter`, `shares`,
-   `bars` and `line` for charts. Never mark text as safe.
-3. An `Action` names an HTTP route's function as its `endpoint`: its permission, its checks, its
-   validation and the `curl` line all come from that route.
-   `{{ ui.act(can("name", gate=gate.name)) }}` in a template is its button, and nothing for a caller
-   that would be refused. It opens a form in a dialog, or on a page of its own without the script.
-4. Add the page to `PAGES` in `pages/__init__.py`. A system instead has an attribute `pages`, with
-   `package` as the package whose folder `templates` holds its templates (it is in the package
-   data).
-5. All that the user chose (filter, cursor, what is open) is in the query string: name each
+   Within a fragment, give each row a `data-key`, so that the script moves rows instead of rewriting
+   them. Use the macros `ui.*` from `parts.html` for bars, states, names, empty lists, paging and
+   filters; `at | when` for an instant, `at | age` for the time since, `at | left` for the time
+   until, `ms | span` for a duration, `n | number`, `text | name` for user-supplied text,
+   `text | whole` if it has several lines, `text | sentence` for a store's explanation of a job;
+   `meter`, `shares`, `bars` and `line` for charts. Never mark text as safe.
+3. An `Action` names an HTTP route's function as its `endpoint`: permission, checks, validation and
+   the `curl` line all come from that route.
+   `{{ ui.act(can("name", gate=gate.name)) }}` in a template renders its button, or nothing if the
+   route would refuse the caller. It opens a form in a dialog, or on a separate page if the script
+   does not run.
+4. Add the page to `PAGES` in `pages/__init__.py`. A system has an attribute `pages` instead, whose
+   pages set `package` to the package that contains their `templates` folder (included in the
+   package data).
+5. Keep every choice of the user (filter, cursor, open item) in the query string: name each
    parameter in `params`, and read it from `look.values`.
 
-Tests: `tests/web/rig.py` has a server with its dashboard, and clients that keep a token as a
-browser does; `tests/servers/browser.py` has a real one.
+Tests: `tests/web/rig.py` provides a server with a dashboard, and clients that keep a token as a
+browser does; `tests/servers/browser.py` provides a real browser.
 """

@@ -1,4 +1,4 @@
-"""The dashboard's routes: pages, their live fragments, the forms of actions, the way in and out."""
+"""The dashboard's routes: pages, live fragments, forms of actions, sign-in and sign-out."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from headway.web.sign_in import (
 )
 
 MOST_VALUE = 4_000
-"""Characters of one value of a query string."""
+"""Maximum length of a query string value, in characters."""
 MOST_FORM = 65_536
-"""Bytes of a form."""
+"""Maximum size of a form, in bytes."""
 QUIET_S = 15.0
-"""Seconds without a message after which a stream says that it lives."""
+"""Seconds without a message after which a stream sends a keep-alive."""
 RETRY_MS = 1_000
-"""How soon a browser comes back to a stream that broke off."""
+"""How soon a browser reconnects to a broken stream."""
 _NO_ACTION = UnknownJob("there is no such action", hint="go back, and reload the page")
 _NO_FILE = UnknownJob("there is no such file")
 _KEEP = {"Cache-Control": "public, max-age=31536000, immutable"}
@@ -63,18 +63,15 @@ _log = logging.getLogger("headway.web")
 def add_dashboard(
     app: FastAPI, service: Service, systems: Sequence[System] = (), others: Sequence[Page] = ()
 ) -> Dashboard:
-    """Add the dashboard to a server that was built.
+    """Add the dashboard's routes to a built server.
 
     Args:
-        app: whose routes the dashboard's actions call.
-        systems: whose pages are shown too.
-        others: pages that stand behind theirs.
-
-    Returns:
-        The dashboard; the server now has its routes.
+        app: The server; the dashboard's actions call its routes.
+        systems: Systems whose pages are shown after the engine's.
+        others: Pages shown after the systems'.
 
     Raises:
-        InvariantBroken: a page or an action is not as it must be.
+        InvariantBroken: a page or an action is declared incorrectly.
     """
     of_systems = (page for one in systems if isinstance(one, HasPages) for page in one.pages)
     dashboard = Dashboard(service, (*PAGES, *of_systems, *others), app)
@@ -84,13 +81,13 @@ def add_dashboard(
 
 
 class Dashboard:
-    """Answers what browsers ask at `/ui`."""
+    """Serves the browser's requests under `/ui`."""
 
     def __init__(self, service: Service, pages: Sequence[Page], app: FastAPI) -> None:
-        """Connect the parts; nothing is read.
+        """Connect the parts; read nothing from the store.
 
         Raises:
-            InvariantBroken: a page or an action is not as it must be.
+            InvariantBroken: a page or an action is declared incorrectly.
         """
         self._service = service
         self._pages = pages
@@ -101,7 +98,7 @@ class Dashboard:
         _check(pages)
 
     def routes(self) -> list[Route]:
-        """Return the routes of the dashboard, all of them for browsers."""
+        """Return the routes of the dashboard."""
         get, both = ["GET"], ["GET", "POST"]
         found = [
             Route("/", self._home, methods=get),
@@ -117,7 +114,10 @@ class Dashboard:
         return found
 
     def unknown(self, otherwise: ASGIApp) -> ASGIApp:
-        """Return the app for paths without a route: below `/ui` it shows a page to a browser."""
+        """Return the app for unknown paths: below `/ui`, browsers get an HTML page.
+
+        Everything else goes to `otherwise`.
+        """
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http" and scope["path"].startswith(f"{BASE}/"):
@@ -132,7 +132,7 @@ class Dashboard:
         return answer
 
     async def show(self, page: Page, request: Request) -> Response:
-        """Return a page, or the stream of its fragments."""
+        """Return a page, or the event stream of its fragments."""
         live = request.headers.get("accept") == "text/event-stream"
         try:
             caller = await self._admit(request, page)
@@ -153,7 +153,7 @@ class Dashboard:
         return _html(request, render(page.package, page.template, {**facts, **around}))
 
     async def _facts(self, page: Page, look: Look) -> Facts:
-        """Return what a page's template shows."""
+        """Return the context of a page's template."""
         facts = dict(await page.read(look))
         if "now" not in facts:
             facts["now"] = (await self._service.store.read(StatsQuery())).now
@@ -164,7 +164,7 @@ class Dashboard:
         back = link(path, **{name: query[name] for name in page.params if name in query})
 
         def do(name: str, label: str = "", **values: object) -> Mapping[str, object] | None:
-            """Return the button of an action; None if it would refuse the caller."""
+            """Return an action's button; None if the route would refuse the caller."""
             found = self._actions[name]
             texts = {key: str(value) for key, value in values.items()}
             if not found.may(look.caller, texts):
@@ -179,7 +179,8 @@ class Dashboard:
 
     async def _stream(self, request: Request, page: Page, look: Look) -> AsyncIterator[str]:
         timing, caller = self._service.timing, look.caller
-        # Here and not before: a browser that is gone already begins no stream, and ends none.
+        # Joined only once the stream is iterated: a browser that has already disconnected never
+        # starts it, so its `finally` would not run either.
         stream, watcher = self.feed.join(page, look)
         try:
             yield f"retry: {RETRY_MS}\n\n"
@@ -203,17 +204,17 @@ class Dashboard:
             self.feed.leave(stream, watcher)
 
     async def _admit(self, request: Request, page: Page) -> Caller:
-        """Return the caller that looks at a page.
+        """Authenticate the caller and authorize it for a page.
 
         Raises:
-            AccessError: it may not see this page.
+            AccessError: the caller may not see this page.
         """
         caller = await self._service.tokens.admit(authorization(request), page.permission)
         page.reach(caller)
         return caller
 
     async def _act(self, request: Request) -> Response:
-        """Show the form of an action, or do the action."""
+        """Show an action's form (GET), or perform the action (POST)."""
         found = self._actions.get(request.path_params["action"])
         if found is None:
             return await self._refused(request, _NO_ACTION, plain=_is_script(request))
@@ -222,7 +223,7 @@ class Dashboard:
             if request.method == "POST":
                 return await self._done(request, caller, found, await _form(request))
             given = request.query_params
-            # Several boxes of one name are one list.
+            # Checkboxes with the same name form one list.
             values = {name: ",".join(given.getlist(name))[:MOST_VALUE] for name in given}
             return await self._asked(request, caller, found, values)
         except HeadwayError as error:
@@ -262,7 +263,7 @@ class Dashboard:
     async def _done(
         self, request: Request, caller: Caller, found: Doable, form: Values
     ) -> Response:
-        """Do an action, and return the reply."""
+        """Perform an action, and return the reply."""
         check_form(request, form.get("form", ""))
         values = {name: form.get(name, "") for name in found.action.of}
         found.check(caller, values)
@@ -270,7 +271,7 @@ class Dashboard:
         try:
             told = await found.do(request, caller, values)
         except (InvalidValue, InvalidArguments) as error:
-            # Of the form's fields: that they make a body is not what its user sees.
+            # Name the form's field: the user does not see that the fields become a body.
             wrong = error.message.removeprefix("body.")
             wrong = f"{wrong}: {error.hint}" if error.hint else wrong
             return await self._asked(request, caller, found, {**form, **values}, wrong)
@@ -294,7 +295,7 @@ class Dashboard:
             return ""
 
     async def _sign_in(self, request: Request) -> Response:
-        """Show the form for a token, or accept the token that it sends."""
+        """Show the sign-in form, or accept the token that it sends."""
         goes_on = inside(request.query_params.get("next", ""))
         wrong = ""
         try:
@@ -344,10 +345,13 @@ class Dashboard:
     async def _refused(
         self, request: Request, error: HeadwayError, *, plain: bool = False
     ) -> Response:
-        """Return what is wrong, as a page or as JSON for the script."""
+        """Return an error as a page, or as JSON for the script (`plain`).
+
+        Without a valid token, redirect to the sign-in form.
+        """
         status = status_of(error)
         if status >= 500 and not isinstance(error, StoreError):
-            _log.error("dashboard: %s", error, exc_info=error)
+            _log.error("dashboard request failed error=%s", error, exc_info=error)
         if plain:
             return JSONResponse({"wrong": error.message, "hint": error.hint}, status)
         if isinstance(error, Unauthenticated):
@@ -366,16 +370,16 @@ class Dashboard:
             if caller is not None:
                 shell = await self._shell(request, caller, cast("str", shell["title"]))
         except StoreError:
-            pass  # it is what is told
+            pass  # the page reports the store's error anyway
         return _html(request, render(ENGINE, "refused.html", {**facts, **shell}), status)
 
     async def _shell(
         self, request: Request, caller: Caller, title: str, here: str | None = None
     ) -> Facts:
-        """Return what stands around every page.
+        """Return the context of the layout around every page.
 
         Args:
-            here: the path of the page; the menu marks it, or the nearest page above it.
+            here: The page's path. The menu marks it, or the nearest page above it.
         """
         seen = [page for page in self._pages if page.menu and _may_see(caller, page)]
         menu: dict[str, list[Page]] = {}
@@ -408,7 +412,7 @@ class _Shown:
     """The endpoint of a page.
 
     Attributes:
-        path: under which its requests are counted.
+        path: The route's path, under which its requests are counted.
     """
 
     def __init__(self, dashboard: Dashboard, page: Page) -> None:
@@ -417,7 +421,6 @@ class _Shown:
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         scope["route"] = self
         reply = await self._dashboard.show(self._page, Request(scope, receive))
         await reply(scope, receive, send)
@@ -435,7 +438,7 @@ def _check(pages: Sequence[Page]) -> None:
 
 
 def _holds(path: str, here: str | None) -> bool:
-    """Return whether a page is the one at a path, or above it."""
+    """Return whether `path` is `here` or a parent of it."""
     return here is not None and f"{here}/".startswith(f"{path}/")
 
 
@@ -455,10 +458,10 @@ def _filled(text: str, values: Values) -> str:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form.
+    """Return the fields of a submitted form.
 
     Raises:
-        InvalidValue: it is no form, or too large.
+        InvalidValue: the body is not a form, or too large.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body() if kind == "application/x-www-form-urlencoded" else b""
@@ -476,7 +479,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _is_script(request: Request) -> bool:
-    """Return whether the page's script asks, that shows the reply within the page."""
+    """Return whether the page's script sent the request; it shows the reply within the page."""
     return request.headers.get("x-headway-script") == "1"
 
 

@@ -1,4 +1,4 @@
-"""The live fragments of pages: one look an interval for all that see the same."""
+"""Live fragments of pages: browsers with the same view share one read per interval."""
 
 from __future__ import annotations
 
@@ -20,36 +20,31 @@ from headway.web.rendering import fragments
 MOST_WATCHERS = 500
 
 Read = Callable[[Page, Look], Awaitable[Facts]]
-"""Makes what a page's template shows, of one look."""
+"""Reads the context of a page's template."""
 
 _log = logging.getLogger("headway.web")
 _encode = msgspec.json.Encoder().encode
 
 
 class Feed:
-    """The streams of all pages that are open somewhere."""
+    """The streams of all pages that are open in some browser."""
 
     def __init__(self, service: Service, facts: Read) -> None:
-        """Look at nothing yet.
-
-        Args:
-            service: whose store is looked at, and that runs the looking.
-            facts: makes what a page's template shows.
-        """
+        """Start without streams; `service` runs their tasks."""
         self._service = service
         self._facts = facts
         self._streams: dict[Hashable, Stream] = {}
         self._ending: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """How many browsers look."""
+        """Return the number of watching browsers."""
         return sum(len(one.watchers) for one in self._streams.values())
 
     def check_room(self) -> None:
-        """Let one more browser look.
+        """Check that one more browser may watch.
 
         Raises:
-            TooManyRequests: 500 look already.
+            TooManyRequests: 500 browsers are watching already.
         """
         if len(self) >= MOST_WATCHERS:
             message = f"{MOST_WATCHERS} pages are already open"
@@ -58,8 +53,7 @@ class Feed:
     def join(self, page: Page, look: Look) -> tuple[Stream, Subscriber]:
         """Add a browser; its first message has all fragments.
 
-        Args:
-            look: who looks at what; callers that may do and see the same share their stream.
+        Callers with the same permissions and scope share a stream for the same page and values.
         """
         if self._ending is None:
             self._ending = self._service.spawn(self._end(), "dashboard's end")
@@ -70,12 +64,12 @@ class Feed:
         return stream, stream.add(self._service)
 
     def leave(self, stream: Stream, watcher: Subscriber) -> None:
-        """Take a browser away; with the last one its stream ends."""
+        """Remove a browser; its stream ends with the last one."""
         if stream.drop(watcher):
             self._streams.pop(stream.key, None)
 
     def poke(self) -> None:
-        """Look at once: something was changed here."""
+        """Refresh all streams at once, because an action has changed something."""
         for one in self._streams.values():
             one.poked.set()
 
@@ -87,11 +81,11 @@ class Feed:
 
 
 class Stream:
-    """One page as some callers see it.
+    """One page with one set of values, for callers with the same permissions and scope.
 
     Attributes:
-        key: what it shows, and to whom.
-        poked: ends the rest before the next look.
+        key: Identifies the page, its values and the callers' scope.
+        poked: Set to end the pause before the next read.
     """
 
     def __init__(self, key: Hashable, page: Page, look: Look, facts: Read) -> None:
@@ -110,7 +104,7 @@ class Stream:
         self._number = 0
 
     def add(self, service: Service) -> Subscriber:
-        """Add a browser, and begin to look with the first."""
+        """Add a browser; the first one starts the reading task."""
         watcher = Subscriber(self._message("whole", self._parts))
         self.watchers.add(watcher)
         if service.stopping.is_set():
@@ -120,7 +114,7 @@ class Stream:
         return watcher
 
     def drop(self, watcher: Subscriber) -> bool:
-        """Take a browser away; whether it was the last, and nothing is looked at any more."""
+        """Remove a browser; return whether it was the last, which stops the reading task."""
         self.watchers.discard(watcher)
         if self.watchers:
             return False
@@ -135,7 +129,7 @@ class Stream:
                 await self._once()
             except HeadwayError as error:
                 self._away(error.code, error)
-            except Exception as error:  # noqa: BLE001  (a page may have any bug)
+            except Exception as error:  # noqa: BLE001  (a bug in a page must not end its stream)
                 self._away("bug", error)
             await service.timing.wait(self.poked, service.options.events_each_s)
             self.poked.clear()
@@ -158,7 +152,9 @@ class Stream:
         if not self._is_away:
             self._is_away = True
             bug = error if code == "bug" else None
-            _log.warning("dashboard: /%s cannot be read: %s", self._page.path, error, exc_info=bug)
+            _log.warning(
+                "dashboard page failed path=/%s error=%s", self._page.path, error, exc_info=bug
+            )
             self._send(self._message("away", {"code": code}))
 
     def _send(self, message: Message) -> None:
@@ -175,11 +171,11 @@ class Stream:
 
 
 def look_now(facts: Mapping[str, object]) -> int:
-    """Return the store's time of a look."""
+    """Return the store's time in a template's context."""
     now = facts["now"]
     return now if isinstance(now, int) else 0
 
 
 def _scope(caller: Caller) -> Hashable:
-    """Return what two callers must have in common to see the same."""
+    """Return what callers must have in common to share a stream."""
     return (caller.may, caller.tenants, caller.lanes)

@@ -1,8 +1,8 @@
-"""What a page of the dashboard declares: what it reads and shows, and what can be done on it.
+"""Declarations of dashboard pages: what a page reads and shows, and its actions.
 
-An action is an HTTP route's own function, called with what a form says. So a form is refused for
-the same reasons, validated by the same models and answered by the same errors as a request of a
-program, and the `curl` line beside it is that request.
+An action calls an HTTP route's own function with the values of a form. A form is therefore
+authorized and validated like an API request, fails with the same errors, and the `curl` line beside
+it is that request.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from headway.server.service import Service
 from headway.web.sight import Sight
 
 Values = Mapping[str, str]
-"""What a query string or a form says, by name."""
+"""The values of a query string or a form, by name."""
 Facts = Mapping[str, object]
-"""What a template shows, by name.
+"""A template's context.
 
-`now` is the store's time, ms UTC. With a `version`, the live fragments are rendered only when it is
-another than at the last look: it must tell all that they show but how time passes.
+`now` is the store's time, ms UTC. If there is a `version`, the live fragments are rendered only
+when it has changed, so it must cover all that they show except the passing of time.
 """
 
 
 ENGINE = "headway.web"
-"""The package of the pages that are no system's."""
+"""The package of the engine's own pages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """One look at a page.
+    """One view of a page: the caller and the values of the URL.
 
     Attributes:
-        sight: what several pages need, read once for all.
-        caller: who looks; `read` shows no more than the same caller is told over HTTP.
-        values: the page's `params` as the URL gives them; one that is not given is "".
+        sight: Reads shared by several pages.
+        caller: `Page.read` must show no more than the HTTP API shows to this caller.
+        values: The page's `params` from the URL; "" for those that are missing.
     """
 
     service: Service
@@ -69,7 +69,7 @@ class Look:
 
 
 def everyone(_: Caller) -> None:
-    """Refuse no caller: the page shows each what it may see."""
+    """Refuse no caller: the page itself shows only what the caller may see."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +77,7 @@ class Field:
     """One input of an action's form.
 
     Attributes:
-        required: whether it must be filled in.
-        choices: of a select: each value with its label.
+        choices: Options of a select, as pairs of value and label.
     """
 
     name: str
@@ -98,13 +97,13 @@ UNTIL = Field(
 
 
 def int_of(values: Values, name: str) -> object:
-    """Return a number of a form as routes take it; the route refuses any other text."""
+    """Return a form's number as an int; other text unchanged, for the route to refuse."""
     text = values.get(name, "").strip()
     return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
 def first_row(values: Values) -> int:
-    """Return the row with which a page of a list begins, from `from`; 0 for any other text."""
+    """Return the index of a page's first row, from the parameter `from`; 0 if it is not valid."""
     text = values["from"]
     return int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
 
@@ -114,8 +113,8 @@ class Call:
     """A call of an HTTP route.
 
     Attributes:
-        path: the placeholders of its path.
-        body: its JSON body; None for none.
+        path: Values of the path's placeholders.
+        body: JSON body, if the route takes one.
     """
 
     path: Values = field(default_factory=dict[str, str])
@@ -125,21 +124,22 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """Something that can be done: a form that calls a route.
+    """An operator's action: a form that calls a route.
 
     Attributes:
-        name: unique among all actions; stands in the form's URL.
-        label: of the button that opens the form.
-        title: of the form; `{gate}` and the like are filled in from `of` and `prefill`.
-        explains: what it does, in a sentence or two.
-        endpoint: the function of an HTTP route, that checks and does it.
-        call: makes the route's call of what the form says; what it says in the fields `reason` and
-            `until` is added to the call's body.
-        of: what the button must name, such as ("gate",).
-        reach: refuses whom the route would refuse, by what the button names.
-        done: what is told when it is done; filled in from what the form and the reply say.
-        danger: whether its buttons warn.
-        prefill: values of fields, and of the title, as things stand now.
+        name: Unique among all actions; part of the form's URL.
+        label: Text of the button that opens the form.
+        title: Title of the form; placeholders such as `{gate}` are filled in from `of` and
+            `prefill`.
+        explains: What the action does, in a sentence or two.
+        endpoint: The HTTP route's function, which checks and performs the action.
+        call: Builds the route's call from the form's values. The values of the fields `reason` and
+            `until` are added to its body.
+        of: Names of the values that the button must give, such as ("gate",).
+        reach: Raises Forbidden if the route would refuse the caller for the button's values.
+        done: Message of success; placeholders are filled in from the form and the reply.
+        danger: Whether its buttons are styled as a warning.
+        prefill: Reads the current values of fields and of the title's placeholders.
     """
 
     name: str
@@ -161,16 +161,16 @@ class Page:
     """A page of the dashboard.
 
     Attributes:
-        path: below `/ui`, "" for the first page; may hold placeholders such as `jobs/{id}`, that
-            are among the values of a look.
-        title: in the menu and as the heading.
-        fragments: the blocks of the template that are kept live; each is within an element that
-            has its name as its id.
-        read: what the template shows, of one look.
-        permission: what a caller must be able to do.
-        reach: raises Forbidden for a caller whose scope does not reach it.
-        menu: whether it stands in the menu.
-        package: whose folder `templates` holds the template.
+        path: Path below `/ui`; "" for the first page. The values of its placeholders, as in
+            `jobs/{id}`, are among those of a look.
+        title: Text in the menu and heading of the page.
+        fragments: Blocks of the template that are kept live, each within an element with the
+            block's name as id.
+        read: Reads the template's context.
+        permission: Permission that a caller needs.
+        reach: Raises Forbidden if the caller's scope does not cover the page.
+        menu: Whether the menu lists it.
+        package: Package that contains the `templates` folder.
     """
 
     path: str
@@ -187,7 +187,7 @@ class Page:
 
     @property
     def group(self) -> str:
-        """Its heading in the menu; the engine's own pages stand above all headings."""
+        """Its heading in the menu; "" for the engine's pages, which come before all headings."""
         if self.package == ENGINE:
             return ""
         return "Bridges" if self.package.startswith("headway.bridges.") else "Systems"
@@ -211,9 +211,9 @@ class Doable:
     """An action with the route that it calls.
 
     Attributes:
-        path: of the route, with its placeholders.
-        permission: what the route asks of its caller.
-        reach: refuses a caller whose scope does not reach what the route is about.
+        path: The route's path, with placeholders.
+        permission: The permission that the route requires.
+        reach: Raises Forbidden if the caller's scope does not cover the route's resource.
     """
 
     action: Action
@@ -223,7 +223,7 @@ class Doable:
     reach: Callable[[Caller], None] | None
 
     def may(self, caller: Caller, values: Values) -> bool:
-        """Return whether the route would not refuse this caller."""
+        """Return whether the route would accept this caller."""
         try:
             self.check(caller, values)
         except AccessError:
@@ -231,10 +231,10 @@ class Doable:
         return True
 
     def check(self, caller: Caller, values: Values) -> None:
-        """Refuse whom the route would refuse.
+        """Authorize a caller as the route would.
 
         Raises:
-            Forbidden: the caller may not do this.
+            Forbidden: the caller may not perform this action.
         """
         caller.check(self.permission)
         if self.reach is not None:
@@ -242,18 +242,18 @@ class Doable:
         self.action.reach(caller, values)
 
     async def do(self, request: Request, caller: Caller, values: Values) -> Values:
-        """Do it, as the route does.
+        """Call the route's function, with its parameters resolved from the form.
 
         Args:
-            request: of the form, for what else the route needs.
-            caller: who was admitted with the route's permission.
+            request: The form's request, for the route's other dependencies.
+            caller: The authorized caller.
 
         Returns:
-            The words and numbers of the route's reply, by name.
+            The strings and integers of the route's reply, by name.
 
         Raises:
-            HeadwayError: as the route raises.
-            InvariantBroken: the action does not give what the route needs.
+            HeadwayError: any error of the route.
+            InvariantBroken: the action's call lacks one of the route's parameters.
         """
         call = self._call(values)
         given: dict[str, object] = {}
@@ -282,7 +282,7 @@ class Doable:
         """Return the same call as a shell command.
 
         Args:
-            token: whether the server asks for one.
+            token: Whether the server requires a token.
         """
         call = self._call(values)
         path = _PLACEHOLDER.sub(lambda found: quote(call.path[found[1]], safe=""), self.path)
@@ -290,7 +290,7 @@ class Doable:
         words = ["curl", "-X", self.method]
         if call.body is not None:
             text = json.dumps(call.body, ensure_ascii=False)
-            # What cannot be seen would be copied too.
+            # Invisible characters would be copied unnoticed: write them as escapes.
             text = text if text.isprintable() else json.dumps(call.body)
             words += ["--json", shlex.quote(text)]
         if token:
@@ -309,13 +309,11 @@ class Doable:
 
 
 def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mapping[str, Doable]:
-    """Join actions with the routes that they call.
-
-    Returns:
-        By name.
+    """Return actions with the routes that they call, by name.
 
     Raises:
-        InvariantBroken: two actions have one name, or there is no such route with a permission.
+        InvariantBroken: two actions have the same name, or an action's endpoint has no route that
+            requires a permission.
     """
     by_endpoint: dict[object, APIRoute] = {}
     for route in routes:
@@ -343,10 +341,10 @@ def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mappi
 
 
 def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
-    """Return a value as the route takes it, by the same models as from JSON.
+    """Validate a value by the route's annotation, as FastAPI validates JSON.
 
     Raises:
-        InvalidValue: it is not valid.
+        InvalidValue: the value is not valid.
     """
     adapter: TypeAdapter[object] = TypeAdapter(hint)
     try:
@@ -371,7 +369,7 @@ def _told(reply: object) -> Values:
 
 
 async def _provide(dependency: Callable[..., Any], request: Request) -> object:
-    """Return what a route depends on, made as the route's own request would have it made."""
+    """Resolve a route's dependency as FastAPI does for a request."""
     hints = get_type_hints(dependency, include_extras=True)
     given: dict[str, object] = {}
     for name in inspect.signature(dependency).parameters:

@@ -1,6 +1,7 @@
-"""Templates: always escaped, an unknown name is an error, times are the viewer's; and charts.
+"""Templates and charts.
 
-Charts are inline SVG, drawn by the server; colours and sizes are the style sheet's.
+Templates always escape, fail on unknown names, and leave times for the script to show in the
+viewer's zone. Charts are inline SVG; the style sheet sets their colours and sizes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PATH = Markup('<path class="{}" d="{}"/>')
 
 
 def meter(used: float, capacity: float | None, label: str) -> Markup:
-    """Return how full something is, as a bar."""
+    """Return a bar that shows how full something is."""
     part = 0.0 if not capacity else min(1.0, used / capacity)
     state = "full" if part >= 1 else "high" if part >= 0.8 else "some"
     bar = Markup().join(
@@ -45,11 +46,11 @@ def meter(used: float, capacity: float | None, label: str) -> Markup:
 
 
 def shares(parts: Sequence[tuple[str, float]], label: str) -> Markup:
-    """Parts of a whole, as one bar.
+    """Return one bar that shows the parts of a whole.
 
     Args:
-        parts: the class of each with its size.
-        label: what it says, for those who do not see it.
+        parts: CSS class and size of each.
+        label: Text for screen readers.
     """
     whole = sum(size for _, size in parts)
     bars: list[Markup] = []
@@ -66,12 +67,12 @@ def shares(parts: Sequence[tuple[str, float]], label: str) -> Markup:
 def bars(
     series: Sequence[tuple[str, Sequence[float | None]]], label: str, *, top: float | None = None
 ) -> Markup:
-    """Values over time, stacked; a gap where one is None.
+    """Return a chart of stacked values over time, with a gap for each None.
 
     Args:
-        series: the class of each with its values, oldest first, all of one length.
-        label: what it says, for those who do not see it.
-        top: the value at the upper edge; None for the largest.
+        series: CSS class and values of each, oldest first; all must have the same length.
+        label: Text for screen readers.
+        top: Value at the upper edge, if it is larger than all sums.
     """
     length = max((len(values) for _, values in series), default=0)
     sums = [sum((values[i] or 0) for _, values in series) for i in range(length)]
@@ -97,13 +98,13 @@ def bars(
 def line(
     points: Sequence[tuple[float, float]], label: str, *, span: tuple[float, float], top: float
 ) -> Markup:
-    """Return a value over time, as steps above filled ground.
+    """Return a step chart of a value over time, filled below.
 
     Args:
-        points: each moment with its value, oldest first.
-        label: what it says, for those who do not see it.
-        span: the moments at the left and right edge.
-        top: the value at the upper edge.
+        points: Time and value of each step, oldest first.
+        label: Text for screen readers.
+        span: Times at the left and right edge.
+        top: Value at the upper edge.
     """
     first, last = span
     wide, top = max(last - first, 1e-9), max(top, 1e-9)
@@ -121,24 +122,24 @@ CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Nothing runs on a page but the dashboard's own script."""
+"""Allows no script on a page except the dashboard's own."""
 
 MEDIA_TYPES = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
 SHORT = 8
-"""Characters of a job's id that are shown: its last, which differ most."""
+"""Number of last characters of a job's id that are shown: they differ most."""
 
 NONE = "\N{EN DASH}"
-"""Stands where there is no value."""
+"""Shown if there is no value."""
 LONGEST = 120
-"""Characters of a user's text that are shown; the middle of a longer one is left out."""
+"""Maximum length of a name, in characters; longer ones are abbreviated in the middle."""
 MOST_WHOLE = 20_000
-"""Characters that are shown of what is shown whole."""
+"""Maximum length of a multi-line text, in characters."""
 MOST_SENTENCE = 2_000
-"""Characters of a sentence of the store that are shown."""
+"""Maximum length of a store's sentence, in characters."""
 SHOWN_AGAIN = 4_096
-"""Names, links and moments that are kept as written: pages show most of them again each second."""
+"""Size of the caches of rendered names, links and times: pages repeat most of them each second."""
 _SEEN = {"\n": "⏎", "\t": "⇥", "\x1b": "␛", "\0": "␀"}
-"""How control characters are shown; others, and marks that turn the writing, as one sign."""
+"""Symbols of control characters; others, and bidirectional marks, get a replacement character."""
 
 _IN_SENTENCE = re.compile(
     r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?P<left> \(in [\w ]+\))?"
@@ -167,19 +168,19 @@ _LEFT = Markup('<time datetime="{}" data-left="{}" title="{}">{}</time>')
 
 @cache
 def static(name: str) -> bytes:
-    """One of the dashboard's own files."""
+    """Return one of the dashboard's static files."""
     return files("headway.web").joinpath("static", name).read_bytes()
 
 
 @cache
 def static_url(name: str) -> str:
-    """Return the address of a file; another content has another, so that browsers may keep it."""
+    """Return the URL of a static file; it changes with the content, so browsers may cache it."""
     return f"{BASE}/-/static/{name}?v={hashlib.sha256(static(name)).hexdigest()[:12]}"
 
 
 @cache
 def environment(package: str) -> Environment:
-    """Return the templates of a package, with those of the dashboard behind them."""
+    """Return the templates of a package, together with the dashboard's own."""
     made = Environment(
         loader=_Both(package),
         autoescape=True,
@@ -199,7 +200,7 @@ def environment(package: str) -> Environment:
 
 
 class _Both(PackageLoader):
-    """Looks into a package, then into the dashboard's own."""
+    """Loads from the dashboard's own templates first, then from those of a package."""
 
     def __init__(self, package: str) -> None:
         super().__init__(package, "templates")
@@ -208,7 +209,7 @@ class _Both(PackageLoader):
     def get_source(
         self, environment: Environment, template: str
     ) -> tuple[str, str, Callable[[], bool] | None]:
-        """The source of a template."""
+        """Return the source of a template."""
         if self._own is not None and template in self._own.list_templates():
             return self._own.get_source(environment, template)
         return super().get_source(environment, template)
@@ -222,11 +223,7 @@ def render(package: str, template: str, facts: Mapping[str, object]) -> str:
 def fragments(
     package: str, template: str, names: Sequence[str], facts: Mapping[str, object]
 ) -> dict[str, str]:
-    """Block of a page, each alone.
-
-    Returns:
-        By name, as the page has them.
-    """
+    """Return some blocks of a page's template, rendered separately, by name."""
     found: Template = environment(package).get_template(template)
     context = found.new_context({**facts, "live": True})
     return {name: "".join(found.blocks[name](context)) for name in names}
@@ -234,19 +231,19 @@ def fragments(
 
 @lru_cache(SHOWN_AGAIN)
 def link(path: str, **values: object) -> str:
-    """Return an address within the dashboard; values that are empty are left out."""
+    """Return a URL within the dashboard; empty values are omitted."""
     query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
     whole = f"{BASE}/{path}" if path else BASE
     return f"{whole}?{query}" if query else whole
 
 
 def _url(text: str) -> str:
-    """Return a text as one part of a path."""
+    """Return a text quoted as one segment of a path."""
     return quote(text, safe="")
 
 
 def name(text: object) -> Markup:
-    """Return a user's text, set apart from what stands around it, and nothing in it invisible."""
+    """Return a user's text, isolated from the text around it, without invisible characters."""
     whole = str(text)
     return _name(whole) if len(whole) <= LONGEST else _name.__wrapped__(whole)
 
@@ -263,7 +260,7 @@ def _name(whole: str) -> Markup:
 
 
 def whole(text: object, most: int = MOST_WHOLE) -> str:
-    """Return a user's text as it is, with lines and tabs; nothing else in it invisible."""
+    """Return a user's text with its lines and tabs, but without other invisible characters."""
     given = str(text)
     seen = "".join(
         one if one.isprintable() or one in "\n\t" else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}")
@@ -274,7 +271,7 @@ def whole(text: object, most: int = MOST_WHOLE) -> str:
 
 @pass_context
 def sentence(context: Context, text: str) -> Markup:
-    """Return what a store says in a sentence: its moments are the viewer's, its jobs are links."""
+    """Return a store's sentence with its times in the viewer's zone and its job ids as links."""
     parts: list[Markup | str] = []
     end = 0
     text = whole(text, MOST_SENTENCE)
@@ -287,7 +284,7 @@ def sentence(context: Context, text: str) -> Markup:
         try:
             at = parse_instant(found["at"])
         except InvalidValue:
-            # A user's reason may have what only looks like a moment.
+            # A reason entered by a user may contain what only looks like a time.
             parts.append(found[0])
             continue
         parts.append(when(at))
@@ -297,13 +294,13 @@ def sentence(context: Context, text: str) -> Markup:
 
 
 def counted(state: str, counts: Mapping[str, int]) -> tuple[str, int]:
-    """Return a state with its number of jobs, as a chart takes it."""
+    """Return a state with its number of jobs, as a part of `shares`."""
     return state, counts.get(state, 0)
 
 
 @lru_cache(SHOWN_AGAIN)
 def when(at: int | None) -> Markup | str:
-    """Return a moment: UTC, until the script shows it in the viewer's zone."""
+    """Return a time in UTC; the script shows it in the viewer's zone."""
     if at is None:
         return NONE
     if at >= MAX_AT:
@@ -314,13 +311,13 @@ def when(at: int | None) -> Markup | str:
 
 @pass_context
 def age(context: Context, at: int | None) -> Markup | str:
-    """Return how long ago a moment was; the script counts on."""
+    """Return the time since an instant; the script counts up."""
     return _counted(context, _AGE, at, -1)
 
 
 @pass_context
 def left(context: Context, at: int | None) -> Markup | str:
-    """Return how long until a moment; the script counts down."""
+    """Return the time until an instant; the script counts down."""
     return _counted(context, _LEFT, at, 1)
 
 
@@ -329,7 +326,7 @@ def _counted(context: Context, markup: Markup, at: int | None, sign: int) -> Mar
         return NONE
     if at >= MAX_AT:
         return "for good"
-    # What passes by itself is no change: a fragment that is sent says only since when.
+    # The passing of time must not change a live fragment: it has only the instant.
     text = "" if context.get("live") else span(max(0, sign * (at - context["now"])))
     return _told(markup, at, text)
 
@@ -342,12 +339,12 @@ def _told(markup: Markup, at: int, text: str) -> Markup:
 
 @lru_cache(SHOWN_AGAIN)
 def fire(job: str, state: str, entry: str, at: int, clock: str = "") -> Markup:
-    """Return a fire of an entry that links to its job, or to the entry while it has none.
+    """Return a fire as a link to its job, or to its entry if it has no job yet.
 
     Args:
-        job: that it became; "" if none is made yet.
+        job: The job's id; "" if it has not been created.
         at: ms UTC.
-        clock: shown with the entry's name; without it the fire is a sign alone.
+        clock: Wall-clock time shown with the entry's name; without it only a symbol is shown.
     """
     to = link(f"jobs/{job}") if job else link("timetable", entry=entry)
     words = _NAMED.format(clock, name(entry)) if clock else _HIDDEN.format(when(at))
@@ -355,7 +352,7 @@ def fire(job: str, state: str, entry: str, at: int, clock: str = "") -> Markup:
 
 
 def span(ms: float | None) -> str:
-    """Return a span of time, in its two largest units."""
+    """Return a duration in its two largest units."""
     if ms is None:
         return NONE
     ms = round(ms)
@@ -363,7 +360,7 @@ def span(ms: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number as people read it."""
+    """Return a number for display, rounded and with grouped digits."""
     if value is None:
         return NONE
     if value >= 100 or value == round(value):
@@ -372,5 +369,5 @@ def number(value: float | None) -> str:
 
 
 def short(id: str) -> str:
-    """Return the end of an id."""
+    """Return an id abbreviated to its last characters."""
     return f"…{id[-SHORT:]}" if len(id) > 2 * SHORT else id

@@ -1,4 +1,4 @@
-"""What several pages need of the store: read once for all who look, and not while nobody does."""
+"""Reads of the store shared by pages: cached for all browsers, and idle while none is open."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from headway.web.stuck import Stuck, find_stuck
 Found = TypeVar("Found")
 
 FRESH_S = 0.8
-"""Seconds for which a read is given to others who look at the same."""
+"""Seconds for which a read is cached."""
 SLOW_S = 4.0
-"""The same for what takes several reads and changes little from second to second."""
+"""Seconds for which a result is cached that takes several reads and changes slowly."""
 SHARE = 0.01
-"""Of the time, at most, that goes into one read that may be older than the freshest."""
+"""Maximum share of time spent on one read whose cache time is longer than `FRESH_S`."""
 OLDEST_S = 10.0
-"""However long a read takes, it is repeated after this."""
+"""Seconds after which even a slow read is repeated."""
 KEPT = 600
-"""Samples of each series: ten minutes, while somebody looks."""
+"""Samples per series: ten minutes, while a browser watches."""
 GATES_KEPT = 200
-"""Gates whose use is remembered: those in use, by name."""
+"""Maximum number of gates whose use is recorded."""
 NEWEST = 100
-"""Starts whose lateness is looked at."""
+"""Number of newest jobs whose first start is examined for lateness."""
 
 
 @dataclass(kw_only=True, slots=True)
 class GateTrack:
-    """What was seen of one gate.
+    """Samples of one gate.
 
     Attributes:
-        used: when, and how many permits were out.
-        freed: the moments at which permits came back, as far as they were seen.
-        held: the permits that were out at the last look.
+        used: Times (ms UTC) with the number of permits held.
+        freed: Times (ms UTC) of the samples in which permits had been given back.
+        held: The permits held at the last sample, as job and run.
     """
 
     used: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -51,7 +51,7 @@ class GateTrack:
     held: frozenset[tuple[str, int]] = frozenset()
 
     def note(self, gate: GateState, now: int) -> None:
-        """Note a gate as it stands."""
+        """Add a sample."""
         self.used.append((now, gate.used))
         held = frozenset((one.job, one.run) for one in gate.holders)
         self.freed.extend(now for _ in range(len(self.held - held)))
@@ -59,23 +59,26 @@ class GateTrack:
 
     @property
     def each_ms(self) -> float | None:
-        """How long it took from one permit that came back to the next; None if unknown."""
+        """Average time between two permits given back; None if unknown."""
         if len(self.freed) < 3:
             return None
         return (self.freed[-1] - self.freed[0]) / (len(self.freed) - 1)
 
     def next_free_at(self, now: int) -> int | None:
-        """When the next permit comes back by that pace, ms UTC; None if unknown or often."""
+        """Estimate when the next permit is given back, ms UTC.
+
+        Return None if that is unknown, or happens more often than once a second.
+        """
         each = self.each_ms
         if each is None or each < 1_000:
             return None
         at = round(self.freed[-1] + each)
-        # One that is late comes any moment, and not in the past.
+        # An overdue one is expected at any moment, not in the past.
         return at if at > now else now + 1_000
 
 
 class History:
-    """What was seen while somebody looked, and since when."""
+    """Samples of the overview, recorded while a browser watches."""
 
     def __init__(self) -> None:
         self.totals: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=KEPT)
@@ -83,7 +86,7 @@ class History:
         self.gates: dict[str, GateTrack] = {}
 
     def note(self, seen: Overview) -> None:
-        """Note an overview."""
+        """Add an overview as a sample."""
         now = seen.stats.now
         if self.totals and now <= self.totals[-1][0]:
             return
@@ -101,7 +104,7 @@ class History:
             track.note(gate, now)
 
     def rate(self, total: str, span_ms: int = 10_000) -> float | None:
-        """Return how often a second something was counted lately; None before the second look."""
+        """Return the recent rate of a total, per second; None before the second sample."""
         if len(self.totals) < 2:
             return None
         at, last = self.totals[-1]
@@ -111,7 +114,10 @@ class History:
         return max(0, last.get(total, 0) - first.get(total, 0)) * 1000 / (at - since)
 
     def steps(self, total: str, step_ms: int = 5_000, most: int = 60) -> list[float | None]:
-        """Return the rate in each of the last steps, oldest first; None where nobody looked."""
+        """Return the rate per second in each of the last steps, oldest first.
+
+        A step without samples, because no browser watched, is None.
+        """
         if not self.totals:
             return []
         end = self.totals[-1][0] // step_ms
@@ -128,18 +134,18 @@ class History:
         return found
 
     def finished_rate(self, lane: str) -> float | None:
-        """Return how many jobs of a lane ended a second lately; None before the second look."""
+        """Return how many jobs of a lane finished per second; None before the second sample."""
         if len(self.finished) < 2:
             return None
         counts = [one.get(lane, 0) for _, one in self.finished]
-        # Those that were forgotten meanwhile are not jobs that came back.
+        # A count falls when jobs are removed after their retention: ignore that.
         grown = sum(max(0, after - before) for before, after in pairwise(counts))
         return grown * 1000 / (self.finished[-1][0] - self.finished[0][0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lateness:
-    """From due to first start, of jobs that started lately, ms; None without any."""
+    """Time from due to first start of recently started jobs, ms; None if there are none."""
 
     starts: int
     p50_ms: int | None
@@ -147,10 +153,9 @@ class Lateness:
 
 
 class Sight:
-    """Reads for all who look."""
+    """Cached reads of the store, shared by all pages."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
-        """Read nothing yet."""
         self.store = store
         self.history = History()
         self._timing = timing
@@ -158,11 +163,11 @@ class Sight:
         self._locks: dict[Hashable, asyncio.Lock] = {}
 
     async def overview(self) -> Overview:
-        """Return the whole store, not older than a second."""
+        """Return the overview of the store, at most a second old."""
         return await self.once("overview", self._overview)
 
     async def latencies(self, lanes: Sequence[str]) -> Mapping[str, LaneLatency]:
-        """Return what lanes reach beside their targets, by name; a few reads for each lane."""
+        """Return the latencies of lanes and their targets, by name; takes a few reads per lane."""
 
         async def read() -> Mapping[str, LaneLatency]:
             return {one.lane: one for one in await lane_latencies(self.store, lanes)}
@@ -170,7 +175,7 @@ class Sight:
         return await self.once(("latencies", *lanes), read, SLOW_S) if lanes else {}
 
     async def lateness(self) -> Lateness:
-        """Return how late the jobs start that came last."""
+        """Return the lateness of the newest jobs' first starts."""
         return await self.once("lateness", self._lateness, SLOW_S)
 
     async def stuck(self) -> Stuck:
@@ -184,12 +189,12 @@ class Sight:
     async def once(
         self, name: Hashable, read: Callable[[], Awaitable[Found]], fresh_s: float = FRESH_S
     ) -> Found:
-        """Read something, or give what was read a moment ago.
+        """Return the cached result of a read, or read now; concurrent callers share one read.
 
         Args:
-            name: of what is read; equal names are equal reads.
-            fresh_s: how old it may be. A read that may be older than the freshest, and that takes
-                long, is kept for longer: open pages must cost the store next to nothing.
+            name: The cache key.
+            fresh_s: Seconds for which the result is cached. If that is more than `FRESH_S`, a slow
+                read is cached for longer, so that open pages cost the store next to nothing.
         """
         async with self._locks.setdefault(name, asyncio.Lock()):
             until, found = self._found.get(name, (float("-inf"), None))
@@ -205,11 +210,11 @@ class Sight:
             return made
 
     def expire(self) -> None:
-        """Read everything again at the next look: something was changed."""
+        """Clear the cache, because an action has changed something."""
         self._found.clear()
 
     def _forget_old(self) -> None:
-        """Name hold what users ask: they must not gather."""
+        """Bound the cache: its keys contain users' filters."""
         if len(self._found) > 200:
             self._found.clear()
             self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}

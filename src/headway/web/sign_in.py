@@ -1,8 +1,8 @@
-"""Who looks: the server's tokens, kept by the browser in a cookie that only the dashboard reads.
+"""Sign-in: the browser keeps a token of the server in a cookie that only the dashboard reads.
 
-The cookie holds the token itself, so that it is known after a restart and to every server of the
-store, and ends when the token does. Scripts cannot read it, another site's page cannot make a
-browser send it, and no route outside `/ui` is sent it.
+The cookie contains the token itself, so it is valid after a restart and for every server of the
+store, and ends with the token. Scripts cannot read it, other sites cannot make a browser send it,
+and it is not sent to routes outside `/ui`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from headway.core.errors import Forbidden
 BASE = "/ui"
 COOKIE = "headway_token"
 SAID = "headway_said"
-"""The cookie of a message that the next page shows once."""
+"""Name of the cookie with a message that the next page shows once."""
 SAID_S = 30
 MOST_SAID = 1_000
 
 _HERE = secrets.token_bytes(32)
-"""For forms of those without a token: another process refuses them: they are opened again."""
+"""Key for forms without a token. Other processes refuse such a form, and it must be reopened."""
 
 
 def token_of(request: Request) -> str | None:
@@ -33,49 +33,49 @@ def token_of(request: Request) -> str | None:
 
 
 def authorization(request: Request) -> str | None:
-    """Return the token as a program's header Authorization; None without one."""
+    """Return the token as an Authorization header; None without one."""
     token = token_of(request)
     return None if token is None else f"Bearer {token}"
 
 
 def keep_token(request: Request, response: Response, token: str) -> None:
-    """Let the browser keep a token, until it is closed."""
+    """Store a token in the browser until it is closed."""
     _set(request, response, COOKIE, token)
 
 
 def forget_token(request: Request, response: Response) -> None:
-    """Let the browser forget its token."""
+    """Delete the token from the browser."""
     _set(request, response, COOKIE, "", seconds=0)
 
 
 def say(request: Request, response: Response, message: str) -> None:
-    """Let the next page show a message."""
+    """Leave a message for the next page to show."""
     _set(request, response, SAID, quote(message[:MOST_SAID]), seconds=SAID_S)
 
 
 def said(request: Request, response: Response) -> None:
-    """Forget a message that was shown."""
+    """Delete a message that was shown."""
     if SAID in request.cookies:
         _set(request, response, SAID, "", seconds=0)
 
 
 def message_of(request: Request) -> str:
-    """Return the message that the last form left; empty without any."""
+    """Return the message that the last form left; "" without one."""
     return unquote(request.cookies.get(SAID, ""))[:MOST_SAID]
 
 
 def form_token(request: Request) -> str:
-    """Return the token that a form must send back: a page of another site cannot know it."""
+    """Return the token against request forgery that a form must send back."""
     token = token_of(request)
     key = _HERE if token is None else hashlib.sha256(token.encode()).digest()
     return hmac.new(key, b"headway dashboard form", hashlib.sha256).hexdigest()
 
 
 def check_form(request: Request, given: str) -> None:
-    """Refuse a form that is not of a page of this dashboard, shown to the same token.
+    """Check that a form comes from a page of this dashboard that was shown to the same token.
 
     Raises:
-        Forbidden: it is not.
+        Forbidden: it does not.
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
@@ -89,7 +89,7 @@ def check_form(request: Request, given: str) -> None:
 
 
 def inside(path: str) -> str:
-    """Return a path of the dashboard to go on to; its first page for any other address."""
+    """Return a path to redirect to if it is within the dashboard, else the first page."""
     plain = path.isprintable() and "\\" not in path and "//" not in path.partition("?")[0]
     return path if plain and (path == BASE or path.startswith((f"{BASE}/", f"{BASE}?"))) else BASE
 

@@ -1,8 +1,8 @@
-"""What is held up, grouped by cause: counts of lanes, and why the first jobs of each stand there.
+"""Jobs that are held up, grouped by cause.
 
-The jobs of a lane are counted by the store; why they do not run is asked of a few of them, each the
-first of a flow (tenant, kind and shared gates). So its cost follows the lanes that hold jobs back,
-and never the number of jobs.
+The store counts the jobs of a lane; the cause is read for a few of them, each the first of a flow
+(tenant, kind and shared gates). So the cost depends on the lanes with held-up jobs, never on the
+number of jobs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from headway.server.finding import Flows, parked_flows, parked_gates, some_jobs,
 from headway.server.overview import Overview
 
 LANES = 10
-"""Lanes that are looked into: those that hold most jobs."""
+"""Number of lanes examined: those with the most held-up jobs."""
 FLOWS = 5
-"""Jobs of each for which it is asked why: the first of as many flows."""
+"""Number of jobs per lane whose cause is read, each the first of a flow."""
 ALIKE = 2
-"""If all flows are alike and so many of them have one cause, no other is asked."""
+"""If all flows are alike and the first `ALIKE` jobs have the same cause, no more are read."""
 PARKED = 25
-"""Parked jobs of each flow that are read, as a sample."""
+"""Number of parked jobs of each flow that are read as a sample."""
 COUNTED = 1_000
-"""Waiting jobs of a flow that a store counts."""
+"""Number of waiting jobs up to which a store counts a flow."""
 READY_MS = 2_000
-"""A job that could start and has waited this long waits for a free handler."""
+"""A job that could start and has waited for this long is waiting for a free handler."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +46,13 @@ class Cause:
     Attributes:
         kind: "closed", "full", "hours", "never_fits", "paused", "no_worker", "busy", or
             "unknown" if none of the jobs was found.
-        gate: the gate that holds them, if one does.
-        lane: the lane, where the cause is the lane's own.
-        about: whether the count is an estimate from a sample.
-        keys: of a keyed gate, how many of its instances were seen to hold jobs.
-        sentence: why that one does not run, whole.
-        oldest_at: when the oldest of them was due, ms UTC.
+        gate: The gate that holds them, if there is one.
+        lane: The lane, if the cause is specific to it.
+        about: Whether the count is an estimate from a sample.
+        keys: For a keyed gate, the number of its instances found to hold jobs.
+        job: One of the jobs.
+        sentence: The store's explanation why that job does not run.
+        oldest_at: When the oldest of them was due, ms UTC.
     """
 
     kind: str
@@ -68,12 +69,12 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stuck:
-    """All that is held up, the most jobs first.
+    """All causes for which jobs are held up.
 
     Attributes:
-        causes: by number of jobs.
-        waiting: jobs that are due and have not started.
-        more_lanes: lanes with such jobs that were not looked into.
+        causes: In descending order of the number of jobs.
+        waiting: Number of jobs that are due and have not started.
+        more_lanes: Number of lanes with such jobs that were not examined.
     """
 
     causes: tuple[Cause, ...]
@@ -86,10 +87,10 @@ class _Line:
     """Jobs that wait together.
 
     Attributes:
-        alike: equal for lines that most likely wait for the same.
-        count: how many jobs.
-        first: the one that is asked.
-        parked_at: the gate at which they are parked.
+        alike: Equal for lines that most likely have the same cause.
+        count: Number of jobs.
+        first: Id of the job whose cause is read.
+        parked_at: The gate at which they are parked.
     """
 
     alike: object
@@ -108,8 +109,9 @@ class _Why:
     """Why one job is held up.
 
     Attributes:
-        key: equal for jobs of one group.
-        is_keyed: whether it is held by an instance of a keyed gate.
+        key: Equal for jobs of the same group.
+        is_keyed: Whether an instance of a keyed gate holds it.
+        due_at: ms UTC.
     """
 
     key: tuple[str, str]
@@ -129,7 +131,7 @@ class _Group:
 
 
 async def find_stuck(store: Store, seen: Overview) -> Stuck:
-    """Find what is held up."""
+    """Return the causes of all held-up jobs."""
     held = sorted((one for one in seen.lanes if _held(one)), key=_held, reverse=True)
     groups: dict[tuple[str, str], _Group] = {}
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
@@ -164,7 +166,7 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
 
 
 async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
-    """Return the same of jobs that are given: for a caller that sees only its own."""
+    """Return the causes of the given jobs, for a caller that sees only its own."""
     groups: dict[tuple[str, str], _Group] = {}
     await _ask(store, _lines(jobs), len(jobs), now, groups)
     causes = sorted((_told(one) for one in groups.values()), key=lambda one: -one.count)
@@ -206,14 +208,14 @@ async def _parked(
     """Add the parked jobs of a lane to the groups of their causes.
 
     Args:
-        lines: as far as they were found.
-        more: whether there may be others.
+        lines: The lines of the lane that were found.
+        more: Whether there may be others.
     """
     count = lane.counts.get(State.PARKED, 0)
     if not count:
         return
     if not lines and more:
-        # Their gates are beyond the bounds.
+        # Their gates are beyond those that were read.
         query = JobsQuery(lane=lane.name, states=(State.PARKED,), limit=PARKED)
         lines = _lines(await some_jobs(store, query))
     await _ask(store, lines, count, now, groups, lane=lane, more=more)
@@ -244,14 +246,14 @@ async def _ask(  # noqa: PLR0913  (the parts of one step)
     lane: LaneView | None = None,
     more: bool = False,
 ) -> None:
-    """Add jobs to the groups of their causes: each line's to the cause of its first job.
+    """Add jobs to the groups of their causes: each line to the cause of its first job.
 
     Args:
-        lines: that hold the jobs, or some of them.
-        count: how many jobs there are.
-        groups: to which they are added.
-        lane: theirs, if it is one.
-        more: whether there may be jobs in other lines.
+        lines: All lines with the jobs, or some of them.
+        count: Total number of jobs.
+        groups: Updated in place.
+        lane: The jobs' lane, if they are all in one.
+        more: Whether there may be jobs in other lines.
     """
     asked = _chosen(lines)
     found = await _causes(store, asked[:ALIKE], now)
@@ -278,14 +280,14 @@ async def _ask(  # noqa: PLR0913  (the parts of one step)
         due = why.due_at
         group.oldest_at = due if group.oldest_at is None else min(group.oldest_at, due)
     for group in met.values():
-        # With one cause for all that were asked the lane's count is the cause's.
+        # If all jobs that were read have the same cause, its count is the lane's.
         group.about |= (
             more or len(lines) > len(asked) or (len(met) > 1 and any(one.cut for one in lines))
         )
 
 
 async def _causes(store: Store, lines: Sequence[_Line], now: int) -> list[_Why | None]:
-    """Why the first job of each line does not run; None if it is not held up."""
+    """Return why the first job of each line does not run; None if it is not held up."""
     ids = tuple(one.first for one in lines)
     if not ids:
         return []
@@ -307,7 +309,7 @@ def _why(job: JobView | None, why: WhyView | None, now: int) -> _Why | None:
 
 
 def _chosen(lines: Sequence[_Line]) -> list[_Line]:
-    """Return the lines that are asked: the longest of each kind, then the longest of the others."""
+    """Return the lines whose cause is read: the longest of each kind, then the longest others."""
     order = sorted(lines, key=lambda one: -one.count)
     firsts: dict[object, _Line] = {}
     for one in order:
@@ -326,7 +328,7 @@ def _kind(
         if gate.closed_until is not None:
             return "closed", gate
     if shut:
-        # What opens last, or at no known time, holds longest.
+        # The gate that opens last, or at no known time, is the one that holds the job.
         gate = max(shut, key=lambda one: one.opens_at if one.opens_at is not None else 1 << 62)
         return ("full" if gate.counts else "hours"), gate
     return ("busy" if workers else "no_worker"), None
@@ -376,7 +378,7 @@ def _told(group: _Group) -> Cause:
 
 
 def by_lane(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Return jobs by state, of several lanes together."""
+    """Return the sum of several lanes' counts by state."""
     found: Counter[str] = Counter()
     for one in counts:
         found.update(one)

@@ -1,4 +1,4 @@
-"""The engine's pages, in the order of the menu; a system brings its own besides."""
+"""The engine's pages, in menu order; systems add their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead jobs, grouped by what they died of; retrying one, many, or all of a filter."""
+"""Dead jobs, grouped by error; retrying one, many, or all that match a filter."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from headway.web.page import (
 from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, hidden_error, query_of
 
 SAMPLE = 500
-"""Dead jobs, the newest, that are grouped."""
+"""Number of newest dead jobs that are grouped."""
 LOOKS = 3
-"""Reads of one sample."""
+"""Maximum reads for one sample."""
 ROWS = 50
-"""Jobs of a group on a page."""
+"""Jobs of a group that are shown."""
 AT_ONCE = 100
-"""Jobs of a group that one button retries: they are named in its address."""
+"""Maximum jobs of a group that one button retries: its URL contains their ids."""
 COUNTED = 1_000
-"""Jobs of a filter that are counted before they are retried."""
+"""Maximum jobs that are counted for a filter before they are retried."""
 LONGEST = 240
-"""Characters of an error by which it is grouped."""
+"""Characters of an error that are compared for grouping."""
 FILTERS = ("lane", "kind", "tenant")
 
 _VARIES = (
@@ -51,17 +51,17 @@ _VARIES = (
     (re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+"), "<address>"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
 )
-"""What differs between two errors of one cause, and what stands for it."""
+"""Patterns of what varies between errors of the same cause, and their placeholders."""
 
 
 @dataclass(slots=True)
 class Group:
-    """Dead jobs of one error.
+    """Dead jobs with the same error.
 
     Attributes:
-        error: with what varies left out.
-        digest: of it, as it stands in the address.
-        jobs: of the sample, the newest first.
+        error: The error, with placeholders for what varies.
+        digest: Digest of the error, for the page's URL.
+        jobs: Those of the sample, newest first.
     """
 
     error: str
@@ -70,25 +70,25 @@ class Group:
 
     @property
     def kinds(self) -> list[str]:
-        """Their kinds, the commonest first."""
+        """Their kinds, most frequent first."""
         return [one for one, _ in Counter(job.kind for job in self.jobs).most_common()]
 
     @property
     def lanes(self) -> list[str]:
-        """Their lanes, the commonest first."""
+        """Their lanes, most frequent first."""
         return [one for one, _ in Counter(job.lane for job in self.jobs).most_common()]
 
     @property
     def newest_at(self) -> int | None:
-        """When the last of them died."""
+        """When the last of them died, ms UTC."""
         return max((one.finished_at or 0 for one in self.jobs), default=None)
 
 
 def error_of(job: JobView) -> str:
-    """Return what a job died of, in one line, with what varies left out.
+    """Return the error that a job died of, in one line, with placeholders for what varies.
 
-    The last line of a traceback says what was raised; a job that died without an error has only
-    the reason of its end.
+    The last line of a traceback has the exception; a job that died without an error has only a
+    reason.
     """
     text = job.error.strip() or job.reason.strip()
     line = text.splitlines()[-1].strip() if text else "no reason is known"
@@ -104,7 +104,7 @@ def _without_what_varies(line: str) -> str:
 
 
 def group(jobs: Iterable[JobView]) -> list[Group]:
-    """Dead jobs by what they died of, the most first."""
+    """Group dead jobs by error, largest group first."""
     found: dict[str, Group] = {}
     for job in jobs:
         error = error_of(job)
@@ -115,7 +115,7 @@ def group(jobs: Iterable[JobView]) -> list[Group]:
 
 
 async def read(look: Look) -> Facts:
-    """Return the newest dead jobs that the caller sees, grouped; or one group of them."""
+    """Return the newest dead jobs that the caller may see, grouped, and the selected group."""
     given = look.values
     query = replace(
         query_of(look, (State.DEAD,)),
@@ -149,7 +149,10 @@ async def read(look: Look) -> Facts:
 
 
 async def _total(look: Look) -> int | None:
-    """Return how many dead jobs there are, where the store counts them: in all, or in one lane."""
+    """Return the number of dead jobs, in total or in a lane; None if the store does not count them.
+
+    The store has no counts by kind or tenant.
+    """
     caller, given = look.caller, look.values
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
         return None
@@ -170,10 +173,10 @@ def _ids(values: Values) -> Sequence[str]:
 
 
 async def _counted(look: Look) -> Values:
-    """Return how many jobs are named.
+    """Return the number of selected jobs.
 
     Raises:
-        InvalidValue: none is.
+        InvalidValue: no job is selected.
     """
     if not (ids := _ids(look.values)):
         message = "no job is selected"
@@ -182,7 +185,7 @@ async def _counted(look: Look) -> Values:
 
 
 async def _fitting(look: Look) -> Values:
-    """Return how many dead jobs fit the filter, among a bounded number that is looked at."""
+    """Return the number of dead jobs that match the filter, after a bounded number of reads."""
     query = replace(query_of(look, (State.DEAD,)), limit=COUNTED)
     page = await find_jobs(look, query, LOOKS)
     fits = sum(map(look.caller.sees, page.rows))

@@ -1,4 +1,4 @@
-"""Gates: how full each is, who holds it, who waits, when it opens, and changing it."""
+"""Gates: use, holders, waiting jobs and opening times, and actions on them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from headway.web.sight import GateTrack
 from headway.web.stuck import COUNTED
 
 ROWS = 50
-"""Gates of a page."""
+"""Gates per page."""
 WAITERS = 25
-"""Jobs that are shown of those that wait at a gate."""
+"""Maximum jobs shown of those that wait at a gate."""
 FIRST = 5
-"""Of these, jobs of one flow."""
+"""Maximum jobs shown of one flow."""
 LANES = 10
-"""Lanes whose waiting jobs are looked at: those that hold most."""
+"""Number of lanes whose flows are read: those with the most waiting jobs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,9 +50,9 @@ class Waiters:
     """Jobs that wait at a gate.
 
     Attributes:
-        jobs: the first of them.
-        count: how many, including those that also wait for another gate.
-        more: whether there may be more than were counted.
+        jobs: The first of them.
+        count: How many were counted, including those that also wait for another gate.
+        more: Whether there may be more.
     """
 
     jobs: Sequence[JobView]
@@ -61,7 +61,7 @@ class Waiters:
 
 
 async def read(look: Look) -> Facts:
-    """Return a page of gates; or one of them, whole."""
+    """Return a page of gates, or the details of one gate."""
     store = look.service.store
     seen = await look.sight.overview()
     facts: dict[str, object] = {"now": seen.stats.now, "tracks": look.sight.history.gates}
@@ -110,7 +110,7 @@ async def _one(look: Look, name: str) -> dict[str, object]:
 
 
 async def _waiters(look: Look, gate: GateState) -> Waiters:
-    """Return the first jobs that wait at a gate, and how many do."""
+    """Return the first jobs that wait at a gate, and their number."""
     store = look.service.store
     what, _, name = gate.name.partition(":")
     if gate.kind != "implicit" and not gate.shared:
@@ -133,7 +133,7 @@ async def _waiters(look: Look, gate: GateState) -> Waiters:
 
 
 async def _parking(look: Look, gate: GateState) -> GateState:
-    """Return the gate at which jobs are parked for a keyed one: of a member, its pool."""
+    """Return the gate at which jobs for a keyed gate are parked: the pool, for a member."""
     name = gate.name.rpartition("/")[0]
     if gate.parked or not name:
         return gate
@@ -179,7 +179,7 @@ OPEN = _on_gate(
 
 
 async def capacity_of(look: Look, gate: str) -> Values:
-    """Return the first value of `AT_MOST`: the capacity or limit of a gate; empty for none."""
+    """Return the initial value of `AT_MOST`: a gate's capacity or limit; "" if it has none."""
     (found,) = (await look.service.store.read(GatesQuery(names=(gate,)))).rows
     return {"capacity": "" if found.capacity in {None, UNLIMITED} else str(found.capacity)}
 

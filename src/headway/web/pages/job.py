@@ -1,4 +1,4 @@
-"""One job: why it stands where it stands, its timeline, its runs, and what it carries."""
+"""One job: why it is in its state, its timeline, its runs, and its data."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from headway.web.pages.jobs import (
 from headway.web.sight import SLOW_S
 
 MOST_RUNS = 25
-"""Runs that are shown: the last."""
+"""Number of runs shown, from the last."""
 LEAST_SHARE = 0.008
-"""Of the whole width, what a span of any length has at least: it must be seen."""
+"""Minimum share of the bar's width for a span, so that it is visible."""
 ASKED = 3
-"""Jobs that asked a provider about a run that are looked for."""
+"""Number of reconciling jobs of a run that are looked up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +41,8 @@ class Span:
     """A part of a job's time.
 
     Attributes:
-        what: "waiting", "parked", "running" or "awaiting", as the style sheet colours it.
-        since: when it began, ms UTC, if it still goes on.
+        what: "waiting", "parked", "running" or "awaiting": the class in the style sheet.
+        since: When it started, ms UTC, if it has not ended.
     """
 
     what: str
@@ -56,9 +56,9 @@ class Row:
     """A line of the timeline: a run, or the wait for the next.
 
     Attributes:
-        run: the run; None for the wait.
-        spans: what its time went into, in order.
-        parts: the same as parts of a bar as long as the longest line's.
+        run: The run; None for the wait.
+        spans: The parts of its time, in order.
+        parts: Classes and shares of a bar, in proportion to the longest row.
     """
 
     run: RunView | None
@@ -67,15 +67,15 @@ class Row:
 
     @property
     def label(self) -> str:
-        """What the bar says, for those who do not see it."""
+        """Text of the bar for screen readers."""
         return ", ".join(f"{one.words} {one.ms} ms" for one in self.spans) or "no time yet"
 
 
 async def read(look: Look) -> Facts:
-    """Return a job that the caller sees.
+    """Return a job that the caller may see.
 
     Raises:
-        UnknownJob: there is none.
+        UnknownJob: there is no such job.
     """
     job, why = await visible_why(look.service, look.caller, look.values["id"])
     job = hidden_error(job)
@@ -118,11 +118,11 @@ async def read(look: Look) -> Facts:
 
 
 def timeline(job: JobView, now: int) -> list[Row]:
-    """Return where a job's time went: one line a run, and one for the wait that goes on.
+    """Return how a job spent its time: one row per run, and one for the current wait.
 
     Args:
-        job: with its runs.
-        now: the store's time, ms UTC.
+        job: The job with its runs.
+        now: The store's time, ms UTC.
     """
     rows = [Row(run=run, spans=_of_run(job, run, now)) for run in job.runs[-MOST_RUNS:]]
     if job.state in {State.WAITING, State.PARKED}:
@@ -137,7 +137,7 @@ def timeline(job: JobView, now: int) -> list[Row]:
 
 def _parts(spans: Sequence[Span], longest: int) -> tuple[tuple[str, float], ...]:
     parts = [(one.what, max(one.ms / longest, LEAST_SHARE)) for one in spans]
-    # In steps, so that what only grows is not sent with each look.
+    # Rounded to steps, so that a growing bar does not change the fragment with every read.
     parts = [(what, round(part * 250) / 250 or LEAST_SHARE) for what, part in parts]
     rest = max(0.0, 1.0 - sum(part for _, part in parts))
     return (*parts, ("ground", rest))
@@ -158,7 +158,7 @@ def _of_run(job: JobView, run: RunView, now: int) -> tuple[Span, ...]:
 
 
 def _derived(job: JobView) -> list[str]:
-    """Return the ids that jobs have that follow from this one."""
+    """Return the possible ids of the jobs that follow from this one."""
     runs = [run.run for run in job.runs[-MOST_RUNS:]]
     found = [derived_id("on_final", job.id, life) for life in range(1, min(job.life, 20) + 1)]
     if job.policy.on_accepted is not None:
@@ -174,7 +174,10 @@ async def _follows(look: Look, job: JobView) -> list[JobView]:
 
 
 async def _cause(look: Look, job: JobView) -> JobView | None:
-    """Return the job that this one follows from: its arguments name it, and its id proves it."""
+    """Return the job that this one follows from, or None.
+
+    The arguments contain its id, and this job's id must be derived from it.
+    """
     try:
         args = msgspec.json.decode(job.args, type=dict[str, object])
     except (msgspec.DecodeError, msgspec.ValidationError):

@@ -1,4 +1,4 @@
-"""Jobs: finding them by what they are, what an operator does with one; and cascades live."""
+"""Jobs: search and actions; and the live view of cascades."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from headway.web.page import (
 from headway.web.sight import FRESH_S
 
 ROWS = 50
-"""Jobs of a page."""
+"""Jobs per page."""
 LOOKS = 3
-"""Reads of one page; each looks at a bounded number of jobs."""
+"""Maximum reads for one page; each examines a bounded number of jobs."""
 FILTERED_S = 2.0
-"""Seconds for which a search is given to others: it may look at many jobs that do not fit."""
+"""Seconds for which a search is cached: it may examine many jobs that do not match."""
 MOST_EDITED = 16_000
-"""Characters of arguments that a form shows to be changed."""
+"""Maximum length of arguments that a form offers for editing, in characters."""
 FILTERS = ("lane", "kind", "tenant", "key", "subject")
 STATES = tuple(str(one) for one in State)
 
 
 async def read(look: Look) -> Facts:
-    """Return a page of jobs that the caller sees, the newest first."""
+    """Return a page of jobs that the caller may see, in the chosen order."""
     given, caller = look.values, look.caller
     query = replace(
         query_of(look, states_of(given["state"])),
@@ -83,15 +83,15 @@ async def read(look: Look) -> Facts:
 
 
 def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
-    """Return the jobs that a page's filters ask for, within what the caller may see.
+    """Return the query of a page's filters, limited to what the caller may see.
 
     Raises:
-        Forbidden: the lane or the tenant is another's.
+        Forbidden: the lane or the tenant is outside the caller's scope.
     """
     given, caller = look.values, look.caller
     if given["lane"]:
         caller.check_lane(given["lane"])
-    # Of a caller with several tenants the first is shown until another is chosen.
+    # For a caller with several tenants, the first is shown until another is chosen.
     tenant = given["tenant"] or (caller.tenants[0] if caller.tenants else None)
     return JobsQuery(
         lane=given["lane"] or None,
@@ -104,10 +104,9 @@ def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
 
 
 async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[JobView]:
-    """Return jobs of a listing, after a bounded number of reads.
+    """Return up to the query's limit of jobs, after at most `looks` reads.
 
-    Returns:
-        Up to the query's limit, and a cursor if there may be more.
+    The page has a cursor if there may be more.
     """
 
     async def find() -> Rows[JobView]:
@@ -129,7 +128,10 @@ async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[Jo
 
 
 async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:
-    """Return jobs by state, where the store counts them: of all, or of one lane."""
+    """Return the number of jobs by state, in total or in a lane; empty if they are not counted.
+
+    The store has no counts by tenant, kind, key or subject.
+    """
     caller = look.caller
     others = (query.tenant, query.kind, query.key, query.subject)
     if Permission.OBSERVE not in caller.may or caller.tenants is not None or any(others):
@@ -143,10 +145,10 @@ async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:
 
 
 def states_of(text: str) -> tuple[State, ...]:
-    """States of a query string, with commas between them.
+    """Parse a comma-separated list of states.
 
     Raises:
-        InvalidValue: one is no state.
+        InvalidValue: a name is not a state.
     """
     names = [one.strip() for one in text.split(",") if one.strip()]
     for one in names:
@@ -157,14 +159,14 @@ def states_of(text: str) -> tuple[State, ...]:
 
 
 def hidden_error(job: JobView) -> JobView:
-    """Return a job without secrets in its reason and its error."""
+    """Return a job with secrets masked in its reason and error."""
     if not job.reason and not job.error:
         return job
     return replace(job, reason=hidden_text(job.reason), error=hidden_text(job.error))
 
 
 def carried(data: bytes | None) -> str:
-    """JSON that a job carries, indented, with secrets masked; "" for none."""
+    """Return a job's JSON indented and with secrets masked; "" for None."""
     if data is None:
         return ""
     try:
@@ -172,7 +174,7 @@ def carried(data: bytes | None) -> str:
     except msgspec.DecodeError:
         return hidden_text(data.decode(errors="replace"))
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    # What cannot be seen stands as its escape: so it can be read, and edited without loss.
+    # Invisible characters are written as escapes, so that they can be read and edited.
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=2)
 
 
@@ -222,10 +224,10 @@ def _edit(values: Values) -> Call:
 
 
 def _arguments(text: str) -> dict[str, object]:
-    """Arguments as they were typed.
+    """Parse the arguments that were entered.
 
     Raises:
-        InvalidValue: they are no JSON object, or have in them what stands for a secret.
+        InvalidValue: they are not a JSON object, or contain the mask of a secret.
     """
     if HIDDEN in text:
         message = f"the arguments have {HIDDEN} in them, which represents a secret"
@@ -281,7 +283,7 @@ EDIT = _on_job(
 
 
 def actions_for(state: State) -> tuple[str, ...]:
-    """Return the names of the actions that apply to a state, the likeliest first."""
+    """Return the names of the actions for jobs in a state, most likely first."""
     if state in {State.DEAD, State.CANCELLED}:
         return RETRY.name, RETRY_EDITED.name
     if state in FINAL:
@@ -302,19 +304,19 @@ PAGE = Page(
 
 
 MOST_CASCADES = 50
-"""Cascades that are shown."""
+"""Maximum cascades shown."""
 CASCADES_LOOKED = 100
-"""Jobs of each look that are looked at."""
+"""Limit of jobs per query."""
 MOST_KINDS = 20
-"""Kinds of the App that are looked for by name."""
+"""Maximum kinds of the App that are queried by name."""
 _TAKING = ((State.AWAITING,), (State.RUNNING,))
-"""Each by itself: awaiting jobs have an index, and are found behind many others."""
+"""Queried separately: awaiting jobs have an index, so they are found among many others."""
 _BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
-"""Between two turns, or before the first."""
+"""States of a cascade between two turns, or before the first."""
 
 
 async def read_cascades(look: Look) -> Facts:
-    """Return the cascades whose candidate's time ends first, then those between two turns."""
+    """Return the cascades in a turn, by its deadline, then those between two turns."""
     now = (await look.service.store.read(StatsQuery())).now
     caller, kind = look.caller, look.values["kind"]
     app = look.service.app
@@ -358,7 +360,7 @@ async def _find_cascades(look: Look, queries: Sequence[JobsQuery]) -> list[JobVi
 
 
 def _order(job: JobView) -> tuple[bool, int, int]:
-    # A turn without an end is one of a handler that runs: it stands before those that wait.
+    # A turn without a deadline has a running handler: it comes before jobs that wait.
     return job.state not in HELD, job.deadline_at or 1 << 62, job.seq
 
 

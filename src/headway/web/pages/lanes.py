@@ -1,4 +1,4 @@
-"""Lanes: what each holds and reaches, who shares it, and stopping one."""
+"""Lanes: depth, latency and shares of tenants, and actions on them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from headway.web.page import (
 from headway.web.pages.gates import AT_MOST, capacity_of
 
 ROWS = 50
-"""Lanes of a page."""
+"""Lanes per page."""
 SAMPLE = 100
-"""Jobs of a parked flow, and of a worker, whose tenants are counted."""
+"""Maximum jobs of a parked flow, and of a worker, whose tenants are counted."""
 ORDERS = ("name", "depth", "oldest")
 
 
 async def read(look: Look) -> Facts:
-    """Return a page of lanes; or one of them, whole."""
+    """Return a page of lanes, or the details of one lane."""
     seen = await look.sight.overview()
     lanes = [one for one in seen.lanes if look.caller.covers(one.name)]
     facts = {"now": seen.stats.now, "history": look.sight.history, "orders": ORDERS}

@@ -1,7 +1,7 @@
-"""The timetable as a calendar: when what fires, what became of the last fires, and firing now.
+"""The timetable as a calendar: upcoming fires, outcomes of past fires, and actions on entries.
 
-A fire's job has an id that follows from its entry and its moment, so that the outcomes of any
-days are one read by ids: its cost follows what the page shows, and never the number of jobs.
+The id of a fire's job is derived from its entry and its time. So the outcomes of any days are read
+by ids, and the cost depends on what the page shows, never on the number of jobs.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from headway.web.page import Action, Call, Facts, Look, Page, Values, first_row
 from headway.web.sight import SLOW_S
 
 DRAWN = 100
-"""Entries whose fires are drawn into the calendar: the first by name."""
+"""Number of entries drawn in the calendar: the first by name."""
 ROWS = 50
-"""Entries of the list below it."""
+"""Entries per page of the list below the calendar."""
 OFTEN = {"week": 21, "day": 24}
-"""Fires of one entry above which it is one line for all of them."""
+"""Number of fires of an entry above which the calendar summarizes them in one line."""
 LAST = 5
-"""Fires of each entry of the list whose outcomes are shown; of an entry's own page, four times."""
+"""Number of past fires shown per entry in the list; an entry's own page shows four times that."""
 MOST_LOOKED = 200
-"""Fires of a calendar whose jobs are looked for: those nearest to now."""
+"""Maximum fires in the calendar whose jobs are read: those nearest to now."""
 VIEWS = ("week", "day")
 
 Jobs = Mapping[tuple[str, int], JobView]
-"""The jobs of fires, by entry and moment."""
+"""The jobs of fires, by the entry's name and the fire's time (ms UTC)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fire:
-    """A moment at which an entry fires.
+    """A fire of an entry.
 
     Attributes:
         at: ms UTC.
-        clock: what the calendar's clock shows, as "09:05".
-        job: that it became; None if none is made yet.
+        clock: Wall-clock time in the calendar's zone, such as "09:05".
+        job: Its job; None if it has not been created.
     """
 
     entry: EntryView
@@ -61,10 +61,10 @@ class Stretch:
     """A column of a week, or a row of a day.
 
     Attributes:
-        title: the day or the hour, as people say it.
-        date: the day, as the page's parameter has it.
+        title: The day or the hour, for display.
+        date: The day, as in the page's parameter.
         start_at: ms UTC.
-        today: whether now is in it.
+        today: Whether it contains the current time.
     """
 
     title: str
@@ -87,10 +87,10 @@ class Row:
     """An entry of the list.
 
     Attributes:
-        when: its schedule as people write it.
-        zone: its zone; empty for an interval.
-        next_at: ms UTC; None if it is off, or never fires again.
-        last: its last fires, oldest first.
+        when: Its schedule, as users write it.
+        zone: Its time zone; "" for an interval.
+        next_at: ms UTC; None if it is disabled, or never fires again.
+        last: Its last fires, oldest first.
     """
 
     entry: EntryView
@@ -101,14 +101,14 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Whether the last fire that has ended is dead."""
+        """Whether the last finished fire is dead."""
         states = [one.job.state for one in self.last if one.job is not None]
         ended = [one for one in states if one in {State.SUCCEEDED, State.DEAD}]
         return ended[-1:] == [State.DEAD]
 
 
 async def read(look: Look) -> Facts:
-    """Return the calendar with the entries below it; or one entry, whole."""
+    """Return the calendar and the list of entries, or the details of one entry."""
     now = (await look.service.store.read(StatsQuery())).now
     found = await look.sight.once("timetable", lambda: look.service.store.read(TimetableQuery()))
     entries = [one for one in found if routes.covers_entry(look.caller, one)]
@@ -162,13 +162,13 @@ async def _one(look: Look, entries: Sequence[EntryView], name: str, now: int) ->
 
 
 class _Calendar:
-    """The days or hours that are asked for, on the clock of a zone."""
+    """The requested days or hours, in a time zone."""
 
     def __init__(self, look: Look, now: int) -> None:
         """Read the page's parameters.
 
         Raises:
-            InvalidValue: the zone or the day is not one.
+            InvalidValue: the zone or the day is not valid.
         """
         self.now = now
         self.tz = look.values["tz"] or "UTC"
@@ -187,7 +187,7 @@ class _Calendar:
         if self.view == "day":
             each = [timedelta(hours=n) for n in range(25)]
         self.walls = [self.day + one for one in each]
-        # An hour that a change of the clock leaves out is as long as nothing.
+        # An hour that is skipped when the clock changes has a length of zero.
         self.edges = [first_instant(self.zone, one) for one in self.walls]
 
     def _day(self, text: str) -> datetime:
@@ -205,13 +205,13 @@ class _Calendar:
         return f"{self.day + timedelta(days=days):%Y-%m-%d}"
 
     def clock(self, at: int) -> str:
-        """Return what the calendar's clock shows."""
+        """Return the wall-clock time in the calendar's zone."""
         return _clock(self.zone, at)
 
     def fires(
         self, entries: Sequence[EntryView]
     ) -> tuple[list[tuple[EntryView, int]], list[Often]]:
-        """Return the fires in it, in order, and those that are too many to be drawn."""
+        """Return the fires in the calendar, in order, and the entries with too many to draw."""
         found: list[tuple[EntryView, int]] = []
         often: list[Often] = []
         most = OFTEN[self.view]
@@ -222,7 +222,7 @@ class _Calendar:
                 if spec.enabled:
                     often.append(Often(entry=one, each=_words(schedule)))
                 continue
-            # Of the past there is what was fired, of the future what will be.
+            # Past fires may exist since the entry was first seen; future ones if it is enabled.
             found += [
                 (one, at)
                 for at in moments
@@ -231,7 +231,7 @@ class _Calendar:
         return sorted(found, key=lambda pair: (pair[1], pair[0].spec.name)), often
 
     def stretches(self, shown: Sequence[tuple[EntryView, int]], jobs: Jobs) -> list[Stretch]:
-        """Its days, or its hours, with their fires."""
+        """Return the calendar's days or hours, with their fires."""
         found: list[Stretch] = []
         edges = zip(self.walls, self.edges, self.edges[1:], strict=False)
         for wall, start, end in edges:
@@ -249,7 +249,7 @@ class _Calendar:
 
 
 async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
-    """Return the jobs that fires became, as far as they are kept and the caller may see them."""
+    """Return the jobs of fires that are still stored and that the caller may see."""
     ids = {id_: (one.spec.name, at) for one, at in fires for id_ in fire_ids(one, [at])}
     names = tuple(ids)
     found: dict[tuple[str, int], JobView] = {}
@@ -263,7 +263,7 @@ async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
 def _fires(
     pairs: Sequence[tuple[EntryView, int]], now: int, clock: Callable[[int], str], jobs: Jobs
 ) -> list[Fire]:
-    """Return the fires that happened, and those to come."""
+    """Return the fires that have fired, and those in the future."""
     found = [
         Fire(entry=one, at=at, clock=clock(at), job=jobs.get((one.spec.name, at)))
         for one, at in pairs
@@ -289,8 +289,8 @@ def _words(schedule: Schedule) -> str:
     return format_schedule(schedule).removeprefix("cron: ")
 
 
-# Wall clocks have no seconds: what such schedules fire up to a moment is what they fire up to its
-# minute, so that all looks within a minute are one calculation.
+# Wall-clock schedules have no seconds, so the time is rounded down to the minute: all reads within
+# a minute then share one cached calculation.
 
 
 def _last(entry: EntryView, now: int, most: int) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""The whole store: what is held up and why, what is going on, who works, and who did what."""
+"""Pages about the whole store: what is held up and why, activity, workers, and the trail."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from headway.web.sight import History
 from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
 
 MOST_OWN = 200
-"""Jobs that are looked at for a caller that sees only those of its tenants."""
+"""Maximum jobs read of each tenant, for a caller that is limited to tenants."""
 LIVE = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
 ENDED = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
 
 async def read_now(look: Look) -> Facts:
-    """Return what is going on, as far as the caller may see it."""
+    """Return the current activity, limited to what the caller may see."""
     caller = look.caller
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
         return await _own(look)
@@ -59,7 +59,7 @@ async def read_now(look: Look) -> Facts:
 
 
 async def _lanes(look: Look, seen: Overview) -> Facts:
-    """For a caller that sees some lanes: those alone."""
+    """Return the activity of the caller's lanes only."""
     lanes = tuple(one for one in seen.lanes if look.caller.covers(one.name))
     cut = replace(seen, lanes=lanes, gates=())
 
@@ -72,7 +72,7 @@ async def _lanes(look: Look, seen: Overview) -> Facts:
 
 
 async def _own(look: Look) -> Facts:
-    """For a caller that sees jobs of some tenants: those alone, as far as one look reaches."""
+    """Return the activity of the caller's tenants, from a bounded number of jobs."""
     caller, store = look.caller, look.service.store
     jobs: list[JobView] = []
     for tenant in caller.tenants or (None,):
@@ -146,13 +146,13 @@ NOW = Page(
 
 
 MOST = 200
-"""Workers that are shown: those that live first."""
+"""Maximum workers shown, live ones first."""
 OF_EACH = 8
-"""Jobs of a worker that are named."""
+"""Maximum jobs shown of a worker."""
 
 
 async def read_workers(look: Look) -> Facts:
-    """Return all workers, and the first jobs of each of those that hold most."""
+    """Return the workers, and the first jobs of each of those that hold most."""
     seen = await look.sight.overview()
     now, sought = seen.stats.now, look.values["q"].casefold()
     fits = [
@@ -194,13 +194,13 @@ WORKERS = Page(
 
 
 MOST_LINES = 50
-"""Lines of a page."""
+"""Lines per page."""
 LINES_LOOKED_AT = 1_000
-"""Lines that one page looks at for those of an author."""
+"""Lines that are read to find those of one author."""
 
 
 async def read_trail(look: Look) -> Facts:
-    """Return a page of lines; of one target, or of one author, or of both."""
+    """Return a page of the trail, filtered by target and author if they are given."""
     given = look.values
     target, author = given["target"].strip(), given["author"].strip()
     query = TrailQuery(
@@ -223,7 +223,7 @@ async def read_trail(look: Look) -> Facts:
 
 
 def _leads_to(line: TrailView) -> str:
-    """Return what a line's target is, as far as its verb tells: "job", "gate", "lane" or ""."""
+    """Return the type of a line's target: "job", "gate", "lane", or "" if unknown."""
     if is_job_id(line.target):
         return "job"
     if line.verb in {"close", "open"}:

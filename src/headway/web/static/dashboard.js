@@ -1,5 +1,5 @@
-// Keeps the fragments of a page as the server sends them; shows forms in a dialog; times in the
-// viewer's zone. Without it every page and every form still works.
+// Updates the fragments of a page, shows forms in a dialog, and times in the viewer's zone.
+// Without it every page and every form still works.
 "use strict";
 
 const root = document.documentElement;
@@ -7,9 +7,9 @@ const THEME = "headway-theme";
 try {
   const kept = localStorage.getItem(THEME);
   if (kept) root.dataset.theme = kept;
-} catch {} // storage may be refused
+} catch {} // storage may be blocked
 
-let skew = 0; // the store's clock, ahead of this one
+let skew = 0; // ms by which the store's clock is ahead of this one
 const now = () => Date.now() + skew;
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
@@ -42,8 +42,8 @@ function tick() {
   }
 }
 
-// Makes an element's content what another's is, touching only what differs: focus, selection,
-// scrolled places and open details stay.
+// Replaces an element's content with another's, changing only what differs, so that focus,
+// selection, scroll positions and open details are kept.
 const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key : undefined);
 const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
@@ -95,7 +95,7 @@ function show(message) {
   for (const [id, html] of Object.entries(parts)) {
     const place = document.getElementById(id);
     if (!place) continue;
-    // The server has escaped all that users wrote, and the policy runs no script but this file.
+    // Safe: the server escapes users' text, and the CSP allows no script except this file.
     const made = document.createElement(place.localName);
     made.innerHTML = html;
     morph(place, made);
@@ -113,14 +113,14 @@ function listen() {
   stream.addEventListener("away", () => tell("the store does not answer", "away"));
   stream.addEventListener("error", async () => {
     tell("no connection to the server; trying again", "away");
-    if (!stream || stream.readyState !== EventSource.CLOSED) return; // it comes back by itself
+    if (!stream || stream.readyState !== EventSource.CLOSED) return; // it reconnects by itself
     stream = null;
     let again = 2000;
     try {
       const reply = await fetch(location.href, { redirect: "manual", cache: "no-store" });
       if (reply.type === "opaqueredirect" || reply.status === 403) return location.reload();
       if (reply.status === 429) again = 10000;
-    } catch {} // the server is away
+    } catch {} // the server is unavailable
     setTimeout(listen, again);
   });
 }
