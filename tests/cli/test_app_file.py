@@ -48,8 +48,8 @@ def test_a_file_in_a_package_is_imported_under_its_full_name(folder: Path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = 1\n", "holds no App"),
-        ("import headway as hw\na = hw.App()\nb = hw.App()\n", "holds 2 Apps"),
+        ("x = 1\n", "defines no App"),
+        ("import headway as hw\na = hw.App()\nb = hw.App()\n", "defines 2 Apps"),
         ("import nowhere_at_all\n", "No module named 'nowhere_at_all'"),
         ("def broken(:\n", "line 1: invalid syntax"),
         ("1 / 0\n", "ZeroDivisionError: division by zero"),
@@ -83,7 +83,7 @@ def test_what_does_not_exist_is_refused(target: str):
 
 def test_a_name_that_is_no_app_is_refused(folder: Path):
     write(folder, "af_named.py", f"{ONE}other = 3\n")
-    with pytest.raises(InvalidValue, match="other is no App"):
+    with pytest.raises(InvalidValue, match="other is not an App"):
         load_app("af_named.py:other")
     with pytest.raises(InvalidValue, match="gone does not exist"):
         load_app("af_named.py:gone")

@@ -46,7 +46,7 @@ def test_all_that_fit_a_filter_are_cancelled_if_somebody_agrees(headway: Headway
     enqueue(*(new_job(lane="other") for _ in range(3)), new_job())
     ran = headway("cancel", "--lane", "other")
     assert ran.code == 2
-    assert ran.err == "headway: to cancel 3 jobs needs a confirmation (answer y, or pass --yes)\n"
+    assert ran.err == "headway: to cancel 3 jobs needs confirmation (answer y, or pass --yes)\n"
     assert states(headway) == ["waiting"] * 4
     assert headway("cancel", "--lane", "other", "--yes").out == "3 done\n"
     assert states(headway) == ["cancelled"] * 3 + ["waiting"]
@@ -62,7 +62,7 @@ def test_more_than_a_page_is_cancelled(headway: Headway):
 def test_nothing_that_fits_needs_nobody_to_agree(headway: Headway):
     enqueue(new_job())
     ran = headway("cancel", "--lane", "nope")
-    assert (ran.code, ran.out) == (0, "no jobs fit\n")
+    assert (ran.code, ran.out) == (0, "no jobs match\n")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])

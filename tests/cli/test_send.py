@@ -60,7 +60,7 @@ def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
         (["call", "phone=x", "--due", "2026-12-01T10:00"], "--due"),
         (["call", "phone=x", "--expires", "never"], "never"),
         (["call", "phone=x", "--priority", "-1"], "--priority"),
-        (["call", "phone=x", "--key", "k", "--count", "2"], "--key makes one job"),
+        (["call", "phone=x", "--key", "k", "--count", "2"], "--key creates one job"),
         (["call", "phone=x", "--lane", ""], "lane is empty"),
     ],
 )

@@ -61,7 +61,7 @@ def test_on_a_terminal_somebody_is_asked_before_many_jobs_are_cancelled(headway:
     enqueue(new_job(), new_job())
     drawn = on_a_terminal("cancel", "--lane", "main", answer="n\n")
     assert "cancel 2 jobs?" in drawn
-    assert "needs a confirmation" in drawn
+    assert "needs confirmation" in drawn
     drawn = on_a_terminal("cancel", "--lane", "main", answer="y\n")
     assert "2 done" in drawn
 

@@ -240,7 +240,7 @@ async def test_a_store_that_is_away_is_said_with_what_was_seen_last_until_it_is_
             await enqueue(store, 1, lane="fax")
             await top.look()
             assert top.lines[1].startswith("away: ")
-            assert "seen last" in top.text
+            assert "showing the last known data" in top.text
             assert "mail" in top.text
             assert "fax" not in top.text
             await top.look()

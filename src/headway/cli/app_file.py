@@ -1,4 +1,4 @@
-"""Loading a user's App: from a file, or from a module by name."""
+"""Loading a user's App from a file or a module."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _HINT = "name a file as calls.py, or a module as shop.jobs, with :name if the Ap
 
 
 def load_app(target: str) -> App:
-    """Import a user's program and find the App in it.
+    """Import a user's program and return its App.
 
     Args:
-        target: a path that ends in .py, or a module's dotted name; either with `:name`. A file in
-            a package is imported under its full name; the folder that holds the top of it (for a
-            module: the working directory) is put in front of sys.path.
+        target: A path that ends in .py, or a module's dotted name, optionally followed by `:name`.
+            A file in a package is imported under its full name. The folder of the top-level package
+            (for a module, the working directory) is prepended to sys.path.
 
     Returns:
-        The App of that name; without a name the one called `app`, else the only one.
+        The App with the given name. Without a name, the one called `app`, or the only one.
 
     Raises:
-        InvalidValue: there is no such file or module, importing it fails (the message has the
-            place), or it holds no App or several.
+        InvalidValue: there is no such file or module, importing it fails (the message says where),
+            or it defines no App or several.
     """
     place, _, name = target.partition(":")
     module = _load(place)
     if name:
         found = getattr(module, name, None)
         if not isinstance(found, App):
-            what = "is no App" if hasattr(module, name) else "does not exist"
+            what = "is not an App" if hasattr(module, name) else "does not exist"
             message = f"{place}: {name} {what}"
             raise InvalidValue(message, hint=_found_hint(module))
         return found
@@ -49,7 +49,7 @@ def load_app(target: str) -> App:
     if isinstance(named, App):
         return named
     if len(apps) != 1:
-        message = f"{place} holds {len(apps) or 'no'} App{'s' if apps else ''}"
+        message = f"{place} defines {len(apps) or 'no'} App{'s' if apps else ''}"
         raise InvalidValue(message, hint=_found_hint(module))
     return next(iter(apps.values()))
 
@@ -58,10 +58,10 @@ def open_app(session: Session, target: str | None) -> App:
     """Return the App that a command works with.
 
     Args:
-        session: whose `--store`, if it was given, wins over the App's own store; its settings'
-            store is that of an App that names none.
-        target: as given; None for the setting's, and without one for an App of no kinds but
-            `noop` on the session's store.
+        session: Its `--store` overrides the App's own store; its settings provide the store of an
+            App that names none.
+        target: The App as named on the command line. None for the one in the settings, or if there
+            is none, an App on the session's store with only the kind `noop`.
     """
     named = target or session.settings.app
     if named is None:
@@ -74,13 +74,13 @@ def open_app(session: Session, target: str | None) -> App:
 
 
 def at_app(session: Session, target: str) -> Session:
-    """Return a session that speaks to the store of an App; nothing is declared there.
+    """Return a session on the store of an App, without declaring anything there.
 
     Args:
-        session: whose `--store` wins over the App's own store.
+        session: Its `--store` overrides the App's own store.
 
     Raises:
-        InvalidValue: the App was given an open store, which only its own process has.
+        InvalidValue: the App was created with an open store, which other processes cannot reach.
     """
     url = open_app(session, target).url
     if not url:
@@ -91,7 +91,7 @@ def at_app(session: Session, target: str) -> Session:
 
 @contextmanager
 def _default_store(url: str) -> Generator[None]:
-    """Let an App that names no store find this one, where it looks for it: in HEADWAY_STORE."""
+    """Set HEADWAY_STORE while the block runs, for an App that names no store."""
     before = os.environ.get(_STORE)
     os.environ[_STORE] = url
     try:
@@ -138,15 +138,17 @@ def _is_of(missing: str | None, module: str) -> bool:
 
 
 def _explained(error: BaseException, place: str) -> tuple[str, str]:
-    """Return what went wrong and where, with the innermost line of the user's own files."""
+    """Return the error's message, with the innermost line in the user's own files, and a hint."""
     text = error.message if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
-    hint = error.hint if isinstance(error, HeadwayError) else "run it with python to see it all"
+    hint = (
+        error.hint if isinstance(error, HeadwayError) else "run it with python to see the traceback"
+    )
     if isinstance(error, SyntaxError):
         return f"{place} cannot be imported: line {error.lineno}: {error.msg}", hint
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        # Generated code, as of a dataclass, is in no file: it is named "<string>".
+        # Generated code, such as a dataclass's methods, has the file name "<string>".
         if not frame.filename.startswith((f"{_HERE}/", "<")) and "importlib" not in frame.filename
     ]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
@@ -158,4 +160,4 @@ _HERE = str(Path(__file__).resolve().parent.parent)
 
 def _found_hint(module: ModuleType) -> str:
     names = [name for name, one in vars(module).items() if isinstance(one, App)]
-    return f"it holds {', '.join(names)}: write file:name" if names else "app = hw.App()"
+    return f"it defines {', '.join(names)}: pass file:name" if names else "app = hw.App()"

@@ -1,4 +1,4 @@
-"""The decorator that makes a function a command: every command takes --store and --json."""
+"""The decorator that turns a function into a command with the options --store and --json."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Function = Callable[Concatenate[Session, Options], None]
 _SECTION = re.compile(r"\n\s*\n(Args|Raises|Returns):\n")
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _VALUES = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
-"""How the help names the value of an option, by type, unless the option has a name for it."""
+"""Default placeholder of an option's value in the help, by type."""
 
 
 def new_command() -> typer.Typer:
-    """Return an empty command, or group of commands, for `command` to fill."""
+    """Return an empty command or group, to which `command` adds functions."""
     return typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -38,17 +38,17 @@ def command(
     default: bool = False,
     cls: type[TyperCommand] | None = None,
 ) -> Callable[[Function[Options]], Function[Options]]:
-    """Make a function a command of `app`.
+    """Register a function as a command of `app`.
 
     Args:
-        name: of a group's member; None for a file's only command.
-        default: it is what the group does when no member is named.
-        cls: of a command that reads its line in a way of its own.
+        name: Name of a group's member; None for a file's only command.
+        default: Whether the group runs it if no member is named.
+        cls: Class of a command that parses its arguments differently.
 
     Returns:
-        A decorator that leaves the function as it is. The function's first parameter is the
-        session, the others are its arguments and options; one whose type is a dataclass stands
-        for that dataclass's fields. Its docstring, up to its sections, is the help.
+        A decorator that returns the function unchanged. The function's first parameter is the
+        session, the others are its arguments and options; a parameter whose type is a dataclass is
+        replaced by that dataclass's fields. The docstring, up to its sections, is the help.
     """
 
     def decorate(function: Function[Options]) -> Function[Options]:
@@ -64,7 +64,7 @@ def command(
 
 
 def _bound(function: Function[Options]) -> Callable[..., None]:
-    """Return the function for typer: no session, no dataclasses, but --store and --json."""
+    """Return the function for typer: without session and dataclasses, with --store and --json."""
     _, *taken = inspect.signature(function, eval_str=True).parameters.values()
     kinds: dict[str, type] = {one.name: one.annotation for one in taken}
     groups = {name: _fields(kind) for name, kind in kinds.items() if is_dataclass(kind)}
@@ -96,7 +96,7 @@ def _bound(function: Function[Options]) -> Callable[..., None]:
 
 
 def _name_value(annotation: Any) -> None:  # noqa: ANN401  (of any option)
-    """Give an option's value a name in the help, unless it has one or a fixed set of values."""
+    """Set the placeholder of an option's value, unless it has one or a fixed set of values."""
     match get_args(annotation):
         case (kind, OptionInfo(metavar=None) as option):
             while inner := get_args(kind):

@@ -1,4 +1,4 @@
-"""Changing definitions from the command line: one step, on the trail with who and why."""
+"""Changing definitions from the command line: one step, recorded in the trail."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LANE = "lane:"
 def define(
     session: Session, item: Item, signed: Signed, *, done: str, about: str | None = None
 ) -> None:
-    """Make one change and say so.
+    """Apply one change and print `done`.
 
     Args:
-        about: the name of a gate; if it is a lane that the store does not know, a note says so.
+        about: Name of the changed gate; a note is printed if it belongs to an unknown lane.
     """
 
     async def work(store: Store) -> tuple[int, str]:
@@ -35,13 +35,13 @@ def define(
 
 
 def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> None:
-    """Close any gate, for good or until a moment, and say until when.
+    """Close any gate, indefinitely or until a given time, and print until when.
 
     Args:
-        until: when it opens by itself, as given; None for never.
+        until: When it reopens by itself, as given on the command line; None for never.
 
     Raises:
-        InvalidValue: that moment is not understood, or over; nothing was written.
+        InvalidValue: the time is not valid or in the past; nothing was written.
     """
     moment = optional_moment("--until", until)
 
@@ -69,10 +69,10 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
 
 
 async def _defined(store: Store, request: DefineRequest, gate: str | None) -> int:
-    """Make one change.
+    """Apply one change and return the new revision.
 
     Raises:
-        UnknownGate: the hint names one that is spelt like it; nothing was written.
+        UnknownGate: there is no such gate; the hint has similar names. Nothing was written.
     """
     try:
         return await store.define(request)
@@ -84,7 +84,7 @@ async def _defined(store: Store, request: DefineRequest, gate: str | None) -> in
 
 
 async def _doubt(store: Store, gate: str) -> str:
-    """Return the remark about an unknown lane: it may be closed in advance, or misspelt."""
+    """Return a note about an unknown lane: it may be closed in advance, or misspelled."""
     name = gate.removeprefix(LANE)
     if name == gate:
         return ""
@@ -96,5 +96,5 @@ async def _doubt(store: Store, gate: str) -> str:
 
 
 def definition_request(session: Session, item: Item, signed: Signed) -> DefineRequest:
-    """Return the request of one change, signed."""
+    """Return the request for one change, with its author and reason."""
     return DefineRequest(items=(item,), author=session.author(signed.author), reason=signed.reason)

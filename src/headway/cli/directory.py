@@ -1,6 +1,6 @@
-"""The directory: where the ready-made systems keep what is not a job, and their names.
+"""The built-in systems' names, and the directory: the database for their records.
 
-Loads no server and no system: commands that only look or migrate work without these extras.
+Imports no server and no system, so that commands that only read or migrate work without the extras.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "notifications": "headway.systems.notifications",
     }
 )
-"""Each system and its package, which has `make`."""
+"""The systems and their packages; each package has a function `make`."""
 
 
 def complete_system(incomplete: str) -> list[str]:
-    """Complete the name of a ready-made system."""
+    """Complete the name of a built-in system."""
     return [name for name in SYSTEMS if name.startswith(incomplete)]
 
 
@@ -47,16 +47,16 @@ SystemNames = Annotated[
 
 
 class Migrated(Protocol):
-    """The result of migrating the tables of one system, or of a part of it."""
+    """The result of migrating the tables of a system, or of a part of it."""
 
     @property
     def system(self) -> str:
-        """Whose."""
+        """Name of the system or the part."""
         ...
 
     @property
     def before(self) -> str | None:
-        """Their revision before; None if there were none."""
+        """Their revision before; None if there were no tables."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Migrated(Protocol):
 
 
 def directory_url(settings: Settings, store_url: str) -> str:
-    """Return where systems keep what is not a job: as the settings say, else beside the store."""
+    """Return the directory's URL: the setting, or by default a database next to the store."""
     if settings.directory is not None:
         return settings.directory
     if is_postgres(store_url):
@@ -79,27 +79,24 @@ def directory_url(settings: Settings, store_url: str) -> str:
 
 
 class Tables(Protocol):
-    """What systems keep in the directory."""
+    """The systems' tables in the directory."""
 
     async def migrate(self) -> Sequence[Migrated]:
-        """Bring it to this program's schema."""
+        """Upgrade them to this program's schema."""
         ...
 
 
 def tables_of(names: Sequence[str], directory: str) -> Tables:
-    """Return the tables of systems.
+    """Return the tables of systems in the directory, without opening it.
 
-    Their settings are not read: who migrates need not know a provider's secrets.
+    The systems' settings are not read, so that migrating requires no provider's secrets.
 
     Args:
-        names: as `--system` was given them.
-        directory: its URL, as a role that may change tables.
-
-    Returns:
-        The tables in the directory, which is not opened yet; of a system that keeps nothing, none.
+        names: The values of `--system`.
+        directory: URL of the directory, for a role that may change tables.
 
     Raises:
-        InvalidValue: there is no such system, a package is missing, or it is no such URL.
+        InvalidValue: there is no such system, a package is missing, or the URL is not valid.
     """
     packages = [system_package(name) for name in dict.fromkeys(names)]
     with needs_extra("systems"):
@@ -115,7 +112,7 @@ def system_package(name: str) -> str:
     """Return the package of a system.
 
     Raises:
-        InvalidValue: there is no such system; the hint has near names.
+        InvalidValue: there is no such system; the hint has similar names.
     """
     package = SYSTEMS.get(name)
     if package is None:
@@ -126,7 +123,7 @@ def system_package(name: str) -> str:
 
 
 def make_link(settings: Settings) -> OpenLink:
-    """Return the link to the calendar of the table [cassandra]; it is not opened yet."""
+    """Return the link to the calendar configured in [cassandra], without opening it."""
     read = read_cassandra(settings.cassandra)
     with needs_extra("cassandra"):
         from headway.bridges.cassandra.driver import CassandraLink  # noqa: PLC0415

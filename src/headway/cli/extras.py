@@ -1,4 +1,4 @@
-"""Extras: parts of Headway that need packages which a plain install does not bring."""
+"""Extras: parts of Headway whose packages a plain install does not include."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def needs_extra(extra: str) -> Generator[None]:
     """Name the extra if an import in this block fails.
 
     Raises:
-        InvalidValue: a package that it brings is not installed.
+        InvalidValue: a package of the extra is not installed.
         ModuleNotFoundError: a module of Headway itself is missing.
     """
     try:
@@ -26,26 +26,26 @@ def needs_extra(extra: str) -> Generator[None]:
 
 
 DRIVER = "pip install 'headway[postgres]'"
-"""Brings the driver."""
+"""The command that installs PostgreSQL's driver."""
 
 _SCHEMES = ("postgresql", "postgres")
 
 
 def is_postgres(url: str) -> bool:
-    """Return whether a URL is that of a PostgreSQL store."""
+    """Return whether a URL names a PostgreSQL store."""
     return url.partition("://")[0] in _SCHEMES
 
 
 def untouched(url: str) -> str:
-    """Return the URL that opens a store as it is: nothing is made, and no schema changed."""
+    """Return the URL that opens a store without creating or migrating its schema."""
     if not is_postgres(url):
         return url
     return f"{url}{'&' if '?' in url else '?'}migrate=off"
 
 
 def plain_url(url: str) -> str:
-    """Return the plain URL of a store's database, without the store's options."""
-    # Only those who use it have its driver.
+    """Return the URL of a store's database, without the store's options."""
+    # Imported here: the driver may not be installed.
     from headway.stores.postgres.options import OWN  # noqa: PLC0415
 
     start, _, query = url.partition("?")
@@ -54,17 +54,17 @@ def plain_url(url: str) -> str:
 
 
 def migrate_postgres(url: str) -> tuple[int, int]:
-    """Bring a store to this program's schema.
+    """Upgrade a store to this program's schema.
 
     Returns:
         The version before, and the version now.
 
     Raises:
-        StoreUnavailable: the driver is not installed, or the server out of reach.
-        StoreError: the schema is something else's, or newer; nothing was changed.
+        StoreUnavailable: the driver is not installed, or the server is unreachable.
+        StoreError: the schema does not belong to Headway, or is newer; nothing was changed.
     """
     try:
-        # Only those who use it have its driver.
+        # Imported here: the driver may not be installed.
         from headway.stores.postgres.checkup import migrate  # noqa: PLC0415
         from headway.stores.postgres.options import parse_url  # noqa: PLC0415
     except ImportError as error:

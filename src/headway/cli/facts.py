@@ -1,4 +1,4 @@
-"""Jobs, runs and gates as facts and rows of text output."""
+"""Jobs, runs and gates as name-value pairs and table rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GATE_COLUMNS = (
 
 
 def gate_state(gate: GateState) -> str:
-    """Return "open", "full" or "closed"; "unused" for hours that no job has asked for yet."""
+    """Return "open", "full", "closed", or "unused" for hours that no job has needed yet."""
     if gate.closed_by or gate.closed_until is not None:
         return "closed"
     if gate.open:
@@ -24,7 +24,7 @@ def gate_state(gate: GateState) -> str:
 
 
 def capacity_text(gate: GateState) -> str:
-    """Return a gate's capacity, as "4" or "7 per 1h"; empty if it has no number."""
+    """Return a gate's capacity, such as "4" or "7 per 1h"; "" if it has none."""
     if gate.capacity is None:
         return ""
     per = "" if gate.per_ms is None else f" per {format_duration(gate.per_ms)}"
@@ -36,7 +36,7 @@ def _opens(clock: LocalClock, gate: GateState, now: int) -> str:
 
 
 def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
-    """Return a gate under `GATE_COLUMNS`."""
+    """Return a gate as a row of `GATE_COLUMNS`."""
     return [
         gate.name,
         gate.kind,
@@ -52,7 +52,7 @@ def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
 
 
 def gate_facts(clock: LocalClock, gate: GateState, now: int) -> list[tuple[str, str]]:
-    """Return all that is known of a gate but its members and holders."""
+    """Return all fields of a gate except its members and holders; "" for unknown values."""
     return [
         ("gate", gate.name),
         ("kind", gate.kind),
@@ -73,7 +73,7 @@ def gate_facts(clock: LocalClock, gate: GateState, now: int) -> list[tuple[str, 
 
 
 UNBOUNDED = 1_000
-"""A kind that allows so many attempts decides by itself which is the last: no number says it."""
+"""From this many allowed attempts on, the number is not shown: the handler decides when to stop."""
 
 RUN_COLUMNS = (
     "RUN", "TRY", "STAGE", "STARTED", "HANDED OVER", "ENDED", "OUTCOME", "PERMITS", "ERROR",
@@ -83,7 +83,7 @@ WHY_COLUMNS = ("IN ITS WAY", "KIND", "USED", "OF", "OPENS", "CLOSED BY", "REASON
 
 
 def job_facts(clock: LocalClock, job: JobView) -> list[tuple[str, str]]:
-    """Return what is known of a job but its runs and trail; empty values for what is not."""
+    """Return all fields of a job except its runs and trail; "" for unknown values."""
     at = clock.at
     gates = ", ".join(
         use.name if use.amount == 1 else f"{use.name} ({use.amount})" for use in job.gates
@@ -136,7 +136,7 @@ def _cascade(job: JobView) -> list[tuple[str, str]]:
 
 
 def run_row(clock: LocalClock, run: RunView) -> list[str]:
-    """Return a run under `RUN_COLUMNS`."""
+    """Return a run as a row of `RUN_COLUMNS`."""
     permits = ", ".join(f"{gate}={who}" if who else gate for gate, who in run.permits.items())
     ended = clock.at(run.ended_at, exact=True)
     if run.ended_at is not None:
@@ -155,12 +155,12 @@ def run_row(clock: LocalClock, run: RunView) -> list[str]:
 
 
 def _first_line(error: str) -> str:
-    """Return the first line of an error; the lines after it say where."""
+    """Return the first line of an error, without its traceback."""
     return next(iter(error.splitlines()), "")[:200]
 
 
 def why_facts(clock: LocalClock, found: WhyView) -> list[tuple[str, str]]:
-    """Return the facts behind the sentence; empty values for what is not known."""
+    """Return the facts behind the sentence; "" for unknown values."""
     place = "" if found.place is None else f"{found.place}." if found.place <= 1000 else "1000+"
     return [
         ("job", found.id),
@@ -173,7 +173,7 @@ def why_facts(clock: LocalClock, found: WhyView) -> list[tuple[str, str]]:
 
 
 def why_gate(clock: LocalClock, gate: GateState, now: int) -> list[str]:
-    """Return a gate that is in the way under `WHY_COLUMNS`."""
+    """Return a gate that blocks the job as a row of `WHY_COLUMNS`."""
     holders = ", ".join(f"{one.job}:{one.run}" for one in gate.holders[:3])
     more = gate.holder_count - min(len(gate.holders), 3)
     return [

@@ -1,4 +1,7 @@
-"""Failures: one line on standard error, a hint, and an exit code; never a traceback unasked."""
+"""Failures: one line on standard error with a hint, and an exit code; a traceback only on request.
+
+HEADWAY_DEBUG requests tracebacks.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ DEBUG = "HEADWAY_DEBUG"
 
 
 def report(error: Exception, *, json: bool) -> int:
-    """Print an error to standard error.
+    """Print an error to standard error, and return the exit code.
 
     Args:
-        error: of the error tree, of the command line's parser, or a bug.
-        json: one JSON document `{"error": {"code", "message", "hint"}}` in place of the line.
+        error: An error of Headway or of the command line's parser; any other is a bug.
+        json: Print one JSON document `{"error": {"code", "message", "hint"}}` instead of a line.
     """
     if os.environ.get(DEBUG):
         traceback.print_exception(error, file=sys.stderr)
@@ -67,11 +70,11 @@ def _where_to_look(error: typer.TyperException) -> str:
 
 
 DONE = 0
-"""The command did what it was asked."""
+"""The command succeeded."""
 NO = 1
-"""It ran, and the answer is no: differences, problems, refused rows or jobs."""
+"""The command ran, but found differences or problems, or refused rows or jobs."""
 CALLER = 2
-"""The call is wrong: fix it and call again. Also a wrong option or argument."""
+"""The call is invalid and must be corrected, including invalid options and arguments."""
 BUG = 70
 """A bug in Headway; please report it."""
 INTERRUPTED = 130
@@ -86,11 +89,11 @@ BY_BRANCH: dict[type[HeadwayError], int] = {
     ProviderError: 6,
     InvariantBroken: BUG,
 }
-"""The code of each branch of the error tree."""
+"""The exit code of each branch of the error tree."""
 
 
 def exit_code(error: HeadwayError) -> int:
-    """Return the exit code for an error: that of its branch of the tree."""
+    """Return the exit code of an error's branch of the tree."""
     for branch, code in BY_BRANCH.items():
         if isinstance(error, branch):
             return code

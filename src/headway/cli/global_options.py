@@ -12,10 +12,10 @@ from headway.core.errors import InvalidValue
 
 
 def _not_empty(context: typer.Context, url: str | None) -> str | None:
-    """Refuse an empty URL: a variable of a script that is not set would select another store.
+    """Refuse an empty URL: an unset variable in a script would select the default store.
 
     Raises:
-        InvalidValue: it is empty.
+        InvalidValue: the URL is empty.
     """
     if url is not None and not url.strip() and not context.resilient_parsing:
         message = "--store is empty"
@@ -48,13 +48,13 @@ class GlobalOptions(NamedTuple):
     json: bool = False
 
     def also(self, *, store: str | None, json: bool) -> GlobalOptions:
-        """Return these options merged with later ones; the later store wins."""
+        """Return these options merged with later ones; a later store takes precedence."""
         return GlobalOptions(store=store or self.store, json=json or self.json)
 
 
 def show_version(*, json: bool) -> None:
     """Print the versions of Headway and of Python, as a line or as a JSON document."""
-    # Only this reads what is installed.
+    # Imported here because it is slow, and only this command needs it.
     from importlib.metadata import version  # noqa: PLC0415
 
     versions = {"headway": version("headway"), "python": platform.python_version()}
@@ -64,7 +64,7 @@ def show_version(*, json: bool) -> None:
         typer.echo(f"headway {versions['headway']} (Python {versions['python']})")
 
 
-# Not made by `new_command`: what that needs takes longer to load than this takes to answer.
+# Not made by `new_command`, whose imports would take longer than the command itself.
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

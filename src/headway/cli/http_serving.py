@@ -1,4 +1,4 @@
-"""A server in this process, alone or beside a worker, and where it may listen."""
+"""A server in this process, alone or alongside a worker, and the addresses it may listen on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AddressOptions:
-    """Where a server listens, and how its connections are kept private."""
+    """The address of a server, and the protection of its connections."""
 
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
@@ -68,25 +68,26 @@ class AddressOptions:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether it listens on loopback only."""
         return is_loopback(self.host)
 
     @property
     def url(self) -> str | None:
-        """How it is called on this machine; None while the port is not known."""
+        """Its URL on this machine; None if the port is chosen later."""
         if not self.port:
             return None
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
 
     def address(self, *, has_tokens: bool) -> ListenAddress:
-        """Return the address to listen at.
+        """Return the address to listen on.
 
         Raises:
-            InvalidValue: it would be open to others, or its tokens would go in the clear.
+            InvalidValue: the server would be reachable without a token, tokens would be sent
+                unencrypted, or an option is not valid.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
-            message = "of --tls-cert and --tls-key, one is missing"
+            message = "only one of --tls-cert and --tls-key was passed"
             raise InvalidValue(message, hint="pass both, or neither")
         for proxy in self.trust_proxy or ():
             _check_proxy(proxy)
@@ -120,7 +121,7 @@ def _check_proxy(proxy: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach what listens there."""
+    """Return whether a host is loopback, so that only this machine can reach it."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -131,14 +132,14 @@ MOST = 65_536
 
 
 def allow_many_files() -> None:
-    """Raise the soft limit as far as the hard one allows: each long poll is a connection.
+    """Raise the soft limit of open files to the hard limit: each long poll is a connection.
 
-    Shells often allow 1,024, for the sake of old programs that use select; none is here.
+    Shells often set it to 1,024 for old programs that use select, which Headway does not.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):  # a container may forbid it; then it stays as it is
+        with suppress(ValueError, OSError):  # a container may forbid it
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -147,7 +148,7 @@ log = structlog.stdlib.get_logger("headway.server")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpServing:
-    """What is served, and where."""
+    """A server: its App, its systems and its address."""
 
     app: App
     systems: Systems = NONE
@@ -156,11 +157,11 @@ class HttpServing:
 
     @property
     def base_url(self) -> str | None:
-        """The public URL of the server; None if it is not known."""
+        """The public URL of the server; None if unknown."""
         return self.settings.public_url or self.address.url
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second one waits for nothing."""
+        """Serve until SIGTERM or SIGINT; a second signal stops at once."""
         await self.app.reach(self.settings.store_wait)
         opened = self.systems.opened(self.base_url)
         async with opened, self.app as app, self._ready(app.store) as listener:
@@ -168,7 +169,7 @@ class HttpServing:
             await self._listen(listener)
 
     async def beside(self, store: Store, worker: Worker) -> None:
-        """Serve beside a worker until it is cancelled, which ends it in order."""
+        """Serve alongside a worker until cancelled, then shut down gracefully."""
         del worker
         async with self._ready(store) as listener:
             serving = asyncio.create_task(self._listen(listener))
@@ -180,7 +181,7 @@ class HttpServing:
 
     @asynccontextmanager
     async def _ready(self, store: Store) -> AsyncGenerator[Listener]:
-        """Run the server, bound to its address, and all that must run beside it."""
+        """Build the server with its background tasks, which run while the block runs."""
         allow_many_files()
         has_tokens = bool(await store.read(TokensQuery()))
         address = self.address.address(has_tokens=has_tokens)
@@ -192,7 +193,7 @@ class HttpServing:
         add_dashboard(server, service, self.systems.each, pages)
         listener = Listener(server, address, on_stop=service.begin_stop)
         async with alive(service, self.systems.each):
-            # What was imported and declared stays: no full collection needs to walk through it.
+            # Imported and declared objects are permanent: full collections need not scan them.
             gc.collect()
             gc.freeze()
             try:
@@ -201,8 +202,7 @@ class HttpServing:
                 gc.unfreeze()
 
     def _watch_kafka(self, service: Service) -> Page:
-        """Watch the group of [kafka.in]; returns its page of the dashboard."""
-        # Only those who use Kafka have its client.
+        """Watch the consumer group of [kafka.in], and return its dashboard page."""
         with needs_extra("kafka"):
             from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
             from headway.bridges.kafka.watching import (  # noqa: PLC0415
@@ -224,7 +224,7 @@ class HttpServing:
         settings, address = self.settings, self.address
         loopback = address.is_loopback
         return ServerOptions(
-            # Behind a proxy it is not only this machine that calls.
+            # A proxy on loopback forwards requests of other machines.
             open_here=loopback and not address.trust_proxy,
             hosts=(*LOOPBACK, address.host) if loopback and not address.trust_proxy else None,
             public_url=settings.public_url,

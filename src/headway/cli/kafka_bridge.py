@@ -1,4 +1,4 @@
-"""Kafka's two ways as processes: messages into jobs, and jobs into messages."""
+"""The processes of the Kafka bridge: messages into jobs, and jobs into messages."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from headway.runtime import event_loop
 from headway.runtime.app import App
 
 PUBLISHED_AT_ONCE = 1_000
-"""Jobs that wait for their acknowledgement at once, unless set otherwise."""
+"""Default number of jobs waiting for their acknowledgement at once."""
 
 _NAMES = {"topic": "topics"}
-"""Options whose settings have another name."""
+"""Settings of the options that have another name there."""
 
 
 def read_messages(
@@ -41,10 +41,10 @@ def read_messages(
     options: Mapping[str, object],
     app_name: str | None,
 ) -> Mapping[str, int]:
-    """Make jobs of messages until SIGTERM or Ctrl-C.
+    """Create jobs from messages until SIGTERM or Ctrl-C.
 
     Returns:
-        How many messages were read, jobs made, and messages not readable.
+        The number of messages read, jobs created, and messages that could not be read.
     """
     settings = _settings(session, kafka, {"in": options})
     opened = open_app(session, app_name)
@@ -63,7 +63,7 @@ def read_messages(
 def _sink(
     session: Session, settings: KafkaSettings, opened: App, *, declared: bool
 ) -> AbstractAsyncContextManager[Sink]:
-    """Return what stores messages, to be entered where it is used."""
+    """Return the sink that stores messages, not entered yet."""
     wanted = settings.in_
     if wanted.format == "notifications":
         return _notifications(session, opened)
@@ -78,8 +78,8 @@ def _sink(
 
 
 def _notifications(session: Session, app: App) -> AbstractAsyncContextManager[Sink]:
-    """Return the intake of the system `notifications`, without a server; declare its kinds."""
-    # Before the store is reached: what is missing is said at once.
+    """Declare the kinds of the system `notifications`, and return its sink, without a server."""
+    # Before connecting to the store, so that a missing package is reported at once.
     with needs_extra("systems"):
         from headway.cli.systems import make_systems  # noqa: PLC0415  (an extra)
         from headway.server.service import ServerOptions, Service  # noqa: PLC0415
@@ -120,7 +120,7 @@ async def _read(
 
 
 def publish_jobs(session: Session, kafka: Mapping[str, object], options: ServeOptions) -> int:
-    """Publish messages of jobs until SIGTERM or Ctrl-C."""
+    """Publish the messages of jobs until SIGTERM or Ctrl-C; return how many runs were settled."""
     settings = _settings(session, kafka, {})
     opened = open_app(session, None)
     kinds = declare_kafka(opened, settings=settings)
@@ -153,7 +153,7 @@ async def _open(kinds: KafkaKinds) -> AsyncGenerator[None]:
 def _settings(
     session: Session, kafka: Mapping[str, object], tables: Mapping[str, Mapping[str, object]]
 ) -> KafkaSettings:
-    """Return the table [kafka], with what was given as options in its place."""
+    """Return the settings of the table [kafka], overridden by options."""
     written = dict(session.settings.kafka)
     if kafka["servers"] is not None:
         written["servers"] = kafka["servers"]

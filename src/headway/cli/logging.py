@@ -1,6 +1,6 @@
-"""Logging: human on a terminal, JSON lines otherwise; on standard error; never a secret.
+"""Logging to standard error: human-readable on a terminal, JSON lines otherwise.
 
-Where a file is named, the same lines go there too, as JSON.
+If a log file is configured, the same lines are also written there as JSON. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headway.runtime.log_file import LogFile
 
 _FIRST_FIELD = re.compile(r" \w+=%\(")
 _INNER = frozenset({"_record", "_from_structlog"})
-"""The fields that are the logging library's own, never printed."""
+"""Internal fields of structlog, which are not printed."""
 
 
 def configure_logging(settings: Settings) -> None:
-    """Set up logging for the whole process, the standard library's loggers included."""
+    """Set up logging for the whole process, including the standard library's loggers."""
     human = settings.log_format == "human"
     if settings.log_format == "auto":
         human = sys.stderr.isatty()
@@ -52,9 +52,9 @@ def configure_logging(settings: Settings) -> None:
     logger = logging.getLogger()
     logger.handlers = handlers
     logger.setLevel(settings.log_level.upper())
-    # It logs each request; the client already reports the errors that matter.
+    # It logs each request; the client reports relevant errors itself.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # What it calls its context and its plug-ins is no news, and stands before all that is.
+    # It logs its context and plug-ins before each migration.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # Headway logs start and stop itself.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -84,7 +84,7 @@ def _file(settings: Settings, path: Path, formatter: logging.Formatter) -> loggi
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to what is standard error at that moment: a progress bar makes room for lines."""
+    """Writes to the current `sys.stderr`, which a progress bar replaces while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
@@ -105,10 +105,10 @@ def _fields(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
 
 
 def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Replace values whose names suggest secrets, and what looks like a secret within texts.
+    """Mask values whose names suggest secrets, and what looks like a secret within texts.
 
-    Those are: what stands before `@` in URLs, tokens, credentials in headers, and values after
-    names that suggest secrets (`signature=...`).
+    The latter are credentials in URLs and headers, tokens, and values after names that suggest
+    secrets (`signature=...`).
     """
     del logger, name
     shown = cast("EventDict", hidden_value(event))

@@ -1,4 +1,4 @@
-"""The `headway` command: loads one of its commands, runs it, and turns failures into exit codes."""
+"""The `headway` command: loads the named command, runs it, and maps failures to exit codes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Entry(NamedTuple):
     """A command that is not loaded yet.
 
     Attributes:
-        module: its module in `headway.cli`.
-        help: its line in the list of all commands.
-        app: what the module calls it; for one of several in a module, its name with `_app`.
+        module: Its module in `headway.cli`.
+        help: Its line in the list of all commands.
+        app: Its variable in the module: `app`, or for further commands their name with `_app`.
     """
 
     module: str
@@ -76,7 +76,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "version": Entry("global_options", "Show the version."),
     }
 )
-"""Each command, in the order of the help."""
+"""The commands, in the order of the help."""
 
 
 class Catalogue(TyperGroup):
@@ -91,7 +91,7 @@ class Catalogue(TyperGroup):
         """Load a command.
 
         Raises:
-            InvalidValue: there is none of that name; the hint has near names.
+            InvalidValue: there is no such command; the hint has similar names.
         """
         del ctx
         entry = COMMANDS.get(cmd_name)
@@ -118,7 +118,7 @@ class Catalogue(TyperGroup):
 
 
 def _listed() -> TyperGroup:
-    """Return a group of all commands, by name and help alone."""
+    """Return a group of all commands with only their names and help."""
     stubs = [TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()]
     return TyperGroup(name="headway", commands=stubs)
 
@@ -133,7 +133,7 @@ root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 def headway(
     context: typer.Context, store: STORE = None, json: JSON = False, version: VERSION = False
 ) -> None:
-    """Take the options of all commands, or show the help.
+    """Store the global options, or show the help.
 
     Raises:
         Exit: the version was shown.
@@ -147,11 +147,7 @@ def headway(
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Run one command.
-
-    Returns:
-        The exit code; failures have been printed on standard error.
-    """
+    """Run one command, print a failure to standard error, and return the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     try:
         code = get_command(root).main(
@@ -169,7 +165,7 @@ def call(arguments: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> Exception:
-    """Return what to say of output for which there is no room; another error is a bug."""
+    """Return the error for output that does not fit on the device; any other is a bug."""
     if error.errno != ENOSPC:
         return error
     message = "the output cannot be written: no space is left on the device"
@@ -177,7 +173,7 @@ def _unwritten(error: OSError) -> Exception:
 
 
 def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:
-    """Return what to say of a text that cannot be stored: an argument in another encoding."""
+    """Return the error for an argument in another encoding; any other is a bug."""
     for one in arguments:
         if any("\ud800" <= letter <= "\udfff" for letter in one):
             message = f"the argument {one!r:.80} is not UTF-8"

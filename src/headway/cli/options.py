@@ -1,4 +1,4 @@
-"""Options that several commands share, and their completion for a shell."""
+"""Options shared by several commands, and their shell completion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headway.core.state import State
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 
 _LOOKED_AT = 1_000
-"""Jobs whose kinds are known: a store keeps no list of kinds."""
+"""Number of newest jobs that are searched for kinds: a store keeps no list of kinds."""
 _CLOSABLE = ("all", "kind:", "lane:", "tenant:")
 
 
@@ -53,7 +53,7 @@ Names = Callable[[Store], Awaitable[list[str]]]
 def _completing(
     names: Names, otherwise: Sequence[str] = ()
 ) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes a name for a shell; `otherwise` if the store knows none."""
+    """Return a completion function for names; it offers `otherwise` if the store has none."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         return _beginning(incomplete, _ask(context, names) or otherwise)
@@ -67,9 +67,9 @@ complete_target = _completing(_closable_names, _CLOSABLE)
 
 
 def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a kind, of the App if one is named or set, else of recent jobs."""
+    """Complete the name of a kind: of the App if one is configured, otherwise of recent jobs."""
     session = _session(context)
-    # What the user's program prints would be taken for completions, and an error for one too.
+    # Output and errors of the user's program would be taken for completions.
     with suppress(Exception), redirect_stdout(StringIO()):
         named = context.params.get("app_name") or session.settings.app
         if named is not None:
@@ -85,7 +85,7 @@ def _session(context: typer.Context) -> Session:
 
 
 def _ask(context: typer.Context, names: Names) -> list[str]:
-    """Ask the store; a store that does not answer has nothing to complete."""
+    """Return names from the store; none if it does not answer."""
     with suppress(Exception):
         return _session(context).with_store(names)
     return []
@@ -96,14 +96,14 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 PAGE = 1_000
-"""Jobs of one request: the most that the contract allows."""
+"""Jobs per request: the contract's maximum."""
 
 
 def check_span(option: typer.CallbackParam, text: str | None) -> str | None:
-    """Refuse a value of an option that is not a span of time; the error names the option.
+    """Validate an option's duration; the error names the option.
 
     Raises:
-        InvalidValue: it is not.
+        InvalidValue: it is not a valid duration.
     """
     if text is not None:
         try:
@@ -115,16 +115,16 @@ def check_span(option: typer.CallbackParam, text: str | None) -> str | None:
 
 
 def read_number(option: str, what: str, text: str) -> tuple[str, int]:
-    """Read the value of an option that is a name and a number.
+    """Parse an option's value of the form NAME=N.
 
     Raises:
-        InvalidValue: it is not.
+        InvalidValue: it does not have that form.
     """
     name, equals, number = text.rpartition("=")
     usable = number.isascii() and number.isdigit() and len(number) <= len("2147483647")
     if not equals or not usable or (not name and what == "NAME"):
         message = f"the {option} {text[:80]!r} is not {what}=N"
-        raise InvalidValue(message, hint=f"as --{option} acme=2")
+        raise InvalidValue(message, hint=f"for example --{option} acme=2")
     return name, int(number)
 
 
@@ -174,14 +174,14 @@ class JobFilter:
 
     @property
     def names_something(self) -> bool:
-        """Whether anything but a state is asked for."""
+        """Whether it filters by anything except the state."""
         return any(
             one is not None for one in (self.lane, self.tenant, self.kind, self.subject, self.key)
         )
 
     @property
     def query(self) -> JobsQuery:
-        """The question for the first page of these jobs, of the largest size."""
+        """The query for the first page of these jobs, of the maximum size."""
         return JobsQuery(
             lane=self.lane,
             tenant=self.tenant,
@@ -193,7 +193,7 @@ class JobFilter:
         )
 
     async def doubts(self, store: Store) -> list[str]:
-        """Return a note for each lane or kind that is named and not known: it may be a slip."""
+        """Return a note for each unknown lane or kind in the filter: it may be misspelled."""
         notes: list[str] = []
         for what, name, known in (
             ("lane", self.lane, lane_names),

@@ -1,4 +1,4 @@
-"""Progress of long work, drawn on standard error if it is a terminal."""
+"""Progress of long operations, shown on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ from headway.runtime.timing import REAL
 
 
 class Meter(Protocol):
-    """How far the work is."""
+    """Reports progress."""
 
     def __call__(self, done: float, total: float | None = None) -> None:
-        """Move the bar.
-
-        Args:
-            done: of the total, from the beginning.
-        """
+        """Set the progress: `done` of `total`; without a total, the last one is kept."""
         ...
 
 
@@ -41,11 +37,11 @@ class Meter(Protocol):
 def progress(
     terminal: Terminal, what: str, total: float | None = None, *, counted: bool = True
 ) -> Generator[Meter]:
-    """Show a bar while the work lasts; nothing without a terminal.
+    """Show a progress bar while the block runs, if there is a terminal.
 
     Args:
-        total: how much there is; None if that is not known.
-        counted: whether to show numbers; else a percentage.
+        total: Amount of work; None if unknown.
+        counted: Show numbers instead of a percentage.
     """
     if not terminal.live:
         yield silent
@@ -70,7 +66,7 @@ def progress(
 
 
 def silent(done: float, total: float | None = None) -> None:
-    """Print nothing: a meter without output."""
+    """Show nothing: a meter without output."""
     del done, total
 
 
@@ -79,7 +75,7 @@ _SHOWN = ("scheduled", "waiting", "parked", "running", "awaiting", "succeeded", 
 
 
 async def keep_status_line(store: Store, terminal: Terminal) -> None:
-    """Show the line until it is cancelled; nothing without a terminal."""
+    """Show the status line until cancelled, if there is a terminal."""
     if not terminal.live:
         return
     with Live(console=terminal.remarks, auto_refresh=False, transient=True) as live:
@@ -94,11 +90,7 @@ async def keep_status_line(store: Store, terminal: Terminal) -> None:
 
 
 def status_text(stats: StatsView, before: StatsView, seconds: float) -> Text:
-    """Return the status line.
-
-    Returns:
-        The states that hold jobs with their numbers, and starts a second.
-    """
+    """Return the status line: the number of jobs by state, and starts per second."""
     line = Text()
     for state in _SHOWN:
         number = stats.counts.get(state, 0)

@@ -1,4 +1,4 @@
-"""A worker in this process: runs an App's jobs until stopped, or has drained."""
+"""A worker in this process: runs an App's jobs until it is stopped or its lanes have drained."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SYSTEMS_AT_ONCE = 200
 """Default number of handlers running at once if systems add jobs."""
 
 Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
-"""Something that runs beside a worker until it stops."""
+"""A task that runs alongside a worker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeOptions:
-    """Options of a worker; None leaves its default."""
+    """Options of a worker; None means the default."""
 
     lanes: Annotated[
         str | None,
@@ -79,38 +79,38 @@ class ServeOptions:
     ] = None
 
     def for_worker(self) -> WorkerOptions:
-        """Return the options of the worker that were given."""
+        """Return the worker's options that were passed."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         given["unknown"] = given.pop("unknown_kinds")
         return cast("WorkerOptions", given)
 
     def for_child(self) -> list[str]:
-        """Return the same options for the command line of a process that does the work."""
+        """Return the same options as command line arguments of a child process."""
         given = asdict(self).items()
         return [f"--{name.replace('_', '-')}={one}" for name, one in given if one is not None]
 
 
 def for_systems(options: ServeOptions, lanes: list[str], *, whole: bool) -> ServeOptions:
-    """Return the worker's options, changed for the jobs that systems bring.
+    """Return the worker's options with defaults for running the jobs of systems.
 
     Args:
-        lanes: of the systems; empty for none.
-        whole: whether the App's own jobs are run as well.
+        lanes: Lanes of the systems; empty if there are none.
+        whole: Whether the App's own jobs are run as well.
     """
     if not lanes:
         return options
     if options.lanes is None and not whole:
         options = replace(options, lanes=",".join(lanes))
-    # Handlers of systems wait for the world outside most of the time: they never compute.
+    # Handlers of systems mostly wait for external services, and need little CPU.
     return options if options.concurrency else replace(options, concurrency=SYSTEMS_AT_ONCE)
 
 
 class SignalPlace(NamedTuple):
-    """Where the outside world signals the jobs of a worker.
+    """Where external systems signal the jobs of a worker.
 
     Attributes:
-        base: the address of a server; None where there is none.
-        keys: that sign the URLs; the first one does.
+        base: URL of a server; None if there is none.
+        keys: Keys of signed URLs; the first one signs.
     """
 
     base: str | None
@@ -121,11 +121,11 @@ NOWHERE = SignalPlace(None, ())
 
 
 def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
-    """Return the address and the keys with which jobs are signalled."""
+    """Return the URL and the keys for signals; `base` is used if no public URL is set."""
     return SignalPlace(settings.public_url or base, settings.signing_keys)
 
 
-async def serve(  # noqa: PLR0913  (what a command may ask of a worker)
+async def serve(  # noqa: PLR0913  (the options of several commands)
     app: App,
     options: ServeOptions,
     *beside: Beside,
@@ -135,18 +135,18 @@ async def serve(  # noqa: PLR0913  (what a command may ask of a worker)
     around: AbstractAsyncContextManager[None] | None = None,
     until_idle: bool = False,
 ) -> int:
-    """Work until asked to stop by SIGTERM or SIGINT, or by something beside it.
+    """Run a worker until SIGTERM or SIGINT, or until a task beside it returns.
 
-    The first signal lets handlers end within the grace; the second does not wait for them.
+    The first signal lets handlers finish within the grace period; the second does not wait.
 
     Args:
-        beside: each runs as a task; the worker stops when one returns.
-        tether: a file descriptor; the worker stops when its other end is closed.
-        around: kept open for as long as it works.
-        until_idle: whether the worker stops by itself, once nothing can start.
+        beside: Run as tasks; the worker stops when one of them returns.
+        tether: File descriptor of a pipe; the worker stops when its other end is closed.
+        around: Kept open while the worker runs.
+        until_idle: Whether the worker stops once no job can start.
 
     Returns:
-        How many runs were settled.
+        The number of settled runs.
     """
     await app.reach(settings.store_wait)
     async with around or nullcontext(), app:
@@ -163,7 +163,7 @@ async def serve(  # noqa: PLR0913  (what a command may ask of a worker)
             worker.stop(now=now)
 
         event_loop.on_signals(stop)
-        # Not before a signal is handled: who reads this line may send one.
+        # Only once signals are handled: a program that reads this line may send one.
         log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
         if app.kinds.keys() == {NOOP}:
             hint = "jobs of other kinds fail here: name your App, or set app in headway.toml"
@@ -187,7 +187,7 @@ async def serve(  # noqa: PLR0913  (what a command may ask of a worker)
 
 
 def _tie(tether: int, worker: Worker) -> None:
-    """Stop the worker when the process that started this one is gone."""
+    """Stop the worker when the parent process has exited."""
     loop = asyncio.get_running_loop()
 
     def untied() -> None:
@@ -198,9 +198,9 @@ def _tie(tether: int, worker: Worker) -> None:
 
 
 def trace_if_asked(app: App, settings: Settings) -> None:
-    """Trace an App's jobs, if the settings ask for it.
+    """Trace an App's jobs, if the settings enable it.
 
-    Spans that handlers make themselves go the same way.
+    Spans created by handlers are exported too.
     """
     if not settings.traces:
         return
@@ -220,25 +220,25 @@ _MANY = 5_000
 
 
 class Drain(StrEnum):
-    """What a worker waits for before it ends."""
+    """When a draining worker exits."""
 
     ALL = "all"
-    """Its lanes hold no job that is not final."""
+    """All jobs in its lanes are final."""
     DUE = "due"
-    """The same, but for jobs that are not due yet."""
+    """All jobs in its lanes are final, except those that are not due yet."""
     IDLE = "idle"
-    """No job of its own runs, and none can start now: others may wait at gates or for signals."""
+    """It runs no job, and none can start now; jobs may still wait at gates or for signals."""
 
 
 async def wait_until_drained(
     store: Store, lanes: Sequence[str], drain: Drain, meter: Meter
 ) -> None:
-    """Wait until the lanes hold nothing more.
+    """Wait until the lanes have drained.
 
-    What other workers of these lanes run, and what awaits a signal, counts as well.
+    Jobs that run on other workers or await a signal count as well.
     """
     final_before: int | None = None
-    # The timetable's fires may be due, too, and a worker lays them beside its other work.
+    # A fire may be due whose job the worker's chore has not created yet.
     await TimetableChore(store, Timing()).lay()
     while True:
         left, final = await count_left(store, lanes, drain)
@@ -252,9 +252,9 @@ async def wait_until_drained(
 
 
 async def count_left(store: Store, lanes: Sequence[str], drain: Drain) -> tuple[int, int]:
-    """Return how many jobs of the lanes still count, and how many are final."""
+    """Return how many jobs in the lanes are left to drain, and how many are final."""
     if drain is Drain.DUE:
-        # What is due but not yet promoted is counted as scheduled: promote it first.
+        # Jobs that are due but not promoted still count as scheduled: promote them first.
         while (await store.sweep(MAX_BATCH)).promoted:
             pass
     found = await store.read(LanesQuery(names=tuple(lanes)))

@@ -1,4 +1,4 @@
-"""A session: one call of the command, with its settings and the store that it speaks to."""
+"""A session: one invocation of the command, with its settings and its store."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Result = TypeVar("Result")
 
 
 def store_file(url: str) -> Path | None:
-    """Return the file of a store that is one; None for any other."""
+    """Return the file of a SQLite store; None for other stores."""
     return parse_url(url).path if url.startswith("sqlite:") else None
 
 
 class Session:
-    """One call of the command.
+    """One invocation of the command.
 
     Attributes:
-        named_store: the URL of `--store`; None if the option was not given.
+        named_store: The value of `--store`; None if it was not passed.
     """
 
     def __init__(self, *, store: str | None, json: bool) -> None:
@@ -40,36 +40,36 @@ class Session:
 
     @property
     def json(self) -> bool:
-        """Whether answers are JSON."""
+        """Whether to print results as JSON."""
         return self.terminal.json
 
     @cached_property
     def settings(self) -> Settings:
-        """Variables and the settings file, read once."""
+        """The settings, read once."""
         return load_settings()
 
     @cached_property
     def clock(self) -> LocalClock:
-        """Shows times in the zone of the settings."""
+        """A clock in the zone of the settings."""
         return LocalClock(self.settings.zone)
 
     @property
     def store_url(self) -> str:
-        """The store's URL: the option's, else the setting's."""
+        """The store's URL: the option, or by default the setting."""
         return self.settings.store if self.named_store is None else self.named_store
 
     def refuse_store(self, hint: str) -> None:
-        """Refuse `--store`, for a command that uses no store of that name.
+        """Refuse `--store` in a command that does not use it.
 
         Raises:
-            InvalidValue: the option was given.
+            InvalidValue: the option was passed.
         """
         if self.named_store is not None:
             message = f"this command does not use --store {self.named_store!r}"
             raise InvalidValue(message, hint=hint)
 
     def author(self, named: str | None) -> str:
-        """Return the author for the trail: as named, else the setting, else the login name."""
+        """Return the author for the trail: the option, the setting, or the login name."""
         if named or self.settings.author:
             return named or self.settings.author or ""
         try:
@@ -80,10 +80,13 @@ class Session:
     def with_store(
         self, work: Callable[[Store], Awaitable[Result]], *, make: bool = False
     ) -> Result:
-        """Open the store, do the work, and close the store whatever happens.
+        """Run `work` on the open store, and close it.
+
+        Args:
+            make: Create the store if it does not exist.
 
         Raises:
-            StoreUnavailable: it does not exist, and is not to be made.
+            StoreUnavailable: the store does not exist, and `make` is false.
         """
         file = store_file(self.store_url)
         if file is not None and not make and not file.exists():
@@ -100,7 +103,7 @@ class Session:
         return asyncio.run(whole())
 
     def with_app(self, app: App, work: Callable[[Store], Awaitable[Result]]) -> Result:
-        """Open an App's store, declare what the App declares, do the work, and close it."""
+        """Open an App's store, declare the App, run `work`, and close the store."""
 
         async def whole() -> Result:
             async with app:
@@ -109,11 +112,11 @@ class Session:
         return asyncio.run(whole())
 
     def ask(self, query: Query[Result]) -> Result:
-        """Open the store, ask one question, and close it."""
+        """Open the store, run one query, and close it."""
         return self.with_store(lambda store: store.read(query))
 
     def ask_at(self, query: Query[Result]) -> tuple[Result, int]:
-        """Ask one question; return the answer and the store's time, in ms UTC."""
+        """Run one query; return its result and the store's time, ms UTC."""
 
         async def work(store: Store) -> tuple[Result, int]:
             return await store.read(query), (await store.read(StatsQuery())).now

@@ -107,10 +107,10 @@ class Settings(BaseSettings):
     @field_validator("public_url")
     @classmethod
     def _leads_somewhere(cls, url: str | None) -> str | None:
-        """Refuse what no provider could call: it would be found out by the first call only.
+        """Refuse a URL that providers cannot call, before the first webhook gets lost.
 
         Raises:
-            ValueError: it is not a URL of HTTP.
+            ValueError: it is not an HTTP URL, or has a query.
         """
         if url is None:
             return None
@@ -125,7 +125,7 @@ class Settings(BaseSettings):
         """The keys of signal URLs; the first one signs.
 
         Raises:
-            InvalidValue: one is too short to be secure.
+            InvalidValue: a key is too short to be secure.
         """
         key = self.signing_key
         return read_signing_keys(None if key is None else key.get_secret_value())
@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read variables, then the file; there is no other source."""
+        """Read variables first, then the file, and nothing else."""
         del settings_cls, dotenv_settings, file_secret_settings
         return env_settings, init_settings
 
@@ -147,11 +147,11 @@ class Settings(BaseSettings):
 def load_settings() -> Settings:
     """Read the settings.
 
-    The file is headway.toml in the working directory, or what HEADWAY_CONFIG names.
+    The file is headway.toml in the working directory, or the one named by HEADWAY_CONFIG.
 
     Raises:
-        InvalidValue: the file is missing (only if HEADWAY_CONFIG names it), is no TOML, or holds
-            an unknown key or an unusable value; or a variable's value is unusable. The message
+        InvalidValue: the file named by HEADWAY_CONFIG is missing; the file is not valid TOML, or
+            has an unknown key or an invalid value; or a variable has an invalid value. The message
             names the file or the variable, and the key.
     """
     path, found = _read_file()
@@ -161,7 +161,7 @@ def load_settings() -> Settings:
         refused = _explained(error, path, found)
         raise refused from None
     except SettingsError as error:
-        # A variable that holds a whole table; the library names its field within quotes.
+        # A variable for a whole table; the library's message has the field's name in quotes.
         name = str(error).partition('"')[2].partition('"')[0]
         message = f"{PREFIX}{name.upper()}: it is not JSON: {error.__cause__}"
         hint = f'as {{"key": "value"}}, or {PREFIX}{name.upper()}__KEY for one key'
@@ -187,7 +187,7 @@ def _read_file() -> tuple[Path, dict[str, Any]]:
 
 
 def _explained(error: ValidationError, path: Path, written: Mapping[str, object]) -> InvalidValue:
-    """Return the error for the first thing that is wrong; a variable's value is never shown."""
+    """Return an error for the first fault; it never shows the value of a variable."""
     errors = error.errors(include_url=False)
     key = str(errors[0]["loc"][0])
     known = Settings.model_fields

@@ -1,4 +1,4 @@
-"""The ready-made systems of a server or a worker, made from the settings."""
+"""The built-in systems of a server or a worker, created from the settings."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from headway.server.alerts.rules import AlertStorage
 from headway.server.service import System
 
 PLAIN = frozenset({"automations", "lanes"})
-"""Those that keep nothing besides jobs and ask no provider: `make(settings)`; the others share
-parts: `make(settings, parts)`."""
+"""Systems that store nothing but jobs and use no provider: they have `make(settings)`; the others
+share parts and have `make(settings, parts)`."""
 
 
 class Parts(Protocol):
-    """What systems share, as far as it is opened and closed here."""
+    """Resources that systems share, to be opened and closed here."""
 
     @property
     def alert_place(self) -> AlertStorage:
-        """Where sent alerts are kept beyond a server's life."""
+        """Where sent alerts are stored, to survive a server's restart."""
         ...
 
     async def open(self, base_url: str) -> None:
-        """Open it."""
+        """Open the resources."""
         ...
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the resources."""
         ...
 
 
@@ -42,7 +42,7 @@ class Systems:
     """The systems of one server or worker.
 
     Attributes:
-        parts: what they share; None where they share nothing.
+        parts: The resources that they share, if any.
     """
 
     each: tuple[System, ...] = ()
@@ -52,7 +52,7 @@ class Systems:
         """Add their kinds to an app.
 
         Returns:
-            The lanes of these kinds, and those that the systems declare besides; empty for none.
+            The lanes of these kinds, followed by other lanes that the systems declare.
         """
         kinds, lanes = set(app.kinds), set(app.lanes)
         for one in self.each:
@@ -63,14 +63,15 @@ class Systems:
 
     @asynccontextmanager
     async def opened(self, base_url: str | None) -> AsyncGenerator[None]:
-        """Keep open what they share, for as long as the block lasts.
+        """Keep the shared resources open while the block runs.
 
         Args:
-            base_url: the public URL of the server; None if it is not known.
+            base_url: The public URL of the server; None if unknown.
 
         Raises:
-            StoreUnavailable: their directory cannot be reached.
-            SchemaMismatch: its tables are newer than this program, or it may not change them.
+            StoreUnavailable: the directory is unreachable.
+            SchemaMismatch: the directory's tables are newer than this program, or must be migrated
+                without the permission to do so.
         """
         if self.parts is None:
             yield
@@ -87,13 +88,11 @@ NONE = Systems()
 
 
 def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Systems:
-    """Make systems; each is given its own table of the settings.
+    """Create systems, each with its own table of the settings, without opening anything.
 
     Args:
-        store_url: where the jobs are; the directory is beside it unless the settings say where.
-
-    Returns:
-        The systems in this order, each once; nothing is opened.
+        names: Names of the systems; duplicates are ignored.
+        store_url: URL of the store; by default the directory is next to it.
     """
     wanted = {name: system_package(name) for name in dict.fromkeys(names)}
     parts = None if PLAIN.issuperset(wanted) else _parts(settings, store_url)

@@ -1,4 +1,4 @@
-"""The terminal: where a command prints, and how; text goes out only in printable form."""
+"""Output of commands: results, remarks and tables, with control characters escaped."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _FOR_GOOD_AT = parse_instant("9999-01-01T00:00Z")
 
 
 class LocalClock:
-    """Shows instants.
+    """Formats instants in a time zone.
 
     Args:
-        zone: an IANA zone; None for the system's.
+        zone: IANA zone; None for the system's.
     """
 
     def __init__(self, zone: str | None) -> None:
         self._zone = zone
 
     def at(self, instant: int | None, *, exact: bool = False) -> str:
-        """Show an instant.
+        """Format an instant.
 
         Args:
             instant: ms UTC.
-            exact: with milliseconds; else these are cut off.
+            exact: Whether to show milliseconds; otherwise they are cut off.
 
         Returns:
-            The wall clock with its offset, as "2026-12-01 10:00:00+01:00"; "" for None, "for
-            good" for the year 9999.
+            The local time with its offset, such as "2026-12-01 10:00:00+01:00"; "" for None, and
+            "for good" from the year 9999 on.
         """
         if instant is None:
             return ""
@@ -55,7 +55,7 @@ class LocalClock:
         return moment.isoformat(sep=" ", timespec="milliseconds" if shown_at % 1000 else "seconds")
 
     def around(self, instant: int | None, now: int) -> str:
-        """Return the wall clock and how far away that is, as "… (in 5m)"; "" for None."""
+        """Return the local time and its distance from now, such as "… (in 5m)"; "" for None."""
         if instant is None or instant >= _FOR_GOOD_AT:
             return self.at(instant)
         far = rough(abs(instant - now))
@@ -63,21 +63,21 @@ class LocalClock:
 
 
 def rough(span_ms: int) -> str:
-    """Format a span of time; milliseconds only if it is below one second."""
+    """Format a duration; milliseconds are shown only below one second."""
     return format_duration(span_ms if span_ms < 1000 else span_ms // 1000 * 1000)
 
 
 _UNSEEN_WIDTH = 160
-"""Columns where there is no window to ask."""
+"""Width of output without a terminal, in columns."""
 
 
 class Terminal:
-    """Standard output for answers, standard error for everything else.
+    """Prints results to standard output, everything else to standard error.
 
     Attributes:
-        json: answers are one JSON document each.
-        answers: the console on standard output.
-        remarks: the console on standard error.
+        json: Whether to print a result as one JSON document.
+        answers: The console on standard output.
+        remarks: The console on standard error.
     """
 
     def __init__(self, *, json: bool) -> None:
@@ -87,7 +87,7 @@ class Terminal:
 
     @property
     def live(self) -> bool:
-        """Whether there is a terminal; progress is drawn only then."""
+        """Whether standard error is a terminal; only then progress is shown."""
         return self.remarks.is_terminal
 
     def document(self, document: object) -> None:
@@ -95,7 +95,7 @@ class Terminal:
         typer.echo(printable_json(to_json(document).decode()))
 
     def reply(self, document: object, text: str) -> None:
-        """Print the answer: the document with --json, else the line of text."""
+        """Print a result: the document with --json, otherwise the line of text."""
         if self.json:
             self.document(document)
         else:
@@ -104,26 +104,22 @@ class Terminal:
     def listing(
         self, document: object, columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str
     ) -> None:
-        """Print the answer: the document with --json, else the rows, as `table` does."""
+        """Print a result: the document with --json, otherwise the rows, as `table` does."""
         if self.json:
             self.document(document)
         else:
             self.table(columns, rows, empty)
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line of the answer."""
+        """Print a line of the result."""
         self.answers.print(shown(text, style), soft_wrap=True)
 
     def remark(self, text: str, style: str = "") -> None:
-        """Print a line beside the answer, on standard error."""
+        """Print a line to standard error."""
         self.remarks.print(shown(text, style), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-        """Print rows under their headings.
-
-        Args:
-            empty: what to say instead when there are none.
-        """
+        """Print a table, or the remark `empty` if there are no rows."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if not cells:
             self.remark(empty, "dim")
@@ -133,34 +129,34 @@ class Terminal:
             self._aligned([list(columns), *cells])
 
     def section(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print rows under their headings, apart from what stands above; nothing without rows."""
+        """Print an empty line and a table, or nothing if there are no rows."""
         if rows:
             self.line("")
             self.table(columns, rows, empty="")
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Print names and values, one pair a line; empty values are left out."""
+        """Print names and values, one pair per line; empty values are omitted."""
         self._aligned([[name, printable(value)] for name, value in pairs if value])
 
     def confirmed(self, question: str) -> bool:
-        """Ask on a terminal; without one the answer is no."""
+        """Ask for confirmation; without a terminal, return False."""
         if not sys.stdin.isatty():
             return False
         return typer.confirm(printable(question), err=True)
 
     def _drawn(self, columns: Sequence[str], rows: list[list[str]]) -> None:
-        """On a terminal: colours, no columns without news, and folds where it is too narrow."""
+        """Print a table for a terminal: in colour, without empty columns, folded if too wide."""
         shown = [n for n in range(len(columns)) if n == 0 or any(row[n].strip("0") for row in rows)]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for n in shown:
-            # The first column names the row: it must stay whole, to be copied.
+            # The first column names the row, and must be possible to copy.
             table.add_column(Text(columns[n]), overflow="fold", no_wrap=n == 0)
         for row in rows:
             table.add_row(*(Text(row[n], style=STYLES.get(row[n], "")) for n in shown))
         self.answers.print(table)
 
     def _aligned(self, rows: list[list[str]]) -> None:
-        """Elsewhere: a row a line, whatever its width, for programs that read lines."""
+        """Print one line per row, whatever its width, for programs that read lines."""
         widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             padded = (
@@ -184,11 +180,11 @@ STYLES = {
     "closed": "red",
     "full": "yellow",
 }
-"""The colours of states."""
+"""Styles of the states of jobs and gates."""
 
 
 def shown(text: str, style: str = "") -> Text:
-    """Text that is safe to be shown, never read as markup."""
+    """Return a text that is safe to print, and never interpreted as markup."""
     return Text(printable(text), style=style)
 
 

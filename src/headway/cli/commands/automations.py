@@ -151,7 +151,7 @@ def plan(
 
 
 def _known_entries(session: Session) -> tuple[dict[str, EntryView], str]:
-    """Return the timetable's entries of this system; without a store none, and why."""
+    """Return the timetable's entries of this system; without a store, none and the reason."""
     try:
         return session.with_store(entries_of), ""
     except StoreError as error:
@@ -187,7 +187,7 @@ def dispatch(
     process, which renews its lease and exits when the session ends.
     """
     if detached is not None:
-        # A supervisor that had it too would keep the caller waiting until its session ends.
+        # If the supervisor inherited it, the caller would wait until the session ends.
         os.set_inheritable(detached, False)
     dispatcher = _dispatcher(session, file)
     dispatcher.open()
@@ -328,10 +328,10 @@ def limit(
 
 
 def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
-    """Read the file.
+    """Return a dispatcher that has read the file.
 
     Raises:
-        InvalidValue: it cannot be read.
+        InvalidValue: the file cannot be read.
     """
     settings = read_settings(session.settings.automations)
     dispatcher = Dispatcher(
@@ -353,12 +353,15 @@ def _app(session: Session, dispatcher: Dispatcher) -> App:
 async def _dispatch(
     opened: App, dispatcher: Dispatcher, start: Callable[[], str] | None
 ) -> dict[str, Any]:
-    """Start what is due, in processes that `start` starts; without it, wait for their ends."""
+    """Start the due sessions, each in a process started by `start`.
+
+    Without `start`, run them here and wait until they have ended.
+    """
     async with opened:
         store = opened.store
         begun = await mark(store)
         await opened.declare()
-        # Frees what sessions hold whose lease is over; no other process may do it.
+        # Releases what sessions with an expired lease hold; perhaps no other process sweeps.
         while (await store.sweep(MOST)).again:
             pass
         await dispatcher.sync(store)
@@ -374,7 +377,7 @@ async def _dispatch(
 
 
 async def _keep(opened: App, dispatcher: Dispatcher, started: int) -> None:
-    """Start one session, say so by closing a file, and keep its lease to its end."""
+    """Start one session, report that through `started`, and renew its lease until it ends."""
     async with opened:
         await opened.declare()
 
@@ -384,10 +387,15 @@ async def _keep(opened: App, dispatcher: Dispatcher, started: int) -> None:
 async def _work(
     opened: App, has_enough: Callable[[], bool], most: int, started: int | None = None
 ) -> str:
-    """Run until all due work has started or `has_enough`; signal `started`; wait for its end.
+    """Run until all due sessions have started or `has_enough`, then wait until they have ended.
+
+    Args:
+        has_enough: Whether enough sessions have started.
+        most: Maximum number of sessions at once.
+        started: File descriptor to which the worker's id is written once the sessions have started.
 
     Returns:
-        The worker's id, which `started` is sent as well.
+        The worker's id.
     """
     worker = opened.worker(lanes=LANE, concurrency=most, prefetch=0, grace=LONGEST_SESSION)
     working = asyncio.create_task(worker.run())
@@ -403,13 +411,13 @@ async def _work(
 
 
 def _in_background(session: Session, dispatcher: Dispatcher) -> str:
-    """Have another process start one session and keep its lease; wait until it has started.
+    """Start a process that runs one session and renews its lease; wait until it has started.
 
     Returns:
-        The id of its worker.
+        The id of the process's worker.
 
     Raises:
-        InvalidValue: it did not begin.
+        InvalidValue: the process exited before that.
     """
     read, write = os.pipe()
     os.set_inheritable(write, True)
@@ -417,7 +425,7 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> str:
     line += [f"--store={session.store_url}", f"--file={dispatcher.file}"]
     errors = dispatcher.places.logs / "dispatch.err"
     make, private = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
-    # It outlives this process, so none of the classes that mind their children is of use.
+    # It outlives this process, so `subprocess`, which waits for its children, is unsuitable.
     child = os.posix_spawn(
         sys.executable,
         [sys.executable, *line],

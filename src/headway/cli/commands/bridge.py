@@ -1,4 +1,4 @@
-"""`headway bridge`: other distributed systems at the edges of the store."""
+"""`headway bridge`: connections to Kafka and Cassandra."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headway.cli.session import Session
 app = new_command()
 
 _DOES = {
-    "kafka": "kafka-in makes jobs of messages, kafka-out publishes messages of jobs when due",
-    "cassandra": "keeps notifications that are due far ahead, read by the server's leader",
+    "kafka": "kafka-in creates jobs from messages, kafka-out publishes messages when due",
+    "cassandra": "stores notifications due in the far future; the server's leader reads them",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KafkaOptions:
-    """Where Kafka is; each wins over the table [kafka]."""
+    """Connection to Kafka; options override the table [kafka]."""
 
     servers: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,...", help="Bootstrap brokers.")
@@ -36,7 +36,7 @@ class KafkaOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InOptions:
-    """What is read; each wins over the table [kafka.in]."""
+    """Topics to read, and how; options override the table [kafka.in]."""
 
     topic: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC", help="Topic to read; repeatable.")
@@ -98,7 +98,6 @@ def kafka_in(
     An offset is committed once its job is stored. Any number of processes can share a group.
     """
     configure_logging(session.settings)
-    # Only those who use Kafka have its client.
     with needs_extra("kafka"):
         from headway.cli.kafka_bridge import read_messages  # noqa: PLC0415
     tally = read_messages(session, asdict(kafka), asdict(options), app_name)
@@ -114,7 +113,7 @@ def kafka_out(session: Session, kafka: KafkaOptions, options: ServeOptions) -> N
     """
     configure_logging(session.settings)
     with needs_extra("kafka"):
-        from headway.cli.kafka_bridge import publish_jobs  # noqa: PLC0415  (as above)
+        from headway.cli.kafka_bridge import publish_jobs  # noqa: PLC0415
     settled = publish_jobs(session, asdict(kafka), options)
     if session.json:
         session.terminal.document({"settled": settled})

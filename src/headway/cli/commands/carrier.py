@@ -38,7 +38,7 @@ def _span(text: str) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldOptions:
-    """How often each thing happens, named as in the settings."""
+    """The simulated people and network; the names are those of the settings."""
 
     seed: Annotated[
         int, typer.Option(help="Random seed; the same seed gives the same results.")
@@ -103,7 +103,7 @@ class AccountOptions:
 
 
 _OPTIONS = {"account_sid": "account", "numbers": "number", "inbound_url": "sms_url"}
-"""The options of the settings that have another name."""
+"""Options whose names differ from their settings."""
 _SETTING = re.compile(r"^carrier\.(\w+)(?:\.\d+)?")
 
 
@@ -128,7 +128,7 @@ def carrier(
     account. It prints the lines to put into headway.toml.
 
     Raises:
-        InvalidValue: the host is not this machine, or an option is unusable.
+        InvalidValue: the host is not this machine, or an option is not valid.
     """
     session.refuse_store("omit it: a carrier stores nothing")
     configure_logging(session.settings)
@@ -162,7 +162,7 @@ async def _serve(session: Session, carrier: Carrier, address: ListenAddress) -> 
 
 
 def _print_account(session: Session, settings: CarrierSettings, url: str) -> None:
-    """Say how it is used, once it can be."""
+    """Print the settings that select this carrier."""
     values = {"account_sid": settings.account, "auth_token": settings.token, "base_url": url}
     if session.json:
         session.terminal.document(values)

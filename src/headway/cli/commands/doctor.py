@@ -1,4 +1,4 @@
-"""`headway doctor`, `headway audit`: look for what is wrong, and say how to fix it."""
+"""`headway doctor`, `headway audit`: find faults, and suggest how to fix them."""
 
 from __future__ import annotations
 
@@ -40,17 +40,13 @@ from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.sqlite import parse_url
 
 PLACES = frozenset({"file", "server"})
-"""A problem with one of these keeps the store from being opened."""
+"""Subjects whose problems keep the store from being opened."""
 
 
 def look_at_place(url: str) -> list[Finding]:
-    """Look at a SQLite store's file, or a PostgreSQL or Redis store's server.
-
-    Args:
-        url: of the store; nothing is found about one that has neither.
-    """
+    """Check a SQLite store's file, or a PostgreSQL or Redis store's server."""
     try:
-        # Only those who use one have its driver.
+        # Imported here: a driver may not be installed.
         if is_postgres(url):
             from headway.cli.doctor.postgres_server import look_at_postgres  # noqa: PLC0415
 
@@ -79,7 +75,7 @@ def look_at_place(url: str) -> list[Finding]:
 
 
 async def look_at_store(store: Store) -> list[Finding]:
-    """Look at an open store."""
+    """Check the content of an open store."""
     stats = await store.read(StatsQuery())
     total = sum(stats.counts.values())
     found = await store.suspicion() if isinstance(store, Repairable) else None
@@ -119,7 +115,7 @@ def doctor(
     Exits with 1 if there is a problem; warnings do not count.
 
     Raises:
-        InvalidValue: this kind of store has no epoch or clock to fix.
+        InvalidValue: this type of store has no epoch or clock to fix.
         Exit: with code 1, there is a problem.
     """
     if new_epoch or reset_clock:
@@ -148,7 +144,7 @@ async def _look(session: Session, store: Store) -> list[Finding]:
 async def _repair(session: Session, store: Store, signed: Signed, *, clock: bool) -> None:
     if not isinstance(store, Repairable):
         message = f"the store {session.store_url} has no epoch or clock to fix"
-        raise InvalidValue(message, hint="only a durable store has")
+        raise InvalidValue(message, hint="use a durable store: sqlite, postgresql or redis")
     author = session.author(signed.author)
     if clock:
         back_ms = await store.reset_clock(author, signed.reason)

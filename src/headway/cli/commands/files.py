@@ -1,4 +1,4 @@
-"""`headway export`, `headway import`: jobs as JSON Lines, and jobs made of a foreign file."""
+"""`headway export`, `headway import`: jobs as JSON Lines, and jobs created from any such file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headway.runtime.inserting import CalledOff, Importer
 from headway.runtime.records import job_record
 
 FORMAT = 1
-"""Grows when a field changes its meaning or goes; a new field does not count."""
+"""Increases when a field is removed or changes its meaning, but not when one is added."""
 
 Write = Callable[[bytes], object]
 
@@ -41,11 +41,7 @@ Write = Callable[[bytes], object]
 async def write_export(
     store: Store, wanted: JobFilter, write: Write, meter: Meter, *, trail: bool
 ) -> int:
-    """Write the jobs that fit a filter, with their runs.
-
-    Returns:
-        How many jobs were written.
-    """
+    """Write the jobs that match a filter, with their runs; return their number."""
     stats = await store.read(StatsQuery())
     header = {
         "format": "headway-export",
@@ -70,14 +66,15 @@ async def write_export(
 
 @contextmanager
 def output(path: Path | None, *, force: bool) -> Generator[Write]:
-    """Open the output. A file appears under its name only when it is whole.
+    """Open the output; a file appears under its name only once it is complete.
 
     Args:
-        path: the file; None for standard output.
+        path: The file; None for standard output.
+        force: Overwrite an existing file.
 
     Raises:
-        InvalidValue: the file exists, or cannot be made.
-        StoreFull: the device has no room; no file was made.
+        InvalidValue: the file exists, or cannot be written.
+        StoreFull: the device is full; no file was created.
     """
     if path is None:
         stream = typer.get_binary_stream("stdout")
@@ -132,14 +129,14 @@ def export(
         session.terminal.remark(f"{count} jobs written to {out}")
 
 
-_HINT = "let it return a list of what kind.make(...) returns, or yield each; no async function"
+_HINT = "return a list of jobs from kind.make(...), or yield them; async functions do not work"
 
 
 class Refused(NamedTuple):
-    """A row that made no jobs.
+    """A row that created no jobs.
 
     Attributes:
-        line: its number in the file, from 1.
+        line: Its line number in the file, from 1.
     """
 
     line: int
@@ -148,13 +145,13 @@ class Refused(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
-        rows: rows read, the refused ones among them; empty lines do not count.
-        existing: jobs that were there already, by id or key.
-        cancelled: jobs that were cancelled as they were made.
-        refused: rows that made nothing, in the file's order.
+        rows: Number of rows read, including refused ones, but not empty lines.
+        existing: Number of jobs whose id or key already existed.
+        cancelled: Number of jobs that were cancelled right after they were created.
+        refused: Rows that created nothing, in the order of the file.
     """
 
     rows: int = 0
@@ -165,7 +162,7 @@ class Tally:
 
 
 class Row(NamedTuple):
-    """A row's jobs, and why those that are to be cancelled are."""
+    """A row's jobs, and the reasons of those that are to be cancelled, by id."""
 
     line: int
     jobs: list[NewJob]
@@ -176,8 +173,8 @@ class Import:
     """One import.
 
     Args:
-        author: of the cancellations.
-        on_refused: called with each refused row as it is found.
+        author: Author of cancellations in the trail.
+        on_refused: Called with each refused row as soon as it is found.
     """
 
     def __init__(
@@ -191,17 +188,16 @@ class Import:
         self.tally = Tally()
 
     async def run(self, lines: Iterable[bytes], meter: Meter) -> Tally:
-        """Import all rows, a thousand jobs a step; a row's jobs are made together or not at all.
+        """Import all rows, up to a thousand jobs per step; a row's jobs are created atomically.
+
+        After an error of the store, `tally` has the result so far. Repeating an import does not
+        duplicate jobs to which the importer gives a key or an id.
 
         Args:
-            lines: the file's, each a JSON value.
-
-        Returns:
-            What was done. After an error of the store `tally` holds what was done so far; a
-            repeated import makes no job twice whose importer gives it a key or an id.
+            lines: The lines of the file, each a JSON value.
 
         Raises:
-            InvalidValue: the importer returned something else than several jobs.
+            InvalidValue: the importer did not return an iterable of jobs.
         """
         size = 0
         jobs = 0
@@ -254,7 +250,7 @@ class Import:
         try:
             await self._enqueue(rows)
         except CallerError:
-            # One row spoils the step for all: each by itself shows which.
+            # One row made the whole step fail: find it by enqueuing each row separately.
             for row in rows:
                 try:
                     await self._enqueue([row])
@@ -289,7 +285,7 @@ class Import:
 
 
 def _is_many(made: object) -> bool:
-    """Return whether an importer returned several things, be it none: a record or a text is one."""
+    """Return whether an importer returned an iterable of jobs, not a text or a record."""
     return isinstance(made, Iterable) and not isinstance(made, str | bytes | Mapping)
 
 
@@ -303,8 +299,9 @@ def _row(number: int, made: Sequence[object]) -> Row:
         if isinstance(job, NewJob):
             jobs.append(job)
         else:
-            message = f"the importer made a {type(one).__name__}"
-            raise InvalidValue(message, hint="it gives what kind.make(...) returns, or a CalledOff")
+            message = f"the importer returned a {type(one).__name__}"
+            hint = "each item must be a job from kind.make(...), or a CalledOff"
+            raise InvalidValue(message, hint=hint)
     if len(jobs) > MAX_BATCH:
         message = f"one row creates {len(jobs)} jobs"
         raise InvalidValue(message, hint=f"at most {MAX_BATCH}")
@@ -368,7 +365,7 @@ async def _import(session: Session, work: Import, stream: BinaryIO, meter: Meter
     try:
         return await work.run(stream, meter)
     except BaseException:
-        # The error that comes next will not say what is done already.
+        # The error that follows does not say how much has been done.
         session.terminal.remark(f"stopped after {work.tally.created} jobs were made")
         raise
 

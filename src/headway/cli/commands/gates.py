@@ -1,4 +1,4 @@
-"""`headway gates`, `pause`, `resume`: the gates as they stand, and changing them."""
+"""`headway gates`, `pause`, `resume`: the state of gates, and changing it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GateName = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateNumbers:
-    """What to change; None leaves it."""
+    """New limits; None leaves a limit unchanged."""
 
     capacity: Annotated[int | None, typer.Option(help="Number of permits.")] = None
     limit: Annotated[
@@ -57,14 +57,14 @@ class GateNumbers:
     ] = None
 
     def change(self, name: str) -> SetGate:
-        """Return the change of one gate that was asked for.
+        """Return the requested change of a gate.
 
         Raises:
-            InvalidValue: nothing was given, or a member is no NAME=N.
+            InvalidValue: no option was passed, or a member does not have the form NAME=N.
         """
         if self.capacity is None and self.limit is None and self.per is None and not self.member:
             message = f"there is nothing to change about {name!r}"
-            raise InvalidValue(message, hint="--capacity, --limit, --per or --member")
+            raise InvalidValue(message, hint="pass --capacity, --limit, --per or --member")
         return SetGate(
             name=name,
             capacity=self.capacity,
@@ -109,7 +109,7 @@ def show(session: Session, name: GateName) -> None:
     """Show a gate: its usage, its holders, and when it opens.
 
     Raises:
-        UnknownGate: there is no gate of that name.
+        UnknownGate: there is no such gate.
     """
     page, now = session.ask_at(GatesQuery(names=(name,)))
     found = page.rows

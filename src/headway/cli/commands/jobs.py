@@ -1,4 +1,4 @@
-"""`headway jobs`, `job`, `why`: jobs by a filter, one with its record, and why it waits."""
+"""`headway jobs`, `job`, `why`: a filtered list of jobs, one job, and why it waits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     the fields are those of `headway export`.
 
     Raises:
-        InvalidValue: --worker is given with another filter.
+        InvalidValue: --worker was combined with another filter.
     """
     if worker is not None and (newest or cursor or wanted != JobFilter()):
         message = (
@@ -97,14 +97,15 @@ Found = TypeVar("Found")
 
 
 def _existing(found: Found | None, id: str) -> Found:
-    """Return what was found of a job.
+    """Return what was found, if anything.
 
     Raises:
         UnknownJob: there is no such job.
     """
     if found is None:
         message = f"there is no job {id!r}"
-        raise UnknownJob(message, hint="headway jobs lists them; final ones are kept for a time")
+        hint = "headway jobs lists them; final jobs are removed after their retention"
+        raise UnknownJob(message, hint=hint)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`headway lanes`: the lanes with what each holds, and changing what one carries."""
+"""`headway lanes`: lanes with their job counts, and changing their settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LaneName = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneValues:
-    """What to change; None leaves it."""
+    """New settings; None leaves a setting unchanged."""
 
     concurrency: Annotated[
         int | None, typer.Option(help="Maximum number of its jobs running at once.")
@@ -68,7 +68,7 @@ class LaneValues:
     ] = None
 
     def refuse_nothing(self, name: str) -> None:
-        """Check that at least one value was given.
+        """Check that at least one setting was passed.
 
         Raises:
             InvalidValue: none was.
@@ -76,14 +76,14 @@ class LaneValues:
         given = (self.concurrency, self.fair, self.target, self.max_backlog, self.lease)
         if all(one is None for one in given) and not self.weight:
             message = f"there is nothing to change about the lane {name!r}"
-            hint = "--concurrency, --fair, --weight, --target, --max-backlog or --lease"
+            hint = "pass --concurrency, --fair, --weight, --target, --max-backlog or --lease"
             raise InvalidValue(message, hint=hint)
 
     def change(self, now: LaneSpec) -> LaneSpec:
-        """Return the lane's values after the change.
+        """Return the lane's settings after the change.
 
         Raises:
-            InvalidValue: weights were given of a lane that is not fair, or a value is unusable.
+            InvalidValue: weights were passed for a lane that is not fair, or a value is not valid.
         """
         fair = now.fair == "tenant" if self.fair is None else self.fair
         if self.weight and not fair:

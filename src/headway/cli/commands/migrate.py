@@ -1,4 +1,4 @@
-"""`headway migrate`, `headway copy`: bring a store to this schema, or carry it into another one."""
+"""`headway migrate`, `headway copy`: upgrade a store's schema, or copy it into another store."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def migrate(session: Session, system: SystemNames = None, directory: DirectoryUr
     there was no schema), and revisions of the systems' tables (null if there were none).
 
     Raises:
-        InvalidValue: this kind of store keeps nothing, there is no such system, or a directory
-            is named without a system.
+        InvalidValue: this type of store is not durable, there is no such system, or --directory
+            was passed without a system.
     """
     if directory is not None and not system:
-        message = "--directory names the tables of systems, and there is no --system"
+        message = "--directory was passed without --system"
         raise InvalidValue(message, hint="name the system, for example --system calls")
     url = session.store_url
-    # First of all: a wrong name makes nothing.
+    # Before the store is touched: a wrong name must not create anything.
     tables = None
     if system:
         tables = tables_of(system, directory or directory_url(session.settings, url))
     before, now = _migrate_store(url)
-    # Opening it sets what the schema does not hold, such as the journal's mode.
+    # Opening it applies settings outside the schema, such as the journal mode.
     session.ask(StatsQuery())
     done = asyncio.run(tables.migrate()) if tables is not None else ()
     if session.json:
@@ -94,7 +94,7 @@ def _migrate_store(url: str) -> tuple[int, int]:
         return migrate_file(parse_url(url))
     if url.partition("://")[0] in REDIS_SCHEMES:
         return 0, 0
-    message = f"a store of {url.partition(':')[0]}:// keeps nothing"
+    message = f"a {url.partition(':')[0]}:// store is not durable"
     raise InvalidValue(message, hint="use sqlite:///headway.db, postgresql://… or redis://…")
 
 
@@ -113,14 +113,17 @@ def _migrated_line(one: Migrated) -> str:
 
 
 EVERYTHING = "all"
-"""The gate of everything: closed while a store is copied."""
+"""The gate of all jobs, which is closed while a store is copied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copied:
-    """What was carried, in rows by part, and the jobs that the new store has now, by state.
+    """The result of a copy.
 
-    `closed` is whether everything is closed in the new store, as it was in the old one.
+    Attributes:
+        rows: Number of copied rows by part.
+        counts: Number of jobs in the new store by state.
+        closed: Whether the new store is closed, as the old one was before.
     """
 
     rows: dict[str, int]
@@ -138,14 +141,15 @@ async def copy_store(
 ) -> Copied:
     """Copy a stopped store into an empty one.
 
-    What workers that are gone held in the source is taken back first. The source is closed, and
-    stays so: what it holds must not be dispatched twice. The target is closed until all is there,
-    and then open or closed as the source was. If the copy fails, the source is as it was before.
+    The source is swept first, to reclaim the runs of workers that are gone. It is closed and stays
+    closed, so that its jobs are not dispatched twice. The target stays closed until everything is
+    copied, and is then opened or closed as the source was. If the copy fails, the source's gate is
+    restored.
 
     Raises:
         InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
-            not.
-        InvalidState: a process works on the source, or changed it meanwhile.
+            not empty.
+        InvalidState: a worker is alive on the source, or it was changed during the copy.
     """
     if not isinstance(source, Movable) or not isinstance(target, Movable):
         message = "one of the two stores is not durable, so there is nothing to copy"
@@ -179,7 +183,7 @@ async def _carry_closed(
     before = await cast("Store", source).read(StatsQuery())
     if running := before.counts.get(State.RUNNING, 0):
         message = f"{running} jobs of the store to copy from are running"
-        raise InvalidState(message, hint="stop its workers, and copy again")
+        raise InvalidState(message, hint="stop its workers, then copy again")
     rows = await _carry(source, target, before, meter)
     after = await cast("Store", source).read(StatsQuery())
     there = await cast("Store", target).read(StatsQuery())
@@ -228,7 +232,7 @@ async def _check_stopped(source: Movable) -> None:
 
 
 async def _closing(source: Movable) -> CloseGate | OpenGate:
-    """Return what makes another store open or closed as this one is."""
+    """Return the change that opens or closes another store in the same way as this one."""
     page = await cast("Store", source).read(GatesQuery(names=(EVERYTHING,)))
     for gate in page.rows:
         if gate.closed_until is not None:
@@ -268,7 +272,7 @@ def copy(
     "closed"}.
 
     Raises:
-        InvalidValue: both are the same store, or one of them keeps nothing.
+        InvalidValue: both are the same store, or one of them is not durable.
         StoreUnavailable: there is no store to copy from.
     """
     session.refuse_store("name both stores as arguments: headway copy FROM TO")

@@ -1,4 +1,4 @@
-"""`headway cancel`, `headway retry`: an operator's moves on jobs, named or by a filter."""
+"""`headway cancel`, `headway retry`: operators' actions on jobs, by id or filter."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from headway.core.state import FINAL, State
 def move_jobs(
     session: Session, move: ActRequest, ids: Sequence[str], wanted: JobFilter, *, yes: bool
 ) -> None:
-    """Do a move on the jobs named, or else on all that fit the filter, and print the outcome.
+    """Act on the given jobs, or on all that match the filter, and print the outcome.
 
     Args:
-        move: the operation; its jobs and its id are filled in for each step.
-        ids: the jobs; empty to go by the filter.
-        wanted: the filter, with the states that the move applies to.
+        move: The action; its jobs and request id are filled in for each step.
+        ids: Ids of the jobs; empty to use the filter.
+        wanted: The filter, including the states to which the action applies.
 
     Raises:
-        InvalidValue: neither or both were given, or there is no terminal to confirm on.
-        Exit: with code 1, a job that was named is unknown or refused the move.
+        InvalidValue: neither or both were given, or the action was not confirmed.
+        Exit: with code 1, a job given by id is unknown or refused the action.
     """
     if bool(ids) == wanted.names_something:
         message = f"no job to {move.verb} was named"
@@ -57,7 +57,7 @@ def move_jobs(
 
 
 async def _act(store: Store, move: ActRequest, ids: Sequence[str]) -> list[ActReply]:
-    """Do a move on up to 1000 jobs; answer in the order of the ids."""
+    """Act on up to 1000 jobs; return the replies in the order of the ids."""
     return await store.act(replace(move, request=str(uuid.uuid4()), ids=tuple(ids)))
 
 
@@ -83,12 +83,12 @@ async def _on_filter(
 def _ask_first(session: Session, move: ActRequest, wanted: JobFilter, *, yes: bool) -> None:
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
     if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
-        message = f"to {move.verb} {number} jobs needs a confirmation"
+        message = f"to {move.verb} {number} jobs needs confirmation"
         raise InvalidValue(message, hint="answer y, or pass --yes")
 
 
 async def _how_many(store: Store, wanted: JobFilter) -> str:
-    """Return how many jobs match, as one page shows it; empty for none."""
+    """Return how many jobs match, such as "3" or "1000 or more"; "" for none."""
     async for page in wanted.pages(store):
         if page.rows:
             return f"{len(page.rows)}{' or more' if page.cursor else ''}"
@@ -110,12 +110,12 @@ def _print_outcome(
         session.terminal.line(f"{one.id}  {_WORDS[one.answer]}{_state(one)}")
     if replies is None or len(replies) > 1:
         said = ", ".join(f"{counts[answer]} {answer}" for answer in Acted if counts[answer])
-        session.terminal.line(said or "no jobs fit")
+        session.terminal.line(said or "no jobs match")
 
 
 _WORDS = {
     Acted.DONE: "done",
-    Acted.ASKED: "asked: it ends when its run or its deadline says so",
+    Acted.ASKED: "asked: it is cancelled when its run or its deadline ends",
     Acted.REFUSED: "refused",
     Acted.UNKNOWN: "unknown",
 }
@@ -128,7 +128,7 @@ def _state(reply: ActReply) -> str:
 
 
 def _move(session: Session, verb: Verb, signed: Signed) -> ActRequest:
-    """Return a move on jobs that are not known yet."""
+    """Return an action whose jobs are filled in later."""
     author = session.author(signed.author)
     return ActRequest(request="", ids=(), verb=verb, author=author, reason=signed.reason)
 

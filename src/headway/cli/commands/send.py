@@ -1,4 +1,4 @@
-"""`headway send`: makes jobs, as an App's kind says, or plain."""
+"""`headway send`: creates jobs, with the options of an App's kind or without gates."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from headway.runtime.app import App
 from headway.runtime.handler import RESERVED
 
 KEPT = 1_000
-"""The most replies that are kept for the output of a large batch."""
+"""Maximum number of replies that are kept for the output of a large batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendOptions:
-    """The options of a job besides its arguments."""
+    """The options of a job, in addition to its arguments."""
 
     due: Annotated[
         str | None,
@@ -66,11 +66,11 @@ class SendOptions:
 
 
 class SentJobs(NamedTuple):
-    """What was sent.
+    """The result of sending jobs.
 
     Attributes:
-        replies: the first thousand.
-        created: how many jobs were made, of all.
+        replies: The first `KEPT` replies.
+        created: Number of jobs created, of all jobs sent.
     """
 
     replies: list[Sent]
@@ -80,9 +80,10 @@ class SentJobs(NamedTuple):
 def kind_job(
     app: App, kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None
 ) -> NewJob:
-    """Return a job as an App's kind says, with its gates and policy.
+    """Return a job of an App's kind, with its gates and policy.
 
     Args:
+        texts: The arguments as they were written, by name.
         due_at: ms UTC; None for now.
 
     Raises:
@@ -112,22 +113,23 @@ def kind_job(
 
 
 def _quoting(texts: Mapping[str, str]) -> str:
-    """Return how the arguments were read: a value that is JSON, such as a number, is no text."""
+    """Return a hint about quoting: a value that is valid JSON, such as a number, is not text."""
     given = " ".join(f"{name}={text}" for name, text in texts.items())
-    return f"""it was given {given:.200}; a text that looks like JSON is quoted: phone='"0155"'"""
+    return f"""passed were {given:.200}; quote a text that looks like JSON: phone='"0155"'"""
 
 
 def plain_job(
     kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None, now: int
 ) -> NewJob:
-    """Return a job without gates, its arguments as they are.
+    """Return a job without gates, whose arguments are not validated.
 
     Args:
+        texts: The arguments as they were written, by name.
         due_at: ms UTC; None for now.
         now: the store's time, ms UTC.
 
     Raises:
-        PayloadTooLarge: the arguments are above the limit.
+        PayloadTooLarge: the arguments exceed the limit.
     """
     args = to_json(read_values(texts))
     if len(args) > MAX_ARGS:
@@ -151,7 +153,7 @@ def plain_job(
 
 
 async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter: Meter) -> SentJobs:
-    """Enqueue as many jobs, a thousand a step."""
+    """Enqueue `count` jobs, up to a thousand per step."""
     replies: list[Sent] = []
     created = 0
     for start in range(0, count, MAX_BATCH):
@@ -163,20 +165,20 @@ async def send_jobs(store: Store, make: Callable[[], NewJob], count: int, meter:
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
-    """Read name=value pairs.
+    """Parse name=value pairs.
 
     Returns:
-        The values by name, in the order given, as they were written.
+        The values by name, in the given order, as they were written.
 
     Raises:
-        InvalidValue: one has no name or no `=`, or a name comes twice.
+        InvalidValue: a pair has no name or no `=`, or a name occurs twice.
     """
     values: dict[str, str] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             message = f"the argument {pair[:80]!r} is not a name=value"
-            raise InvalidValue(message, hint="as phone=+15550100 urgent=true")
+            raise InvalidValue(message, hint="for example phone=+15550100 urgent=true")
         if name in values:
             message = f"the argument {name!r} is passed twice"
             raise InvalidValue(message, hint="pass it once")
@@ -185,21 +187,18 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def read_values(texts: Mapping[str, str]) -> dict[str, object]:
-    """Read values by name: what is JSON counts as that, all else is text.
+    """Parse values by name: as JSON if they are valid JSON, otherwise as text.
 
-    `phone='"0155"'` is text that looks like a number.
+    `phone='"0155"'` is a text that looks like a number.
     """
     return {name: _value(name, text) for name, text in texts.items()}
 
 
 def read_object(option: str, text: str) -> bytes:
-    """Read a JSON object.
-
-    Returns:
-        The object on one line, UTF-8.
+    """Parse a JSON object, and return it as UTF-8 on one line.
 
     Raises:
-        InvalidValue: it is no JSON, or no object.
+        InvalidValue: it is not valid JSON, or not an object.
     """
     try:
         found: object = msgspec.json.decode(text)
@@ -212,7 +211,7 @@ def read_object(option: str, text: str) -> bytes:
     return to_json(cast("dict[str, object]", found))
 
 
-_OBJECT = """as '{"phone": "+15550100"}'"""
+_OBJECT = """for example '{"phone": "+15550100"}'"""
 
 
 def _value(name: str, text: str) -> object:
@@ -252,10 +251,10 @@ def send(
     With --json: {"jobs": [{"id", "created"}], "created": n}, at most the first thousand jobs.
 
     Raises:
-        InvalidValue: an option is unusable, or a key is given for many.
+        InvalidValue: an option is not valid, or a key was passed for several jobs.
     """
     if options.key is not None and count > 1:
-        message = f"--key makes one job, and --count asks for {count}"
+        message = f"--key creates one job, but --count asks for {count}"
         raise InvalidValue(message, hint="omit one of them")
     with_app = app_name is not None or session.settings.app is not None
     opened = open_app(session, app_name) if with_app else None

@@ -52,7 +52,7 @@ def serve(
     requires a token, and either TLS or --plain-http.
 
     Raises:
-        InvalidValue: a worker's options were given without `--work`.
+        InvalidValue: worker options were passed, but the server runs no jobs.
     """
     configure_logging(session.settings)
     opened = open_app(session, app_name)
@@ -114,7 +114,7 @@ def dispenserd(
     lanes named dispenserd/LANE.
 
     Raises:
-        InvalidValue: others could reach it, and that was not asked for.
+        InvalidValue: the address is beyond loopback, and --exposed was not passed.
     """
     configure_logging(session.settings)
     local = is_loopback(host)

@@ -1,4 +1,4 @@
-"""`headway simulate`: a day in seconds, on virtual time."""
+"""`headway simulate`: runs a scenario in virtual time, a day in seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def simulate_(
     Raises:
         Exit: with code 1, a promise was broken.
     """
-    session.refuse_store("leave it out: a scenario is played in memory")
+    session.refuse_store("omit it: a scenario runs in memory")
     if out is not None:
         check_plotting()
     with progress(session.terminal, scenario.name, 1.0, counted=False) as meter:

@@ -1,4 +1,4 @@
-"""`headway timetable`: what recurs, and when it fires next."""
+"""`headway timetable`: recurring entries, and when they fire next."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def next_(
     """Show the next fires of an entry, in your time zone and in its own.
 
     Raises:
-        UnknownEntry: there is no entry of that name.
+        UnknownEntry: there is no such entry.
     """
     entries, now = session.ask_at(TimetableQuery())
     entry = next((one for one in entries if one.spec.name == name), None)

@@ -1,4 +1,4 @@
-"""`headway token`: who may call the server, and what for."""
+"""`headway token`: the tokens of the server's callers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_(session: Session) -> None:
         {"tokens": [record(one) for one in shown]},
         ["ID", "NAME", "ROLES", "TENANTS", "LANES", "CLOSES", "LAST USED", "ENDS", "MADE BY", ""],
         [_row(session, one, now) for one in shown],
-        empty="no tokens: headway token create makes one",
+        empty="no tokens: create one with headway token create",
     )
 
 
@@ -65,7 +65,7 @@ def _scope(names: tuple[str, ...] | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """How far a new token reaches, and for how long."""
+    """The scope of a new token, and its expiry."""
 
     tenant: Annotated[
         list[str] | None,
@@ -82,8 +82,7 @@ class Reach:
         list[str] | None,
         typer.Option(
             metavar="GATE",
-            help="Its runs may close this gate, or those that fit a pattern as 'rate:*'; may be"
-            " repeated.",
+            help="Allow its runs to close this gate or pattern ('rate:*'); repeatable.",
         ),
     ] = None
     expires: Annotated[
@@ -95,13 +94,13 @@ class Reach:
     ] = None
 
     def token(self, made: NewToken, name: str, roles: list[Role], now: int) -> TokenSpec:
-        """Return a token with this reach.
+        """Return a token with this scope.
 
         Args:
-            now: the store's time, ms UTC.
+            now: The store's time, ms UTC.
 
         Raises:
-            InvalidValue: it would have ended already.
+            InvalidValue: it would have expired already.
         """
         moment = optional_moment("--expires", self.expires)
         expires_at = None if moment is None else moment.resolved(now)
@@ -168,7 +167,7 @@ def rotate_(
     With --json: {"id": ..., "token": ..., "old_until_at": ..., "revision": ...}.
 
     Raises:
-        RevisionConflict: definitions were changed at the same moment; nothing was written.
+        RevisionConflict: definitions were changed concurrently; nothing was written.
     """
     grace_ms = parse_duration(grace)
 
@@ -176,7 +175,7 @@ def rotate_(
         before, view = await _find(store, token)
         spec, made = rotate(view.spec, before.now, grace_ms)
         request = definition_request(session, SetToken(spec=spec), signed)
-        # If two operators rotate at once, one must learn that its secret was not set.
+        # If two operators rotate at once, one must get an error: its secret was not set.
         revision = await store.define(replace(request, revision=before.revision))
         old = shown_token(replace(view, spec=spec), before.now).old_until_at
         return made, revision, old
@@ -202,7 +201,7 @@ def revoke(session: Session, token: TokenId, signed: Signed) -> None:
 
 
 async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
-    """Return the store as it was before, and the token; its whole text stands for its id as well.
+    """Return the store's stats, and the token with an id or text.
 
     Raises:
         InvalidValue: there is no such token.
@@ -210,7 +209,7 @@ async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
     try:
         token, _ = parse(token)
     except Unauthenticated:
-        # The wrong value may contain a secret, so no message shows it.
+        # The value may contain a secret, so the message must not show it all.
         token = token.removeprefix("hw_")[:16]
     before = await store.read(StatsQuery())
     found = await store.read(TokensQuery(ids=(token,)))

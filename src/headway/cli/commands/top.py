@@ -1,4 +1,4 @@
-"""`headway top`: what a store or a server does now, live in the terminal."""
+"""`headway top`: a live view of a store or a server in the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 app = new_command()
 
 TIMEOUT_S = 10.0
-"""How long a server may take to answer."""
+"""Seconds that a server may take to answer."""
 
 
 @command(app)
@@ -51,7 +51,7 @@ def top(
 
     Raises:
         InvalidValue: there is no terminal, or --json without --once.
-        Exit: with code 70, the screen broke off.
+        Exit: with code 70, the screen crashed.
     """
     if once:
         _print(session, _with(session, server, _look_everywhere))
@@ -67,7 +67,7 @@ def top(
 
     async def live(store: Store, finder: Finder) -> int | None:
         looker = Looker(store, finder)
-        # What is wrong from the beginning is said without a screen.
+        # Fail before the screen is shown if the store cannot be read.
         await looker.look(View.LANES)
         screen = Top(
             store,
@@ -86,7 +86,7 @@ def top(
 def _with(
     session: Session, server: str | None, work: Callable[[Store, Finder], Awaitable[Result]]
 ) -> Result:
-    """Open the store, or the server as one, and do the work."""
+    """Run `work` on the store, or on the server as a remote store."""
     if server is not None:
         session.refuse_store("omit it: --server selects what to watch")
     url = server or session.store_url
@@ -106,7 +106,7 @@ def _with(
 
 
 async def _look_everywhere(store: Store, finder: Finder) -> dict[View, Look]:
-    """Look once at each view."""
+    """Take a snapshot for each view."""
     looker = Looker(store, finder, whole=True)
     found = {View.LANES: await looker.look(View.LANES)}
     for view in STATES:
@@ -146,5 +146,5 @@ def _print(session: Session, looks: Mapping[View, Look]) -> None:
 
 
 def _bare(job: JobView) -> Record:
-    """Return a job without what may be long or secret: its arguments, progress and result."""
+    """Return a job without arguments, progress and result, which may be long or secret."""
     return job_record(replace(job, args=b"{}", progress=None, result=None))

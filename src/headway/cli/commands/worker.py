@@ -41,7 +41,7 @@ from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
 
 TETHER = "--tether"
-"""The hidden option by which a child is given the end of a pipe that closes with its parent."""
+"""Hidden option that passes a child the read end of a pipe, which closes when its parent exits."""
 
 _HEALTHY_S = 10.0
 _LONGEST_S = 30.0
@@ -54,8 +54,8 @@ class Processes:
     """Child processes that run the same command.
 
     Args:
-        arguments: of each child, without the program's name.
-        drain: whether a child that ends well has done its work.
+        arguments: Arguments of each child, without the program's name.
+        drain: Whether a child that exits with 0 has done its work and is not restarted.
     """
 
     def __init__(self, arguments: Sequence[str], *, count: int, drain: bool) -> None:
@@ -68,12 +68,12 @@ class Processes:
         self.restarts = 0
 
     async def run(self) -> int:
-        """Run until asked to stop, or until all children have drained.
+        """Run until stopped by a signal, or until all children have drained.
 
-        SIGTERM and SIGINT are passed on to the children as SIGTERM, each time they come.
+        Each SIGTERM and SIGINT is passed on to the children as SIGTERM.
 
         Returns:
-            0; or the exit code of a child that said that the call is wrong.
+            0, or the exit code of a child that found the call invalid.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,7 +111,7 @@ class Processes:
             await REAL.wait(self._stopping, pause_s)
 
     async def _once(self, place: int, tether: int) -> int:
-        # A session of its own: Ctrl-C reaches the children through this process alone, once.
+        # In a separate session, so that Ctrl-C reaches the children only through this process.
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -171,7 +171,7 @@ def run(
 
 
 def _server(session: Session, opened: App, port: int) -> tuple[Beside, str | None]:
-    """Return what serves beside the worker, and where; loaded now, for it needs an extra."""
+    """Return a server to run alongside the worker, and its URL."""
     with needs_extra("server"):
         from headway.cli.http_serving import AddressOptions, HttpServing  # noqa: PLC0415
     address = AddressOptions(port=port)
@@ -182,17 +182,17 @@ app = new_command()
 
 
 class _WorkerCommand(TyperCommand):
-    """Lets `--drain` stand alone: it then means all."""
+    """Lets `--drain` be passed without a value, which means all."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (typer's own context type is private)
-        """Read the arguments."""
+        """Parse the arguments."""
         whole = ["--drain=all" if one == "--drain" else one for one in args]
         return super().parse_args(ctx, whole)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkOptions:
-    """What to run, and in how many processes."""
+    """Options of the command that are not those of a worker."""
 
     processes: Annotated[
         int,
@@ -234,7 +234,7 @@ def worker(
     kinds in its lanes are claimed too, and each attempt fails.
 
     Raises:
-        Exit: with the exit code of a process that could not begin.
+        Exit: with the exit code of a process that could not start.
     """
     configure_logging(session.settings)
     if what.processes > 1:
@@ -268,7 +268,7 @@ def worker(
     if what.drain is None or what.drain is Drain.IDLE:
         settled = event_loop.run(serving(until_idle=what.drain is Drain.IDLE))
     else:
-        # One of several processes draws nothing: their lines would be drawn over each other.
+        # One of several processes shows no progress: their bars would overwrite each other.
         watched = (
             progress(session.terminal, "drain") if what.tether is None else nullcontext(silent)
         )
@@ -284,14 +284,13 @@ def _with_systems(
     """Add the kinds of systems to an app.
 
     Args:
-        whole: whether the App's own jobs are run as well.
+        whole: Whether the App's own jobs are run as well.
 
     Returns:
-        What must be open while it works, and the worker's options.
+        The context to keep open while the worker runs, and the worker's options.
     """
     if not names:
         return None, options
-    # Only those who ask for a system have what it needs.
     with needs_extra("systems"):
         from headway.cli.systems import make_systems  # noqa: PLC0415
 
@@ -303,7 +302,7 @@ def _with_systems(
 
 def _drainer(app: App, drain: Drain, meter: Meter) -> Beside:
     async def drained(store: Store, worker: Worker) -> None:
-        # What only the sources know of so far counts as well.
+        # Jobs that so far exist only in the sources count as well.
         await app.look_at_sources()
         lanes = [lane for lane, _ in worker.settings.lanes]
         await wait_until_drained(store, lanes, drain, meter)

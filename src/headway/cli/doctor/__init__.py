@@ -1,4 +1,4 @@
-"""What `headway doctor` looks at, and a finding: one thing that was looked at, and how it is."""
+"""The checks of `headway doctor`, and their findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.cli.terminal import rough
 
 
 class Health(StrEnum):
-    """How a thing is."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,11 +19,11 @@ class Health(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What was found about one thing.
+    """The finding of one check.
 
     Attributes:
-        subject: what was checked, in one or two words.
-        hint: how to fix it; empty where nothing has to be.
+        subject: What was checked, in one or two words.
+        hint: How to fix it; "" if there is nothing to fix.
     """
 
     subject: str
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
 
 def ok(subject: str, found: str) -> Finding:
-    """Return a finding that is as it should be."""
+    """Return a finding without a fault."""
     return Finding(subject, Health.OK, found)
 
 
@@ -48,18 +48,18 @@ def problem(subject: str, found: str, hint: str) -> Finding:
 
 
 TOLERATED_MS, LONG_MS = 1_000, 60_000
-"""How far two clocks may be apart, and from where on it is a problem."""
+"""Tolerated difference of two clocks, and the difference above which it is a problem."""
 
 
 def look_at_server_clock(offset_ms: int) -> Finding:
-    """Return whether this machine's clock and the server's, which is the store's, show the same.
+    """Check that this machine's clock agrees with the server's, which the store uses.
 
     Args:
-        offset_ms: of the server's clock; above zero if it is ahead.
+        offset_ms: Offset of the server's clock; positive if it is ahead.
     """
     off = abs(offset_ms)
     if off <= TOLERATED_MS:
-        return ok("server clock", "shows the same as this machine's")
+        return ok("server clock", "agrees with this machine's clock")
     way = "ahead of" if offset_ms > 0 else "behind"
     found = f"the server's clock is {rough(off)} {way} this machine's"
     hint = "jobs fall due by the server's clock: let NTP or chrony set both"

@@ -1,4 +1,4 @@
-"""The PostgreSQL server: its version, what it promises, who is in the way, what the role may."""
+"""Checks of a PostgreSQL server: version, durability, connections, transactions, permissions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from headway.stores.postgres.failures import grants
 from headway.stores.postgres.options import PostgresOptions, parse_url
 
 OLDEST, NEWEST = 14, 18
-"""Versions that the store is written for."""
+"""Supported versions."""
 OPEN_MS = 300_000
-"""The longest that a transaction should be open."""
+"""Duration of a transaction above which there is a warning."""
 DEAD_ROWS = 100_000
 A_PROCESS = 7
-"""Connections of a process: enqueue, decide, settle, beat, read, look up names, listen."""
+"""Connections per process: enqueue, decide, settle, heartbeat, read, look up names, listen."""
 
 
 def look_at_postgres(url: str) -> list[Finding]:
-    """Ask a PostgreSQL store's server."""
+    """Check a PostgreSQL store's server."""
     options = parse_url(url)
     try:
         seen = check(options)
@@ -38,7 +38,7 @@ def look_at_postgres(url: str) -> list[Finding]:
 
 
 def look_at_version(seen: Checkup) -> Finding:
-    """Return whether the server is one that the store is written for, and takes writes."""
+    """Check that the server's version is supported, and that it accepts writes."""
     major = seen.version // 10_000
     found = f"PostgreSQL {seen.version_text}"
     if major < OLDEST:
@@ -57,7 +57,7 @@ def look_at_version(seen: Checkup) -> Finding:
 
 
 def look_at_durability(seen: Checkup) -> list[Finding]:
-    """Return whether what was answered survives a crash."""
+    """Check that acknowledged writes survive a crash."""
     findings: list[Finding] = []
     for name in ("fsync", "full_page_writes"):
         if seen.settings.get(name) == "off":
@@ -71,7 +71,7 @@ def look_at_durability(seen: Checkup) -> list[Finding]:
 
 
 def look_at_connections(seen: Checkup) -> Finding:
-    """Return whether more processes can connect."""
+    """Check that more processes can connect."""
     read = seen.settings.get
     reserved = ("superuser_reserved_connections", "reserved_connections")
     most = int(read("max_connections") or 0) - sum(int(read(name) or 0) for name in reserved)
@@ -83,7 +83,7 @@ def look_at_connections(seen: Checkup) -> Finding:
 
 
 def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
-    """Return whether a pooler is in between, and the store knows it."""
+    """Check whether a pooler is in between, and the URL says so."""
     if not seen.pooled:
         return ok("pooler", "no pooler between Headway and the server")
     if options.pooled:
@@ -95,7 +95,7 @@ def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
 
 
 def look_at_transactions(seen: Checkup) -> list[Finding]:
-    """Return whether a transaction is kept open, so that dead rows cannot be removed."""
+    """Check for long transactions and unused slots, which keep dead rows from being removed."""
     findings = [
         warning(
             "transactions",
@@ -114,7 +114,7 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
 
 
 def look_at_vacuum(seen: Checkup) -> Finding:
-    """Return whether dead rows are removed."""
+    """Check that dead rows are removed."""
     if seen.settings.get("autovacuum") == "off":
         return problem("vacuum", "autovacuum is off", "ALTER SYSTEM SET autovacuum = on")
     bloat = seen.bloat
@@ -126,7 +126,7 @@ def look_at_vacuum(seen: Checkup) -> Finding:
 
 
 def look_at_rights(seen: Checkup, options: PostgresOptions) -> Finding:
-    """Return whether the role may do what a worker does."""
+    """Check that the role has the permissions of a worker."""
     if not seen.missing:
         return ok("rights", f"the role {seen.role} can read and write")
     objects = list(seen.missing)

@@ -1,4 +1,4 @@
-"""The Redis server: its version, what it keeps and what it forgets, its room, its clock, rights."""
+"""Checks of a Redis server: version, eviction, durability, memory, clock, permissions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.stores.redis.options import parse_url
 from headway.stores.redis.server import OLDEST
 
 NEWEST = 9
-"""Versions from this one on were not tried."""
+"""The first version that has not been tested."""
 SLOW_MS = 5.0
 NEARLY_FULL = 0.9
 
@@ -22,7 +22,7 @@ _PROMISES = {
 
 
 def look_at_redis(url: str) -> list[Finding]:
-    """Ask a Redis store's server."""
+    """Check a Redis store's server."""
     options = parse_url(url)
     try:
         seen = check(options)
@@ -42,7 +42,7 @@ def look_at_redis(url: str) -> list[Finding]:
 
 
 def look_at_version(seen: Checkup) -> Finding:
-    """Return whether the server is one that the store is written for, and takes writes."""
+    """Check that the server's version is supported, and that it accepts writes."""
     server = seen.server
     version = ".".join(map(str, server.version))
     found = f"{server.name.capitalize()} {server.facts.get('valkey_version', version)}"
@@ -58,7 +58,7 @@ def look_at_version(seen: Checkup) -> Finding:
 
 
 def look_at_eviction(seen: Checkup) -> Finding:
-    """Return whether it throws jobs away when its memory is used up."""
+    """Check that it does not evict jobs when its memory is full."""
     policy = seen.server.eviction
     if policy != "noeviction":
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf"
@@ -67,7 +67,7 @@ def look_at_eviction(seen: Checkup) -> Finding:
 
 
 def look_at_durability(seen: Checkup) -> Finding:
-    """Look at what survives a crash."""
+    """Check which acknowledged writes survive a crash."""
     facts = seen.server.facts
     if facts.get("aof_enabled") != "1":
         saved = "only snapshots" if facts.get("rdb_last_save_time") else "nothing"
@@ -85,7 +85,7 @@ def look_at_durability(seen: Checkup) -> Finding:
 
 
 def look_at_device(seen: Checkup) -> list[Finding]:
-    """Return whether it could write its device last time."""
+    """Check that its last writes to the device succeeded."""
     facts, hint = seen.server.facts, "free some space there, and check the server's log"
     names = {
         "rdb_last_bgsave_status": "the last snapshot failed",
@@ -97,7 +97,7 @@ def look_at_device(seen: Checkup) -> list[Finding]:
 
 
 def look_at_memory(seen: Checkup) -> Finding:
-    """Return whether there is room for jobs."""
+    """Check that there is memory for new jobs."""
     facts = seen.server.facts
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if not most:
@@ -111,7 +111,7 @@ def look_at_memory(seen: Checkup) -> Finding:
 
 
 def look_at_replicas(seen: Checkup) -> Finding:
-    """Return whether a fail-over could lose what was answered."""
+    """Check whether a failover could lose acknowledged writes."""
     replicas = int(seen.server.facts.get("connected_slaves", 0))
     if not replicas:
         return ok("replicas", "none")
@@ -124,7 +124,7 @@ def look_at_replicas(seen: Checkup) -> Finding:
 
 
 def look_at_latency(seen: Checkup) -> Finding:
-    """Return whether calls are answered soon."""
+    """Check the latency of calls."""
     found = f"an empty call takes {seen.ping_ms:.2f} ms"
     if seen.ping_ms > SLOW_MS:
         return warning("latency", found, "move the workers closer to it, or check SLOWLOG GET")
@@ -132,7 +132,7 @@ def look_at_latency(seen: Checkup) -> Finding:
 
 
 def look_at_rights(seen: Checkup) -> Finding:
-    """Return whether the user may do what a worker does."""
+    """Check that the user has the permissions of a worker."""
     if seen.missing:
         return problem(
             "rights", f"the user {seen.user} has no permission for: {seen.missing}", RIGHTS

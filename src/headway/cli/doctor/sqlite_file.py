@@ -1,4 +1,4 @@
-"""The SQLite file itself: may it be written, is it whole, is there room."""
+"""Checks of a SQLite file: permissions, integrity, disk space, clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.stores.sqlite.disk import DiskSpace
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 
 FIRST_SOUND = (3, 51, 3)
-"""Before it, SQLite could corrupt a database in WAL mode when the log was reset.
+"""Earlier versions of SQLite could corrupt a database in WAL mode when the log was reset.
 
 Source: https://www.sqlite.org/wal.html#walresetbug
 """
@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 def look_at_library() -> list[Finding]:
-    """Return whether the SQLite in use is one without the bug that corrupts."""
+    """Check that the SQLite library does not have the corruption bug."""
     version = apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")) < FIRST_SOUND:
         hint = "install a current apsw wheel, which includes SQLite"
@@ -35,7 +35,7 @@ def look_at_library() -> list[Finding]:
 
 
 def look_at_permissions(path: Path) -> list[Finding]:
-    """Return whether the file and its folder can be written, and who else can read it."""
+    """Check that the file and its folder are writable, and that other users cannot open it."""
     findings: list[Finding] = []
     for place in (path, path.parent):
         if not os.access(place, os.W_OK):
@@ -49,10 +49,10 @@ def look_at_permissions(path: Path) -> list[Finding]:
 
 
 def look_at_room(path: Path, reserve_bytes: int) -> list[Finding]:
-    """Return whether its device has room.
+    """Check the free space of its device.
 
     Args:
-        reserve_bytes: the store's own: with less, it refuses new jobs.
+        reserve_bytes: Free space below which the store refuses new jobs.
     """
     short = DiskSpace(path, reserve_bytes).shortage()
     if short is not None:
@@ -66,7 +66,7 @@ def look_at_room(path: Path, reserve_bytes: int) -> list[Finding]:
 
 
 def look_at_machine_clock(path: Path) -> list[Finding]:
-    """Compare this process's clock with that of the machine that has the file."""
+    """Check this process's clock against that of the machine that has the file."""
     skew = skew_ms(system_clock, path.with_name(f"{path.name}-door"))
     if skew is None:
         return []
@@ -80,9 +80,9 @@ def look_at_machine_clock(path: Path) -> list[Finding]:
 
 
 def look_inside(path: Path) -> list[Finding]:
-    """Return whether SQLite finds the file whole, and keeps it as Headway needs it.
+    """Check the file's integrity and its journal mode.
 
-    Reads the whole file; writes nothing and takes no lock.
+    This reads the whole file, but writes nothing and takes no lock.
     """
     findings: list[Finding] = []
     try:

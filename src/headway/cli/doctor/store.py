@@ -1,4 +1,4 @@
-"""Checks of what the store holds: lanes, jobs, gates, permits, its clock, its signal URLs."""
+"""Checks of a store's content: lanes, jobs, gates, permits, clock, signal URLs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headway.server.finding import underway_jobs
 
 
 async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
-    """Audits everything."""
+    """Return the audit of all gates."""
     differences: list[Difference] = []
     gates = permits = held = 0
     cursor: str | None = None
@@ -43,10 +43,9 @@ async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
 
 
 async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]:
-    """Return whether signal URLs lead here, and open without a token.
+    """Check that signal URLs are public and signed, so that they need no token.
 
-    Returns:
-        What was found; nothing while the store has no token.
+    Nothing is checked while the store has no token.
     """
     if not await store.read(TokensQuery()):
         return []
@@ -64,11 +63,11 @@ async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]
 
 MORE = "headway gates set {} --capacity N"
 SAMPLE = 100
-"""Waiting jobs, and as many parked ones, that are asked why."""
+"""Maximum waiting jobs, and as many parked ones, that are checked."""
 
 
 async def look_at_lanes(store: Store) -> list[Finding]:
-    """Return whether each lane that holds jobs has a live worker."""
+    """Check that each lane with unfinished jobs has a live worker."""
     findings: list[Finding] = []
     lanes = await store.read(LanesQuery())
     for lane in lanes:
@@ -79,7 +78,7 @@ async def look_at_lanes(store: Store) -> list[Finding]:
 
 
 async def look_at_jobs(store: Store) -> list[Finding]:
-    """Return whether a sample of what waits asks a gate for more than it could ever give."""
+    """Check a sample of waiting jobs for those that need more than a gate could ever give."""
     stuck: dict[str, list[str]] = {}
     pools: set[str] = set()
     asked = 0
@@ -103,7 +102,7 @@ async def look_at_jobs(store: Store) -> list[Finding]:
 
 
 async def look_at_clock(store: Store) -> list[Finding]:
-    """Look if the store's time runs ahead of its clock: then nothing falls due."""
+    """Check that the store's time is not ahead of its clock: until then, nothing falls due."""
     ahead_ms = (await store.read(StatsQuery())).clock_ahead_ms
     if ahead_ms <= TOLERATED_MS:
         return [ok("clock", "the store's time agrees with its clock")]
@@ -113,7 +112,7 @@ async def look_at_clock(store: Store) -> list[Finding]:
 
 
 HORIZON_MS = 7 * DAY_MS
-"""A chore keeps 14 days; half of that is left only if no chore runs."""
+"""A chore computes 14 days ahead; less than half of that is left only if no chore runs."""
 POOL = "pool"
 ADD_MEMBERS = "add members to the pool, or raise the capacity of one"
 """The hint for a full pool: a pool has no capacity of its own to raise."""
@@ -121,7 +120,7 @@ _LISTED = 5
 
 
 async def look_at_gates(store: Store) -> list[Finding]:
-    """Return whether hours are known far enough ahead, and what is closed for good."""
+    """Check that opening hours are computed ahead, and list gates that no job can pass."""
     now = (await store.read(StatsQuery())).now
     findings: list[Finding] = []
     closed: list[str] = []
@@ -179,7 +178,7 @@ async def _gates(store: Store) -> AsyncIterator[GateState]:
 
 
 async def look_at_permits(store: Store) -> list[Finding]:
-    """Return whether what is counted is what is there."""
+    """Check that permits match their holders, and counts match permits."""
     found = await whole_audit(store)
     if not found.differences:
         return [ok("permits", f"{found.permits} permits of {found.gates} gates add up")]

@@ -1,4 +1,4 @@
-"""Checks of what is configured beside the store: Kafka, Cassandra, the system field_service."""
+"""Checks of other configured services: Kafka, Cassandra, the system field_service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.core.errors import CallerError, StoreError
 
 
 async def look_at_kafka(settings: Settings) -> list[Finding]:
-    """Return what should be looked at; nothing is looked at without a table [kafka]."""
+    """Check the brokers, topics and lag of Kafka, if there is a table [kafka]."""
     if not settings.kafka:
         return []
     with needs_extra("kafka"):
@@ -48,7 +48,7 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
 
 
 async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
-    """Look at the calendar; nothing is looked at without a table [cassandra]."""
+    """Check the calendar and the history, if there is a table [cassandra]."""
     if not settings.cassandra:
         return []
     link = make_link(settings)
@@ -100,7 +100,7 @@ async def _look_at_history(settings: Settings, store: Store, now: int) -> list[F
 
 
 async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
-    """Return findings; nothing is written, and no table is migrated."""
+    """Check the system, if it is configured, without writing or migrating anything."""
     if not settings.field_service:
         return []
     with needs_extra("systems"):

@@ -1,4 +1,4 @@
-"""What stands over the screen of `headway top`: a question before an action, a page of text."""
+"""Modal screens of `headway top`: the confirmation of an action, and a page of text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.core.hidden import hidden_text
 
 
 class Ask(ModalScreen[str | None]):
-    """A question before an action; the answer is the reason, or None for no."""
+    """Asks to confirm an action; the result is the reason, or None if it was declined."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "No")]
 
@@ -27,21 +27,21 @@ class Ask(ModalScreen[str | None]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        """Make the question and the field of the reason."""
+        """Create the question and the input for the reason."""
         yield Static(shown(f"{self._question} (enter: yes, escape: no)", "bold"))
         yield Input(placeholder="reason, for the trail", max_length=1_000)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the reason."""
+        """Return the reason."""
         self.dismiss(event.value)
 
     def action_leave(self) -> None:
-        """Do nothing."""
+        """Decline."""
         self.dismiss(None)
 
 
 class Page(ModalScreen[None]):
-    """A full-screen text that is read again at each refresh."""
+    """A full-screen text that is reloaded at each refresh."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "Back"),
@@ -51,13 +51,12 @@ class Page(ModalScreen[None]):
     ]
 
     def __init__(self, read: Callable[[], Awaitable[Text]], *, job: str | None = None) -> None:
-        """Show nothing yet."""
         super().__init__()
         self._read = read
         self.job = job
 
     def compose(self) -> ComposeResult:
-        """Make the text and the line of keys."""
+        """Create the text and the line of keys."""
         with VerticalScroll():
             yield Static(id="page")
         yield Static(classes="said")
@@ -65,12 +64,12 @@ class Page(ModalScreen[None]):
         yield Static(Text(keys, style="dim"), classes="keys")
 
     async def on_mount(self) -> None:
-        """Read the text, and let the arrow keys scroll it."""
+        """Load the text, and focus it so that the arrow keys scroll it."""
         self.query_one(VerticalScroll).focus()
         await self.reload()
 
     async def reload(self) -> None:
-        """Read the text again; where that fails, say why."""
+        """Load the text, or show the error."""
         try:
             text = await self._read()
         except HeadwayError as error:

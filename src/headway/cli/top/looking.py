@@ -1,8 +1,8 @@
 """Reads what `headway top` shows: an overview, rates, latencies, the jobs of one view.
 
-No read here costs more with more jobs in the store: lanes, gates, workers and counts are kept by
-the store, jobs that wait or run are read from what holds them, and a listing of the others looks at
-a bounded number of rows a page.
+The cost of these reads does not grow with the number of jobs: the store maintains lanes, gates,
+workers and counts, waiting and running jobs are found through their flows, gates and workers, and
+listings of other jobs examine a bounded number of rows per page.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from headway.server.overview import Overview, read_overview
 
 @dataclass(frozen=True, slots=True)
 class StoreFinder:
-    """Finds it in a store."""
+    """Reads from a store directly."""
 
     store: Store
 
     async def overview(self) -> Overview:
-        """Return what the whole store looks like."""
+        """Return the overview of the whole store."""
         return await read_overview(self.store)
 
     async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
@@ -39,29 +39,29 @@ class StoreFinder:
         return await lane_latencies(self.store, lanes)
 
     async def underway(self, query: JobsQuery) -> Sequence[JobView]:
-        """Return waiting, parked and running jobs, as `underway_jobs`."""
+        """Return waiting, parked, running and awaiting jobs, as `underway_jobs` does."""
         return await underway_jobs(self.store, query)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFinder:
-    """Lets a server find it; a request each."""
+    """Reads through a server, with one request for each method."""
 
     ask: Callable[[HttpCall], Awaitable[HttpReply]]
 
     async def overview(self) -> Overview:
-        """As `StoreFinder.overview`."""
+        """Return the same as `StoreFinder.overview`."""
         reply = await self.ask(HttpCall(method="GET", path="/v1/overview"))
         return read_record(Overview, reply.json)
 
     async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
-        """As `StoreFinder.latencies`."""
+        """Return the same as `StoreFinder.latencies`."""
         params = (("latency", "true"), *(("name", one) for one in lanes))
         reply = await self.ask(HttpCall(method="GET", path="/v1/lanes", params=params))
         return [read_record(LaneLatency, one["latency"]) for one in reply.json["rows"]]
 
     async def underway(self, query: JobsQuery) -> Sequence[JobView]:
-        """As `StoreFinder.underway`."""
+        """Return the same as `StoreFinder.underway`."""
         reply = await self.ask(underway_call(query))
         return [read_record(JobView, one) for one in reply.json["rows"]]
 
@@ -70,17 +70,17 @@ Finder = StoreFinder | ServerFinder
 
 
 PERIOD_MS = 10_000
-"""Rates are those of this span."""
+"""The period over which rates are computed."""
 MOST_JOBS = 100
-"""Jobs of a view that are shown."""
+"""Maximum jobs shown in a view."""
 MOST_TIMED = 20
-"""Lanes whose latency is read: those that have a target before the others."""
+"""Maximum lanes whose latency is read; those with a target come first."""
 PAGES = 4
-"""Pages of a listing that one look reads at most."""
+"""Maximum pages of a listing read at once."""
 
 
 class View(StrEnum):
-    """What the table shows, in the order of its keys 1 to 5."""
+    """What the table shows, in the order of the keys 1 to 5."""
 
     LANES = "lanes"
     GATES = "gates"
@@ -94,24 +94,24 @@ STATES: Mapping[View, tuple[State, ...]] = {
     View.WAITING: (State.WAITING, State.PARKED, State.SCHEDULED),
     View.DEAD: (State.DEAD,),
 }
-"""The states of the jobs of a view; a view of no jobs has none."""
+"""The states of the jobs in each view of jobs."""
 
 REST_OF_LISTING = 70
 REST_OF_LATENCY = 400
-"""A listing or latency is not read again before so many times what it took have passed: where a
-page takes long, as of a store with many jobs that is busy, it is read less often."""
+"""Factors of the pause after reading a listing or a latency, relative to the duration of the read:
+slow reads, for example from a large and busy store, are repeated less often."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What was seen at one moment.
+    """A snapshot for one view.
 
     Attributes:
-        overview: lanes, gates, workers and counts.
-        latencies: of lanes by name, as far as they were read.
-        rates: by the name of a total, how often a second; empty in the first look.
-        finished: by lane, jobs that ended a second; empty in the first look.
-        jobs: those of the view that were found.
+        overview: Lanes, gates, workers and counts.
+        latencies: Latencies that have been read so far, by lane.
+        rates: Rates per second by the name of a total; empty in the first snapshot.
+        finished: Jobs that finished per second, by lane; empty in the first snapshot.
+        jobs: The jobs of the view that were found.
     """
 
     overview: Overview
@@ -121,7 +121,7 @@ class Look:
     jobs: tuple[JobView, ...]
 
     def held_back(self, view: View) -> int:
-        """Return how many jobs of a view the store has beyond those that were found."""
+        """Return how many more jobs of a view the store has than were found."""
         counts = self.overview.stats.counts
         return max(0, sum(counts.get(state, 0) for state in STATES[view]) - len(self.jobs))
 
@@ -134,7 +134,7 @@ class _Counted:
 
 
 class Looker:
-    """Looks at one store, again and again."""
+    """Takes snapshots of one store."""
 
     def __init__(
         self,
@@ -144,12 +144,12 @@ class Looker:
         whole: bool = False,
         timing: Timing = REAL,
     ) -> None:
-        """Read nothing yet.
+        """Start without a snapshot.
 
         Args:
-            finder: finds what takes many reads; None to find it in the store.
-            whole: whether each look reads the latencies of all lanes, and not those of one lane in
-                turn.
+            finder: Performs operations that take many reads; by default on the store.
+            whole: Whether each snapshot reads the latencies of all lanes, instead of those of the
+                next lane in turn.
         """
         self._store = store
         self.finder: Finder = finder or StoreFinder(store)
@@ -164,10 +164,10 @@ class Looker:
         self._rests: dict[str, float] = {}
 
     async def look(self, view: View, *, fresh: bool = True) -> Look:
-        """Look once.
+        """Take a snapshot.
 
         Args:
-            fresh: whether they are read even if the last read of a listing was a short time ago.
+            fresh: Whether to read the jobs even if the pause after the last read has not passed.
         """
         overview = await self.finder.overview()
         if self._whole or self._has_rested("latency"):
@@ -190,8 +190,9 @@ class Looker:
     async def _find(self, view: View, overview: Overview) -> tuple[JobView, ...]:
         """Return up to `MOST_JOBS` jobs of a view.
 
-        Dead and scheduled jobs are only in listings, newest first. If many others lie above them,
-        each look searches some pages further down, and later looks begin where there were some.
+        Dead and scheduled jobs are found only in listings, newest first. If many other jobs are
+        newer, each snapshot searches some pages further, and later ones start where jobs were
+        found.
         """
         counts, states = overview.stats.counts, STATES[view]
         there = min(MOST_JOBS, sum(counts.get(state, 0) for state in states))
@@ -208,7 +209,7 @@ class Looker:
             start = self._starts.get(view)
             if cursor == start and not page.rows:
                 self._starts[view] = page.cursor
-            # After the newest page goes on where the search stands.
+            # After the newest page, continue where the search has got to.
             cursor = page.cursor if number else self._starts.get(view) or page.cursor
         return tuple(found.values())[:MOST_JOBS]
 
@@ -247,7 +248,7 @@ class Looker:
             return {}, {}
         return (
             _growth(first.totals, last.totals, seconds),
-            # Jobs whose retention is over leave the counts: a lane never shows less than nothing.
+            # Counts fall when jobs are removed after their retention: `_growth` ignores that.
             _growth(first.finished, last.finished, seconds),
         )
 

@@ -1,4 +1,4 @@
-"""The screen of `headway top`: live tables, and keys that act on what is selected."""
+"""The screen of `headway top`: live tables, and keys that act on the selected row."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
 
 EACH_S = 0.9
-"""From one look to the next: what changes is seen within a second."""
+"""Seconds between snapshots, so that changes are seen within a second."""
 MOST_STUCK = 3
 ASKED = 20
-"""First jobs of a lane's flows, of which the one that is due first is asked."""
+"""Number of jobs read to find the waiting job of a lane that was due first."""
 
 _KEYS = "1-5 view  enter look  w why  p pause  c cancel  r retry  / find  ? help  q quit"
 _HELP = """\
@@ -67,13 +67,13 @@ hour, read for one lane after the other. A view shows up to 100 jobs."""
 
 
 class Table(DataTable[Text]):
-    """The rows of a view; as many columns as there is room for."""
+    """The rows of a view, with as many columns as fit."""
 
     class Fitted(Message):
         """The table has a new width."""
 
     def on_resize(self) -> None:
-        """Have the rows painted for the new width."""
+        """Request a repaint for the new width."""
         self.post_message(self.Fitted())
 
 
@@ -123,8 +123,7 @@ class Top(App[None]):
         clock: LocalClock,
         timing: Timing = REAL,
     ) -> None:
-        """Show nothing yet."""
-        # The terminal's own colours: right on light and dark, and none at all under NO_COLOR.
+        # The terminal's own colours suit light and dark backgrounds, and respect NO_COLOR.
         super().__init__(ansi_color=True)
         self._store = store
         self._looker = looker
@@ -141,7 +140,7 @@ class Top(App[None]):
         self._keys: list[str] = []
 
     def compose(self) -> ComposeResult:
-        """Make the parts of the screen, from top to bottom."""
+        """Create the parts of the screen, from top to bottom."""
         for part in ("head", "stuck", "views"):
             yield Static(id=part)
         yield Table(cursor_type="row", cell_padding=0, show_row_labels=False)
@@ -150,7 +149,7 @@ class Top(App[None]):
         yield Static(Text(_KEYS, style="dim"), id="keys")
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start taking snapshots."""
         self.query_one(Table).focus()
         self.run_worker(self._keep_looking(), group="look")
 
@@ -160,10 +159,10 @@ class Top(App[None]):
             await self._timing.pause(EACH_S)
 
     async def look(self, *, fresh: bool = True) -> None:
-        """Look at the store and show what was seen; where it is away, say so and keep the rest.
+        """Take a snapshot and show it; if the store is unavailable, keep the last one.
 
         Args:
-            fresh: whether listings are read again that were read a short time ago.
+            fresh: Whether to read listings again that were read a short time ago.
         """
         async with self._one_look:
             try:
@@ -178,7 +177,7 @@ class Top(App[None]):
     # ------------------------------------------------------------------------------- painting
 
     def paint(self) -> None:
-        """Show what was seen last."""
+        """Show the last snapshot."""
         main = self.screen_stack[0]
         main.query_one("#head", Static).update(self._head())
         look = self._seen
@@ -201,7 +200,7 @@ class Top(App[None]):
             text.append(f"  {self._clock.at(self._seen.overview.stats.now)}", style="not bold")
         if self._away:
             text.append("\n").append_text(shown(f"away: {self._away}", "bold red"))
-            text.append("\nshown is what was seen last; asking again each second", style="red")
+            text.append("\nshowing the last known data; retrying every second", style="red")
         elif self._seen is not None:
             text.append_text(
                 Text("\n").join([Text(), counts_line(self._seen), rates_line(self._seen)])
@@ -248,16 +247,16 @@ class Top(App[None]):
             return
         for key, row in zip(keys, cells, strict=True):
             table.add_row(*row, key=key)
-        # The cursor stays at its row; where that is gone, in its place.
+        # The cursor stays on its row, or if that is gone, at its position.
         key = before[was_at] if was_at < len(before) else None
         table.move_cursor(row=keys.index(key) if key in keys else min(was_at, len(before)))
 
     def on_table_fitted(self) -> None:
-        """Show as much as there is room for."""
+        """Repaint for the new width."""
         self.paint()
 
     def say(self, text: str, style: str = "") -> None:
-        """Show a line about what was done, or refused."""
+        """Show a message about the result of an action."""
         said = shown(hidden_text(text), style)
         for screen in self.screen_stack:
             for line in screen.query(".said").results(Static):
@@ -267,7 +266,7 @@ class Top(App[None]):
 
     @property
     def _selected(self) -> str | None:
-        """The lane, gate or job that the cursor is at; None for none."""
+        """The lane, gate or job at the cursor, if any."""
         if isinstance(self.screen, Page):
             return self.screen.job
         at = self.screen_stack[0].query_one(Table).cursor_row
@@ -295,19 +294,19 @@ class Top(App[None]):
             self.action_view(views[(views.index(self._view) + 1) % len(views)])
 
     def action_filter(self) -> None:
-        """Ask for the text of the filter."""
+        """Show the filter's input."""
         field = self.query_one("#filter", Input)
         field.display = True
         field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed."""
+        """Filter while the user types."""
         if event.input.id == "filter":
             self._filter = event.value
             self.paint()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter."""
+        """Apply the filter and leave its input."""
         if event.input.id == "filter":
             self._end_filter()
 
@@ -320,10 +319,10 @@ class Top(App[None]):
         self.query_one("#filter", Input).display = False
         self.query_one(Table).focus()
 
-    # ----------------------------------------------------------------------------- looking at
+    # -------------------------------------------------------------------------------- details
 
     def on_data_table_row_selected(self) -> None:
-        """Look at what the cursor is at."""
+        """Show the gate or job at the cursor, or the waiting jobs of the lane."""
         selected = self._selected
         if selected is None:
             return
@@ -336,7 +335,7 @@ class Top(App[None]):
             self.push_screen(Page(lambda: self._read_job(selected), job=selected))
 
     def action_why(self) -> None:
-        """Ask why the job, the gate or the lane's oldest job waits."""
+        """Explain why the job, or the lane's oldest job, waits; or show the gate."""
         selected, job = self._selected, self._selected_job
         if selected is None:
             return
@@ -348,7 +347,7 @@ class Top(App[None]):
             self.push_screen(Page(lambda: self._read_lane(selected)))
 
     def action_explain(self) -> None:
-        """Show what the keys do."""
+        """Show the help."""
 
         async def text() -> Text:
             return Text(_HELP)
@@ -379,7 +378,7 @@ class Top(App[None]):
         found = await self._looker.finder.underway(query)
         if found:
             return await self._read_why(found[0].id)
-        return as_text([f"no job of the lane {lane} waits"])
+        return as_text([f"no job is waiting in the lane {lane}"])
 
     async def _read_gate(self, gate: str) -> Text:
         page = await self._store.read(GatesQuery(names=(gate,)))
@@ -398,7 +397,7 @@ class Top(App[None]):
     # --------------------------------------------------------------------------------- acting
 
     def action_pause(self) -> None:
-        """Pause or resume the lane, close or open the gate; after asking."""
+        """Pause or resume the lane, or close or open the gate, after confirmation."""
         selected, look = self._selected, self._seen
         if selected is None or look is None or self._view in STATES:
             self.say("p acts on lanes and gates: 1 shows lanes, 2 gates")
@@ -424,7 +423,7 @@ class Top(App[None]):
         self._ask(f"{words[closed]} {selected}?", change)
 
     def action_act(self, verb: str) -> None:
-        """Cancel or retry the job; after asking."""
+        """Cancel or retry the job, after confirmation."""
         job = self._selected_job
         if job is None:
             self.say(f"{verb} acts on jobs: 3 shows running ones, 4 waiting, 5 dead")
@@ -466,4 +465,4 @@ class Top(App[None]):
 
 def _unknown(job: str) -> UnknownJob:
     message = f"there is no job {job!r}"
-    return UnknownJob(message, hint="final ones are kept for a time")
+    return UnknownJob(message, hint="final jobs are removed after their retention")

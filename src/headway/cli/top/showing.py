@@ -1,4 +1,4 @@
-"""What `headway top` shows, as text: the head, what is stuck, the rows of a view, one job."""
+"""The texts of `headway top`: the header, what is stuck, the rows of a view, one job."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from headway.core.state import State
 from headway.server.finding import run_times
 
 WIDE = 110
-"""Columns of a terminal from which on all columns of a table are shown."""
+"""Width of a terminal, in characters, from which all columns of a table are shown."""
 SHORT_ID = 12
-"""Last characters of an id that are shown where it has no room: the first ones are a time."""
+"""Number of last characters that abbreviate an id: the first ones are a time, and similar."""
 
 _BAR = 40
 _RATES = (("enqueued", "in"), ("started", "started"), ("succeeded", "done"), ("failed", "failed"))
@@ -32,8 +32,8 @@ class Column(NamedTuple):
     """A column of a view.
 
     Attributes:
-        width: in cells; 0 to share what the others leave.
-        wide: whether only a wide terminal has room for it.
+        width: In cells; 0 to share the remaining width.
+        wide: Whether it is shown only on wide terminals.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a view: what it is about, and a text for each column."""
+    """A row of a view: the name or id of its subject, and a text for each column."""
 
     key: str
     cells: Sequence[str]
@@ -75,7 +75,7 @@ COLUMNS: Mapping[View, Sequence[Column]] = {
 
 
 def rows(look: Look, view: View) -> list[Row]:
-    """Return the rows of a view, those that need attention first."""
+    """Return the rows of a view; closed gates, old runs and overdue jobs come first."""
     now = look.overview.stats.now
     match view:
         case View.LANES:
@@ -154,16 +154,12 @@ def _opens(gate: GateState, now: int) -> str:
     at = gate.opens_at if gate.opens_at is not None else gate.closed_until
     if at is None:
         return ""
-    # A closing for good ends in the year 9999.
+    # An indefinite closing ends in the year 9999.
     return f"in {rough(at - now)}" if now < at < now + 10 * 365 * 86_400_000 else ""
 
 
 def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
-    """Return the columns that a terminal has room for.
-
-    Returns:
-        For each the number of the column and its width, with the gap behind it.
-    """
+    """Return the columns that fit a width: their indexes and widths, including the gap."""
     kept = [n for n, one in enumerate(columns) if width >= WIDE or not one.wide]
     fixed = sum(columns[n].width + 1 for n in kept if columns[n].width)
     sharing = [n for n in kept if not columns[n].width]
@@ -172,7 +168,7 @@ def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
 
 
 def cell(text: str, width: int) -> Text:
-    """Return a text that is safe to show on one line, cut to a width, in the colour of a state."""
+    """Return a printable text on one line, cut to a width, and coloured if it is a state."""
     made = shown(text[: 4 * width], STYLES.get(text, _ATTENTION.get(text, "")))
     made.no_wrap = True
     made.truncate(width - 1, overflow="ellipsis")
@@ -186,7 +182,7 @@ _ATTENTION = {"paused": "red", "late": "yellow"}
 
 
 def counts_line(look: Look) -> Text:
-    """Return the states that hold jobs, with their numbers."""
+    """Return the number of jobs by state."""
     line = Text()
     for state in State:
         number = look.overview.stats.counts.get(state, 0)
@@ -197,7 +193,7 @@ def counts_line(look: Look) -> Text:
 
 
 def rates_line(look: Look) -> Text:
-    """Return rates a second, the wait of the job that was due first, and the workers that live."""
+    """Return rates per second, the oldest due job, the worst p95 wait, and the live workers."""
     stats, lanes = look.overview.stats, look.overview.lanes
     parts = [f"{word} {look.rates[name]:,.1f}/s" for name, word in _RATES if name in look.rates]
     due = [lane.oldest_due_at for lane in lanes if lane.oldest_due_at is not None]
@@ -211,7 +207,7 @@ def rates_line(look: Look) -> Text:
 
 
 def stuck(look: Look) -> list[str]:
-    """Return what holds jobs up and why, one sentence each, that of the most jobs first."""
+    """Return one sentence for each cause that holds up jobs, that of the most jobs first."""
     now, lanes = look.overview.stats.now, look.overview.lanes
     queued, by_lane = _queued(look.overview.stats.counts), {one.name: one for one in lanes}
     found: list[tuple[int, str]] = []
@@ -229,8 +225,8 @@ def stuck(look: Look) -> list[str]:
             uncounted.append(f"at {gate.name}: {how}")
     rest = queued - sum(number for number, _ in found)
     short = [one for lane in lanes for one in _short_of_handlers(look, lane)]
-    # No store counts those that wait for a shared gate: they are among the others; where there are
-    # none, among those of lanes that no worker serves.
+    # No store counts the jobs that wait for a shared gate: they are among the remaining ones, or if
+    # there are none, among those of lanes without a worker.
     if (others := rest - sum(number for number, _ in short)) > 0:
         rest = others
     else:
@@ -276,7 +272,7 @@ def _wait(number: int) -> str:
 
 
 def job_text(job: JobView, clock: LocalClock, now: int) -> Text:
-    """Return a job with its timeline, its runs and its trail; secrets are replaced."""
+    """Return a job with its timeline, runs and trail; secrets are masked."""
     job = _without_secrets(job)
     lines = [f"{name:<11} {value}" for name, value in job_facts(clock, job) if value]
     lines += ["", "timeline    . waiting  # at gates  = running  ~ awaiting"]
@@ -296,12 +292,12 @@ def job_text(job: JobView, clock: LocalClock, now: int) -> Text:
 
 
 def as_text(lines: Iterable[str]) -> Text:
-    """Return lines that are safe to show, without what looks like a secret in them."""
+    """Return lines as printable text, with secrets masked."""
     return Text("\n").join(shown(hidden_text(line)) for line in lines)
 
 
 def facts_text(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return names and values, one pair a line; empty values are left out."""
+    """Return names and values, one pair per line; empty values are omitted."""
     return [f"{name:<18} {value}" for name, value in pairs if value]
 
 
@@ -322,7 +318,7 @@ def _masked(data: bytes | None) -> bytes | None:
 
 
 def _timeline(job: JobView, now: int) -> Iterator[str]:
-    """One bar for each of the last runs, and for the wait of a job that has not started."""
+    """Yield one bar for each of the last runs, and for the current wait."""
     for run in job.runs[-5:]:
         yield _bar(f"run {run.run}", _spans(job, run, now))
     if job.state in {State.WAITING, State.PARKED}:
