@@ -1,4 +1,4 @@
-"""`python -m bench`: what the engine does on its stores, beside whom."""
+"""`python -m bench`: measure the engine on each store, and compare it with other queues."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
     "redis-everysec": redis.opened_with_log,
 }
 REMOTE = ("postgres", "redis")
-"""Stores that may be measured at a distance."""
+"""Stores that can be measured with a network delay."""
 AOF_PEERS = ("huey", "bullmq", "saq", "celery", "dramatiq")
-"""Who is measured with a log too: enough of each kind to see what the log costs."""
+"""Peers that are also measured with an append-only file: enough to see what it costs."""
 
 
 def main() -> int:
@@ -86,11 +86,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="less of everything, in a few minutes")
+    size.add_argument("--quick", action="store_true", help="smaller counts; takes a few minutes")
     size.add_argument("--full", action="store_true", help="more repeats, and queues of a million")
-    parser.add_argument(
-        "--store", action="append", choices=GROUNDS, help="only this one; may be repeated"
-    )
+    parser.add_argument("--store", action="append", choices=GROUNDS, help="only this; repeatable")
     parser.add_argument(
         "--cases", action="append", metavar="NAMES", help=f"only these: {', '.join(CASES)}"
     )
@@ -98,21 +96,21 @@ def _arguments() -> argparse.Namespace:
         "--peers",
         action="append",
         metavar="NAMES",
-        help=f"only beside these, or `none`: {', '.join(registry.names())}",
+        help=f"compare only with these, or `none`: {', '.join(registry.names())}",
     )
     parser.add_argument(
         "--rtt",
         action="append",
         metavar="MS",
-        help="also with the server so many ms away, as 1,5; PostgreSQL and Redis",
+        help="also with these round-trip times, such as 1,5; PostgreSQL and Redis",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw them, as PNG or SVG")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put them as tables into it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw charts, as PNG or SVG")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="insert tables into this page")
     parser.add_argument(
-        "--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote"
+        "--read", type=Path, metavar="FILE", help="measure nothing; read the output of --json"
     )
-    parser.add_argument("--dir", type=Path, help="where the databases lie; a real disk")
+    parser.add_argument("--dir", type=Path, help="folder for the databases, on a real disk")
     wanted = parser.parse_args()
     wanted.cases = _names(parser, wanted.cases, list(CASES))
     wanted.peers = _names(parser, wanted.peers, registry.names())
@@ -222,7 +220,7 @@ def _run(bench: Bench, cases: list[str]) -> None:
 
 
 def _warm_up(bench: Bench) -> None:
-    """The first to write would else pay for a cold machine."""
+    """Write a few jobs, so that the first measurement does not pay for a cold machine."""
     with bench.fresh() as place:
         bench.enqueue(bench.engine, place, "many", WARM)
     for system in bench.peers[:2]:

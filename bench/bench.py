@@ -1,4 +1,4 @@
-"""What every case is given: how much to measure, of whom, where, and where to write it down."""
+"""The context of all cases: the store, the systems, the scale, and the notebook."""
 
 from __future__ import annotations
 
@@ -22,12 +22,8 @@ class Bench:
     """The measurements on one store.
 
     Attributes:
-        ground: the store.
-        scale: how much to measure.
-        folder: where the databases of the run lie.
-        console: where progress is shown.
-        systems: who is measured; this engine first.
-        notebook: what was measured.
+        folder: Folder for the databases of the run.
+        systems: The measured systems, this engine first.
     """
 
     ground: Ground
@@ -55,12 +51,12 @@ class Bench:
 
     @property
     def peers(self) -> Sequence[System]:
-        """All others."""
+        """All other systems."""
         return self.systems[1:]
 
     @contextmanager
     def fresh(self) -> Generator[Place]:
-        """An empty store, removed afterwards."""
+        """Create an empty store, which is removed afterwards."""
         self.made += 1
         folder = self.folder / f"{self.ground.name}-{self.made:03}"
         folder.mkdir()
@@ -72,10 +68,10 @@ class Bench:
 
     @contextmanager
     def producing(self, system: System, place: Place) -> Generator[Child]:
-        """The process that enqueues for a system, with the queue of a place open.
+        """Return the process that enqueues for a system, with the queue of a place open.
 
-        It is one and the same for the whole run, so that what is imported once is paid once. Each
-        setting of a system has its own: what it declares is part of the setting.
+        Each system has one for the whole run, so that imports are paid once. Different settings of
+        the same system have separate processes, because declarations are part of the setting.
         """
         producer = self.producers.get(system)
         if producer is None:
@@ -86,19 +82,19 @@ class Bench:
             yield producer
             producer.ask(None)
         except BaseException:
-            # Nobody knows what it does now; the next one begins again.
+            # Its state is unknown: start another process the next time.
             self.producers.pop(system, None)
             raise
 
     def enqueue(self, system: System, place: Place, verb: str, *rest: object) -> float:
-        """What one command to the process that enqueues answers, mostly jobs a second."""
+        """Send a command to the enqueuing process; return its reply, mostly jobs per second."""
         with self.producing(system, place) as producer:
             return producer.ask((verb, *rest))
 
     def in_turns(
         self, turns: dict[str, Callable[[Place], float]], *, repeats: int | None = None
     ) -> dict[str, list[float]]:
-        """Each in its turn, A B A B, each time in an empty store; who fails is left out."""
+        """Measure in turns, A B A B, each time on an empty store; drop what fails."""
         values: dict[str, list[float]] = {name: [] for name in turns}
         failed: set[str] = set()
         repeats = repeats or self.scale.repeats
@@ -116,21 +112,21 @@ class Bench:
         return {name: each for name, each in values.items() if each}
 
     def say(self, text: str, style: str | None = None) -> None:
-        """Prints a line as it is."""
+        """Print a line without markup."""
         self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     def doing(self, what: str) -> None:
-        """Shows what goes on now."""
+        """Show the current step."""
         self.say(f"  … {what}", "dim")
 
     def add(self, case: str, system: str, unit: str, values: list[float], note: str = "") -> Figure:
-        """Writes a figure down and shows it."""
+        """Record a figure and show it."""
         figure = self.notebook.add(case, system, unit, values, note)
         self.show(figure)
         return figure
 
     def show(self, figure: Figure, prefix: str = "") -> None:
-        """Prints a figure: its median, and the least and the most of its repeats."""
+        """Print a figure: the median, minimum and maximum of its repeats."""
         values = figure.values
         spread = f"  ({digits(min(values))} to {digits(max(values))})" if len(values) > 1 else ""
         note = f"  [{figure.note}]" if figure.note else ""
@@ -140,18 +136,18 @@ class Bench:
     def goal(
         self, what: str, ratio: float, *, least: float | None = None, most: float | None = None
     ) -> Goal:
-        """Writes a goal down and says whether it is met."""
+        """Record a goal and show whether it is met."""
         goal = self.notebook.goal(what, ratio, least=least, most=most)
         self.say(f"  {goal}", "green" if goal.met else "bold red")
         return goal
 
     def delivered(self, system: str, what: str, lost: int, double: int) -> None:
-        """Notes that jobs were lost or done twice, if any were."""
+        """Record a fault if jobs were lost or done twice."""
         if lost or double:
             self.fault(system, f"{what}: {lost} lost, {double} done twice")
 
     def fault(self, system: str, what: str) -> None:
-        """Notes what no figure makes up for; a peer's is a remark beside its figures."""
+        """Record a fault, or a remark if it is a peer's."""
         of_peer = any(system == peer.name for peer in self.peers)
         faults = self.notebook.remarks if of_peer else self.notebook.faults
         faults.append(f"{system}, {what}")
@@ -159,7 +155,7 @@ class Bench:
 
 
 def _let_go(producer: Child) -> None:
-    """Lets a process that enqueues end; one that is gone already is none."""
+    """Ask an enqueuing process to exit, if it has not exited already."""
     try:
         producer.send(None)
     except ChildFailed:

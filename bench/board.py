@@ -1,7 +1,7 @@
-"""How far the workers are: a number for each, in memory that all processes see.
+"""Progress of the workers: one counter each, in memory shared by all processes.
 
-A worker writes its own number at each execution, which costs it less than a tenth of a microsecond;
-nobody is asked and nothing is sent while the clock runs.
+A worker updates its counter at each execution, which takes less than a tenth of a microsecond.
+Nothing is sent while the clock runs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ PLACES = 64
 WIDTH = 8
 LOOK_S = 0.004
 STALLED_S = 20.0
-"""Work that does not go on for so long is given up; what is missing is then told as lost."""
+"""Seconds without progress after which waiting stops; missing jobs then count as lost."""
 
 
 class Board:
-    """A file of as many numbers as there may be workers.
+    """A file with one counter for each possible worker.
 
     Args:
-        path: of the file; made if it is not there.
+        path: The file, created if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,18 +35,15 @@ class Board:
         self.places = memoryview(self._map).cast("q")
 
     def total(self) -> int:
-        """Executions seen by all workers."""
+        """Return the number of executions by all workers."""
         return sum(self.places)
 
     def wait_for(self, count: int, look: Callable[[], None]) -> bool:
-        """Waits until there are so many executions, or none any more for long.
+        """Wait until there have been `count` executions; return False if they stall.
 
         Args:
-            count: executions.
-            look: called while it waits; may raise.
-
-        Returns:
-            Whether they were reached.
+            count: Number of executions.
+            look: Called while waiting; it may raise.
         """
         seen, at = self.total(), time.monotonic()
         while seen < count:

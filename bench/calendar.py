@@ -1,10 +1,10 @@
-"""The calendar in Cassandra: rows written a second, bytes on disk, rows read ahead a second.
+"""The calendar in Cassandra: rows written per second, bytes on disk, rows read ahead per second.
 
     python -m bench.calendar                          5,000,000 rows, and a minute of 300,000
     python -m bench.calendar --rows 20000 --hot 5000  fewer
-    python -m bench.calendar --store postgres         what is read ahead goes into another store
+    python -m bench.calendar --store postgres         read ahead into another store
 
-A node of Cassandra of its own, and a store of its own: a SQLite file, or a server.
+It starts its own Cassandra node and its own store: a SQLite file, or a server.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from tests.torture.site import KINDS, site_of
 ROWS, HOT, PROCESSES, BATCH, SHOWN = 5_000_000, 300_000, 2, 1_000, 250_000
 MINUTE_MS = 60_000
 HOT_MIN, FIRST_MIN, LAST_MIN = 30, 720, 2_160
-"""When rows are due: those of the hot minute, and the others; in minutes from their writing."""
+"""When the rows of the hot minute and all others are due, in minutes after they are written."""
 QUIET_S, FLUSH_S = 10.0, 300.0
-"""Once the files stood still for so long all is flushed; how long that may take."""
+"""Seconds without a change in the files after which all is flushed, and the limit for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process writes: rows that are due from one minute until another."""
+    """The rows that one process writes, due between two minutes."""
 
     number: int
     rows: int
@@ -65,7 +65,7 @@ def settings(port: int, horizon_min: int = 15) -> CassandraSettings:
 
 
 def declared(store: str) -> tuple[hw.App, hw.Kind]:
-    """An app whose jobs are as large, and pass as many gates, as a notification."""
+    """Return an app whose jobs have the size and the gates of a notification."""
     app = hw.App(store)
     gates = [hw.Slots("notify.push.sends", 50), hw.Rate("notify.push.rate", 5_000, per="1s")]
 
@@ -91,7 +91,7 @@ def jobs_of(share: Share, kind: hw.Kind) -> Iterator[NewJob]:
 
 
 def write(share: Share) -> float:
-    """Write a share as producers do; returns the processor time that it took."""
+    """Write a share as producers do; return the CPU seconds it took."""
     return asyncio.run(_write(share))
 
 
@@ -115,7 +115,7 @@ async def _write(share: Share) -> float:
 def write_all(
     rows: int, processes: int, minutes: tuple[int, int], store: str, server: CassandraServer
 ) -> int:
-    """Write rows by processes of their own; returns how many."""
+    """Write rows from several processes; return their number."""
     now = int(time.time() // 60)
     due = now + minutes[0], now + minutes[1]
     each = rows // processes
@@ -136,7 +136,7 @@ def write_all(
 
 
 def flushed(server: CassandraServer) -> dict[str, int]:
-    """Let everything be written to tables on disk; their bytes, by name."""
+    """Flush all tables to disk; return their sizes in bytes, by name."""
     wanted = settings(server.port)
     names = [f"{wanted.calendar}{suffix}" for suffix in ("", "_index")]
     host, port = wanted.hosts[0], wanted.port
@@ -166,7 +166,7 @@ def _bytes(server: CassandraServer, table: str) -> int:
 
 
 def _size(file: Path) -> int:
-    """Of all parts of a table's file."""
+    """Return the bytes of all parts of a table's file."""
     stem = file.name.removesuffix("Data.db")
     total = 0
     for part in file.parent.glob(f"{stem}*"):
@@ -206,14 +206,14 @@ async def read_ahead(store: str, server: CassandraServer, hot: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.calendar", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--hot", type=int, default=HOT, help="rows of one minute besides")
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="that write")
+    parser.add_argument("--hot", type=int, default=HOT, help="additional rows in one minute")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="number of writers")
     parser.add_argument("--store", choices=KINDS, default="sqlite")
-    parser.add_argument("--dir", type=Path, help="where the folder of the SQLite file is made")
+    parser.add_argument("--dir", type=Path, help="parent folder of the SQLite file's folder")
     wanted = parser.parse_args()
     with ExitStack() as stack:
         server = stack.enter_context(CassandraServer())
-        # Of its own: the jobs of a run before would be counted with those of this one.
+        # A new folder for each run, so that jobs of an earlier run are not counted.
         folder = Path(stack.enter_context(TemporaryDirectory(dir=wanted.dir or server.folder)))
         url = stack.enter_context(site_of(wanted.store, folder)).url
         many = FIRST_MIN, LAST_MIN

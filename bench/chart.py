@@ -1,4 +1,4 @@
-"""The figures as pictures: a row of bars for each comparison, with whiskers to its ends."""
+"""Charts of the figures: bars for each comparison, with whiskers for minimum and maximum."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ WIDTH, LEAST_HEIGHT, BAR = 13, 1.1, 0.24
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Draws one picture for each store, of all cases in which more than one was measured.
+    """Draw one chart per store, with all cases in which several systems were measured.
 
     Args:
-        result: as `--json` writes it.
-        path: what the pictures are named after; PNG or SVG, by its ending.
+        result: The output of `--json`.
+        path: The base of the charts' names; the ending selects PNG or SVG.
     """
-    # Only who wants a picture needs the library.
+    # Imported here: needed only for charts.
     import matplotlib as mpl  # noqa: PLC0415
 
     mpl.use("Agg")
-    # The same figures make the same file.
+    # Makes the file reproducible.
     mpl.rcParams["svg.hashsalt"] = "headway"
     for store in result["stores"]:
         _draw(store, picture(path, store["store"]))

@@ -1,4 +1,4 @@
-"""A part of a measurement that runs in a process of its own."""
+"""A part of a measurement that runs in a separate process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 LIMIT_S = 600.0
 LEAVE_S = 20.0
-"""Given to a process to end by itself once it has said all."""
+"""Seconds for a process to exit by itself at the end."""
 LOOK_S = 0.01
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 class ChildFailed(Exception):
-    """A process ended before it had said what it was asked; tells what it said last."""
+    """A process failed or exited before it replied; has its last output."""
 
 
 class _Failure(NamedTuple):
@@ -36,7 +36,7 @@ class Child:
         self.pid = pid
 
     def receive(self) -> Any:
-        """What it sends next."""
+        """Return the next value that it sends."""
         try:
             if not self._pipe.poll(LIMIT_S):
                 message = f"the process {self.pid} said nothing for {LIMIT_S:.0f} s"
@@ -50,7 +50,7 @@ class Child:
         return value
 
     def send(self, value: object) -> None:
-        """Tells it something."""
+        """Send it a value."""
         try:
             self._pipe.send(value)
         except OSError as error:
@@ -58,19 +58,19 @@ class Child:
             raise ChildFailed(message) from error
 
     def ask(self, value: object) -> Any:
-        """Tells it something and waits for what it answers."""
+        """Send it a value and return its reply."""
         self.send(value)
         return self.receive()
 
     def look(self) -> None:
-        """Fails if it has said that it failed; does not wait."""
+        """Raise if it has reported a failure; do not wait."""
         if self._pipe.poll(0):
             self.receive()
 
 
 @contextmanager
 def child(target: Callable[..., None], *args: object) -> Generator[Child]:
-    """Runs a function in a new process; its first argument is the pipe to here."""
+    """Run a function in a new process; its first argument is the pipe to this one."""
     here, there = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_run, args=(there, target, args))
     process.start()
@@ -79,7 +79,7 @@ def child(target: Callable[..., None], *args: object) -> Generator[Child]:
         yield Child(here, process.pid or 0)
         _await_end(process)
     finally:
-        # With the processes that it may have started itself.
+        # Including processes that it has started.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid or 0, signal.SIGKILL)
         process.kill()
@@ -88,7 +88,7 @@ def child(target: Callable[..., None], *args: object) -> Generator[Child]:
 
 
 def _await_end(process: SpawnProcess) -> None:
-    # Not by `join`: it also waits for the processes that this one has left behind.
+    # Not `join`, which also waits for processes that the child has left behind.
     end = time.monotonic() + LEAVE_S
     while process.is_alive() and time.monotonic() < end:
         time.sleep(LOOK_S)
@@ -98,5 +98,5 @@ def _run(pipe: Connection, target: Callable[..., None], args: tuple[object, ...]
     os.setpgid(0, 0)
     try:
         target(pipe, *args)
-    except BaseException:  # noqa: BLE001  (whatever it is, the one who measures must see it)
+    except BaseException:  # noqa: BLE001  (the measuring process must see any error)
         pipe.send(_Failure(traceback.format_exc(limit=-3).strip()))

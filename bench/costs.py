@@ -1,4 +1,4 @@
-"""What one job costs a store: bytes kept and written, trips to the server, processor time.
+"""The cost of one job on each store: bytes kept and written, round trips, CPU time.
 
 None of these depends on how fast the machine is, so they can be multiplied by a planned load.
 
@@ -36,12 +36,14 @@ FAR = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """Counters at one moment.
+    """Counters at one time.
 
     Attributes:
-        written: bytes given to the device: write-ahead log and append-only file, or all writes.
-        trips: to the server.
-        cpu_s: of this process, and of the server.
+        kept: Bytes stored.
+        written: Bytes written to the device: to the write-ahead log or append-only file, or in
+            total.
+        trips: Requests to the server.
+        cpu_s: CPU seconds of this process and of the server.
     """
 
     kept: int
@@ -54,7 +56,7 @@ Read = Callable[[Place], Reading]
 
 
 def cpu_s(pid: int | None) -> float:
-    """CPU seconds of a process, its children and those of its children that have ended."""
+    """Return the CPU seconds of a process and its children, including those that have exited."""
     if pid is None:
         return 0.0
     total = 0.0
@@ -137,7 +139,7 @@ def on_redis() -> Generator[tuple[Place, Read]]:
 
 
 def app_at(url: str) -> tuple[hw.App, hw.Kind, hw.Kind]:
-    """An app with a kind that needs no gate, and one that needs two."""
+    """Return an app with a kind without gates, and a kind with two."""
     app = hw.App(url, name="costs")
 
     async def remind(job: hw.Job, text: str) -> None:
@@ -160,7 +162,7 @@ async def enqueue(
 async def drain(app: hw.App, count: int) -> None:
     worker = app.worker(concurrency=BATCH)
     running = asyncio.create_task(worker.run())
-    # The loop ends when the store says so: each look costs the same on every store.
+    # Polls the store, which costs the same on every store.
     while (await app.store.read(StatsQuery())).counts.get("succeeded", 0) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.5)
     worker.stop()
@@ -170,7 +172,7 @@ async def drain(app: hw.App, count: int) -> None:
 async def measure(
     place: Place, read: Read, count: int
 ) -> AsyncGenerator[tuple[str, int, Reading, Reading]]:
-    """Each step by name: of how many jobs, and the counters before and after it."""
+    """Yield each step's name, its number of jobs, and the counters before and after it."""
     app, plain, gated = app_at(place.url)
     few, done = count // 10, 0
     async with app:
@@ -180,7 +182,7 @@ async def measure(
             done += size
             await drain(app, done)
 
-        # Declares, and teaches every connection what it learns once.
+        # Warm up: declare the app, and let every connection prepare its statements.
         for kind in (plain, gated):
             await enqueue(app, kind, 10)
         await run(20)

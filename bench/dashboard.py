@@ -1,9 +1,8 @@
-"""What the dashboard costs on a large store: server time of each page, CPU of open ones.
+"""The cost of the dashboard on a large store: response time of each page, CPU of open pages.
 
-Run: `python -m bench.dashboard [JOBS] [STORE]`. STORE is sqlite, postgresql or redis, each started
-for this, or the URL of one; jobs that it holds already are used as they are. Half of the jobs have
-ended and arrived first, so that those that wait or run stand behind them: the listing by arrival
-meets none of them from its beginning.
+Run: `python -m bench.dashboard [JOBS] [STORE]`. STORE is sqlite, postgresql or redis, which is then
+started, or a URL; a store that already has jobs is used unchanged. Half of the jobs arrived first
+and have ended, so that a listing by arrival finds no waiting or running job at its start.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ SYSTEMS = ("lanes", "calls", "field_service", "notifications", "automations")
 LANES, TENANTS = 10, 50
 RUNNING = 40
 DEAD_EACH = 40
-"""One ended job in so many is dead."""
+"""One of this many ended jobs is dead."""
 ENTRIES = 60
 TIMES = 5
-"""Requests of each page; the pause between them outlives what is kept."""
+"""Requests per page; the pause between them is longer than the cache time."""
 PAUSE_S = 1.1
 SETTLE_S, OPEN_S = 3.0, 20.0
 LINE = GateUse(name="line", template="line", shared=True)
@@ -59,7 +58,7 @@ DAY_MS = 86_400_000
 
 
 def job(n: int, lane: str, *gates: GateUse) -> NewJob:
-    """The n-th job; each has a tenant, a subject and arguments."""
+    """Return the n-th job; each has a tenant, a subject and arguments."""
     return NewJob(
         id=str(uuid7()),
         kind=f"kind{n % 5}",
@@ -78,7 +77,7 @@ async def claim(store: Store, worker: str, request: int, n: int) -> list[tuple[s
 
 
 async def fill(store: Store, jobs: int) -> None:
-    """Ten lanes; half of the jobs have ended, forty run, a tenth of the others needs a gate."""
+    """Fill ten lanes: half of the jobs have ended, forty run, a tenth of the rest needs a gate."""
     lanes = [DeclareLane(spec=LaneSpec(name=f"lane{n}", target_ms=60_000)) for n in range(3)]
     gates = (DeclareGate(spec=Slots("line", 30)), DeclareGate(spec=Slots("phone:{phone}", 1)))
     entries = [
@@ -116,7 +115,7 @@ async def fill(store: Store, jobs: int) -> None:
 
 
 async def pages(store: Store) -> list[str]:
-    """Each page, and those of the engine with a filter or something of it open."""
+    """Return the paths of all pages, some with filters or details."""
     newest = await store.read(JobsQuery(newest=True, limit=1))
     dead = await store.read(JobsQuery(states=(State.DEAD,), newest=True, limit=1))
     (line,) = (await store.read(GatesQuery(names=("line",)))).rows
@@ -138,7 +137,7 @@ async def pages(store: Store) -> list[str]:
 
 
 async def measure(url: str, asked: Sequence[str], pid: int) -> bool:
-    """Print the server's time of each page, and what open ones cost; whether all is well."""
+    """Print the response time of each page and the CPU of open ones; return whether they pass."""
     slowest = 0.0
     async with httpx.AsyncClient(base_url=url, timeout=120) as http:
         for path in asked:
@@ -167,7 +166,7 @@ async def measure(url: str, asked: Sequence[str], pid: int) -> bool:
 
 
 async def _cpu(pid: int) -> float:
-    """Per cent of a core that a process takes."""
+    """Return the percentage of a core that a process uses."""
     await asyncio.sleep(SETTLE_S)
     before, began = cpu_s([pid]), time.monotonic()
     await asyncio.sleep(OPEN_S)
@@ -210,7 +209,7 @@ async def main(jobs: int, url: str, folder: str) -> bool:
 
 @contextmanager
 def store_url(store: str, folder: str) -> Generator[str]:
-    """The URL of a store that is meant by its name, started for this block; else what is given."""
+    """Yield the URL of a store named by its type, started for this block, or the given URL."""
     if store == "sqlite":
         yield f"sqlite:///{folder}/dashboard.db?synchronous=normal"
     elif store in {"postgresql", "redis"}:

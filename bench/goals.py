@@ -1,4 +1,4 @@
-"""The goals that are ratios to a peer: what this engine aims at on each store."""
+"""The goals relative to peers, for each store."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ PYTHON = ("huey", "dramatiq", "taskiq", "streaq", "saq", "arq", "celery", "rq")
 
 
 class Aim(NamedTuple):
-    """A ratio of this engine's figure to that of a peer, or to the best of several.
+    """A goal for the ratio of this engine's figure to that of a peer, or of the best of several.
 
     Attributes:
-        what: in words.
-        case: in which both were measured.
-        peers: whom it is compared with.
-        bound: of the ratio; at least, where more is better.
-        least: whether more is better.
-        far: whether it is an aim at a distance from the server, too.
+        what: Description.
+        case: The case in which both were measured.
+        peers: Names of the peers.
+        bound: Bound of the ratio.
+        least: Whether the bound is a minimum, because more is better.
+        far: Whether it is also a goal with a network delay.
     """
 
     what: str
@@ -69,7 +69,7 @@ AIMS: dict[str, tuple[Aim, ...]] = {
 
 
 def against_peers(bench: Bench) -> None:
-    """Notes what came of all goals whose figures were measured."""
+    """Record the result of all goals whose figures were measured."""
     far = bench.ground.name != bench.ground.store
     for aim in AIMS[bench.ground.store]:
         if far and not aim.far:
@@ -85,7 +85,7 @@ def against_peers(bench: Bench) -> None:
 
 
 def of_two_processes(bench: Bench) -> None:
-    """Two worker processes drain more than one; SQLite has one writer, and no such goal."""
+    """Record whether two processes drain faster than one; not on SQLite, which has one writer."""
     one = bench.notebook.find(draining.DRAIN, HEADWAY)
     two = bench.notebook.find(draining.PAIR, HEADWAY)
     if one and two and bench.ground.store != "sqlite":

@@ -1,4 +1,4 @@
-"""A store that already holds many jobs, and what single claims and enqueues cost there."""
+"""A store that already has many jobs, and the cost of single claims and enqueues there."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ LEASE_MS = 600_000
 
 @dataclass(slots=True)
 class Held:
-    """A store under measurement, and one worker of it.
+    """A store under measurement, with one worker.
 
     Attributes:
-        store: open.
-        now: the store's time at the last claim, ms UTC.
-        costs: ms of each operation measured, by its name.
+        now: The store's time at the last claim, ms UTC.
+        costs: Durations of the measured operations in ms, by name.
     """
 
     store: Store
@@ -46,7 +45,7 @@ class Held:
     async def add(
         self, n: int, gates: Sequence[GateUse] = (), due_in_ms: int | None = None
     ) -> None:
-        """Enqueues jobs; scheduled ones are spread over the hour after `due_in_ms`."""
+        """Enqueue jobs; scheduled ones are spread over the hour after `due_in_ms`."""
         first = None if due_in_ms is None else time.time_ns() // 1_000_000 + due_in_ms
         left, made = n, 0
         while left > 0:
@@ -79,10 +78,10 @@ class Held:
     async def beat(self) -> None:
         await self.store.beat(BeatRequest(worker=self.worker, lease_ms=LEASE_MS))
 
-    # What is measured ------------------------------------------------------------------------
+    # Measurements ----------------------------------------------------------------------------
 
     async def measure_enqueue(self) -> None:
-        """One awaited enqueue of a scheduled job."""
+        """Time one awaited enqueue of a scheduled job."""
         due_at = time.time_ns() // 1_000_000 + 30 * MINUTE_MS
         job = _job(due_at=due_at)
         begin = time.perf_counter()
@@ -90,7 +89,7 @@ class Held:
         self._note("enqueue one", begin)
 
     async def measure_claims(self, sizes: Sequence[int] = (1, 100)) -> None:
-        """Claims of open jobs, each just enqueued; they are settled, unmeasured, afterwards."""
+        """Time claims of jobs that were just enqueued; settling them is not timed."""
         for size in sizes:
             await self.add(size)
             begin = time.perf_counter()
@@ -106,7 +105,7 @@ class Held:
 
 
 def settle_memory() -> None:
-    """Clears what the filling left behind, so that no collection falls into a measurement."""
+    """Collect and freeze garbage, so that no collection falls into a measurement."""
     gc.collect()
     gc.freeze()
 

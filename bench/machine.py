@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Facts about the machine on which figures are measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def facts(folder: Path) -> dict[str, str]:
-    """The machine, for the head of the report."""
+    """Return facts about the machine, for the head of the report."""
     return {
         "system": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",
         "load before": ", ".join(f"{load:.2f}" for load in os.getloadavg()),
@@ -30,7 +30,7 @@ def _file_system(folder: Path) -> str:
 
 
 def scheduled(pid: int) -> tuple[float, float]:
-    """Seconds for which the threads of a process ran, and for which they waited for a core.
+    """Return the seconds for which a process's threads ran, and for which they waited for a core.
 
     Source: Documentation/scheduler/sched-stats.rst of Linux.
     """

@@ -1,4 +1,4 @@
-"""What was measured in one run, and what came of the goals."""
+"""The figures of one run, and the results of its goals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ class Figure:
     """One measure of one system.
 
     Attributes:
-        case: what was done.
-        system: who did it.
-        unit: of the values; "/s" is better when larger, all others when smaller.
-        values: one for each repeat, in order.
-        note: what a reader must know beside it.
+        unit: For "/s" more is better, for all others less.
+        values: One value per repeat, in order.
+        note: Additional information for the reader.
     """
 
     case: str
@@ -35,13 +33,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A ratio that is aimed at.
+    """A goal for a measured ratio.
 
     Attributes:
-        what: in words.
-        ratio: as measured.
-        bound: aimed at.
-        least: whether the ratio should be at least the bound; else at most.
+        what: Description.
+        ratio: The measured ratio.
+        bound: Bound of the ratio.
+        least: Whether the bound is a minimum; otherwise it is a maximum.
     """
 
     what: str
@@ -61,13 +59,11 @@ class Goal:
 
 @dataclass(slots=True)
 class Notebook:
-    """What one run found, in the order in which it came.
+    """The results of one run, in order.
 
     Attributes:
-        figures: what was measured.
-        goals: what came of them.
-        faults: jobs of this engine that were lost, done twice or started early.
-        remarks: the same of peers.
+        faults: Jobs of this engine that were lost, done twice or started early, and failures.
+        remarks: The same for peers.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -109,19 +105,19 @@ class Notebook:
 
 
 def figures_of(store: Mapping[str, Any]) -> list[Figure]:
-    """The figures of one store, from what `as_json` told of it."""
+    """Return the figures of one store from the output of `as_json`."""
     names = ("case", "system", "unit", "values", "note")
     return [Figure(*(one[name] for name in names)) for one in store["figures"]]
 
 
 def goals_of(store: Mapping[str, Any]) -> list[Goal]:
-    """The goals of one store, from what `as_json` told of it."""
+    """Return the goals of one store from the output of `as_json`."""
     names = ("what", "ratio", "bound", "least")
     return [Goal(*(one[name] for name in names)) for one in store["goals"]]
 
 
 def digits(value: float) -> str:
-    """A number with as many digits as mean something."""
+    """Format a number with its significant digits."""
     size = abs(value)
     if size >= 1_000:
         return f"{value:,.0f}"
@@ -133,6 +129,6 @@ def digits(value: float) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the values do not exceed."""
+    """Return the value that `share` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,9 +1,9 @@
-"""How many Python calls of Headway, in how many files, one warm operation makes on each store.
+"""Number of Headway's Python calls, and their files, in one warm operation on each store.
 
-Counted are calls of functions of this package, on all threads, from the caller's call until its
-reply; what a driver or the standard library does is left out. Shorter paths are easier to read.
+It counts calls of functions of this package, on all threads, until the operation returns; calls in
+drivers and the standard library do not count. Shorter paths are easier to read.
 
-Run: `python -m bench.paths [--files]`; half a minute. With `--files` it names the files.
+Run: `python -m bench.paths [--files]`; takes half a minute. `--files` lists the files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Reply = TypeVar("Reply")
 
 
 class Calls:
-    """Counts calls while it is asked to."""
+    """Counts calls of functions in this package."""
 
     def __init__(self) -> None:
         self.by_file: Seen = Counter()
@@ -44,7 +44,7 @@ class Calls:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Watch this thread and those that start meanwhile."""
+        """Profile this thread and those that start while the block runs."""
         threading.setprofile(self._called)
         sys.setprofile(self._called)
         try:
@@ -61,7 +61,7 @@ class Calls:
 
     @contextmanager
     def counted(self) -> Generator[None]:
-        """Count what is called meanwhile, from 0."""
+        """Count the calls while the block runs, from 0."""
         self.by_file.clear()
         self._on = True
         try:
@@ -71,7 +71,7 @@ class Calls:
 
 
 async def measure(url: str) -> dict[str, Seen]:
-    """Return what each operation calls: the median of several."""
+    """Return the calls of each operation: the median of several executions."""
     calls = Calls()
     found: dict[str, list[Seen]] = {}
 

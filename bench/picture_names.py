@@ -1,4 +1,4 @@
-"""Where the pictures of a run lie: one for each store, beside the file that was named."""
+"""Names of a run's charts: one per store, next to the named file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def picture(named: Path, store: str) -> Path:
-    """The picture of one store.
+    """Return the path of one store's chart.
 
     Args:
-        named: what the picture is named after; SVG unless it is itself a PNG.
-        store: as the command says it.
+        named: The base of the name; the chart is an SVG unless this is a PNG.
+        store: The store's name on the command line.
     """
     ending = ".png" if named.suffix == ".png" else ".svg"
     return named.with_name(f"{named.stem}-{store}{ending}")

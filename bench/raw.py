@@ -1,7 +1,7 @@
-"""The limits of the machine: what apsw alone does with the row that this engine stores.
+"""The limits of the machine: rates of apsw alone for the row that this engine stores.
 
-The row is not imitated. The engine makes an empty file and enqueues one job; the row that it wrote
-is then repeated, with other ids, into the same table with the same indexes.
+The row is the engine's own: it creates a file and enqueues one job, whose row is then inserted
+repeatedly, with other ids, into the same table with the same indexes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class RawTable:
     """The engine's own job table, written to without the engine.
 
     Attributes:
-        db: in WAL mode with synchronous=FULL.
-        insert: the statement.
-        row: of the one job in it.
-        fresh: numbers that no row has.
+        db: In WAL mode with synchronous=FULL.
+        insert: The INSERT statement.
+        row: The row of the engine's job.
+        seq: Index of the column `seq`.
+        id: Index of the column `id`.
+        fresh: Unused numbers.
     """
 
     db: apsw.Connection
@@ -41,7 +43,7 @@ class RawTable:
 
     @classmethod
     def open(cls, path: Path) -> RawTable:
-        """Opens a file in which the engine has put exactly one job."""
+        """Open a file with exactly one job of the engine."""
         db = apsw.Connection(str(path))
         _settle_down(db)
         cursor = db.execute("SELECT * FROM job")
@@ -58,7 +60,7 @@ class RawTable:
         )
 
     def rows(self, n: int) -> list[tuple[apsw.SQLiteValue, ...]]:
-        """Rows as the engine would write them, but for their ids."""
+        """Return rows as the engine would write them, with other ids."""
         made: list[tuple[apsw.SQLiteValue, ...]] = []
         for _ in range(n):
             number = next(self.fresh)
@@ -69,7 +71,7 @@ class RawTable:
         return made
 
     def single(self, n: int) -> float:
-        """Commits of one row each, per second."""
+        """Return commits per second, of one row each."""
         rows = self.rows(n)
         insert, execute = self.insert, self.db.execute
         begin = time.perf_counter()
@@ -78,7 +80,7 @@ class RawTable:
         return n / (time.perf_counter() - begin)
 
     def bulk(self, n: int) -> float:
-        """Rows per second in transactions of 1,000."""
+        """Return rows per second in transactions of 1,000."""
         rows = self.rows(n)
         begin = time.perf_counter()
         for at in range(0, n, 1_000):
@@ -87,7 +89,7 @@ class RawTable:
         return n / (time.perf_counter() - begin)
 
     def claims(self, n: int, size: int) -> float:
-        """Rows per second taken in order, `size` a transaction: one UPDATE … RETURNING each."""
+        """Return rows claimed per second, in order, by UPDATE … RETURNING of `size` rows each."""
         take = (
             "UPDATE job SET state = 3, run = run + 1 WHERE seq IN (SELECT seq FROM job INDEXED BY"
             " job_waiting WHERE state = 1 AND lane = ?1 AND flow = ?2"
@@ -108,7 +110,7 @@ class RawTable:
 
 
 def bare_single(path: Path, n: int) -> float:
-    """Commits a second of the least row that a queue could do with: six columns, one index."""
+    """Return commits per second of the smallest useful row: six columns, one index."""
     db, rows = _bare(path, n)
     insert = "INSERT INTO bare VALUES (?, ?, ?, ?, ?, ?)"
     begin = time.perf_counter()
@@ -120,7 +122,7 @@ def bare_single(path: Path, n: int) -> float:
 
 
 def bare_bulk(path: Path, n: int) -> float:
-    """Rows a second of the least row, in transactions of 1,000."""
+    """Return rows per second of the smallest row, in transactions of 1,000."""
     db, rows = _bare(path, n)
     begin = time.perf_counter()
     for at in range(0, n, 1_000):

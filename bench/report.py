@@ -24,14 +24,14 @@ COLUMNS = {
 
 
 def put_into(page: Path, result: Mapping[str, Any]) -> None:
-    """Replaces the figures of a page by those of a run.
+    """Replace the figures in a page with those of a run.
 
     Args:
-        page: has the two marks, each on a line of its own.
-        result: as `--json` writes it.
+        page: A page with the two markers, each on its own line.
+        result: The output of `--json`.
 
     Raises:
-        ValueError: the page has no place for them.
+        ValueError: the page has no markers.
     """
     text = page.read_text(encoding="utf-8")
     head, begin, rest = text.partition(BEGIN)
@@ -81,7 +81,7 @@ def _list(facts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _wide(figures: Sequence[Figure]) -> Iterator[str]:
-    """One row for each system, with medians, least and most."""
+    """Yield a table with one row per system: medians, minimums and maximums."""
     compared = [one for one in figures if one.case in COLUMNS]
     cases = [case for case in COLUMNS if any(one.case == case for one in compared)]
     if not cases:

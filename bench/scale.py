@@ -1,4 +1,4 @@
-"""How much is measured: quick, by default, or in full."""
+"""The scale of a run: quick, default or full."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ class Scale:
     """Counts of one run.
 
     Attributes:
-        repeats: of everything that is compared, in turns.
-        single: enqueues one by one.
-        bulk: jobs that this engine enqueues in batches of 1,000.
-        bulk_peers: jobs that each peer does.
-        drain: jobs queued before the drain that is compared with peers.
-        drain_slow: jobs queued for slow peers: those that do fewer than 3,000 a second.
-        waiting: repeats with handlers that wait, which take seconds whatever is fast.
-        slow_pairs: whether two worker processes of slow peers are measured too.
-        deep: jobs queued before deeper drains of this engine alone.
-        locked: jobs that contend for locks.
-        signals: jobs that are handed over and ended by signals.
-        gated: jobs of the drain with gates on every job, and without.
-        latency: jobs sent at 50 a second, for each repeat.
-        burst: jobs due at one moment.
-        burst_slow: for slow peers.
-        paced: jobs due at 1,000 a second.
-        few: jobs held by the small store of the comparison by depth.
-        held: jobs held by the large one.
-        held_postgres: the same on PostgreSQL.
-        parked: jobs behind one full gate.
-        claims: claims timed in the comparisons by depth.
-        idle_s: seconds for which idle workers are watched.
-        sized: scheduled jobs whose bytes are counted.
+        repeats: Repeats of all comparisons, in turns.
+        single: Jobs enqueued one by one.
+        bulk: Jobs that this engine enqueues in batches of 1,000.
+        bulk_peers: Jobs that each peer enqueues in bulk.
+        drain: Jobs queued before the drain that is compared with peers.
+        drain_slow: Jobs queued for slow peers, which run fewer than 3,000 per second.
+        waiting: Repeats with handlers that wait, which take seconds on every system.
+        slow_pairs: Whether two worker processes of slow peers are measured too.
+        deep: Jobs queued before deeper drains of this engine alone.
+        locked: Jobs that contend for locks.
+        signals: Jobs that are handed over and ended by signals.
+        gated: Jobs of the drains with and without gates on every job.
+        latency: Jobs sent at 50 per second, for each repeat.
+        burst: Jobs due at once.
+        burst_slow: Jobs due at once, for slow peers.
+        paced: Jobs due at 1,000 per second.
+        few: Jobs in the small store of the comparison by depth.
+        held: Jobs in the large store.
+        held_postgres: Jobs in the large store on PostgreSQL.
+        parked: Jobs behind one full gate.
+        claims: Claims timed in the comparisons by depth.
+        idle_s: Seconds for which idle workers are measured.
+        sized: Scheduled jobs whose bytes are counted.
     """
 
     repeats: int = 3

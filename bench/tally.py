@@ -1,4 +1,4 @@
-"""What the handlers of a run saw: the same few lines of work for every system."""
+"""What the handlers of a run saw: the same handler for every system."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from typing import Any, NamedTuple
 
 WARM = -1
-"""The number of a job that shows that a worker works; it is not counted among the others."""
+"""Number of a job that shows that a worker is running; it is not counted."""
 Handler = Callable[[int], None]
 
 
 def unseen(number: int) -> None:
-    """Handle a job that is not counted: of an app that only enqueues."""
+    """Do nothing: the handler of an app that only enqueues."""
     del number
 
 
@@ -21,10 +21,10 @@ class Report(NamedTuple):
     """What one worker saw.
 
     Attributes:
-        first: when its first handler started, in ns of the monotonic clock; 0 if none did.
-        last: when its last one did.
-        seen: the numbers of the jobs, in the order in which they were done; where the starts were
-            asked for, each with its moment in ns.
+        first: When its first handler ran, in monotonic ns; 0 if none did.
+        last: When its last handler ran.
+        seen: Numbers of the jobs, in order of execution; paired with the start in ns if the
+            times of starts were requested.
     """
 
     first: int
@@ -33,12 +33,12 @@ class Report(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """What came of one run.
+    """The result of one run.
 
     Attributes:
-        seconds: from the first handler to the last.
-        lost: jobs that no handler saw.
-        double: executions above one for each job.
+        seconds: Time from the first handler to the last.
+        lost: Number of jobs that no handler saw.
+        double: Number of executions beyond one per job.
     """
 
     seconds: float
@@ -47,11 +47,11 @@ class Delivered(NamedTuple):
 
 
 class Tally:
-    """Counts executions.
+    """A handler that counts executions.
 
     Args:
-        places: the board's.
-        place: its own.
+        places: The counters of the board.
+        place: Index of its own counter.
     """
 
     def __init__(self, places: MutableSequence[int], place: int) -> None:
@@ -74,12 +74,12 @@ class Tally:
 
 
 class Starts:
-    """Notes when each job's handler starts.
+    """A handler that records when each job starts.
 
     Args:
-        places: the board's.
-        place: its own.
-        clock: in ns.
+        places: The counters of the board.
+        place: Index of its own counter.
+        clock: Returns ns.
     """
 
     def __init__(self, places: MutableSequence[int], place: int, clock: Callable[[], int]) -> None:
@@ -97,14 +97,14 @@ class Starts:
 
 
 def delivered(reports: Sequence[Report], expected: int) -> Delivered:
-    """What several workers did together of the jobs 0 to `expected`."""
+    """Return the joint result of several workers for the jobs 0 to `expected`."""
     lost, double = compare((number for one in reports for number in one.seen), expected)
     begin = min((one.first for one in reports if one.first), default=0)
     return Delivered((max(one.last for one in reports) - begin) / 1e9, lost, double)
 
 
 def compare(seen: Iterable[int], expected: int) -> tuple[int, int]:
-    """How many of the jobs 0 to `expected` were lost, and executions too many."""
+    """Return how many of the jobs 0 to `expected` were lost, and the number of extra executions."""
     counts = Counter(seen)
     counts.pop(WARM, None)
     return expected - len(counts), sum(counts.values()) - len(counts)

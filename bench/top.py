@@ -1,7 +1,7 @@
-"""What an open `headway top` costs the engine: CPU of the store's processes while it looks.
+"""The cost of an open `headway top`: CPU of the store's processes while it is refreshed.
 
 Run: `python -m bench.top [JOBS]`. On SQLite and in memory the store runs in the process of the
-screen, and the figure contains all that a look does there, but for painting.
+screen, and the figure includes all work of a refresh except painting.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LINE = GateUse(name="line", template="line", shared=True)
 
 
 def cpu_s(pids: list[int]) -> float:
-    """CPU seconds of processes and their children; what has ended is left out."""
+    """Return the CPU seconds of processes and their children, except those that have exited."""
     total = 0.0
     for pid in pids:
         process = psutil.Process(pid)
@@ -55,7 +55,7 @@ def cpu_s(pids: list[int]) -> float:
 
 
 async def seed(store: Store, jobs: int) -> None:
-    """Ten lanes, three of them with a target; a tenth of the jobs needs a gate; forty run."""
+    """Fill ten lanes, three with a target; a tenth of the jobs needs a gate, and forty run."""
     gates = (Slots("line", 30), Rate("sms", 10_000, "1h"), Pool("numbers", {"a": 4, "b": 4}))
     lanes = [DeclareLane(spec=LaneSpec(name=f"lane{n}", target_ms=60_000)) for n in range(3)]
     items = (*(DeclareGate(spec=one) for one in gates), *lanes)
@@ -125,7 +125,7 @@ async def main(jobs: int) -> None:
             )
         )
         remote = RemoteStore(read_address(f"http://127.0.0.1:{port}"), patience_s=60.0)
-        # This is repeated until the server has started; a look is not.
+        # This read is retried until the server has started; refreshes are not.
         await remote.read(StatsQuery())
         await measure("a server", remote, lambda: [server.pid], ServerFinder(remote.ask))
         await remote.close()

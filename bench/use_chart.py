@@ -1,4 +1,4 @@
-"""The use of channels against time, as a picture."""
+"""A chart of the use of channels over time."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from bench.chart import OTHERS, OURS
 
 SPAN_MS = {"seconds": 1_000, "minutes": 60_000}
 COLUMNS = 700
-"""More points than these are averaged, each by how long it held."""
+"""Maximum number of points; more are averaged, weighted by duration."""
 
 
 def draw(
     points: Sequence[tuple[int, int, int]], path: Path, unit: Literal["seconds", "minutes"]
 ) -> None:
-    """Draws channels in use beside those that the gates allowed.
+    """Draw the channels in use and those that the gates allowed.
 
     Args:
         points: (ms, in use, allowed) whenever either changed.
-        path: an SVG.
-        unit: of the time, from the first point on.
+        path: The SVG to write.
+        unit: Unit of the time axis, which starts at the first point.
     """
-    # Only who wants a picture needs the library.
+    # Imported here: needed only for charts.
     import matplotlib as mpl  # noqa: PLC0415
 
     mpl.use("svg")
-    # The same numbers draw the same file.
+    # Makes the file reproducible.
     mpl.rcParams["svg.hashsalt"] = "headway"
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ def draw(
 
 
 def _means(points: Sequence[tuple[int, int, int]]) -> list[tuple[float, float, float]]:
-    """The same with at most so many points."""
+    """Return the points reduced to at most `COLUMNS`."""
     if len(points) <= COLUMNS:
         return [(float(at), float(used), float(allowed)) for at, used, allowed in points]
     begin, end = points[0][0], points[-1][0]

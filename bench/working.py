@@ -1,4 +1,4 @@
-"""Worker processes at work on a store: drained to the end, or watched as jobs start."""
+"""Worker processes on a store: to drain it, or to observe when jobs start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bench.systems.system import System
 from bench.tally import Delivered, Report, delivered
 
 GRACE_S = 0.2
-"""Left to the workers after the last job, so that one that comes twice is seen."""
+"""Seconds for the workers after the last job, so that a second execution is seen."""
 
 
 class Crew:
-    """Worker processes of one system that have begun.
+    """Running worker processes of one system.
 
     Args:
-        board: on which they write how far they are.
-        workers: the processes.
+        board: Their progress counters.
+        workers: The processes.
     """
 
     def __init__(self, board: Board, workers: list[Child]) -> None:
@@ -29,7 +29,7 @@ class Crew:
         self.workers = workers
 
     def wait_for(self, count: int) -> None:
-        """Waits for so many executions, or until there are none any more.
+        """Wait until there have been `count` executions, or until they stall.
 
         Raises:
             ChildFailed: a worker failed.
@@ -37,7 +37,7 @@ class Crew:
         self.board.wait_for(count, self._look)
 
     def end(self) -> list[Report]:
-        """Ends them; what each of them saw."""
+        """Stop the workers; return what each of them saw."""
         time.sleep(GRACE_S)
         return [Report(*worker.ask("end")) for worker in self.workers]
 
@@ -50,16 +50,16 @@ class Crew:
 def crew(
     system: System, place: Place, *, workers: int = 1, clock: str | None = None
 ) -> Generator[Crew]:
-    """Starts workers, all at once when all are ready.
+    """Start workers, all at once when all are ready.
 
     Args:
-        system: for whom.
-        place: where its jobs are.
-        workers: processes.
-        clock: of the moments of the starts, `monotonic` or `wall`; None if they are not wanted.
+        system: The system.
+        place: The store of its jobs.
+        workers: Number of processes.
+        clock: Clock for the times of starts, `monotonic` or `wall`; None if they are not needed.
 
     Yields:
-        The workers, of which none may have begun yet.
+        The workers, which may not have started to work yet.
     """
     with ExitStack() as stack:
         board = stack.enter_context(Board(place.folder / "board"))
@@ -75,7 +75,7 @@ def crew(
 
 
 def drain(system: System, place: Place, count: int, *, workers: int = 1) -> Delivered:
-    """Lets workers do all that is queued.
+    """Let workers run all queued jobs.
 
     Raises:
         ChildFailed: a worker failed.

@@ -1,4 +1,4 @@
-"""`python -m bench.campaign`: 100,000 leads over 100 channels, on each store, on virtual time."""
+"""`python -m bench.campaign`: 100,000 leads over 100 channels, on each store, in virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
 
 
 SHOWN = 2 * HOUR
-"""Of a day, in the picture; after that only those are left who asked often."""
+"""Part of the day that is drawn; later only leads with the same few phones are left."""
 
 
 def main() -> int:
@@ -55,13 +55,13 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
-    parser.add_argument("--leads", type=int, default=100_000, help="so many (100000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the draws (1)")
+    parser.add_argument("--leads", type=int, default=100_000, help="number of leads (100000)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (1)")
     parser.add_argument(
         "--store", action="append", choices=("memory", *GROUNDS), help="only this; repeatable"
     )
-    parser.add_argument("--json", type=Path, help="writes what was found")
-    parser.add_argument("--chart", type=Path, help="draws the use of the channels, as SVG")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--chart", type=Path, help="draw the use of the channels, as SVG")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What the gates allow: counted beside the engine, from the plan and from what was dialled."""
+"""What the gates allow, computed without the engine from the plan and the calls."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ DAY = 24 * HOUR
 
 
 class Allowed:
-    """How many channels could be in use at a moment, if nothing were wasted.
+    """How many channels could be in use at a time, if none were idle.
 
-    A second telling of the rules that shares no code with the engine: leads that have passed their
-    check, whose zone is open, whose reseller is neither paused nor at its cap and whose phone may
-    be called, as many as there are channels.
+    This implements the rules independently of the engine's code: it counts leads that have passed
+    their check, whose zone is open, whose reseller is neither paused nor at its cap and whose phone
+    may be called, up to the number of channels.
     """
 
     def __init__(self) -> None:
@@ -38,57 +38,57 @@ class Allowed:
         self._channels = {name: sum(numbers.values()) for name, numbers in pools().items()}
         self._in_use: Counter[str] = Counter()
         self._checking = 0
-        # Phones that asked once are counted; the few that asked often are looked at.
+        # Leads with a phone of their own are only counted; shared phones are kept by phone.
         self._alone: Counter[tuple[str, str]] = Counter()
         self._crowds: dict[str, Counter[tuple[str, str]]] = {}
         self._starts: dict[str, deque[int]] = {}
         self.lane_is_paused = False
 
-    # ------------------------------------------------------------------------- what happens
+    # ------------------------------------------------------------------------------- events
 
     def pass_time(self, now: int) -> None:
-        """The hours at this moment."""
+        """Update which zones are open."""
         for tz, offset in OFFSETS.items():
             self._open[tz] = OPENS <= (now + offset) % DAY < CLOSES
 
     def check_begins(self, lead: Lead) -> None:
-        """A check runs; it counts against its reseller's cap."""
+        """Start a check, which counts against its reseller's cap."""
         self._checking += 1
         self._busy[lead.reseller] += 1
 
     def check_ends(self, lead: Lead) -> None:
-        """A lead has passed its check, and waits for its call."""
+        """End a check: the lead waits for its call."""
         self._checking -= 1
         self._busy[lead.reseller] -= 1
         self._wait(lead)
 
     def dialled(self, lead: Lead, now: int) -> None:
-        """A lead was dialled: it waits no longer, and its phone was called."""
+        """Record that a lead was dialled."""
         self._wait(lead, -1)
         self._busy[lead.reseller] += 1
         self._in_use[pool_of(lead.reseller)] += 1
         self._starts.setdefault(lead.phone, deque()).append(now)
 
     def ended(self, lead: Lead) -> None:
-        """A call is over."""
+        """End a call."""
         self._busy[lead.reseller] -= 1
         self._in_use[pool_of(lead.reseller)] -= 1
 
     def pause(self, reseller: str, *, paused: bool) -> None:
-        """An operator pauses or resumes a reseller."""
+        """Pause or resume a reseller."""
         (self._paused.add if paused else self._paused.discard)(reseller)
 
     def cap(self, reseller: str, most: int | None) -> None:
-        """An operator caps a reseller, or ends that."""
+        """Cap a reseller, or remove its cap."""
         self._caps.pop(reseller, None)
         if most is not None:
             self._caps[reseller] = most
 
     def resize(self, pool: str, channels: int) -> None:
-        """A pool has so many channels from now on."""
+        """Set the number of channels of a pool."""
         self._channels[pool] = channels
 
-    # ------------------------------------------------------------------------- what holds
+    # -------------------------------------------------------------------------------- state
 
     @property
     def in_use(self) -> int:
@@ -100,7 +100,7 @@ class Allowed:
         return reseller in self._paused
 
     def room(self, reseller: str) -> int:
-        """How many more of a reseller's leads may be checked or called at once."""
+        """Return how many more leads of a reseller may be checked or called at once."""
         most = self._caps.get(reseller)
         return 1_000_000 if most is None else max(0, most - self._busy[reseller])
 
@@ -109,7 +109,7 @@ class Allowed:
         return self._open[tz]
 
     def rate_free(self, phone: str, now: int) -> int:
-        """How often a phone may be called now."""
+        """Return how often a phone may be called now."""
         starts = self._starts.get(phone)
         if not starts:
             return LIMIT
@@ -118,12 +118,12 @@ class Allowed:
         return LIMIT - len(starts)
 
     def free(self, pool: str) -> int:
-        """How many channels of a pool are free."""
-        # A capacity that was lowered revokes nothing: what is on may be above it for a while.
+        """Return the number of free channels of a pool."""
+        # A lowered capacity ends no call: more channels may be in use for a while.
         return max(0, self._channels[pool] - self._in_use[pool])
 
     def startable(self, now: int) -> int:
-        """How many leads could start now."""
+        """Return how many leads could start now."""
         if self.lane_is_paused:
             return 0
         left = {name: self.free(name) for name in self._channels}
@@ -138,18 +138,18 @@ class Allowed:
             found[pool_of(reseller)] += min(n, self.room(reseller))
         for phone, places in self._crowds.items():
             n = sum(n for (tz, who), n in places.items() if self._may(tz, who))
-            # Those who ask often are at no reseller with a pool of its own.
+            # Leads with shared phones never belong to a reseller with its own pool.
             found[pool_of("")] += min(n, self.rate_free(phone, now)) if n else 0
         return sum(min(found[name], n) for name, n in left.items())
 
-    # ------------------------------------------------------------------------- why one waits
+    # -------------------------------------------------------------------- why a lead waits
 
     def closed_for_check(self, lead: Lead) -> dict[str, int | None]:
-        """The gates that keep a lead from its check, and when each opens if that is known."""
+        """Return the gates that block a lead's check, and when each opens, if known."""
         return self._for_all(lead) | ({CHECKS: None} if self._checking >= CHECKS_AT_ONCE else {})
 
     def closed_for_dial(self, lead: Lead, now: int) -> dict[str, int | None]:
-        """The gates that keep a lead from its call, and when each opens if that is known."""
+        """Return the gates that block a lead's call, and when each opens, if known."""
         closed = self._for_all(lead)
         pool = pool_of(lead.reseller)
         if not self.free(pool):
@@ -170,7 +170,7 @@ class Allowed:
         return closed
 
     def is_empty(self, pool: str) -> bool:
-        """Whether a pool could serve nobody, however few are called."""
+        """Whether a pool has no channels at all."""
         return not self._channels[pool]
 
     def _wait(self, lead: Lead, n: int = 1) -> None:

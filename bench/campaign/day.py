@@ -1,7 +1,7 @@
-"""A day of the campaign on any store, on virtual time: the engine is real, the hours are not.
+"""A day of the campaign on any store, in virtual time, with the real engine.
 
-The store's clock is ours. It stands while the store answers, and goes on to the next thing that
-happens when nothing more can be done now: so a day takes as long as the store needs for its calls.
+The bench controls the store's clock. It stands still while the store works, and jumps to the next
+event when nothing more can be done, so a day takes only as long as the store's operations.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ BEAT = 10 * SECOND
 SWEEP = MINUTE
 FULL = NUMBERS * CHANNELS
 ENOUGH = 50_000
-"""Leads with which every reason comes up."""
+"""Number of leads from which every reason occurs."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a day showed.
+    """The results of a day.
 
     Attributes:
         points: (ms, in use, allowed) whenever either changed.
-        used_ms: channels in use, summed over time.
-        allowed_ms: channels that could have been in use, summed over time.
-        starts: calls by reseller.
-        most: the most channels in use at once.
-        whys: a sentence for each reason.
-        asked: how often `why` was asked about each reason, and was right.
-        faults: what must not be.
+        used_ms: Channels in use, integrated over time.
+        allowed_ms: Channels that could have been in use, integrated over time.
+        starts: Number of calls by reseller.
+        most: Maximum number of channels in use at once.
+        whys: A sentence of `why` for each reason.
+        asked: How often `why` was queried for each reason.
+        faults: Violations of the rules.
     """
 
     points: list[tuple[int, int, int]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Seen:
 
     @property
     def use(self) -> float:
-        """The share of what the gates allowed."""
+        """The share of the allowed channels that were in use."""
         return self.used_ms / self.allowed_ms if self.allowed_ms else 0.0
 
 
@@ -120,7 +120,7 @@ class Day:
         self.seen = Seen()
 
     async def play(self) -> Seen:
-        """Plays it to the end."""
+        """Play the campaign to its end."""
         began = time.monotonic()
         app = hw.App(store=self._store)
         self._plan.declare(app)
@@ -144,7 +144,7 @@ class Day:
         self.seen.wall_s = time.monotonic() - began
         return self.seen
 
-    # ------------------------------------------------------------------ what happens, and when
+    # --------------------------------------------------------------------------------- events
 
     def _schedule(self) -> None:
         for minute, what, whom in (
@@ -171,7 +171,7 @@ class Day:
         heapq.heappush(self._events, (at, self._n, what, whom))
 
     async def _go_on(self, next_at: int | None) -> None:
-        """Goes on to what happens next, and lets all of that moment happen."""
+        """Advance to the time of the next event, and handle all events of that time."""
         now = self._clock()
         at = self._events[0][0]
         if next_at is not None:
@@ -210,7 +210,7 @@ class Day:
         self.allowed.pass_time(at)
 
     async def _operate(self, what: str, whom: str) -> None:
-        """What an operator does."""
+        """Perform an operator's action."""
         match what:
             case "pause" | "resume":
                 paused = what == "pause"
@@ -247,10 +247,10 @@ class Day:
         self.allowed.check_ends(lead)
         return NextStage(job, int(run), stage="dial", gates=self._plan.dial_gates(lead))
 
-    # ------------------------------------------------------------------------------- the claims
+    # --------------------------------------------------------------------------------- claims
 
     async def _claim_all(self) -> int | None:
-        """Claims until nothing can start now."""
+        """Claim until nothing can start now; return when to claim again."""
         while True:
             free = HANDLERS - len(self._running)
             reply = await self._worker.ask(free, LANE, after=self._after)
@@ -315,7 +315,7 @@ class Day:
             minutes = (self._clock() - START) / MINUTE
             self._told(f"{self.seen.calls} calls, {minutes:.0f} minutes of the day")
 
-    # ------------------------------------------------------------------------------ what is seen
+    # -------------------------------------------------------------------------------- results
 
     def _count(self) -> None:
         now = self._clock()

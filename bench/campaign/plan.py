@@ -1,4 +1,4 @@
-"""The plan of a campaign: numbers, zones, resellers, leads, and what an operator does meanwhile."""
+"""The plan of a campaign: numbers, zones, resellers, leads, and operators' actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = int(datetime(2026, 3, 2, 1, 55, tzinfo=UTC).timestamp() * 1000)
 """Five minutes before the first zone opens."""
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 
-# Zones whose nine o'clock comes one after the other, and how much of the leads each has.
+# Zones that reach nine o'clock one after another, and their shares of the leads.
 ZONES = {
     "Asia/Bangkok": 0.36,
     "Asia/Yangon": 0.30,
@@ -30,7 +30,7 @@ OFFSETS = {
     "Asia/Kathmandu": 5 * HOUR + 45 * MINUTE,
     "Asia/Kolkata": 5 * HOUR + HOUR // 2,
 }
-"""Without the engine's own zone rules, so that these can be checked against something else."""
+"""Given explicitly, so that the engine's zone rules can be checked against them."""
 OPENS, CLOSES = 9 * HOUR, 18 * HOUR
 LIMIT, WINDOW = 7, HOUR
 NUMBERS, CHANNELS = 20, 5
@@ -38,39 +38,39 @@ RESELLERS = 50
 PAUSED = "reseller-07"
 CAPPED, CAP = "reseller-13", 2
 OWNER = "reseller-09"
-"""Has a number of its own, which is DISABLED at first."""
+"""A reseller with its own number, which is DISABLED at first."""
 EARLY = "reseller-11"
-"""Has a template whose pool has no number at first."""
+"""A reseller with a template whose pool has no number at first."""
 POOL, CHECKS, CHECKS_AT_ONCE = "calls.numbers", "calls.checks", 100
 OWN_POOL, EMPTY_POOL = f"calls.numbers:{OWNER}", "calls.pool:early"
 LANE = "calls"
 LATE_SHARE, LATE = 0.02, (30 * MINUTE, 80 * MINUTE)
-"""How many leads are due later than the others, and when."""
+"""Share of leads that are due later than the others, and how much later."""
 
 
 def numbers() -> list[str]:
-    """All numbers; the last two are of pools of their own."""
+    """Return all numbers; each of the last two has its own pool."""
     return [f"+1555000{n:04}" for n in range(1, NUMBERS + 1)]
 
 
 def pool_of(reseller: str) -> str:
-    """From which numbers a reseller's leads are called."""
+    """Return the pool of numbers from which a reseller's leads are called."""
     return {OWNER: OWN_POOL, EARLY: EMPTY_POOL}.get(reseller, POOL)
 
 
 def pools() -> dict[str, dict[str, int]]:
-    """The pools at the start, with the channels of their numbers."""
+    """Return the initial pools, with the channels of their numbers."""
     *shared, own, _ = numbers()
     return {POOL: dict.fromkeys(shared, CHANNELS), OWN_POOL: {own: 0}, EMPTY_POOL: {}}
 
 
 def check_gate() -> GateSpec:
-    """What a check asks for."""
+    """Return the gate of a check."""
     return hw.Slots(CHECKS, CHECKS_AT_ONCE)
 
 
 def dial_gates(pool: str) -> list[GateSpec]:
-    """What a dial asks for, as the system `calls` names it."""
+    """Return the gates of a call, named as in the system `calls`."""
     hours = hw.Hours("calls.hours:default:{tz}", "09:00-18:00", days="mon-sun", tz="{tz}")
     rate = hw.Rate("calls.customer:{phone}", LIMIT, per="1h")
     return [hw.Pool(pool, pools()[pool], shared=True), hours, rate]
@@ -78,7 +78,7 @@ def dial_gates(pool: str) -> list[GateSpec]:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Somebody to be called."""
+    """A person to be called."""
 
     id: str
     phone: str
@@ -92,7 +92,7 @@ class Lead:
 
 @dataclass(slots=True)
 class Campaign:
-    """Everything that is drawn before the first call; the same seed draws the same."""
+    """All leads, drawn before the first call; the same seed gives the same leads."""
 
     size: int
     seed: int = 1
@@ -100,7 +100,7 @@ class Campaign:
     leads: dict[str, Lead] = field(default_factory=dict)
 
     def declare(self, app: hw.App) -> None:
-        """Adds the kind to an app."""
+        """Add the kind to an app."""
 
         @app.job(
             name="lead",
@@ -119,18 +119,18 @@ class Campaign:
         self.kind = lead
 
     def dial_gates(self, lead: Lead) -> tuple[GateUse, ...]:
-        """What a lead asks for once it has passed its check."""
+        """Return the gates that a lead needs once it has passed its check."""
         assert self.kind is not None
         args = json.dumps({"phone": lead.phone, "tz": lead.tz, "reseller": lead.reseller})
         gates = dial_gates(pool_of(lead.reseller))
         return self.kind.uses("dial", LANE, lead.reseller, args.encode(), gates)
 
     def jobs(self) -> list[NewJob]:
-        """The leads as jobs, all due at the start."""
+        """Draw the leads and return them as jobs; most are due at the start."""
         assert self.kind is not None
         draw = random.Random(self.seed)
         found: list[NewJob] = []
-        # One phone in 2,000 belongs to somebody who asked in thirty places: a rate has to bite.
+        # One phone per 2,000 leads is shared by about thirty of them, so that the rate limits it.
         crowds = [f"+6690{n:08}" for n in range(max(1, self.size // 2_000))]
         zones, weights = list(ZONES), list(ZONES.values())
         resellers = [f"reseller-{n:02}" for n in range(RESELLERS)]
@@ -138,7 +138,7 @@ class Campaign:
         for n in range(self.size):
             tz = draw.choices(zones, weights)[0]
             reseller = draw.choice(resellers)
-            # What concerns one reseller and what concerns one phone are told apart.
+            # Leads of special resellers have no shared phone, to keep the effects apart.
             crowded = draw.random() < 0.015 and reseller not in special
             due_at = START + (draw.randrange(*LATE) if draw.random() < LATE_SHARE else 0)
             phone = draw.choice(crowds) if crowded else f"+6680{n:08}"

@@ -1,4 +1,4 @@
-"""Whether `why` is right: asked for a sample of each reason, beside an independent telling."""
+"""Check `why` for a sample of leads with each reason, against an independent computation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headway.contract.views import WhyQuery
 from headway.core.state import State
 
 EACH = 5
-"""Leads that are asked about for each set of closed gates, each time."""
+"""Leads for which `why` is queried per set of closed gates, each time."""
 LOOKED = 4_000
-"""Leads whose reasons are told for that, each time."""
+"""Leads whose reasons are computed to find these, each time."""
 
 WANTED = (
     "not due",
@@ -32,12 +32,12 @@ WANTED = (
 
 
 class Reasons:
-    """What `why` said of leads that wait, and where it was wrong.
+    """The replies of `why` about waiting leads, and their faults.
 
     Attributes:
-        asked: how often each reason was asked about; several may hold for one lead.
-        sentences: one for each reason, of the lead with the fewest others.
-        faults: where it said something else than the plan does.
+        asked: How often each reason was queried; a lead may have several.
+        sentences: A sentence for each reason, from the lead with the fewest other reasons.
+        faults: Differences from the plan.
     """
 
     def __init__(self, store: Store, allowed: Allowed) -> None:
@@ -50,16 +50,16 @@ class Reasons:
 
     @property
     def missing(self) -> list[str]:
-        """Reasons that no lead had when it was asked."""
+        """Reasons that no queried lead had."""
         return [one for one in WANTED if not self.asked[one]]
 
     async def ask(self, unchecked: Iterable[Lead], ready: Iterable[Lead], now: int) -> None:
-        """Asks why some leads wait, and compares.
+        """Query `why` for some leads, and compare the replies.
 
         Args:
-            unchecked: those that wait for their check, or are not due.
-            ready: those that wait for their call.
-            now: the store's time.
+            unchecked: Leads that wait for their check, or are not due.
+            ready: Leads that wait for their call.
+            now: The store's time.
         """
         self._allowed.pass_time(now)
         asked: Counter[tuple[str, ...]] = Counter()

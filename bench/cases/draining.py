@@ -1,4 +1,4 @@
-"""Drain: all is queued first, then worker processes do it; first handler to last."""
+"""Drain: all jobs are queued first, then worker processes run them; timed from first to last."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ GATED = "drain with gates on every job"
 CLAIMS = "raw claims"
 LOCKED = "drain at contended locks"
 LOCKS, LOCKERS = 100, 4
-"""Of that case: keys, and worker processes."""
+"""Number of keys and of worker processes in that case."""
 SHARED = "handlers that wait, by several processes"
 HANDLER_S, HANDLERS, ROUNDS, PROCESSES = 0.2, 50, 15, (1, 2, 4, 8)
-"""Of that case: how long a handler waits, how many a process has, how many jobs each does, and how
-many processes there are."""
+"""In that case: how long a handler waits, handlers per process, jobs per handler, and numbers of
+processes."""
 
 
 def against_peers(bench: Bench) -> None:
@@ -105,7 +105,7 @@ def with_gates(bench: Bench) -> None:
 
 
 def at_locks(bench: Bench) -> None:
-    """Jobs of which one at a time runs for each key, done by several processes."""
+    """Measure jobs of which only one per key runs at a time, on several processes."""
     turns: dict[str, Callable[[Place], float]] = {}
     for system in bench.systems:
         if isinstance(system, PythonSystem) and system.peer.keyed:
@@ -118,7 +118,7 @@ def at_locks(bench: Bench) -> None:
 
 
 def waiting_handlers(bench: Bench) -> None:
-    """What part of all handlers' time is used: a process that hoards leaves others idle."""
+    """Measure how much of all handlers' time is used: prefetching too much leaves others idle."""
     systems = _waiting(bench)
     turns: dict[str, Callable[[Place], float]] = {}
     for workers in PROCESSES:
@@ -127,7 +127,7 @@ def waiting_handlers(bench: Bench) -> None:
             turns[f"{setting}, {workers}"] = _rate(bench, system, count, workers)
     for name, values in bench.in_turns(turns, repeats=bench.scale.waiting).items():
         workers = int(name.rpartition(" ")[2])
-        # From the end of the first handler to the end of the last, there is one round less.
+        # Between the end of the first handler and the end of the last, there is one round less.
         ideal = workers * HANDLERS * ROUNDS / (ROUNDS - 1) / HANDLER_S
         share = sorted(values)[len(values) // 2] / ideal
         bench.add(SHARED, name, "/s", values, f"{share:.2f} of ideal")
@@ -136,7 +136,7 @@ def waiting_handlers(bench: Bench) -> None:
 
 
 def _waiting(bench: Bench) -> dict[str, System]:
-    """Who waits in its handlers, by the setting."""
+    """Return the systems with waiting handlers, by setting."""
     gate = with_headway.one_wide_gate()
     settings: dict[str, dict[str, Any]] = {
         HEADWAY: {},
@@ -180,7 +180,7 @@ def _rate(bench: Bench, system: System, count: int, workers: int = 1) -> Callabl
         done = drain(system, place, count, workers=workers)
         lost = done.lost
         if system.name.startswith(HEADWAY):
-            # What the record says must be what the handlers saw.
+            # The store's counts must agree with the handlers' counts.
             lost = max(lost, count - with_headway.succeeded(place.url))
         bench.delivered(system.name, f"{count:,} drained", lost, done.double)
         return (count - done.lost) / done.seconds

@@ -1,4 +1,4 @@
-"""Jobs that fall due: all at one moment, and a thousand a second. Nothing may start early."""
+"""Jobs that fall due: all at once, and a thousand per second. No job may start early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BURST_MEDIAN = "burst at one moment: median lateness"
 PACED = "1,000 due a second"
 AHEAD_MS = 1_500
 SETTLE_S = 0.3
-"""A worker is given so long to fall idle before the moment comes."""
+"""Seconds in which a worker must become idle before the jobs are due."""
 
 
 def burst(bench: Bench) -> None:
@@ -78,7 +78,7 @@ def _burst(bench: Bench, system: System, place: Place) -> list[float]:
     scale = bench.scale
     count = scale.burst_slow if system.slow else scale.burst
     with bench.producing(system, place) as producer:
-        # How long it takes to enqueue them is another figure: the moment must only lie after it.
+        # Enqueuing is not measured here, but must be finished when the jobs are due.
         ahead_ms = AHEAD_MS + _guess_ms(producer, count)
         with crew(system, place, clock="wall") as running:
             producer.ask(("warm",))
@@ -93,7 +93,7 @@ def _burst(bench: Bench, system: System, place: Place) -> list[float]:
 
 
 def _guess_ms(producer: Child, count: int) -> int:
-    """How long so many scheduled jobs may take to enqueue, from a few that are due far ahead."""
+    """Estimate how long it takes to enqueue `count` scheduled jobs, from a few due far ahead."""
     probes = 50
     begin = time.perf_counter()
     producer.ask(("later", probes, _whole_second(86_400_000)))
@@ -132,5 +132,5 @@ def _median(values: list[float]) -> float:
 
 
 def _whole_second(ahead_ms: int) -> int:
-    """A moment so far off, in ms UTC; a whole second, because some forget what is smaller."""
+    """Return a time in the future, ms UTC, rounded up to a second, as some queues truncate it."""
     return -(-(time.time_ns() // 1_000_000 + ahead_ms) // 1_000) * 1_000

@@ -1,4 +1,4 @@
-"""Enqueue one by one, by many callers at once, and in bulk; on SQLite beside what apsw commits."""
+"""Enqueue one by one, by many concurrent callers, and in bulk; on SQLite compared with apsw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BARE = "apsw, six columns"
 SYNC = "headway, app.send"
 MANY = "headway, 32 callers"
 TOGETHER = 5
-"""Times as many jobs where callers share commits, so that it lasts long enough to be timed."""
+"""Factor for the number of jobs if callers share commits, so that it lasts long enough."""
 
 
 def one_by_one(bench: Bench) -> None:

@@ -1,7 +1,7 @@
-"""What a claim and an enqueue cost beside a million scheduled jobs, or a queue behind a full gate.
+"""The cost of claims and enqueues with a million scheduled jobs, or many jobs behind a full gate.
 
-The stores that are compared are open at the same time and are measured in turns, operation by
-operation: what else the machine does falls on all of them alike.
+The compared stores are open at the same time and measured in turns, operation by operation, so that
+other load on the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _by_parked(
 
 
 async def _stand_behind(bench: Bench, held: Held, spec: GateSpec, n: int) -> None:
-    """One job takes the gate's only permit; all the others find it full."""
+    """Let one job take the gate's only permit, and add jobs that find it full."""
     await held.declare(spec)
     name = spec.name.replace("{phone}", "1")
     use = GateUse(name=name, template=spec.name, shared=spec.shared)
@@ -95,7 +95,7 @@ async def _stand_behind(bench: Bench, held: Held, spec: GateSpec, n: int) -> Non
     for done in range(0, n, CHUNK):
         await held.add(min(CHUNK, n - done), [use])
         bench.doing(f"{min(n, done + CHUNK):,} of {n:,} behind {name}")
-    # Each claim parks up to a thousand; none of them starts.
+    # Each claim parks up to a thousand jobs; none of them starts.
     for _ in range(2 * n // 1_000 + 2):
         if await held.claim(1):
             message = "a job started behind a full gate"

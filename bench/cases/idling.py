@@ -1,4 +1,4 @@
-"""What fifty workers cost that wait for work, in processor time."""
+"""The CPU time of fifty workers that wait for jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDLE = "50 waiting workers"
 PROCESSES = 5
 EACH = 10
 REST_S = 2.0
-"""Left to the processes to come to rest after they have started."""
+"""Seconds for the processes to become idle after they have started."""
 
 
 def waiting(bench: Bench) -> None:

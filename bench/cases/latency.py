@@ -1,4 +1,4 @@
-"""From the return of `send` to the start of the handler, at 50 jobs a second, idle otherwise."""
+"""Latency from the return of `send` to the start of the handler, at 50 jobs per second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P50 = "p50 at 50 jobs/s"
 P99 = "p99 at 50 jobs/s"
 EVERY_NS = 20_000_000
 FIRST = 50
-"""Jobs of the first second, which are not counted: a worker has to prepare its statements."""
+"""Jobs of the first second, not counted because a worker has to prepare its statements."""
 
 
 def at_fifty(bench: Bench) -> None:
@@ -44,7 +44,7 @@ def _waits(bench: Bench, system: System, place: Place, count: int) -> list[float
         bench.producing(system, place) as producer,
         crew(system, place, clock="monotonic") as running,
     ):
-        # The first one may find a worker that still starts.
+        # The worker may still be starting when the first job is sent.
         producer.ask(("warm",))
         running.wait_for(1)
         sent = producer.ask(("pace", FIRST + count, EVERY_NS))
@@ -52,5 +52,5 @@ def _waits(bench: Bench, system: System, place: Place, count: int) -> list[float
         started = [(number, at) for one in running.end() for number, at in one.seen]
     numbers = (number for number, _ in started)
     bench.delivered(system.name, "50 a second", *compare(numbers, FIRST + count))
-    # A handler may start before `send` has returned: the wait is then below nought.
+    # A handler may start before `send` has returned: the latency is then negative.
     return [(at - sent[number]) / 1e6 for number, at in started if number >= FIRST]

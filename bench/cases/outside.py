@@ -1,4 +1,4 @@
-"""Hand-overs, and the signals that end them: many at once, each job with a gate of its own."""
+"""Hand-overs and the signals that end them: many at once, each job with its own gate."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bench.systems import with_headway
 HANDED = "hand-overs, 64 at once"
 SIGNALS = "signals, 64 at once"
 AIMS = {"postgres": 5_000, "postgres, 1 ms": 4_000, "postgres, 5 ms": 2_000}
-"""Signals a second, by the name of the ground."""
+"""Goals in signals per second, by the name of the ground."""
 
 
 def handed_and_signalled(bench: Bench) -> None:
-    """How many jobs a second are handed over, and how many are then ended by a signal."""
+    """Measure how many jobs are handed over, and then ended by signals, per second."""
     found: dict[str, list[float]] = {HANDED: [], SIGNALS: []}
 
     def measure(place: Place) -> float:

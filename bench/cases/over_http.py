@@ -1,6 +1,6 @@
-"""Over HTTP: enqueue one, enqueue by 100, pull and settle by 100; beside a route that does nothing.
+"""HTTP: enqueue one, enqueue by 100, pull and settle by 100; compared with a route without work.
 
-The one who calls is a process of its own, on the other core.
+The client is a separate process, on the other core.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JOB = {"kind": "noop", "args": {"phone": "+14155550100", "text": "x" * 150}, "la
 
 
 def over_http(bench: Bench) -> None:
-    """Measures all three, and holds them to the goals."""
+    """Measure all three, and compare them with the goals."""
     one, many = 10 * bench.scale.single, bench.scale.bulk
     figures = bench.in_turns(
         {
@@ -78,7 +78,7 @@ def _pull(place: Place, count: int) -> float:
 
 
 async def _calls(port: int, connections: int, count: int, request: bytes) -> float:
-    """So many requests, all alike; how many a second."""
+    """Send the same request `count` times; return requests per second."""
     left = count
 
     def following() -> bytes | None:
@@ -95,7 +95,7 @@ async def _calls(port: int, connections: int, count: int, request: bytes) -> flo
 
 
 async def _pull_all(port: int) -> int:
-    """Four workers pull by 100 and settle what they got, until there is nothing."""
+    """Let several workers pull by 100 and settle until the lane is empty; return jobs settled."""
     pulled = 0
 
     async def work(worker: str) -> None:

@@ -1,4 +1,4 @@
-"""What apsw alone reaches on a file that the engine has made."""
+"""The rates that apsw alone reaches on a file created by the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.systems import with_headway
 
 
 def raw_rate(place: Place, measure: Callable[[RawTable], float]) -> float:
-    """Measures on the job table after the engine has put one job into it."""
+    """Measure on the job table after the engine has inserted one job."""
     with_headway.fill(place.url, 1)
     table = RawTable.open(path_of(place.url))
     try:

@@ -1,4 +1,4 @@
-"""Bytes for each scheduled job with 200 bytes of arguments: on the device, or in Redis's memory."""
+"""Bytes per scheduled job with 200 bytes of arguments, on disk or in Redis's memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _fill(url: str, count: int) -> None:
     async with app:
         jobs: list[NewJob] = []
         for number in range(count):
-            # Due times in no order, as they come in life.
+            # Due times in random order, as in practice.
             due_at = FAR_AT + number * 7_919_000 % 86_400_000_000
             jobs.append(remind.make(text=text, due=EPOCH + timedelta(milliseconds=due_at)))
             if len(jobs) == 10_000:

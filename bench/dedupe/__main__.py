@@ -1,10 +1,9 @@
-"""Measure what the dedupe of notifications drops, beside Bloom filters.
+"""Measure what the deduplication of notifications drops, compared with Bloom filters.
 
     python -m bench.dedupe            a million distinct keys and a thousand doubles
     python -m bench.dedupe 10000 100  fewer
 
-Both are given the same keys in the same order. What they call a duplicate and is none is a message
-that would have been dropped.
+Both get the same keys in the same order. A false duplicate is a message that would be dropped.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from headway.systems.notifications.notification import Channel
 
 WINDOW_MS = 86_400_000
 BATCH = 10_000
-"""Of one request."""
+"""Keys per request."""
 
 
 def keys(distinct: int, doubles: int, seed: int = 7) -> list[bytes]:
-    """The digests of distinct keys, with doubles of some of them at random places behind them."""
+    """Return digests of distinct keys, with duplicates of some at random places after them."""
     draw = random.Random(seed)
     found = [digest_of(f"r{n % 1000}", Channel.EMAIL, f"order-{n}") for n in range(distinct)]
     for first in sorted(draw.sample(range(distinct), doubles), reverse=True):
@@ -38,7 +37,7 @@ def keys(distinct: int, doubles: int, seed: int = 7) -> list[bytes]:
 
 
 async def exact(asked: Sequence[bytes], folder: str) -> tuple[int, int]:
-    """How many Headway calls duplicates, and the bytes of its table and index."""
+    """Return how many keys Headway finds duplicate, and the bytes of its table and index."""
     place = Path(folder) / "directory.db"
     directory = Directory(f"sqlite:///{place}")
     directory.needs(SCHEMAS[0])
@@ -55,7 +54,7 @@ async def exact(asked: Sequence[bytes], folder: str) -> tuple[int, int]:
 
 
 def bloom(asked: Iterable[bytes], size: int, expected: int) -> int:
-    """How many a Bloom filter of so many bytes calls duplicates, with its best number of hashes."""
+    """Return how many keys a Bloom filter of `size` bytes with optimal hashes finds duplicate."""
     bits, space = 8 * size, bytearray(size)
     hashes = max(1, min(64, round(bits / expected * math.log(2))))
     dropped = 0

@@ -1,5 +1,5 @@
-// River on PostgreSQL under measurement. Obeys lines of JSON on its standard input and answers each
-// by one on its standard output, as bench/node/main.mjs does.
+// River on PostgreSQL under measurement. Executes commands, lines of JSON on its standard input, and
+// replies with a line each on its standard output, as bench/node/main.mjs does.
 //
 //	river produce
 //	river consume URL BOARD PLACE CLOCK SECONDS PLACES     (CLOCK: none, monotonic or wall)
@@ -67,7 +67,7 @@ func say(value any) {
 	check(err)
 }
 
-// The clocks that all processes share, in ms.
+// Clocks that are comparable between processes, in ms.
 func monotonic() float64 {
 	var now unix.Timespec
 	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
@@ -94,7 +94,7 @@ func many(client *Client, count int, due time.Time) {
 			}
 			params = append(params, river.InsertManyParams{Args: Noop{number}, InsertOpts: opts})
 		}
-		// By COPY.
+		// Uses COPY.
 		_, err := client.InsertManyFast(background, params)
 		check(err)
 	}
@@ -206,7 +206,7 @@ func (w *worker) Work(_ context.Context, job *river.Job[Noop]) error {
 	return nil
 }
 
-// Where each process writes how far it is.
+// Writes this process's progress to the board.
 func show(seen *tally, board *os.File, place int64) {
 	var cell [8]byte
 	for range time.Tick(lookEvery) {

@@ -1,4 +1,4 @@
-"""`python -m bench.hostile`: how long others wait while producers send the worst bodies."""
+"""`python -m bench.hostile`: latency of other clients while producers send expensive bodies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main() -> int:
             " the server ran, waited for a core; answers"
         )
         for name in (NONE, *(asked.body or (*BODIES, SLOW)), NONE):
-            # Each on a server of its own, so that none bears what another has left behind.
+            # Each on a new server, so that no body affects the measurement of another.
             path = Path(folder) / f"{len(found)}.db"
             with engine_process(f"sqlite:///{path}") as (port, pid):
                 one = _measured(port, pid, name, asked)
@@ -54,16 +54,16 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.hostile", description=__doc__)
     parser.add_argument("--body", action="append", choices=(*BODIES, SLOW), help="only this")
-    parser.add_argument("--producers", type=int, default=8, help="that send it (8)")
-    parser.add_argument("--seconds", type=float, default=10, help="for each body (10)")
+    parser.add_argument("--producers", type=int, default=8, help="number of producers (8)")
+    parser.add_argument("--seconds", type=float, default=10, help="seconds for each body (10)")
     parser.add_argument("--each", type=float, default=0.02, help="seconds between requests (0.02)")
-    parser.add_argument("--json", type=Path, help="writes what was found")
-    parser.add_argument("--dir", type=Path, help="where the databases lie; a real disk")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--dir", type=Path, help="folder for the databases, on a real disk")
     return parser.parse_args()
 
 
 def _measured(port: int, pid: int, name: str, asked: argparse.Namespace) -> dict[str, Any]:
-    # What is imported and declared at the first request is paid before.
+    # Warm up: the first request pays for imports and declarations.
     asyncio.run(_asked(port, asked.each, 1))
     if name == NONE:
         return _observed(port, pid, asked)

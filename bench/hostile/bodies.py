@@ -1,4 +1,4 @@
-"""Request bodies that cost a server as much as its limits allow, or are meant to."""
+"""Request bodies that cost a server as much as possible, within its limits or beyond them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 MIB = 1024 * 1024
 MOST = 16 * MIB
-"""Bytes that the server accepts of a body."""
+"""The server's maximum size of a body, in bytes."""
 _JOB = {"kind": "noop", "lane": "flood", "args": {"phone": "+14155550100", "text": "x" * 150}}
 
 
 def _filled(before: bytes, part: bytes, after: bytes) -> bytes:
-    """The largest body that is accepted: a part repeated as often as there is room for it."""
+    """Return a body of the maximum size, with a part repeated as often as it fits."""
     room = MOST - len(before) - len(after) - len(part)
     return before + part * (room // len(part)) + part.rstrip(b",") + after
 
@@ -44,7 +44,7 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "one key twice among 49,000": lambda: _args(
         b"{" + b'"k":0,' + _keys(49_000)[1:-1] + b',"k":1}'
     ),
-    # Within the limits, or just so.
+    # Accepted: just within the limits.
     "49,000 keys": lambda: _args(_keys(49_000)),
     "99,000 numbers": lambda: _args(b"[" + b"1," * 98_900 + b"1]"),
     "49,000 lists": lambda: _args(b"[" + b"[]," * 49_000 + b"[]]"),
@@ -55,5 +55,5 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "16 jobs of 1 MB of text": lambda: _each(16, b'"' + b"x" * 999_900 + b'"'),
     "8 jobs of 1 MB of escapes": lambda: _each(8, b'"' + b"\\u00e9" * 330_000 + b'"'),
 }
-"""Each body by its name; made when it is needed."""
+"""Functions that create the bodies, by name."""
 SLOW = "slow: 64 KiB a second"

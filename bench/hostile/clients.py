@@ -1,4 +1,4 @@
-"""Clients of the measurement: some that send one body without pause, and one that asks steadily."""
+"""Clients of the measurement: some send one body without pause, one sends at a steady pace."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SLOW_EACH_S = 0.1
 
 
 def flood(pipe: Connection, port: int, name: str, producers: int) -> None:
-    """Sends a body over several connections until it is told to end.
+    """Send a body over several connections until a message arrives on the pipe.
 
-    Says "ready" when each has begun, and at the end how often each status was answered, 0 for a
+    Send "ready" once all have started, and at the end the number of replies by status, where 0 is a
     connection that the server closed.
     """
     body = b"1" * 1_000_000 if name == SLOW else BODIES[name]()
@@ -83,10 +83,10 @@ def _status(link: socket.socket) -> int:
 
 
 async def ask_steadily(port: int, request: bytes, *, each_s: float, seconds: float) -> list[float]:
-    """The latencies in ms of requests sent at a fixed pace, whether or not others are answered.
+    """Return latencies in ms of requests sent at a fixed pace, without waiting for replies.
 
-    Each is counted from the moment at which it was due: who waits for a slow reply before it
-    sends the next one would not see how many had waited.
+    Each latency counts from the time at which the request was due. A client that waits for a slow
+    reply before it sends the next request would underestimate the latency.
     """
     idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     taken: list[float] = []

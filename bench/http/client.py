@@ -1,4 +1,4 @@
-"""A bare HTTP/1.1 client: it costs so little that what is measured is the server."""
+"""A minimal HTTP/1.1 client, which is so cheap that the server is what is measured."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import cast
 
 Next = Callable[[], bytes | None]
-"""The next request, whole; None at the end."""
+"""Returns the next request; None at the end."""
 Heard = Callable[[int, bytes], None]
-"""Told each reply: its status and its body."""
+"""Called with each reply's status and body."""
 
 
 class HttpFailed(Exception):
-    """A reply that says that something is wrong."""
+    """A reply with an error status."""
 
 
 class _Caller(asyncio.Protocol):
@@ -48,7 +48,7 @@ class _Caller(asyncio.Protocol):
             return
         try:
             self._heard(status, body)
-        except Exception as error:  # noqa: BLE001  (told to the one who measures)
+        except Exception as error:  # noqa: BLE001  (raised in the caller)
             self._end(error)
             return
         self._go_on()
@@ -76,10 +76,10 @@ class _Caller(asyncio.Protocol):
 async def call_all(
     port: int, connections: int, following: Next, heard: Heard = lambda _status, _body: None
 ) -> None:
-    """Sends requests over so many connections at once until there is none left.
+    """Send requests over several connections at once until there are none left.
 
     Raises:
-        HttpFailed: a reply was none of success.
+        HttpFailed: a reply had an error status.
     """
     loop = asyncio.get_running_loop()
     made = [
@@ -90,7 +90,7 @@ async def call_all(
 
 
 def post(path: str, body: bytes) -> bytes:
-    """A request, whole."""
+    """Return a complete POST request."""
     head = (
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Servers in processes of their own: the engine's, and one whose route does nothing."""
+"""Servers in separate processes: the engine's, and one with a route that does nothing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NOTHING = "FastAPI, a route that does nothing"
 
 @contextmanager
 def engine(store: str) -> Generator[int]:
-    """`headway serve` on a store, without tokens, as a user starts it; its port."""
+    """Run `headway serve` on a store without tokens; yield its port."""
     with engine_process(store) as (port, _):
         yield port
 
 
 @contextmanager
 def engine_process(store: str) -> Generator[tuple[int, int]]:
-    """The same; its port and the id of its process."""
+    """Run `headway serve` on a store without tokens; yield its port and process id."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "serve", "--port=0", f"--store={store}"],
         stderr=subprocess.PIPE,
@@ -36,7 +36,7 @@ def engine_process(store: str) -> Generator[tuple[int, int]]:
         text=True,
     )
     assert process.stderr is not None
-    # Read to its end: a server whose log fills the pipe stops at its next line.
+    # Drained in a thread: a server whose log fills the pipe would block.
     rest = threading.Thread(target=deque, args=(process.stderr, 0), daemon=True)
     try:
         port = _port(process.stderr)
@@ -61,14 +61,14 @@ def _port(log: Iterable[str]) -> int:
 
 @contextmanager
 def nothing() -> Generator[int]:
-    """A FastAPI route that takes such a body and does nothing with it; its port."""
+    """Run a FastAPI route that validates such a body and does nothing; yield its port."""
     with child(_serve_nothing) as served:
         yield served.receive()
         os.kill(served.pid, signal.SIGTERM)
 
 
 def _serve_nothing(pipe: Connection) -> None:
-    # In its own process: the one who measures imports none of it.
+    # Imported here: the measuring process needs none of it.
     import uvicorn  # noqa: PLC0415
     from fastapi import FastAPI  # noqa: PLC0415
     from pydantic import BaseModel  # noqa: PLC0415

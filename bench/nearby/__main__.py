@@ -1,4 +1,4 @@
-"""`python -m bench.nearby`: who is near among 100,000 technicians, beside a look at everybody."""
+"""`python -m bench.nearby`: find technicians nearby among 100,000, compared with a full scan."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.nearby", description=__doc__)
-    parser.add_argument("--technicians", type=int, default=100_000, help="so many (100000)")
-    parser.add_argument("--positions", type=int, default=200, help="of requests (200)")
-    parser.add_argument("--seed", type=int, default=1, help="of the draws (1)")
+    parser.add_argument("--technicians", type=int, default=100_000, help="their number (100000)")
+    parser.add_argument("--positions", type=int, default=200, help="number of searches (200)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (1)")
     parser.add_argument("--store", action="append", choices=tuple(GROUNDS), help="only this")
-    parser.add_argument("--json", type=Path, help="writes what was found")
-    parser.add_argument("--dir", type=Path, help="where the databases lie; a real disk")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--dir", type=Path, help="folder for the databases, on a real disk")
     return parser.parse_args()
 
 
@@ -137,7 +137,7 @@ async def _scan(directory: Directory, positions: Sequence[tuple[float, float]]) 
 
 
 async def _nothing(directory: Directory) -> dict[str, Any]:
-    """What the machine takes for a statement that asks nothing, in a session of its own."""
+    """Time an empty statement in its own session, as a baseline."""
     times = [await _ms(_statement(directory, "SELECT 1")) for _ in range(200 * REPEATS)]
     return _times(times)
 
@@ -154,7 +154,10 @@ async def _ms(what: Awaitable[object]) -> float:
 
 
 def _times(times: Sequence[float]) -> dict[str, float]:
-    """All of them, and the least of each position's, which others on this machine disturb less."""
+    """Return percentiles of all times, and of the minimum per position.
+
+    Other load on the machine disturbs the minimum less.
+    """
     least = [min(times[first : first + REPEATS]) for first in range(0, len(times), REPEATS)]
     return {
         "p50": round(median(times), 2),

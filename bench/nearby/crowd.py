@@ -1,4 +1,4 @@
-"""A hundred thousand technicians, who live where people live."""
+"""Random technicians, distributed like the world's population."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ from headway.systems.field_service.records import Channel, Technician
 from headway.systems.field_service.technicians import TECHNICIANS
 
 SKILLS = {"boiler": 0.5, "gas": 0.3, "roof": 0.2, "lock": 0.05, "organ": 0.002}
-"""Each skill, and which part of all technicians has it."""
+"""Share of technicians with each skill."""
 _AROUND = 0.05
-"""Degrees: so far they live from the middle of their city, mostly."""
+"""Standard deviation of the distance from the city's centre, in degrees."""
 _AT_ONCE = 1_000
 
 
 class Map:
-    """The cities of the world, each as likely as it is large.
-
-    Args:
-        seed: of the draws.
-    """
+    """The cities of the world, drawn in proportion to their population."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -34,7 +30,7 @@ class Map:
         self._weights = [one["population"] for one in cities]
 
     def positions(self, count: int) -> Sequence[tuple[float, float]]:
-        """Somewhere in or around cities."""
+        """Return positions in or near cities."""
         return [
             check_position(
                 max(-90.0, min(90.0, lat + self.rng.gauss(0, _AROUND))),
@@ -44,7 +40,7 @@ class Map:
         ]
 
     def technicians(self, count: int) -> list[Technician]:
-        """Nine of ten on duty; every hundredth at the address of the one before."""
+        """Return technicians: nine of ten on duty, every hundredth at the address before."""
         made: list[Technician] = []
         for number, position in enumerate(self.positions(count)):
             lat, lon = (made[-1].lat, made[-1].lon) if number % 100 == 99 else position
@@ -66,7 +62,7 @@ class Map:
 
 
 async def fill(directory: Directory, technicians: Sequence[Technician]) -> None:
-    """Writes them as an import would."""
+    """Write technicians as an import would."""
     columns = [column.key for column in Technician.__mapper__.columns]
     for first in range(0, len(technicians), _AT_ONCE):
         batch = technicians[first : first + _AT_ONCE]

@@ -1,4 +1,4 @@
-"""A look at everybody: what a search must answer, and what it costs to do without one."""
+"""Full scans: in Python, for the expected results of a search; in SQL, for comparison."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ SCAN = """
     )) AS km, idle_since
     FROM field_technicians WHERE on_duty ORDER BY km, idle_since, id LIMIT 50
 """
-"""Anybody, as one writes it without an index; a radius would save only the sorting."""
+"""A search without an index and without skills; a radius would only reduce the sorting."""
 
 
 class Everybody:
-    """All technicians, ready to be looked at one by one.
-
-    Args:
-        technicians: all there are.
-    """
+    """All technicians on duty, prepared for a scan."""
 
     def __init__(self, technicians: Sequence[Technician]) -> None:
         self._each = [
@@ -49,13 +45,13 @@ class Everybody:
         radius_km: float = 21_000.0,
         most: int = 50,
     ) -> list[Candidate]:
-        """Who is near, by looking at all."""
+        """Return the nearest technicians by a full scan."""
         wanted = frozenset(skills)
         up = radius_km / 111.19 + 0.01
         here = cos(radians(lat))
         fit: list[tuple[float, int, str]] = []
         for _, at_lat, at_lon, narrow, idle_since, id_, has in self._each:
-            # Nobody is nearer than the latitudes are apart.
+            # The distance is at least the difference of the latitudes.
             if abs(at_lat - lat) > up or not wanted <= has:
                 continue
             rise, run = sin(radians(at_lat - lat) / 2), sin(radians(at_lon - lon) / 2)

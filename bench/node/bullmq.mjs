@@ -1,4 +1,4 @@
-// BullMQ on Redis. Done jobs are removed; completed jobs fetch the next one in the same call.
+// BullMQ on Redis. Done jobs are removed; completing a job fetches the next one in the same call.
 
 import { Queue, Worker } from "bullmq";
 import { Redis } from "ioredis";

@@ -1,5 +1,6 @@
-// One queue for Node under measurement. Obeys lines of JSON on its standard input and answers each
-// by one on its standard output, as bench/systems/producing.py and consuming.py do in Python.
+// A queue for Node under measurement. Executes commands, lines of JSON on its standard input, and
+// replies with a line each on its standard output. The protocol is that of producing.py and
+// consuming.py in bench/systems.
 //
 //   node main.mjs produce MODULE
 //   node main.mjs consume MODULE URL BOARD PLACE CLOCK     (CLOCK: none, monotonic or wall)
@@ -12,7 +13,7 @@ const CHUNK = 1_000;
 const FEW = 100;
 const LOOK_MS = 4;
 
-// What a library says is no answer.
+// Libraries must not write to standard output, which is for replies.
 console.log = console.error;
 
 const [role, name, ...rest] = process.argv.slice(2);
@@ -39,15 +40,15 @@ function perSecond(count, begin) {
   return (count / (performance.now() - begin)) * 1_000;
 }
 
-// The clocks that all processes share, in ms.
+// Clocks that are comparable between processes, in ms.
 const wallOffset = compareClocks();
 const clocks = {
   monotonic: () => Number(process.hrtime.bigint()) / 1e6,
   wall: () => performance.now() + wallOffset,
 };
 
-// The system's clock is told in whole milliseconds, and late where the process is interrupted between
-// the two looks: both make the difference too small, so that the largest of many is the true one.
+// Date.now() is truncated to whole milliseconds, and the process may be interrupted between the two
+// reads. Both make the difference too small, so the largest of many samples is the best.
 function compareClocks() {
   let most = -Infinity;
   const end = performance.now() + 5;

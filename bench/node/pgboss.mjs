@@ -1,5 +1,5 @@
-// pg-boss on PostgreSQL, in batches of 1,000. It polls, at best twice a second; NOTIFY wakes it
-// besides, and a full batch is followed by the next at once.
+// pg-boss on PostgreSQL, in batches of 1,000. It polls twice a second, its minimum interval, and is
+// also woken by NOTIFY; after a full batch it fetches the next one at once.
 
 import { PgBoss } from "pg-boss";
 

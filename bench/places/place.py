@@ -1,4 +1,4 @@
-"""Where one measurement happens: an empty store, made for it and gone after it."""
+"""The place of one measurement: an empty store that is removed afterwards."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Place:
     """An empty store.
 
     Attributes:
-        url: of the store; peers make of it what they need.
-        folder: an empty one, for what else the measurement writes.
-        beside: the URL of a further empty store in the same server or folder, by a name.
-        size: bytes that all stores of this place take now.
+        url: URL of the store; peers derive their own from it.
+        folder: An empty folder for other files of the measurement.
+        beside: Returns the URL of another empty store in the same server or folder, by name.
+        size: Returns the current bytes of all stores of this place.
     """
 
     url: str
@@ -31,13 +31,13 @@ class Place:
 
 
 class Ground(Protocol):
-    """A kind of store, and the server that runs it.
+    """A type of store, and the server that runs it.
 
     Attributes:
-        name: as the command says it.
-        store: what runs there: `sqlite`, `postgres` or `redis`.
-        title: over its tables, with how durable it is.
-        version: of the server.
+        name: Name on the command line, with the network delay if there is one.
+        store: `sqlite`, `postgres` or `redis`.
+        title: Heading of its tables, with its durability.
+        version: Version of the server.
     """
 
     name: str
@@ -46,21 +46,21 @@ class Ground(Protocol):
     version: tuple[int, ...]
 
     def facts(self) -> dict[str, str]:
-        """What a reader must know."""
+        """Return facts about the server for the report."""
         ...
 
     def fresh(self, folder: Path) -> AbstractContextManager[Place]:
-        """An empty store; at most one at a time."""
+        """Create an empty store; at most one at a time."""
         ...
 
 
 @contextmanager
 def at_distance(ground: Ground, rtt_ms: float) -> Generator[Ground]:
-    """A ground whose server is a round trip away: a proxy in a process of its own delays requests.
+    """Yield a ground with a network delay, added by a proxy in a separate process.
 
     Args:
-        ground: with a server that is reached by host and port.
-        rtt_ms: added to each round trip, ms.
+        ground: Its server must be reached by host and port.
+        rtt_ms: Delay added to each round trip, ms.
     """
     yield _Distant(ground, rtt_ms)
 
@@ -91,4 +91,4 @@ def _delay(pipe: Connection, url: str, rtt_ms: float) -> None:
 
 
 class NoGround(Exception):
-    """The store cannot be measured here; says why."""
+    """The store cannot be measured on this machine."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own with fsync, or the one that the environment names."""
+"""A PostgreSQL server with fsync, started for the run or named by the environment."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class PostgresGround:
 
 @contextmanager
 def opened() -> Generator[Ground]:
-    """Starts the server, unless one is named.
+    """Start the server, unless the environment names one.
 
     Raises:
-        NoGround: there is none to start.
+        NoGround: PostgreSQL is not installed, or does not start.
     """
     if server.GIVEN_URL:
         yield PostgresGround(server.GIVEN_URL)

@@ -1,4 +1,4 @@
-"""A Redis of our own, without a log or with one, or the one that the environment names."""
+"""A Redis server, started with or without an append-only file, or named by the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RedisGround:
     """One database of one server, emptied before each measurement.
 
     Raises:
-        NoGround: somebody else's jobs are in it.
+        NoGround: the database is not empty.
     """
 
     store = "redis"
@@ -59,10 +59,10 @@ class RedisGround:
 
 @contextmanager
 def opened() -> Generator[Ground]:
-    """One that writes nothing to the device; the one that the environment names is as it is.
+    """Start a server without an append-only file, unless the environment names one.
 
     Raises:
-        NoGround: there is none to start.
+        NoGround: Redis is not installed or does not start, or the named database is not empty.
     """
     if server.GIVEN_URL:
         yield RedisGround(server.GIVEN_URL, "redis")
@@ -73,10 +73,10 @@ def opened() -> Generator[Ground]:
 
 @contextmanager
 def opened_with_log() -> Generator[Ground]:
-    """One of our own with a log that is flushed once a second.
+    """Start a server with an append-only file that is flushed once per second.
 
     Raises:
-        NoGround: there is none to start.
+        NoGround: Redis is not installed, or does not start.
     """
     with _ours(EVERYSEC, "redis-everysec") as ground:
         yield ground

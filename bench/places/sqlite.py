@@ -45,12 +45,12 @@ def opened() -> Generator[Ground]:
 
 
 def file_beside(url: str, name: str) -> Path:
-    """A file in the folder of the one that a URL names."""
+    """Return a file in the folder of the file that a URL names."""
     return path_of(url).with_name(name)
 
 
 def path_of(url: str) -> Path:
-    """The file that a URL names."""
+    """Return the file that a URL names."""
     return Path(url.removeprefix(_SCHEME))
 
 

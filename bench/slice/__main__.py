@@ -1,4 +1,4 @@
-"""`python -m bench.slice`: the whole system `calls` in real time, as processes, on each store."""
+"""`python -m bench.slice`: the whole system `calls` in real time, in processes, on each store."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.slice", description=__doc__)
-    parser.add_argument("--leads", type=int, default=2_500, help="of the slice (2500)")
-    parser.add_argument("--talk", default="500ms,9500ms", help="least and most of a call")
+    parser.add_argument("--leads", type=int, default=2_500, help="leads of the slice (2500)")
+    parser.add_argument("--talk", default="500ms,9500ms", help="range of call durations")
     parser.add_argument("--cases", default="slice,single,full", help="slice, single, full")
     parser.add_argument(
         "--store", action="append", choices=("memory", *GROUNDS), help="only this; repeatable"
     )
-    parser.add_argument("--json", type=Path, help="writes what was found")
-    parser.add_argument("--chart", type=Path, help="draws the use of the channels, as SVG")
-    parser.add_argument("--keep", type=Path, help="keeps logs and the directory here")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--chart", type=Path, help="draw the use of the channels, as SVG")
+    parser.add_argument("--keep", type=Path, help="keep logs and the directory in this folder")
     return parser.parse_args()
 
 

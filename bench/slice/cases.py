@@ -1,4 +1,4 @@
-"""What is measured: a campaign's slice, single leads with channels free, and a full pool."""
+"""The cases: a slice of a campaign, single leads with free channels, and a full pool."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from bench.slice.use import Called, Use, joined, parts, use_of
 CHECK_S = 0.2
 RAMP = 3 * SECOND
 WARM = 20
-"""Single leads that are told apart from the others."""
+"""Number of first single leads that are reported separately."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What is to be measured.
+    """The parameters of a slice.
 
     Attributes:
-        talk: how long calls last, least and most; half a second of setup comes first.
-        align: whether to begin so that hours open soon after.
+        talk: Range of call durations, after half a second of setup.
+        align: Whether to start so that hours open soon after.
     """
 
     leads: int
@@ -48,7 +48,7 @@ class Asked:
 
 
 async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any], Use]:
-    """A campaign in real time: hours open, a reseller is paused, a number loses channels."""
+    """Run a campaign in real time: hours open, a reseller is paused, a number loses channels."""
     with started(folder, store, asked.talk) as (carrier, server):
         office = Office(server.url, carrier.url)
         async with checking(CHECK_S) as check:
@@ -81,9 +81,9 @@ async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any
 
 
 async def single(folder: Path, store: str, n: int = 320) -> dict[str, Any]:
-    """Leads one by one, with channels free: from the due time to the call at the carrier.
+    """Measure single leads with free channels: from the due time to the call at the carrier.
 
-    The first ones, for which programs are loaded and connections made, are told apart.
+    The first ones, which pay for loading and connecting, are reported separately.
     """
     with started(folder, store, "100ms") as (carrier, server):
         office = Office(server.url, carrier.url)
@@ -118,7 +118,7 @@ async def single(folder: Path, store: str, n: int = 320) -> dict[str, Any]:
 
 
 async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0) -> dict[str, Any]:
-    """What leads cost that wait at a full pool: CPU of the server, beside that of an idle one."""
+    """Measure the server's CPU while leads wait at a full pool, compared with an idle server."""
     with started(folder, store, "30m") as (carrier, server):
         office = Office(server.url, carrier.url)
         await office.number("+15550000001", 5)
@@ -136,7 +136,7 @@ async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0)
         ]
         await office.send(leads, None)
         while True:
-            # All have been checked, and stand at the pool.
+            # All have been checked and wait at the pool when the CPU becomes idle.
             before = server.cpu_s()
             await asyncio.sleep(2)
             if server.cpu_s() - before < 0.2:
@@ -175,7 +175,7 @@ def _faults(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> list
     for one in calls:
         if one.claimed_at < max(one.due_at, one.lead.opens_at):
             faults.append(f"{one.lead.phone} was called before its time")
-        # A line that was taken just before the pause is dialled from.
+        # A line that was taken just before the pause is still used.
         if one.lead.reseller == PAUSED and (
             plan.paused[0] + SECOND < one.claimed_at < plan.paused[1] - SECOND
         ):
@@ -187,7 +187,7 @@ def _faults(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> list
 
 
 async def _operate(office: Office, plan: Plan) -> None:
-    """What an operator does meanwhile."""
+    """Perform the operator's actions at their times."""
     for at, act in sorted(
         [
             (plan.paused[0], lambda: office.close_gate(f"tenant:{PAUSED}")),
@@ -222,7 +222,7 @@ def _by_id(ids: Sequence[str], leads: Sequence[Lead]) -> dict[str, Lead]:
 
 
 def _begin_at(*, align: bool) -> int:
-    """In ten seconds or more; aligned, so that hours open 25 seconds later."""
+    """Return a start in ten seconds or more; if aligned, hours open 25 seconds after it."""
     at = _now() + 10 * SECOND
     return -(-(at - 35 * SECOND) // MINUTE) * MINUTE + 35 * SECOND if align else at
 

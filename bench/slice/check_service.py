@@ -1,4 +1,4 @@
-"""A service that says whether a lead may be called, after thinking about it."""
+"""A slow pre-check service that allows every call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REPLY = (
 
 @asynccontextmanager
 async def checking(slow_s: float) -> AsyncGenerator[str]:
-    """Answers everybody yes, each after so many seconds; its URL."""
+    """Run a service that allows every call after `slow_s` seconds; yield its URL."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

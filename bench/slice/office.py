@@ -1,4 +1,4 @@
-"""The office of a slice: what is asked of the server and of the carrier by HTTP."""
+"""A client for the HTTP APIs of the server and the carrier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.slice.plan import Lead
 
 
 class Office:
-    """Asks a server and a carrier."""
+    """Sends requests to a server and a carrier."""
 
     def __init__(self, server: str, carrier: str) -> None:
         self._http = httpx.AsyncClient(base_url=server, timeout=60)
@@ -21,7 +21,7 @@ class Office:
         await self._http.aclose()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """One request; it must go well."""
+        """Send one request, which must succeed."""
         reply = await self._http.request(method, path, json=body)
         assert reply.is_success, f"{method} {path}: {reply.status_code} {reply.text[:500]}"
         return reply.json() if reply.content else None
@@ -39,7 +39,7 @@ class Office:
         await self.ask("PUT", f"/templates/{name}", {"checks": checks, "hours": hours})
 
     async def send(self, leads: list[Lead], due: str | None) -> list[str]:
-        """Sends leads; their ids."""
+        """Send leads; return their ids."""
         bodies = [
             {
                 "phone": one.phone,
@@ -63,12 +63,12 @@ class Office:
         await self.ask("DELETE", f"/v1/closures/{gate}")
 
     async def calls(self) -> dict[str, Any]:
-        """The carrier's ledger."""
+        """Return the carrier's ledger."""
         reply = await self._http.get(f"{self._carrier}/_calls")
         return reply.json()
 
     async def jobs(self) -> list[dict[str, Any]]:
-        """All leads as jobs, with their runs."""
+        """Return all leads as jobs, with their runs."""
         rows: list[dict[str, Any]] = []
         cursor = ""
         while True:
@@ -79,7 +79,7 @@ class Office:
             cursor = f"&cursor={page['cursor']}"
 
     async def until_finished(self, n: int) -> None:
-        """Waits until so many leads are finished."""
+        """Wait until `n` leads are finished."""
         while True:
             stats = await self.ask("GET", "/v1/stats")
             counts = stats["counts"]

@@ -1,4 +1,4 @@
-"""The plan of a slice: numbers, zones, resellers, leads, and what an operator does meanwhile."""
+"""The plan of a slice: numbers, zones, resellers, leads, and an operator's actions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ PAUSED, RENTED = "reseller-07", "+15550000001"
 """The reseller that is paused, and the number that loses channels."""
 RENTED_LEFT = 2
 LATE_FROM, EARLY_UNTIL = 3, 2
-# Fixed offsets, so that what is open can be told without the engine's own zone rules.
+# Fixed offsets, so that open hours can be computed without the engine's zone rules.
 ZONES = ("Etc/GMT-7", "Etc/GMT-6", "Etc/GMT-5", "Etc/GMT-4", "Etc/GMT-3")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lead:
-    """Somebody to be called.
+    """A person to be called.
 
     Attributes:
-        opens_at: when that zone may be called; 0 for all the time.
+        opens_at: When the zone may be called, ms UTC; 0 for always.
     """
 
     phone: str
@@ -32,13 +32,13 @@ class Lead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What happens in one slice, and when (ms UTC).
+    """The leads and events of one slice; times in ms UTC.
 
     Attributes:
-        begins_at: when all leads are due.
-        opens: when each zone may be called; 0 for all the time.
-        paused: from when to when one reseller is paused.
-        shrunk: from when to when one number has fewer channels.
+        begins_at: When all leads are due.
+        opens: When each zone may be called; 0 for always.
+        paused: Start and end of a reseller's pause.
+        shrunk: Start and end of the time in which one number has fewer channels.
     """
 
     numbers: int
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Channels of all numbers."""
+        """The number of channels of all numbers."""
         return self.numbers * self.channels
 
     @property
@@ -81,7 +81,7 @@ class Plan:
         ]
 
     def hours(self) -> dict[str, str | None]:
-        """The calling hours of each template, in its own zone's time; None for always."""
+        """Return each template's calling hours in its zone's local time; None for always."""
         return {f"zone-{n}": self._span(ZONES[n]) for n in range(len(ZONES))}
 
     def _span(self, tz: str) -> str | None:

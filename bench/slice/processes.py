@@ -19,25 +19,25 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
-    """A process that runs, and where it listens."""
+    """A running process and its URL."""
 
     url: str
     pid: int
 
     def cpu_s(self) -> float:
-        """CPU that it has used, its threads included."""
+        """Return the CPU seconds that it has used, including its threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 @contextmanager
 def started(folder: Path, store: str, talk: str) -> Generator[tuple[Running, Running]]:
-    """A carrier, and a server that works the system `calls`, until the block ends.
+    """Run a carrier and a server of the system `calls` until the block ends.
 
     Args:
-        folder: for the settings, the directory and the logs.
-        store: its URL.
-        talk: how long calls last once they are answered, least and most.
+        folder: Folder for the directory and the logs.
+        store: URL of the store.
+        talk: Range of the calls' durations after they are answered.
     """
     with ExitStack() as stack:
         at = free_port()
@@ -57,7 +57,7 @@ def started(folder: Path, store: str, talk: str) -> Generator[tuple[Running, Run
 
 
 def free_port() -> str:
-    """A port that nobody uses now."""
+    """Return an unused port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return str(one.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The use of channels against time: at the carrier and in Headway, beside what the gates allow."""
+"""The use of channels over time, at the carrier and in Headway, compared with what gates allow."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bench.slice.plan import PAUSED, RENTED, RENTED_LEFT, Lead, Plan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Called:
-    """One call, as the carrier and the job tell it; ms UTC.
+    """One call, from the records of the carrier and the job; times in ms UTC.
 
     Attributes:
-        due_at: of the lead.
-        claimed_at: when its line was taken.
-        handed_at: just before the provider was asked.
-        placed_at: at the carrier.
-        ended_at: at the carrier.
-        freed_at: when its line was given back.
+        due_at: When the lead was due.
+        claimed_at: When its line was taken.
+        handed_at: Just before the request to the provider.
+        placed_at: When the call started at the carrier.
+        ended_at: When the call ended at the carrier.
+        freed_at: When its line was given back.
     """
 
     lead: Lead
@@ -34,14 +34,14 @@ class Called:
 
 @dataclass(kw_only=True, slots=True)
 class Use:
-    """What was used of what the gates allow, while leads could have been called.
+    """The channels in use and those that the gates allowed, while there was a backlog.
 
     Attributes:
         points: (ms, in use, allowed) whenever either changed.
-        used: channels in use, summed over time.
-        allowed: those that could have been.
-        span_ms: for how long a backlog was there.
-        most: the most in use at once.
+        used: Channels in use, integrated over time.
+        allowed: Channels that could have been in use, integrated over time.
+        span_ms: Duration of the backlog.
+        most: Maximum number of channels in use at once.
     """
 
     points: list[tuple[int, int, int]] = field(default_factory=list)
@@ -56,16 +56,16 @@ class Use:
 
 
 def use_of(plan: Plan, calls: Sequence[Called], *, lines: bool, after_ms: int = 0) -> Use:
-    """The use of channels.
+    """Return the use of channels.
 
     Args:
-        plan: says what the gates allow.
-        calls: all of the slice.
-        lines: whether a channel counts as in use while Headway holds its line, else while the
+        plan: Defines what the gates allow.
+        calls: All calls of the slice.
+        lines: Whether a channel counts as in use while Headway holds its line, instead of while the
             carrier has a call on it.
-        after_ms: what happens in the first so many ms is left out.
+        after_ms: Duration at the start that is ignored.
     """
-    # (moment, what): leads become able to be called from their due time on, slow checks included.
+    # A lead counts as callable from its due time on, including the time of its slow check.
     events: list[tuple[int, int, str, Called | None]] = []
     for one in calls:
         begun, ended = (one.claimed_at, one.freed_at) if lines else (one.placed_at, one.ended_at)
@@ -87,7 +87,7 @@ def _swept(plan: Plan, events: list[tuple[int, int, str, Called | None]], from_a
         if at > last:
             capacity = plan.total
             if plan.shrunk[0] <= last < plan.shrunk[1]:
-                # A capacity that was lowered revokes nothing.
+                # A lowered capacity ends no call.
                 capacity -= plan.channels - max(RENTED_LEFT, rented)
             shut = paused if plan.paused[0] <= last < plan.paused[1] else 0
             allowed = max(live, min(capacity, live + able - shut))
@@ -110,9 +110,9 @@ def _swept(plan: Plan, events: list[tuple[int, int, str, Called | None]], from_a
 
 
 def parts(plan: Plan, calls: Sequence[Called]) -> dict[str, list[int]]:
-    """Where the time goes between a call's end and the next call on that line, in ms.
+    """Return the durations of the steps between two calls on a line, in ms.
 
-    The n-th line that a number gives back is the one that its (channels + n)-th call takes.
+    The n-th line that a number gives back is taken by its (channels + n)-th call.
     """
     found: dict[str, list[int]] = {
         "end of call to line free": [one.freed_at - one.ended_at for one in calls],
@@ -139,7 +139,7 @@ def parts(plan: Plan, calls: Sequence[Called]) -> dict[str, list[int]]:
 def joined(
     jobs: Sequence[dict[str, Any]], ledger: dict[str, Any], leads: dict[str, Lead]
 ) -> list[Called]:
-    """The calls of leads, from the jobs and the carrier's ledger; ids that are unknown are left."""
+    """Return the calls of leads, from the jobs and the carrier's ledger; ignore unknown ids."""
     by_ref = {one["ref"]: one for one in ledger["calls"]}
     found: list[Called] = []
     for job in jobs:

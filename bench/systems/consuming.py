@@ -1,4 +1,4 @@
-"""A process that works for one system and says what its handlers saw."""
+"""A worker process of one system, which reports what its handlers saw."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ CLOCKS = {"monotonic": time.monotonic_ns, "wall": time.time_ns}
 def consume(
     pipe: Connection, peer: Peer, url: str, board: Path, place: int, clock: str | None
 ) -> None:
-    """Says that it is ready, begins when it is told, and reports when it is told to end.
+    """Send "ready", work after the first message, and report and exit after the second.
 
     Args:
-        pipe: to whoever measures.
-        peer: for whom.
-        url: of the store.
-        board: where it writes how far it is.
-        place: its own there.
-        clock: which moments of starts are wanted; None for none.
+        pipe: Pipe to the measuring process.
+        peer: The system.
+        url: URL of the store.
+        board: File of the progress counters.
+        place: Index of this worker's counter.
+        clock: Clock for the times of starts; None if they are not needed.
     """
     logging.disable(logging.ERROR)
     places = Board(board).places
@@ -44,7 +44,7 @@ def consume(
         if ending.told is not None:
             ending.told()
             return
-        # Leaves as a killed process does: what it has seen is what counts.
+        # Exit at once, like a killed process: only executions so far count.
         pipe.send(tally.report())
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Processes in other languages under measurement: they obey lines of JSON, and answer by them."""
+"""Processes in other languages under measurement; commands and replies are lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.tally import Report
 
 
 class LineChild:
-    """A process and its two streams; as bench.child.Child."""
+    """A process and its streams, with the interface of `bench.child.Child`."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._process = process
@@ -27,7 +27,7 @@ class LineChild:
         self.pid = process.pid
 
     def receive(self) -> Any:
-        """What it says next."""
+        """Return the next value that it sends."""
         assert self._process.stdout is not None
         stream = self._process.stdout.fileno()
         parts = [self._read]
@@ -41,7 +41,7 @@ class LineChild:
         return json.loads(line)
 
     def send(self, value: object) -> None:
-        """Tells it something."""
+        """Send it a value."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
@@ -50,12 +50,12 @@ class LineChild:
             raise ChildFailed(self._last_words()) from error
 
     def ask(self, value: object) -> Any:
-        """Tells it something and waits for what it answers."""
+        """Send it a value and return its reply."""
         self.send(value)
         return self.receive()
 
     def look(self) -> None:
-        """Fails if it has ended; does not wait."""
+        """Raise if it has exited; do not wait."""
         if self._process.poll() is not None:
             raise ChildFailed(self._last_words())
 
@@ -66,7 +66,7 @@ class LineChild:
 
 
 class LineProducer(LineChild):
-    """One that enqueues; moments come from it in ms."""
+    """An enqueuing process; converts its times from ms to ns."""
 
     def ask(self, value: object) -> Any:
         answer = super().ask(value)
@@ -76,7 +76,7 @@ class LineProducer(LineChild):
 
 
 class LineWorker(LineChild):
-    """One that works; moments come from it in ms."""
+    """A worker process; converts its times from ms to ns."""
 
     def ask(self, value: object) -> Report:
         first, last, seen = super().ask(value)
@@ -92,7 +92,7 @@ def started(
     folder: Path,
     environment: Mapping[str, str] | None = None,
 ) -> Generator[LineChild]:
-    """Runs a program, and ends it whatever happens."""
+    """Run a program, and kill it at the end if it has not exited."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             command,

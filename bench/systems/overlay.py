@@ -1,6 +1,6 @@
-"""Packages that only one peer wants: installed into a cache when it is first measured.
+"""Packages that only one peer needs, installed into a cache when it is first measured.
 
-They lie beside the environment, not in it: what Headway is tested with stays what it is.
+They are kept outside the environment, so that Headway's own dependencies stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIMIT_S = 300
 
 
 class Unavailable(Exception):
-    """A peer, or something it needs, cannot be installed here; says why."""
+    """A peer, or something it needs, cannot be installed on this machine."""
 
 
 def install(
@@ -30,10 +30,11 @@ def install(
     """Run an installer or a compiler.
 
     Args:
-        what: is installed, for the message.
+        what: What is installed, for the message.
+        seconds: Time limit.
 
     Raises:
-        Unavailable: it failed, or took longer than so many seconds.
+        Unavailable: it failed, or took too long.
     """
     try:
         done = subprocess.run(
@@ -49,23 +50,20 @@ def install(
         raise Unavailable(message) from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        # npm puts the reason first, pip and go put it last.
+        # npm prints the reason first, pip and go print it last.
         reason = " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else "no reason given"
         message = f"{what} cannot be installed: {reason}"
         raise Unavailable(message)
 
 
 def cache() -> Path:
-    """Where they lie: `headway-bench` in the user's cache."""
+    """Return the folder of the packages: `headway-bench` in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "headway-bench"
 
 
 def put_on_path(peer: str) -> None:
-    """Lets this process, and those that it starts, import what a peer wants besides.
-
-    Args:
-        peer: whose requirements, if it has any.
+    """Add a peer's additional packages, if it has any, to the path of this process and children.
 
     Raises:
         Unavailable: they cannot be installed.

@@ -1,4 +1,4 @@
-"""What the bench asks of a queue: to take jobs, and to do them in a worker."""
+"""The interface of a queue under measurement: enqueue jobs, and run them in a worker."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from bench.tally import Handler
 
 
 class Producer:
-    """Puts jobs into an open queue. A job is a number."""
+    """Enqueues into an open queue. A job is a number."""
 
     async def one(self, number: int) -> None:
-        """Returns when the queue has acknowledged it."""
+        """Enqueue one job; return when the queue has acknowledged it."""
         raise NotImplementedError
 
     async def many(self, numbers: Sequence[int]) -> None:
-        """Some thousand at most, by whatever is fastest."""
+        """Enqueue up to some thousand jobs in the fastest way."""
         for number in numbers:
             await self.one(number)
 
     async def later(self, numbers: Sequence[int], due_at: int) -> None:
-        """All due at one moment, in ms UTC; some thousand at most."""
+        """Enqueue up to some thousand jobs that are due at the same time, ms UTC."""
         raise NotImplementedError
 
 
 class Ending:
-    """Tells a worker that all is done.
+    """Stops a worker when all jobs are done.
 
-    A worker that names nothing to call is ended from outside, without ceremony.
+    If the worker registers no function, its process exits at once.
     """
 
     def __init__(self) -> None:
         self.told: Callable[[], object] | None = None
 
     def calls(self, told: Callable[[], object]) -> None:
-        """Lets a function be called, from a thread of its own; the worker must then return."""
+        """Register a function that is called from another thread; the worker must then return."""
         self.told = told
 
 
@@ -43,19 +43,19 @@ class Peer:
     """One queue on one store.
 
     Attributes:
-        name: in the tables.
+        name: Name in the tables.
         store: `sqlite`, `postgres` or `redis`.
-        version: of its package.
-        setting: what was set for it, in words; its best here.
-        bulk: whether it takes many jobs in one call.
-        bursts: whether it takes jobs that are due later.
-        slow: whether it gets fewer jobs where time would else be lost.
-        least_redis: the first version of Redis that it runs on.
-        waits: whether its handlers can be told to wait.
-        seconds: for which each handler waits.
-        places: handlers at once while they wait.
-        locks: keys; each job holds that of its number modulo so many. 0 for none.
-        keyed: whether it can lock by key.
+        version: Version of its package.
+        setting: Description of its settings, which are the best ones found.
+        bulk: Whether it takes many jobs in one call.
+        bursts: Whether it takes jobs that are due later.
+        slow: Whether it gets fewer jobs, to save time.
+        least_redis: The first version of Redis that it supports.
+        waits: Whether its handlers can wait for `seconds`.
+        seconds: Seconds for which each handler waits.
+        places: Number of handlers at once if they wait.
+        locks: Number of lock keys; each job locks its number modulo this. 0 for no locks.
+        keyed: Whether it can lock by key.
     """
 
     name = ""
@@ -73,12 +73,12 @@ class Peer:
     keyed = False
 
     async def prepare(self, url: str) -> None:
-        """Makes what it needs in an empty store."""
+        """Create its schema in an empty store."""
 
     def producer(self, url: str) -> AbstractAsyncContextManager[Producer]:
-        """Opens the queue for one who enqueues, in the running loop."""
+        """Open the queue for enqueuing, in the running loop."""
         raise NotImplementedError
 
     def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        """Works in this process and its main thread, until it is told or ended."""
+        """Run a worker in this process and its main thread, until it is stopped or killed."""
         raise NotImplementedError

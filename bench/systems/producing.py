@@ -1,4 +1,4 @@
-"""A process that enqueues into one system and says how fast that was."""
+"""A process that enqueues into one system and reports the rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW = 100
 
 
 def produce(pipe: Connection, peer: Peer) -> None:
-    """Opens the queues that it is told, one after another, and obeys in each until None comes."""
+    """Open the queue of each URL received, and execute commands on it until None is received."""
     logging.disable(logging.ERROR)
     event_loop.run(_serve(pipe, peer))
 
@@ -37,7 +37,7 @@ async def _serve(pipe: Connection, peer: Peer) -> None:
 
 
 async def one(producer: Producer, count: int) -> float:
-    """Enqueues one by one, each awaited; jobs a second, after a few that are not counted."""
+    """Enqueue one by one, each awaited, after a warm-up; return jobs per second."""
     for _ in range(FEW):
         await producer.one(WARM)
     gc.collect()
@@ -48,7 +48,7 @@ async def one(producer: Producer, count: int) -> float:
 
 
 async def many(producer: Producer, count: int) -> float:
-    """Enqueues by the thousand; jobs a second, the making of the jobs included."""
+    """Enqueue by the thousand; return jobs per second, including the time to create the jobs."""
     gc.collect()
     begin = time.perf_counter()
     for numbers in _chunks(count):
@@ -57,25 +57,25 @@ async def many(producer: Producer, count: int) -> float:
 
 
 async def later(producer: Producer, count: int, due_at: int) -> None:
-    """Enqueues jobs that are due at one moment, in ms UTC."""
+    """Enqueue jobs that are due at the same time, ms UTC."""
     for numbers in _chunks(count):
         await producer.later(numbers, due_at)
 
 
 async def spread(producer: HeadwayProducer, count: int, due_at: int, step_ms: int) -> None:
-    """Enqueues jobs of this engine that are due one after another."""
+    """Enqueue jobs of this engine that are due one after another."""
     for numbers in _chunks(count):
         await producer.spread(numbers, due_at, step_ms)
 
 
 async def together(producer: HeadwayProducer, count: int) -> float:
-    """Enqueues into this engine from many callers at once; jobs a second."""
+    """Enqueue into this engine from many concurrent callers; return jobs per second."""
     gc.collect()
     return await producer.together(count)
 
 
 async def pace(producer: Producer, count: int, every_ns: int) -> dict[int, int]:
-    """Enqueues one at a time, evenly; when each call returned, in ns of the monotonic clock."""
+    """Enqueue one at a time, evenly; return when each call returned, in monotonic ns."""
     sent: dict[int, int] = {}
     begin = time.monotonic_ns()
     for number in range(count):
@@ -86,7 +86,7 @@ async def pace(producer: Producer, count: int, every_ns: int) -> dict[int, int]:
 
 
 async def warm(producer: Producer) -> None:
-    """Enqueues a job that is not counted."""
+    """Enqueue a job that is not counted."""
     await producer.one(WARM)
 
 

@@ -1,4 +1,4 @@
-"""Which queues are measured on which store, and which of them can be here."""
+"""The queues that are measured on each store, and whether they are available."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Entry(NamedTuple):
     """A queue in Python.
 
     Attributes:
-        name: in the tables.
-        package: whose version is told.
-        module: under bench.systems.
-        peer: the class there.
+        name: Name in the tables.
+        package: Package whose version is reported.
+        module: Module under bench.systems.
+        peer: Class in the module.
     """
 
     name: str
@@ -58,9 +58,9 @@ class NodeEntry(NamedTuple):
     """A queue for Node.
 
     Attributes:
-        name: of its package, and in the tables.
-        module: its file under bench/node.
-        setting: what is set for it, in words.
+        name: Name of its package, and in the tables.
+        module: Its file under bench/node, without the ending.
+        setting: Description of its settings.
     """
 
     name: str
@@ -82,8 +82,8 @@ class GoEntry(NamedTuple):
     """A queue in Go.
 
     Attributes:
-        name: in the tables.
-        system: made where there is a toolchain.
+        name: Name in the tables.
+        system: Builds and returns it, if there is a toolchain.
     """
 
     name: str
@@ -105,14 +105,11 @@ class Missing(NamedTuple):
 
 
 def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list[Missing]]:
-    """Those that run on a store.
+    """Return this engine and its peers on a store, and the peers that are unavailable.
 
     Args:
-        ground: the store.
-        wanted: the names of peers.
-
-    Returns:
-        This engine and its peers; and those that cannot be measured here.
+        ground: The store.
+        wanted: Names of the peers to include.
     """
     found: list[System] = [PythonSystem(Headway(ground.store))]
     missing: list[Missing] = []
@@ -127,12 +124,12 @@ def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list
 
 
 def names() -> list[str]:
-    """Of all peers that there may be."""
+    """Return the names of all known peers."""
     return sorted({entry.name for store in PEERS for entry in entries(store)})
 
 
 def entries(store: str) -> Sequence[Entry | NodeEntry | GoEntry]:
-    """All that there may be on a store."""
+    """Return all known peers on a store."""
     return (*PEERS[store], *NODE_PEERS[store], *GO_PEERS[store])
 
 

@@ -1,4 +1,4 @@
-"""River, a queue in Go: built into the cache the first time, where there is a toolchain."""
+"""River, a queue in Go: built into the cache the first time, if there is a toolchain."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RiverSystem:
     """River on PostgreSQL.
 
     Attributes:
-        seconds: how long each handler waits.
-        places: jobs at once of each process.
+        seconds: Seconds for which each handler waits.
+        places: Number of jobs at once per process.
     """
 
     name = "river"
@@ -51,7 +51,7 @@ class RiverSystem:
 
 
 def built() -> Path:
-    """Return the program, built if this version of it is not in the cache yet.
+    """Return the program; build it if this version is not in the cache yet.
 
     Raises:
         Unavailable: there is no Go toolchain, or the build fails.

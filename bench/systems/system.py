@@ -1,4 +1,4 @@
-"""A queue under measurement: how to start the processes that enqueue into it and work for it."""
+"""A queue under measurement, which starts its enqueuing and worker processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.systems.producing import produce
 
 
 class System(Protocol):
-    """What the cases know of a queue; its attributes are those of a peer."""
+    """The interface of a queue for the cases; the attributes are those of a peer."""
 
     name: str
     version: str
@@ -23,13 +23,13 @@ class System(Protocol):
     slow: bool
 
     def producing(self) -> AbstractContextManager[Child]:
-        """A process that obeys as `bench.systems.producing` does."""
+        """Start a process with the commands of `bench.systems.producing`."""
         ...
 
     def working(
         self, url: str, board: Path, place: int, clock: str | None = None
     ) -> AbstractContextManager[Child]:
-        """A process that works as `bench.systems.consuming` does."""
+        """Start a worker with the protocol of `bench.systems.consuming`."""
         ...
 
 

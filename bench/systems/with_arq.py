@@ -1,4 +1,4 @@
-"""arq on Redis. It polls; the interval is set shorter than its half second."""
+"""arq on Redis. It polls; the interval is shorter than its default of half a second."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ArqProducer(Producer):
         await self.pool.enqueue_job("noop", number)
 
     async def many(self, numbers: Sequence[int]) -> None:
-        # It has no call for many; its connections are many instead.
+        # It cannot enqueue in bulk: use several connections instead.
         for at in range(0, len(numbers), 100):
             await asyncio.gather(*map(self.one, numbers[at : at + 100]))
 

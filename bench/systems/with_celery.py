@@ -1,7 +1,7 @@
-"""celery on Redis, in the solo pool: its fastest for jobs that do nothing.
+"""celery on Redis, in the solo pool, which is its fastest for no-op jobs.
 
-Tasks are acknowledged early, as celery does unless told otherwise, and have no results; gossip,
-mingle and heartbeats between workers are off. Tasks with an ETA are held in the worker's memory.
+Tasks are acknowledged early, which is the default, and have no results; gossip, mingle and
+heartbeats between workers are off. Tasks with an ETA are held in the worker's memory.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class CeleryProducer(Producer):
 class CeleryOnRedis(Peer):
     name = "celery"
     slow = True
-    # Its due tasks start some 50 ms apart here, whatever the prefetch: until it is known whether
-    # that is celery or what was set for it, no figure of it is told.
+    # Its due tasks start some 50 ms apart here, whatever the prefetch. No figure is reported until
+    # it is known whether celery or a setting causes that.
     bursts = False
     prefetch = 128
     setting = f"solo pool, prefetch {prefetch}, results ignored"
@@ -66,7 +66,7 @@ class CeleryOnRedis(Peer):
 
     def consume(self, url: str, handler: Handler, ending: Ending) -> None:
         del ending
-        # It warns of running as root, which containers do.
+        # It warns about running as root, which is usual in containers.
         warnings.simplefilter("ignore", SecurityWarning)
         app, _ = self.open(url, handler)
         app.worker_main(["--quiet", "worker", "--pool=solo", *QUIET])

@@ -1,6 +1,6 @@
-"""dramatiq on Redis, with 8 threads that prefetch 512 messages; its own default is 16.
+"""dramatiq on Redis, with 8 threads and a prefetch of 512 messages instead of its default of 16.
 
-Its worker reads the prefetch from the environment, when it is imported.
+Its worker reads the prefetch from the environment when it is imported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DramatiqProducer(Producer):
         self.noop.send(number)  # type: ignore[attr-defined]  # an actor
 
     async def later(self, numbers: Sequence[int], due_at: int) -> None:
-        # It takes a delay, and keeps the moment that this makes.
+        # It takes a delay, and stores the resulting time.
         for number in numbers:
             delay = max(0, due_at - _now_ms())
             self.noop.send_with_options(args=(number,), delay=delay)  # type: ignore[attr-defined]  # as above

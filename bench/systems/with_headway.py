@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 
 import headway as hw
 
-# An App imports its store and its worker when they are first used. The modules of the peers import
-# what they need at once, which is before their processes are ready to be measured; so does this.
+# An App imports its store and its worker lazily. They are imported here, as the peers' modules
+# import theirs, so that the measurement does not include it.
 import headway.runtime.worker.worker
 import headway.stores.redis.store  # noqa: F401
 from bench.systems.peer import Ending, Peer, Producer
@@ -25,7 +25,7 @@ from headway.runtime.worker.worker_options import MOST_AHEAD
 
 CALLERS = 32
 AT_ONCE = 64
-"""Hand-overs and signals that wait at the same time."""
+"""Number of concurrent hand-overs and signals."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PLACES, GATED_PLACES = 100, 1_000
 
@@ -51,7 +51,7 @@ class HeadwayProducer(Producer):
         await self.app.send_many_async(self.step.make(number=number, due=due) for number in numbers)
 
     async def spread(self, numbers: Sequence[int], due_at: int, step_ms: int) -> None:
-        """Each due so much after the one before."""
+        """Enqueue jobs that are due `step_ms` apart."""
         due = EPOCH + timedelta(milliseconds=due_at)
         await self.app.send_many_async(
             self.step.make(number=number, due=due + timedelta(milliseconds=step_ms * number))
@@ -59,7 +59,7 @@ class HeadwayProducer(Producer):
         )
 
     async def together(self, count: int) -> float:
-        """Awaited by many callers at once; jobs a second."""
+        """Enqueue from many concurrent callers; return jobs per second."""
 
         async def caller(first: int) -> None:
             for number in range(first, count, CALLERS):
@@ -74,11 +74,11 @@ class Headway(Peer):
     """The engine on one store.
 
     Args:
-        store: which.
-        gates: which each job passes.
-        places: handlers at once.
-        seconds: for which each handler waits.
-        prefetch: jobs held ready at most.
+        store: `sqlite`, `postgres` or `redis`.
+        gates: Gates of each job.
+        places: Number of handlers at once.
+        seconds: Seconds for which each handler waits.
+        prefetch: Maximum number of prefetched jobs.
     """
 
     name = "headway"
@@ -107,7 +107,7 @@ class Headway(Peer):
     @asynccontextmanager
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
         app, step = self.open(url, unseen)
-        # The first enqueue declares; it is not what is measured.
+        # Declared here: otherwise the first enqueue would include it.
         async with app:
             yield HeadwayProducer(app, step, self.locks)
 
@@ -138,12 +138,12 @@ def open_app(
 
 
 def one_wide_gate() -> list[GateSpec]:
-    """A Slots that lets everything through."""
+    """Return a Slots that never fills."""
     return [hw.Slots("seats", 100_000)]
 
 
 def wide_gates() -> list[GateSpec]:
-    """A Slots, a Rate and a Pool that let everything through: what is measured is their cost."""
+    """Return a Slots, a Rate and a Pool that never fill, to measure their cost."""
     return [
         *one_wide_gate(),
         hw.Rate("pace", 10_000_000, per="1s"),
@@ -152,7 +152,7 @@ def wide_gates() -> list[GateSpec]:
 
 
 def enqueue_sync(pipe: Connection, url: str, count: int) -> None:
-    """Sends by `app.send`, from code that cannot await; tells jobs a second."""
+    """Send by the synchronous `app.send`; report jobs per second."""
     app, step = open_app(url, unseen)
     with app:
         begin = time.perf_counter()
@@ -162,7 +162,7 @@ def enqueue_sync(pipe: Connection, url: str, count: int) -> None:
 
 
 def succeeded(url: str) -> int:
-    """How many jobs have succeeded by the store's own record."""
+    """Return the store's count of succeeded jobs."""
 
     async def look() -> int:
         app, _ = open_app(url, unseen)
@@ -174,7 +174,7 @@ def succeeded(url: str) -> int:
 
 
 def fill(url: str, count: int) -> None:
-    """Enqueues from this process."""
+    """Enqueue from this process."""
 
     async def work() -> None:
         app, step = open_app(url, unseen)
@@ -185,7 +185,7 @@ def fill(url: str, count: int) -> None:
 
 
 def hand_over_and_signal(pipe: Connection, url: str, count: int) -> None:
-    """Hands jobs over and ends them by signals; tells how many of each in a second."""
+    """Hand jobs over and end them by signals; report the rates of both per second."""
 
     async def work() -> None:
         app = hw.App(url, name="bench")
@@ -220,7 +220,7 @@ def hand_over_and_signal(pipe: Connection, url: str, count: int) -> None:
 
 
 def idle(pipe: Connection, url: str, workers: int) -> None:
-    """Lets workers wait in one process until it is told to end."""
+    """Let workers wait in one process until a message arrives."""
 
     async def work() -> None:
         app, _ = open_app(url, unseen)

@@ -1,6 +1,6 @@
-"""huey, at its best setting here: one thread, and no results.
+"""huey with its best settings: one thread, and no results.
 
-On SQLite with an fsync for each commit. On Redis its worker blocks for one job at a time.
+On SQLite it runs with an fsync for each commit. On Redis its worker blocks for one job at a time.
 """
 
 from __future__ import annotations

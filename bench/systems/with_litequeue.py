@@ -1,7 +1,7 @@
-"""litequeue on SQLite, with synchronous=FULL instead of its NORMAL.
+"""litequeue on SQLite, with synchronous=FULL instead of its default NORMAL.
 
-It has no worker: the loop is ours, and takes, does and finishes one message at a time, as its
-documentation shows.
+It has no worker. The loop here takes, runs and finishes one message at a time, as in its
+documentation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """pgqueuer on PostgreSQL, in batches, through asyncpg.
 
-Through psycopg each of its queries may wait up to a second for the connection, on which it also
-listens; that would be no fair measure.
+With psycopg, each of its queries may wait up to a second for the connection on which it also
+listens, which would not be a fair comparison.
 """
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
@@ -37,7 +37,7 @@ class PgQueuerProducer(Producer):
         await self.queries.enqueue(["noop"] * count, bodies, [0] * count)
 
     async def later(self, numbers: Sequence[int], due_at: int) -> None:
-        # It takes a span, which counts from the server's now.
+        # It takes a delay from the server's current time.
         wait: timedelta | None = timedelta(seconds=max(0.0, due_at / 1000 - time()))
         count = len(numbers)
         bodies: list[bytes | None] = [b"%d" % number for number in numbers]
@@ -75,7 +75,7 @@ class PgQueuerOnPostgres(Peer):
                     handler(int(job.payload or b""))
 
                 if self.places:
-                    # It wants room for two batches at least.
+                    # It requires room for at least two batches.
                     size, most = self.places // 2, self.places
                     await queuer.run(batch_size=size, max_concurrent_tasks=most)
                 else:

@@ -1,4 +1,4 @@
-"""procrastinate on PostgreSQL. Done jobs are deleted, as LISTEN and NOTIFY wake its worker."""
+"""procrastinate on PostgreSQL. Done jobs are deleted; LISTEN and NOTIFY wake its worker."""
 
 # pyright: basic, reportArgumentType=false, reportMissingTypeArgument=false
 
@@ -27,7 +27,7 @@ class ProcrastinateProducer(Producer):
 
     async def many(self, numbers: Sequence[int]) -> None:
         if self.locks:
-            # A batch has one lock.
+            # All jobs of a batch share one lock.
             for number in numbers:
                 job = self.noop.configure(lock=str(number % self.locks))
                 await job.defer_async(number=number)

@@ -1,6 +1,6 @@
-"""rq on Redis, with the simple worker: it does not fork for each job.
+"""rq on Redis, with the simple worker, which does not fork for each job.
 
-Results are not kept. Its scheduler, a process of its own, moves what is due once a second.
+Results are not kept. Its scheduler, a separate process, moves due jobs once per second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _handlers: list[Handler] = []
 
 
 def noop(number: int) -> None:
-    """Found by its name, so that it must be a function of a module."""
+    """Handle a job; rq finds it by name, so it must be a function of a module."""
     _handlers[0](number)
 
 

@@ -31,7 +31,7 @@ class SaqProducer(Producer):
         await self._each([_job(number, scheduled=due_at // 1000) for number in numbers])
 
     async def _each(self, jobs: Sequence[Job]) -> None:
-        # It has no call for many; its connections are many instead.
+        # It cannot enqueue in bulk: use several connections instead.
         for at in range(0, len(jobs), TOGETHER):
             await asyncio.gather(*map(self.queue.enqueue, jobs[at : at + TOGETHER]))
 

@@ -1,4 +1,4 @@
-"""streaq on Redis streams. It needs the functions of Redis 7."""
+"""streaq on Redis streams. It requires the functions of Redis 7."""
 
 from __future__ import annotations
 

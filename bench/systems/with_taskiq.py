@@ -22,7 +22,7 @@ class TaskiqProducer(Producer):
         await self.noop.kiq(number)  # type: ignore[attr-defined]  # made by the decorator
 
     async def many(self, numbers: Sequence[int]) -> None:
-        # It has no call for many; its connections are many instead.
+        # It cannot enqueue in bulk: use several connections instead.
         for at in range(0, len(numbers), 100):
             await asyncio.gather(*map(self.one, numbers[at : at + 100]))
 
@@ -32,11 +32,11 @@ class TaskiqOnRedis(Peer):
     tasks = 200
     setting = f"streams, {tasks} tasks at once, no results"
     bulk = True
-    # Due times are another process's, its scheduler's.
+    # Due times are handled by its scheduler, another process.
     bursts = False
 
     def open(self, url: str, handler: Handler) -> tuple[RedisStreamBroker, Callable[..., object]]:
-        # "0": the group must see what was sent before it was made.
+        # "0": the group must see messages that were sent before it was created.
         broker = RedisStreamBroker(url, consumer_id="0", xread_count=self.tasks)
 
         @broker.task(task_name="noop")
