@@ -1,1 +1,1 @@
-"""Programs that show Headway at work; run them from the project's root."""
+"""Example programs; run them from the project's root."""

@@ -1,3 +1,3 @@
-"""The demo: a day of departures, a small call centre and a mail room, live in the terminal."""
+"""The demo: departures, calls, repairs, mail and automations, live in the terminal."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the demo: `python -m examples.demo [--for SECONDS] [--json]`."""
+"""Run the demo: `python -m examples.demo [--for SECONDS] [--json]`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from examples.departures.pace import check_speed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demo and prints its summary.
+    """Run the demo and print its summary.
 
     Args:
-        arguments: of the command line; None for the program's own.
+        arguments: Command line arguments; None for the program's own.
 
     Returns:
         The exit code: 0 if no checker found a violation.
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(console: Console, verdict: Verdict) -> None:
-    """Print a row for each system, then what is wrong."""
+    """Print a row for each system, then the violations."""
     table = Table(title="What was done, and whether all of it was right", title_justify="left")
     for heading in ("system", "what it did", "checked against"):
         table.add_column(heading, overflow="fold")
@@ -70,7 +70,7 @@ def _report(console: Console, verdict: Verdict) -> None:
 
 
 def _document(verdict: Verdict) -> dict[str, object]:
-    """Return the verdict as JSON has it."""
+    """Return the verdict for JSON output."""
     return {
         "jobs": verdict.jobs,
         "violations": len(verdict.violations),
@@ -87,14 +87,14 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         ),
     )
     parser.add_argument(
-        "--for", dest="seconds", type=float, metavar="SECONDS", help="end after so long"
+        "--for", dest="seconds", type=float, metavar="SECONDS", help="stop after this time"
     )
-    parser.add_argument("--speed", type=_speed, default=600.0, help="of the day (600 times)")
+    parser.add_argument("--speed", type=_speed, default=600.0, help="speed of the day (600)")
     parser.add_argument("--store", type=_store, help="a sqlite:/// URL (a new temporary file)")
-    parser.add_argument("--seed", type=int, default=1, help="of what comes in (1)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (1)")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live screen")
     parser.add_argument(
-        "--json", action="store_true", help="the summary as JSON; all else goes to stderr"
+        "--json", action="store_true", help="print the summary as JSON; all else to stderr"
     )
     return parser.parse_args(arguments)
 
@@ -108,7 +108,7 @@ def _speed(text: str) -> float:
 
 def _store(text: str) -> str:
     if not text.startswith("sqlite:///"):
-        message = f"{text!r} is no sqlite:/// URL: the demo runs on the embedded store"
+        message = f"{text!r} is not a sqlite:/// URL: the demo runs on the embedded store"
         raise argparse.ArgumentTypeError(message)
     return text
 

@@ -1,4 +1,4 @@
-"""The departures of the day, from the example beside this one, sped up."""
+"""The day of the `departures` example, sped up."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Airports:
     """Three airports for a day.
 
     Args:
-        store: where its jobs live.
-        speed: seconds of the day in one second of the demo.
-        notify: called for each event, with a word and a sentence.
+        store: The store of its jobs.
+        speed: Seconds of the day per second of the demo.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        app: its kinds and gates.
-        pace: how the day's time passes.
-        sent: the ids of its flights.
-        left: how many flights have been let go.
+        app: Its kinds and gates.
+        pace: Converts between times of the day and of the demo.
+        sent: The ids of its flights.
+        left: Number of flights that have departed.
     """
 
     def __init__(self, store: hw.Store, speed: float, notify: Notify) -> None:
@@ -46,8 +46,8 @@ class Airports:
         self.app.middleware(self._watch)
 
     async def import_day(self) -> None:
-        """Makes a job of each flight of the day; cancelled flights are cancelled jobs."""
-        # The importer of the example takes its pace from the environment.
+        """Create a job for each flight of the day; jobs of cancelled flights are cancelled."""
+        # The example's importer reads the pace from the environment.
         os.environ[SPEED] = str(self.pace.speed)
         os.environ[START] = self.pace.start_at.isoformat()
         os.environ[OPENS] = self.pace.opens_at.isoformat()
@@ -83,6 +83,6 @@ class Airports:
         return answer
 
     def clock(self) -> datetime:
-        """What the clock of the day shows."""
+        """Return the current time of the day."""
         passed = (datetime.now(UTC) - self.pace.start_at) * self.pace.speed
         return self.pace.opens_at + max(passed, timedelta())

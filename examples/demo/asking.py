@@ -1,4 +1,4 @@
-"""How the programs of the demo speak to its server."""
+"""The demo programs' client for the server."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Asking:
     """A program's connection to the server.
 
     Args:
-        url: of the server.
+        url: URL of the server.
 
     Attributes:
-        http: for what may be refused.
+        http: For requests that may be refused.
     """
 
     def __init__(self, url: str) -> None:
@@ -28,11 +28,11 @@ class Asking:
         path: str,
         body: object = None,
         params: dict[str, str] | None = None,
-    ) -> Any:  # noqa: ANN401  (whatever the server says)
-        """What the server says.
+    ) -> Any:  # noqa: ANN401  (any JSON)
+        """Send a request, and return the body of the reply.
 
         Raises:
-            RuntimeError: it refuses.
+            RuntimeError: the reply is an error.
         """
         reply = await self.http.request(method, path, json=body, params=params)
         if reply.is_error:
@@ -41,7 +41,7 @@ class Asking:
         return reply.json() if reply.content else None
 
     async def rows(self, path: str, **asked: str) -> list[dict[str, Any]]:
-        """All rows of a listing; `asked` says which."""
+        """Return all rows of a listing, filtered by the query parameters `asked`."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
@@ -53,5 +53,5 @@ class Asking:
                 return found
 
     async def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         await self.http.aclose()

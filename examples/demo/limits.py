@@ -1,4 +1,4 @@
-"""The limits of the departures, written down a second time for the checker."""
+"""The limits of the departures, repeated for the checker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from headway.lab.scenario import Scenario
 
 
 def limits(speed: float) -> Scenario:
-    """What must hold of every run of a flight.
+    """Return the limits as a scenario that has only gates, and is not run.
 
     Args:
-        speed: seconds of the day in one second of the demo.
-
-    Returns:
-        A scenario with its gates alone: nothing of it is played.
+        speed: Seconds of the day per second of the demo.
     """
     return Scenario.model_validate(
         {

@@ -1,4 +1,4 @@
-"""The log of the demo: a file, so that no line disturbs the screen."""
+"""The log of the demo, which goes to a file because the screen is live."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import structlog
 
 
 def log_to(path: Path) -> None:
-    """Writes what the demo's own process logs to a file.
-
-    Args:
-        path: made, or gone on with.
-    """
+    """Write the log of the demo's own process to a file, appending if it exists."""
     logging.basicConfig(
         filename=path,
         level=logging.WARNING,

@@ -1,4 +1,4 @@
-"""What the demo shows: read from the store a few times a second, drawn, or printed in lines."""
+"""The display of the demo: read from the store a few times per second, drawn or printed."""
 
 from __future__ import annotations
 
@@ -58,19 +58,18 @@ _COLOURS = {
 _BAR = 24
 _WIDE = 117
 _LINES_WIDE, _LINES_NARROW = 21, 29
-"""Lines of the screen without the log: with two panels side by side, and without."""
+"""Lines of the screen without the log, with panels side by side or below each other."""
 
 
 @dataclass(slots=True)
 class Looked:
-    """One look at the store.
+    """A snapshot of the store.
 
     Attributes:
-        lanes: jobs by state, by lane.
-        gates: by name.
-        stats: totals.
-        mail: the lanes of the mail room.
-        why: one sentence about one job that waits.
+        lanes: Number of jobs by state, by lane.
+        gates: Gates by name.
+        mail: The lanes of the mail room.
+        why: Why one of the waiting jobs waits.
     """
 
     lanes: Mapping[str, Mapping[str, int]]
@@ -82,11 +81,11 @@ class Looked:
 
 @dataclass(slots=True)
 class Picture:
-    """Keeps what is to be shown.
+    """The state of the display.
 
     Attributes:
-        events: the latest, newest last, as (word, sentence).
-        counted: how many of each word there were.
+        events: The latest events, newest last, as (word, sentence).
+        counted: Number of events by word.
     """
 
     store: hw.Store
@@ -102,12 +101,12 @@ class Picture:
     _turn: int = 0
 
     def notify(self, word: str, sentence: str) -> None:
-        """Something happened."""
+        """Add an event."""
         self.events.append((word, sentence))
         self.counted[word] = self.counted.get(word, 0) + 1
 
     async def look(self) -> Looked:
-        """Reads the store."""
+        """Take a snapshot of the store."""
         if self.calls is not None:
             self.calls.watch()
         lanes = await self.store.read(LanesQuery(names=LANES_SHOWN))
@@ -122,11 +121,10 @@ class Picture:
         )
 
     async def _why(self) -> str:
-        """Asks about the next jobs that wait, of each lane and state in turn.
+        """Return why a waiting job waits, from each lane and state in turn.
 
-        Returns:
-            Why a blocked job is blocked. If none is found blocked: what the first job is doing,
-            which waited when it was listed and may have started since. "" if no job waits.
+        Blocked jobs are preferred. Otherwise this is about the first job, which may have started
+        since it was listed. Return "" if no job waits.
         """
         found = ""
         for _ in range(8):
@@ -144,10 +142,10 @@ class Picture:
                 found = found or sentence
         return found
 
-    # ------------------------------------------------------------------------------- in lines
+    # ---------------------------------------------------------------------------------- lines
 
     def lines(self, seen: Looked, seconds: float) -> list[str]:
-        """A few lines for where there is no terminal."""
+        """Return a few lines for output without a terminal."""
         lines = [f"{seconds:5.1f} s  {self._flights(seen)}"]
         lines.append(f"         {self._calls(seen)}")
         lines.append(f"         {self._repairs()}")
@@ -197,15 +195,15 @@ class Picture:
             f"{counts.get('succeeded', 0)} done, {counts.get('dead', 0)} killed at their timeout"
         )
 
-    # ----------------------------------------------------------------------------- on a screen
+    # --------------------------------------------------------------------------------- screen
 
     def drawn(self, seen: Looked, seconds: float, size: ConsoleDimensions) -> RenderableType:
-        """The whole screen.
+        """Return the whole screen.
 
         Args:
-            seen: what to draw.
-            seconds: since the beginning.
-            size: of the terminal; the log takes the lines that are left.
+            seen: The snapshot.
+            seconds: Time since the start.
+            size: Size of the terminal; the log fills the remaining lines.
         """
         head = Text(f"Headway, {seconds:.0f} s", style="bold")
         if self.mail:

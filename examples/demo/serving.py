@@ -1,4 +1,4 @@
-"""The HTTP server of the demo with its systems, in its own process and on its own store."""
+"""The HTTP server of the demo with its systems, in the demo's process and on its store."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from headway.systems.telephony.exchange import read_exchange
 from headway.web.dashboard import add_dashboard
 
 LANES = Path(__file__).parents[1] / "lanes" / "headway.toml"
-"""The lanes, with their targets, as the example beside this one has them."""
+"""The lanes with their targets, from the `lanes` example."""
 SYSTEMS = Path(__file__).parent / "systems.toml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        url: its address.
-        worker: runs the jobs of the systems but `lanes`; it is not started.
+        url: URL of the server.
+        worker: Runs the jobs of all systems except `lanes`; not started yet.
     """
 
     url: str
@@ -48,17 +48,17 @@ class Served:
 async def serving(
     store: hw.Store, folder: Path, phones: Telephones, smtp_port: int, gardens: Gardens | None
 ) -> AsyncGenerator[Served]:
-    """Serves a store with the systems until the block ends.
+    """Serve a store with the systems until the block ends.
 
     Args:
-        store: whose jobs; it is not closed.
-        folder: for the directory of the systems.
-        phones: by which they call.
-        smtp_port: of the mail server that notifications are sent to.
-        gardens: whose sessions `automations` runs; None to leave that system out.
+        store: The store; it is not closed.
+        folder: Folder for the systems' directory.
+        phones: The carrier.
+        smtp_port: Port of the mail server for notifications.
+        gardens: The automations; None to omit that system.
 
     Yields:
-        The server, on a port that was free. It is open to all users of this machine.
+        The server, on a free port. It is open to all users of this machine.
     """
     app = hw.App(store=store, name="served")
     declare_kinds(app)

@@ -1,4 +1,4 @@
-"""The demo from its first look to its last."""
+"""The demo from start to end."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ PLAIN_S = 2.0
 
 
 class Closing(Protocol):
-    """Whatever is closed at the end."""
+    """A program that is closed at the end."""
 
     async def close(self) -> None:
-        """Closes it."""
+        """Close it."""
         ...
 
 
 class Programs(NamedTuple):
-    """All that goes on."""
+    """The programs of the demo."""
 
     airports: Airports
     calls: CallCentre
@@ -52,25 +52,25 @@ class Programs(NamedTuple):
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; it says why."""
+    """The demo cannot run as requested."""
 
 
 async def run(
     asked: argparse.Namespace, url: str, folder: Path, console: Console
 ) -> tuple[Verdict, str]:
-    """Runs the demo to its end.
+    """Run the demo to its end.
 
     Args:
-        asked: the command line.
-        url: of the store.
-        folder: for what is written beside it.
-        console: where it is shown.
+        asked: The command line.
+        url: URL of the store.
+        folder: Folder for all other files.
+        console: Console for the display.
 
     Returns:
-        What the checkers say of it, and the address of its server.
+        The verdict of the checkers, and the URL of the server.
 
     Raises:
-        Refused: the store is in use already.
+        Refused: the store already has jobs.
     """
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -78,7 +78,7 @@ async def run(
     store = open_store(url)
     try:
         if (await store.read(StatsQuery())).counts:
-            message = f"{url} holds jobs already: name a new file"
+            message = f"{url} already has jobs: name a new file"
             raise Refused(message)
         picture = Picture(store, url)
         airports = picture.airports = Airports(store, asked.speed, picture.notify)
@@ -130,7 +130,7 @@ async def _closing(*programs: Closing) -> AsyncGenerator[None]:
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is."""
+    """Print a line without markup."""
     console.print(line, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -142,7 +142,7 @@ def _greet(console: Console, server: str, carrier: str) -> None:
 
 
 async def _gardens(folder: Path, picture: Picture, console: Console) -> Gardens | None:
-    """Make the repositories; None if this machine cannot run sessions."""
+    """Create the repositories; return None if this machine cannot run sessions."""
     if why := missing():
         say(console, f"No automations: {why}")
         return None

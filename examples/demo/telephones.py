@@ -1,4 +1,4 @@
-"""The telephones of the demo: a carrier that speaks Twilio's API, and behind it people."""
+"""The telephones of the demo: a carrier with Twilio's API and simulated people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORLD = {
     "post_twice": 0.06,
     "late": "10s,60s",
 }
-"""What happens how often; a minute of the carrier's passes in six seconds."""
+"""Settings of the simulated carrier; one of its minutes passes in six seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,8 +36,8 @@ class Telephones:
     """A telephone network.
 
     Attributes:
-        url: where it takes calls and messages.
-        carrier: what runs.
+        url: URL of its API.
+        carrier: The running carrier.
     """
 
     url: str
@@ -50,7 +50,7 @@ class Telephones:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The table [telephony] that uses it."""
+        """The table [telephony] for this network."""
         settings = self.carrier.settings
         account = {"account_sid": settings.account, "auth_token": settings.token}
         return {"twilio": {**account, "base_url": self.url}}
@@ -58,11 +58,7 @@ class Telephones:
 
 @asynccontextmanager
 async def telephones(seed: int) -> AsyncGenerator[Telephones]:
-    """A telephone network on a free port of this machine, until the block ends.
-
-    Args:
-        seed: of all that is random.
-    """
+    """Run a telephone network on a free loopback port until the block ends."""
     carrier = Carrier(read_table("carrier", CarrierSettings, {**WORLD, "seed": seed}))
     listener = Listener(carrier.app, ListenAddress(host=LOOPBACK, port=0))
     running = asyncio.create_task(listener.run())

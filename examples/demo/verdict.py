@@ -1,4 +1,4 @@
-"""Whether all of it was right: judged by checkers that share no code with the engine."""
+"""The verdict on the demo, by checkers that share no code with the engine."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ from headway.lab.invariants import check
 
 MADE_BY_OTHERS = frozenset({"land"})
 OURS = frozenset({"departures", "landings"})
-"""Lanes in which only the demo itself makes jobs; any client may send others over HTTP."""
+"""Lanes in which only the demo creates jobs; any client may send jobs to others over HTTP."""
 
 SERVED = frozenset(
     {"calls", "calls.after", "offers", "offers.after", "rings", "automations", "notify.email"}
 )
-"""Lanes of the systems, whose jobs are judged from outside: by routes, the carrier, and
-sessions."""
+"""Lanes of the systems, whose jobs are checked by replies, the carrier's ledger and sessions."""
 
 ENDED = frozenset({"succeeded", "cancelled"})
 MOVEMENTS = (
@@ -46,18 +45,18 @@ MOVEMENTS = (
     checker.no_runway_takes_two_within_75_s,
     checker.no_agent_sees_off_two_at_once,
 )
-"""The rules that hold in the middle of a day as well."""
+"""The rules that also hold before the end of a day."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """What the programs of the demo know at the end.
+    """The evidence of the demo's programs.
 
     Attributes:
-        calls: what the server said of its leads, and what the carrier saw.
-        repairs: likewise of the requests for help.
-        notifications: what the newsroom sent, and what arrived.
-        sessions: what sessions, repositories and server say; None if no session could run.
+        calls: The server's leads, and the carrier's calls.
+        repairs: The server's repair requests, and the carrier's messages.
+        notifications: The notifications that were sent, and those that arrived.
+        sessions: Records of sessions, repositories and server; None if no session could run.
     """
 
     calls: calls_rules.Evidence
@@ -68,13 +67,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """One system.
+    """The verdict on one system.
 
     Attributes:
-        system: its name.
-        did: how much of what it did; empty if it was left out.
-        judge: whose word it was held against.
-        violations: what is wrong; nothing, unless there is a bug.
+        system: Name of the system.
+        did: Counts of what it did; empty if it was omitted.
+        judge: The source that it was checked against.
+        violations: Violations of its rules; none, unless there is a bug.
     """
 
     system: str
@@ -85,11 +84,11 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What was looked at, and what is wrong with it.
+    """The verdict on the demo.
 
     Attributes:
-        systems: each with its own checker.
-        jobs: how many jobs there were.
+        systems: The verdict on each system.
+        jobs: Number of jobs.
     """
 
     systems: tuple[Judged, ...]
@@ -97,7 +96,7 @@ class Verdict:
 
     @property
     def violations(self) -> list[str]:
-        """Of all systems."""
+        """The violations of all systems."""
         return [line for one in self.systems for line in one.violations]
 
 
@@ -109,18 +108,15 @@ async def judge(
     mail: MailRoom,
     evidence: Evidence,
 ) -> Verdict:
-    """Looks at everything that happened.
+    """Check everything that happened.
 
     Args:
-        store: of the demo; no worker uses it any more.
-        url: of the same store, for the export.
-        folder: where the export goes.
-        airports: what was sent there, and at which speed.
-        mail: likewise, and what its mail server took.
-        evidence: what is known of the other systems.
-
-    Returns:
-        The verdict.
+        store: The store; its workers must have stopped.
+        url: URL of the store, for the export.
+        folder: Folder for the export.
+        airports: The departures that were sent, and their speed.
+        mail: The letters that were accepted and arrived.
+        evidence: The evidence of the other systems.
     """
     accepted = {letter.job for letter in mail.sender.accepted.values()}
     history = History(start_at=0, sent=airports.sent | accepted)
@@ -228,7 +224,7 @@ def _sessions(written: session_rules.Written | None) -> Judged:
 
 
 def _is_a_guests(job: JobView) -> bool:
-    """Whether a user of the demo sent it over HTTP."""
+    """Return whether a user of the demo sent the job over HTTP."""
     return job.lane not in OURS and not (job.key or "").startswith(job_id(0)[:-1])
 
 
@@ -241,17 +237,14 @@ def _export(url: str, path: Path) -> None:
 def departures_violations(
     rows: Iterable[bytes], history: Iterable[str], speed: float
 ) -> Iterator[str]:
-    """What the checker of the departures finds in a day that may not be over.
+    """Yield the violations that the departures' checker finds in a day that may not be over.
 
-    How flights move is checked of all; how they end, of those that have ended.
+    The movements of all flights are checked, and the ends of those that have ended.
 
     Args:
-        rows: the lines of the day.
-        history: the lines of an export.
-        speed: seconds of the day in one second of the run.
-
-    Yields:
-        A line for each violation.
+        rows: Lines of the day's file.
+        history: Lines of an export.
+        speed: Seconds of the day per second of the run.
     """
     kinds = checker.FLIGHT_KINDS | {checker.LANDING_KIND}
     lines = [line for line in history if _kind(line) in kinds]

@@ -1,6 +1,6 @@
-"""Runs a day of departures from its file to a checked, summed up and drawn history.
+"""Run a day of departures from its file to a checked, summarized and plotted history.
 
-Every step is a command that you could type yourself; each is shown as it is run.
+Each step is a command that you could type yourself, and is printed when it runs.
 """
 
 from __future__ import annotations
@@ -29,20 +29,17 @@ DAY = Path(__file__).parent / "departures-2013-01-15.jsonl"
 
 
 class NoFlight(Exception):
-    """A file holds no flight at all."""
+    """A file contains no flight."""
 
 
 def first_moment(day: Path) -> datetime:
-    """The earliest scheduled moment of a file.
+    """Return the earliest scheduled time in a file.
 
     Args:
-        day: the file; lines that are no flights are skipped, and the import reports them.
-
-    Returns:
-        The moment.
+        day: The file; lines that are not flights are skipped here, and reported by the import.
 
     Raises:
-        NoFlight: no line is one.
+        NoFlight: no line is a flight.
     """
     moments: list[datetime] = []
     with day.open("rb") as lines:
@@ -50,16 +47,16 @@ def first_moment(day: Path) -> datetime:
             with suppress(ValueError):
                 moments.append(read_flight(msgspec.json.decode(line)).moment)
     if not moments:
-        message = f"{day} holds no flight"
+        message = f"{day} contains no flight"
         raise NoFlight(message)
     return min(moments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the day.
+    """Run the day.
 
     Args:
-        arguments: of the command line; None for the program's own.
+        arguments: Command line arguments; None for the program's own.
 
     Returns:
         The exit code: 0 if the checker found no violation.
@@ -74,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"stopped: {error}", file=sys.stderr)
         return 2
     except subprocess.CalledProcessError as error:
-        # What the command said of it stands above, or in the worker's log.
+        # The command's own message is printed above, or is in the worker's log.
         command = shlex.join(error.cmd[2:])
         print(f"stopped: `{command}` ended with {error.returncode}", file=sys.stderr)
         return 1
@@ -96,15 +93,15 @@ def _whole_day(run: Run, opens_at: datetime, plot: str, console: Console) -> boo
 
 
 def draw(departures: Sequence[Departure], path: Path, title: str) -> None:
-    """Draws the day, where matplotlib is installed; else says how to install it.
+    """Plot the day if matplotlib is installed; otherwise print how to install it.
 
     Args:
-        departures: of the whole day.
-        path: where to.
-        title: what stands above.
+        departures: All departures of the day.
+        path: The file to write.
+        title: Title of the plot.
 
     Raises:
-        ModuleNotFoundError: something else is missing.
+        ModuleNotFoundError: another module is missing.
     """
     try:
         plot = import_module("examples.departures.plot")
@@ -120,19 +117,19 @@ def draw(departures: Sequence[Departure], path: Path, title: str) -> None:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.departures",
-        description="Dispatches a real day of departures, sped up, and checks what was done.",
+        description="Dispatch a real day of departures, sped up, and check the result.",
     )
-    parser.add_argument("day", type=Path, nargs="?", default=DAY, help="JSON Lines, a flight each")
+    parser.add_argument("day", type=Path, nargs="?", default=DAY, help="JSON Lines file")
     parser.add_argument(
-        "--speed", type=_speed, default=600.0, help="times as fast as the day was (600)"
+        "--speed", type=_speed, default=600.0, help="speed relative to the real day (600)"
     )
-    parser.add_argument("--out", type=Path, help="a folder for what is made (a temporary one)")
+    parser.add_argument("--out", type=Path, help="output folder (a temporary one)")
     parser.add_argument("--plot", choices=("png", "svg", "none"), default="png")
     asked = parser.parse_args(arguments)
     if asked.out is None:
         asked.out = Path(tempfile.mkdtemp(prefix="departures-"))
     elif (asked.out / STORE).exists():
-        parser.error(f"{asked.out} holds an earlier run; name another folder")
+        parser.error(f"{asked.out} contains an earlier run; name another folder")
     return asked
 
 

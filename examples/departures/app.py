@@ -1,8 +1,8 @@
-"""The rules of the airports, as gates, and what is done with a flight that is let go.
+"""The rules of the airports, as gates, and the handler of a departing flight.
 
-A flight starts when its moment has come, its runway is free, one of its airport's four gate agents
-is free, and its aircraft is here. The agent sees it off; then it is handed over to the sky, and
-keeps its aircraft until that has landed back home.
+A flight starts when it is due, its runway is free, one of its airport's four gate agents is free,
+and its aircraft is there. The agent sees it off; then its job is handed over, and keeps the
+aircraft until that has landed back home.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ RUNWAY_EVERY = timedelta(seconds=75)
 AGENTS = ("1", "2", "3", "4")
 SEEING_OFF = timedelta(minutes=5)
 OVERDUE = timedelta(hours=24)
-"""An aircraft without a signal for so long (by the wall clock) is given up."""
+"""Time (of the wall clock) after which an aircraft without a signal is given up."""
 
 
 def declare_departures(app: hw.App, speed: float, pace: Pace | None = None) -> None:
-    """Declares the gates and kinds of a day of departures, and the importer of its rows.
+    """Declare the gates and kinds of a day of departures, and the importer of its rows.
 
     Args:
-        app: where to.
-        speed: seconds of the day in one second of the run.
-        pace: when the day opens; if not given, what the environment says when it is imported.
+        app: The app.
+        speed: Seconds of the day per second of the run.
+        pace: The pace of the day; by default read from the environment at the first import.
     """
     runway = hw.Rate("runway:{origin}", 1, per=RUNWAY_EVERY / speed, shared=True)
     agents = hw.Pool("agents:{origin}", AGENTS, shared=True).take(hold="run")
@@ -38,7 +38,7 @@ def declare_departures(app: hw.App, speed: float, pace: Pace | None = None) -> N
 
     @app.job(lane="landings")
     async def land(job: hw.Job, flight: str) -> None:
-        """The aircraft is back, so the flight that took it is over."""
+        """Signal the end of the flight, because its aircraft is back."""
         await app.signal_async(flight, event=f"{job.id} landed", final="succeeded")
 
     async def let_go(
@@ -49,8 +49,8 @@ def declare_departures(app: hw.App, speed: float, pace: Pace | None = None) -> N
         air_time_min: int | None,
         **plan: str,
     ) -> None:
-        """An agent sees the flight off; from then on it awaits its aircraft's landing."""
-        del flight, origin, aircraft, plan  # they name its gates and stand on its record
+        """See the flight off, and hand it over until its aircraft has landed."""
+        del flight, origin, aircraft, plan  # used by its gates, and recorded
         await asyncio.sleep(SEEING_OFF / timedelta(seconds=1) / speed)
         gone = away(air_time_min or 0) / speed
         job.then(land.make(flight=job.ref, due=datetime.now(UTC) + gone))
@@ -58,7 +58,7 @@ def declare_departures(app: hw.App, speed: float, pace: Pace | None = None) -> N
 
     kind = partial(app.job, lane="departures", subject="{flight}")
     depart = kind(name="depart", gates=[runway, agents, its_aircraft])(let_go)
-    # With no aircraft assigned there is none to wait for.
+    # A flight without an assigned aircraft has none to wait for.
     unassigned = kind(name="depart_unassigned", gates=[runway, agents])(let_go)
 
     @app.importer("departures")

@@ -1,8 +1,7 @@
-"""Shows from files alone whether a day of departures was dispatched rightly.
+"""Check a day of departures from its files alone.
 
-It reads the rows of the day, the history that `headway export` wrote of it and what the import
-refused. It imports nothing of Headway nor of this example, so that no mistake of theirs can hide
-itself here.
+The checker reads the rows of the day, the history written by `headway export`, and the lines that
+the import refused. It imports neither Headway nor this example, so that it cannot share their bugs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Json = dict[str, Any]
 
 
 class Violation(NamedTuple):
-    """One thing that must not be: which rule it breaks, and where."""
+    """A violation of a rule, and where it occurs."""
 
     rule: str
     where: str
@@ -46,7 +45,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Flight, airport and scheduled moment: no two flights share all three."""
+        """Flight, airport and scheduled time, which together are unique."""
         return f"{self.plan['flight']} {self.plan['origin']} {self.plan['due_at']}"
 
     @property
@@ -57,16 +56,16 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Day:
-    """All that the rules look at.
+    """The input of the rules.
 
     Attributes:
-        speed: seconds of the day in one second of the run.
-        rows: well-formed lines by name, each name once.
-        malformed: numbers of the lines that are no flight, or contradict an earlier line.
-        refused: numbers of the lines that the import says it refused.
-        flights: exported jobs of flights by name.
-        landings: exported jobs of landings by the run they end.
-        strays: violations found while reading.
+        speed: Seconds of the day per second of the run.
+        rows: Well-formed lines by name, each name once.
+        malformed: Numbers of the lines that are not flights, or contradict an earlier line.
+        refused: Numbers of the lines that the import refused.
+        flights: Exported jobs of flights, by name.
+        landings: Exported jobs of landings, by the run that they end.
+        strays: Violations found while reading.
     """
 
     speed: float
@@ -78,13 +77,13 @@ class Day:
     strays: list[Violation] = field(default_factory=list)
 
     def pairs(self) -> Iterator[tuple[Row, Json]]:
-        """Each row with each job that stands for it."""
+        """Yield each row with each of its jobs."""
         for name, row in self.rows.items():
             for job in self.flights.get(name, ()):
                 yield row, job
 
     def flown(self) -> Iterator[tuple[Row, Json, Json]]:
-        """Each row and job with each run of it, in which permits were held."""
+        """Yield each row and job with each of its runs."""
         for row, job in self.pairs():
             for run in job["runs"]:
                 yield row, job, run
@@ -96,16 +95,13 @@ class Day:
 def read_day(
     rows: Iterable[bytes], history: Iterable[str], refused: Iterable[int], speed: float
 ) -> Day:
-    """Reads everything; what cannot be read becomes a violation, never an exception.
+    """Read all input; unreadable lines become violations, never exceptions.
 
     Args:
-        rows: lines of the day's file.
-        history: lines of the export.
-        refused: numbers, from 1, of the lines that the import says it refused.
-        speed: seconds of the day in one second of the run.
-
-    Returns:
-        What the rules look at.
+        rows: Lines of the day's file.
+        history: Lines of the export.
+        refused: Numbers, from 1, of the lines that the import refused.
+        speed: Seconds of the day per second of the run.
     """
     day = Day(speed=speed, refused=set(refused))
     for number, line in enumerate(rows, 1):
@@ -130,10 +126,10 @@ def _read_row(day: Day, number: int, line: bytes) -> None:
 
 
 def _plan(line: bytes) -> Json | None:
-    """The fields that say what a flight is, or None if the line is no flight."""
+    """Return the fields that identify a flight; None if the line is not a flight."""
     try:
         row = json.loads(line.decode(), parse_constant=_no_constant)
-        json.dumps(row, ensure_ascii=False).encode()  # no halves of characters
+        json.dumps(row, ensure_ascii=False).encode()  # refuses lone surrogates
         plan = {name: row[name] for name in PLANNED}
         offset = datetime.fromisoformat(plan["due_at"]).utcoffset()
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -151,7 +147,7 @@ def _plan(line: bytes) -> Json | None:
 
 
 def _no_constant(name: str) -> None:
-    message = f"{name} is no JSON, though Python's reader takes it"
+    message = f"{name} is not JSON, although Python's parser accepts it"
     raise ValueError(message)
 
 
@@ -182,7 +178,7 @@ def _check_shape(job: Json) -> None:
         message = "an instant is not a whole number"
         raise TypeError(message)
     if not all(isinstance(run["permits"], dict) for run in job["runs"]):
-        message = "the permits of a run are no object"
+        message = "the permits of a run are not an object"
         raise TypeError(message)
 
 
@@ -190,7 +186,7 @@ def _check_shape(job: Json) -> None:
 
 
 def malformed_rows_are_reported(day: Day) -> Iterator[Violation]:
-    """Neither a bad row is dropped in silence, nor a good one refused."""
+    """No malformed row is dropped silently, and no well-formed one is refused."""
     for line in sorted(day.malformed - day.refused):
         yield Violation("dropped", f"line {line} is malformed and the import did not say so")
     for line in sorted(day.refused - day.malformed):
@@ -198,7 +194,7 @@ def malformed_rows_are_reported(day: Day) -> Iterator[Violation]:
 
 
 def each_row_has_one_job(day: Day) -> Iterator[Violation]:
-    """None lost, none doubled, none from nowhere, none altered."""
+    """No row is lost, duplicated or altered, and no job has no row."""
     for name, row in day.rows.items():
         jobs = day.flights.get(name, [])
         if not jobs:
@@ -216,7 +212,7 @@ def each_row_has_one_job(day: Day) -> Iterator[Violation]:
 
 
 def each_flight_ends_once(day: Day) -> Iterator[Violation]:
-    """A flight that flew succeeded by exactly one run, its last; a cancelled one never left."""
+    """A flight that departed succeeded in exactly one run, its last; a cancelled one never did."""
     for row, job in day.pairs():
         wanted = "succeeded" if row.flies else "cancelled"
         if job["state"] != wanted or job["finished_at"] is None:
@@ -245,12 +241,12 @@ def _left_as_often_as_it_should(row: Row, job: Json) -> Iterator[Violation]:
 
 
 def nothing_leaves_early(day: Day) -> Iterator[Violation]:
-    """No start before the due moment, and each due moment is the row's, in the run's time."""
+    """No flight starts before it is due, and each is due at its row's time."""
     for row, job, run in day.flown():
         early = max(_planned(job), run["due_at"]) - run["claimed_at"]
         if early > 0:
             yield Violation("too early", f"{row.name} started {early} ms before it was due")
-    # Each due moment differs from its row's by the same shift, but for a cut-off millisecond.
+    # All due times are shifted by the same amount, except for rounding to milliseconds.
     shifts = [(_planned(job) - row.due_ms / day.speed, row) for row, job in day.pairs()]
     middle = sorted(shift for shift, _ in shifts)[len(shifts) // 2] if shifts else 0.0
     for shift, row in shifts:
@@ -260,13 +256,13 @@ def nothing_leaves_early(day: Day) -> Iterator[Violation]:
 
 
 def _planned(job: Json) -> int:
-    """When a flight was first due; a run that was lost is due again at a later moment."""
+    """Return when a flight was first due; after a lost run, it is due again later."""
     due_at: int = job["runs"][0]["due_at"] if job["runs"] else job["due_at"]
     return due_at
 
 
 def no_aircraft_is_in_two_places(day: Day) -> Iterator[Violation]:
-    """An aircraft is held from start to end of each run, and ends are not before it is back."""
+    """An aircraft is held by one flight at a time, from the start to the end of each run."""
     held: dict[str, list[tuple[int, float, str]]] = defaultdict(list)
     for row, _, run in day.flown():
         aircraft = row.plan["aircraft"]
@@ -286,7 +282,7 @@ def no_aircraft_is_in_two_places(day: Day) -> Iterator[Violation]:
 
 
 def no_aircraft_is_back_too_soon(day: Day) -> Iterator[Violation]:
-    """It is away for twice its time in the air and an hour; one landing ends each flight."""
+    """An aircraft is away for twice its air time plus an hour; one landing ends each flight."""
     expected: set[str] = set()
     for row, job, run in day.flown():
         if run["handed_at"] is None or not row.flies:
@@ -306,7 +302,7 @@ def no_aircraft_is_back_too_soon(day: Day) -> Iterator[Violation]:
 
 
 def no_runway_takes_two_within_75_s(day: Day) -> Iterator[Violation]:
-    """Starts at one airport lie 75 s of the day apart, whichever flights they are of."""
+    """Starts at the same airport are at least 75 s of the day apart."""
     starts: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for row, _, run in day.flown():
         starts[row.plan["origin"]].append((run["claimed_at"], row.name))
@@ -318,7 +314,7 @@ def no_runway_takes_two_within_75_s(day: Day) -> Iterator[Violation]:
 
 
 def no_agent_sees_off_two_at_once(day: Day) -> Iterator[Violation]:
-    """From start to hand-over a flight has an agent for itself, one of its airport's four."""
+    """From start to hand-over, a flight has one of its airport's four agents exclusively."""
     busy: dict[tuple[str, str], list[tuple[int, float, str]]] = defaultdict(list)
     for row, _, run in day.flown():
         free_at = run["ended_at"] if run["handed_at"] is None else run["handed_at"]
@@ -353,14 +349,7 @@ RULES: tuple[Callable[[Day], Iterator[Violation]], ...] = (
 
 
 def check(day: Day) -> list[Violation]:
-    """All violations, in the order of the rules.
-
-    Args:
-        day: what was read.
-
-    Returns:
-        None of them if the day was dispatched rightly.
-    """
+    """Return all violations, in the order of the rules."""
     return [*day.strays, *(violation for rule in RULES for violation in rule(day))]
 
 
@@ -368,21 +357,18 @@ def check(day: Day) -> list[Violation]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints every violation; returns 1 if there is one.
+    """Print all violations, and return 1 if there are any.
 
     Args:
-        arguments: of the command line; None for the program's own.
-
-    Returns:
-        The exit code.
+        arguments: Command line arguments; None for the program's own.
     """
     parser = argparse.ArgumentParser(
-        description="Checks the exported history of a day of departures."
+        description="Check the exported history of a day of departures."
     )
-    parser.add_argument("history", type=Path, help="what `headway export` wrote")
-    parser.add_argument("rows", type=Path, help="the day's file that was imported")
-    parser.add_argument("--speed", type=float, required=True, help="the speed of the run")
-    parser.add_argument("--refused", type=Path, help="what `headway import --json` said")
+    parser.add_argument("history", type=Path, help="output of `headway export`")
+    parser.add_argument("rows", type=Path, help="the imported file")
+    parser.add_argument("--speed", type=float, required=True, help="speed of the run")
+    parser.add_argument("--refused", type=Path, help="output of `headway import --json`")
     asked = parser.parse_args(arguments)
     refused: list[int] = []
     if asked.refused is not None:

@@ -1,4 +1,4 @@
-"""A row of the day: one flight as it was planned."""
+"""A row of the day: one planned flight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 Code = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,16}\Z")]
-"""Flights, carriers, aircraft and airports are named by short codes."""
+"""Code of a flight, a carrier, an aircraft or an airport."""
 
 Minutes = Annotated[int, msgspec.Meta(ge=1, le=2_880)]
 
@@ -17,7 +17,7 @@ GROUND_TIME = timedelta(minutes=60)
 
 
 class MalformedRow(ValueError):
-    """A row is not a flight; it says which field and why."""
+    """A row is not a flight; the message names the field and the fault."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,13 +25,12 @@ class Flight:
     """One planned departure.
 
     Attributes:
-        flight: carrier and number, as UA1018.
-        carrier: who flies it.
-        aircraft: its tail number; None where none was assigned.
-        origin: the airport it leaves.
-        dest: the airport it goes to.
-        due_at: the scheduled moment, ISO 8601 with an offset.
-        air_time_min: minutes in the air; None for a flight that was cancelled.
+        flight: Carrier and number, such as UA1018.
+        aircraft: Tail number; None if none was assigned.
+        origin: Airport of departure.
+        dest: Airport of arrival.
+        due_at: Scheduled time, ISO 8601 with an offset.
+        air_time_min: Minutes in the air; None if the flight was cancelled.
     """
 
     flight: Code
@@ -43,7 +42,7 @@ class Flight:
     air_time_min: Minutes | None
 
     def __post_init__(self) -> None:
-        """Refuses a moment that is none, so that no flight exists without one.
+        """Validate the scheduled time.
 
         Raises:
             ValueError: `due_at` is not ISO 8601 or has no offset.
@@ -51,7 +50,7 @@ class Flight:
         try:
             moment = datetime.fromisoformat(self.due_at)
         except ValueError:
-            message = f"`due_at` is no ISO 8601 moment: {self.due_at[:40]!r}"
+            message = f"`due_at` is not an ISO 8601 time: {self.due_at[:40]!r}"
             raise ValueError(message) from None
         if moment.utcoffset() is None:
             message = f"`due_at` has no offset from UTC: {self.due_at!r}"
@@ -59,31 +58,25 @@ class Flight:
 
     @property
     def moment(self) -> datetime:
-        """The scheduled moment."""
+        """The scheduled time."""
         return datetime.fromisoformat(self.due_at)
 
     @property
     def cancelled(self) -> bool:
-        """Whether it never flew."""
+        """Whether the flight was cancelled."""
         return self.air_time_min is None
 
     @property
     def identity(self) -> str:
-        """What distinguishes it from every other flight of any day."""
+        """A name that is unique among all flights of all days."""
         return f"{self.flight} {self.origin} {self.due_at}"
 
 
 def read_flight(row: object) -> Flight:
-    """Reads one decoded row; fields that a flight does not need are ignored.
-
-    Args:
-        row: what one line of the day's file decodes to.
-
-    Returns:
-        The flight.
+    """Return the flight of one decoded row, ignoring other fields.
 
     Raises:
-        MalformedRow: a field is missing or cannot be what it is meant to be.
+        MalformedRow: a field is missing or not valid.
     """
     try:
         return msgspec.convert(row, Flight)
@@ -92,12 +85,9 @@ def read_flight(row: object) -> Flight:
 
 
 def away(air_time_min: int) -> timedelta:
-    """How long an aircraft is gone: there, an hour on the ground, and back.
+    """Return how long an aircraft is away: there, an hour on the ground, and back.
 
     Args:
-        air_time_min: minutes in the air, one way.
-
-    Returns:
-        From leaving until it can leave again.
+        air_time_min: Minutes in the air, one way.
     """
     return 2 * timedelta(minutes=air_time_min) + GROUND_TIME

@@ -16,11 +16,11 @@ class Departure:
     """One flight of the day.
 
     Attributes:
-        flight: carrier and number.
-        origin: the airport it leaves.
-        due_at: the scheduled moment of the day.
-        started_at: the moment of the day at which it was let go; None if it never was.
-        cancelled: whether it was cancelled.
+        flight: Carrier and number.
+        origin: Airport of departure.
+        due_at: Scheduled time of the day.
+        started_at: Time of the day at which it departed; None if it did not.
+        cancelled: Whether it was cancelled.
     """
 
     flight: str
@@ -31,19 +31,16 @@ class Departure:
 
     @property
     def late(self) -> timedelta:
-        """How long after its due moment it was let go; nothing if it never was."""
+        """How long after its scheduled time it departed; zero if it did not."""
         return timedelta() if self.started_at is None else self.started_at - self.due_at
 
 
 def read_departures(lines: Iterable[str], speed: float) -> list[Departure]:
-    """Reads the flights of an export.
+    """Return the flights of an export, by scheduled time.
 
     Args:
-        lines: JSON Lines as `headway export` writes them; other kinds are passed over.
-        speed: seconds of the day in one second of the run.
-
-    Returns:
-        One record a flight, by its scheduled moment.
+        lines: The output of `headway export`; other kinds are ignored.
+        speed: Seconds of the day per second of the run.
     """
     jobs = (json.loads(line) for line in lines if line.strip())
     found = [_departure(job, speed) for job in jobs if job.get("kind") in FLIGHT_KINDS]
@@ -51,13 +48,13 @@ def read_departures(lines: Iterable[str], speed: float) -> list[Departure]:
 
 
 def queue_steps(departures: Iterable[Departure]) -> list[tuple[datetime, int]]:
-    """How many flights were due and not yet let go, over the day.
+    """Return how many flights were due and had not departed, over the day.
 
     Args:
-        departures: of one airport.
+        departures: Flights of one airport.
 
     Returns:
-        Moments and the number from then on, in order.
+        Times with the number from then on, in order.
     """
     started = [(each.due_at, each.started_at) for each in departures if each.started_at]
     changes = sorted([(due, 1) for due, _ in started] + [(start, -1) for _, start in started])
@@ -72,7 +69,7 @@ def queue_steps(departures: Iterable[Departure]) -> list[tuple[datetime, int]]:
 
 
 def by_airport(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
-    """The flights of each airport, airports by name, flights in the order given."""
+    """Return the flights by airport: airports by name, flights in the given order."""
     found: dict[str, list[Departure]] = {}
     for each in departures:
         found.setdefault(each.origin, []).append(each)
@@ -82,7 +79,7 @@ def by_airport(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
 def _departure(job: dict[str, Any], speed: float) -> Departure:
     plan = job["args"]
     due_at = datetime.fromisoformat(plan["due_at"])
-    # Of a flight that had to be let go again, the first run says when it was planned to go.
+    # If a flight had several runs, the first has the planned time, and the last the departure.
     runs = job["runs"]
     starts = [run["claimed_at"] for run in runs if run["handed_at"] is not None]
     late_ms = (starts[-1] - runs[0]["due_at"]) * speed if starts else None

@@ -1,4 +1,4 @@
-"""How fast the day passes: instants and spans of the day, converted to the time of the run."""
+"""The pace of the day: converts instants and durations of the day to those of the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 MAX_SPEED = 10_000
-"""Above it, 75 s of the day would be a handful of milliseconds."""
+"""Above this, 75 s of the day would be less than 7.5 milliseconds."""
 
 SPEED = "DEPARTURES_SPEED"
 START = "DEPARTURES_START"
@@ -20,9 +20,9 @@ class Pace:
     """The day, sped up.
 
     Attributes:
-        speed: seconds of the day that pass in one second of the run.
-        start_at: the moment of the run at which the day opens.
-        opens_at: the moment of the day that falls on `start_at`.
+        speed: Seconds of the day per second of the run.
+        start_at: Instant of the run at which the day starts.
+        opens_at: Instant of the day that corresponds to `start_at`.
     """
 
     speed: float
@@ -30,25 +30,22 @@ class Pace:
     opens_at: datetime
 
     def moment(self, at: datetime) -> datetime:
-        """The moment of the run that stands for a moment of the day."""
+        """Return the instant of the run for an instant of the day."""
         return self.start_at + (at - self.opens_at) / self.speed
 
     def span(self, of_day: timedelta) -> timedelta:
-        """The span of the run that stands for a span of the day."""
+        """Return the duration in the run for a duration of the day."""
         return of_day / self.speed
 
 
 def check_speed(text: str | float) -> float:
-    """Accept a usable speed.
+    """Return a speed as a number.
 
     Args:
-        text: a number above 0, at most 10,000.
-
-    Returns:
-        The number.
+        text: A number above 0, at most 10,000.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the speed is not valid.
     """
     message = f"the speed {text!r} is not a number above 0 and up to {MAX_SPEED}"
     try:
@@ -61,36 +58,27 @@ def check_speed(text: str | float) -> float:
 
 
 def speed_from(environment: Mapping[str, str] = os.environ) -> float:
-    """The speed that DEPARTURES_SPEED asks for; 600 where it is not set.
-
-    Args:
-        environment: where to look.
-
-    Returns:
-        Seconds of the day in one second of the run.
+    """Return the speed in DEPARTURES_SPEED (default: 600), in seconds per second of the run.
 
     Raises:
-        ValueError: it is no usable speed.
+        ValueError: the speed is not valid.
     """
     return check_speed(environment.get(SPEED, "600"))
 
 
 def pace_from(first: datetime, speed: float, environment: Mapping[str, str] = os.environ) -> Pace:
-    """The pace of an import that begins now.
+    """Return the pace of an import that starts now.
 
-    DEPARTURES_START says when the day opens (three seconds from now if it is not set) and
-    DEPARTURES_OPENS which moment of the day that is.
+    DEPARTURES_START is the instant at which the day starts (default: in three seconds), and
+    DEPARTURES_OPENS the instant of the day that corresponds to it.
 
     Args:
-        first: the moment of the day to open with where DEPARTURES_OPENS is not set.
-        speed: seconds of the day in one second of the run.
-        environment: where to look.
-
-    Returns:
-        The pace, fixed.
+        first: Default for DEPARTURES_OPENS.
+        speed: Seconds of the day per second of the run.
+        environment: The environment variables.
 
     Raises:
-        ValueError: a variable is not what it should be.
+        ValueError: a variable is not valid.
     """
     soon = datetime.now(UTC) + timedelta(seconds=3)
     return Pace(

@@ -1,4 +1,4 @@
-"""The day as a picture: starts, queue and lateness at each airport, hour by hour."""
+"""A plot of the day: starts, queue and lateness at each airport, hour by hour."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ A_RUNWAY_AN_HOUR = 48
 
 
 def plot_day(departures: Sequence[Departure], path: Path, title: str) -> None:
-    """Draws the day into a file.
+    """Plot the day to a file.
 
     Args:
-        departures: of the whole day, at least one.
-        path: where to; its ending says how: .png, .svg or .pdf.
-        title: what stands above.
+        departures: All departures of the day, at least one.
+        path: The file to write; its ending selects the format: .png, .svg or .pdf.
+        title: Title of the plot.
     """
     midnight = departures[0].due_at.replace(hour=0, minute=0, second=0, microsecond=0)
     figure = Figure(figsize=(11, 9), layout="constrained")

@@ -1,4 +1,4 @@
-"""One run of a day: its files, and the commands that make them."""
+"""One run of a day: its files, and the commands that create them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ HERE = Path(__file__).parent
 APP = "examples.departures.app"
 LANES = "departures,landings"
 HANDLERS = ("--concurrency", "32")
-"""Room for the twelve agents of three airports, and for all that lands meanwhile."""
+"""Enough handlers for the twelve agents of three airports, and for landings."""
 STORE = "day.db"
 SOON = timedelta(seconds=3)
-"""Enough to import a day before its first flight is due."""
+"""Time for the import, before the first flight is due."""
 
 
 class Run:
-    """One run of a day: its files, and the commands that make them.
+    """One run of a day: its files, and the commands that create them.
 
     Args:
-        day: the file of the day.
-        speed: seconds of the day in one second of the run.
-        out: a folder for what is made.
+        day: File of the day.
+        speed: Seconds of the day per second of the run.
+        out: Output folder.
     """
 
     def __init__(self, day: Path, speed: float, out: Path) -> None:
@@ -49,13 +49,13 @@ class Run:
         self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
     def import_rows(self, opens_at: datetime) -> Pace:
-        """Makes a job of each row; malformed ones are reported and skipped.
+        """Create a job for each row; malformed rows are reported and skipped.
 
         Args:
-            opens_at: the moment of the day with which the run begins.
+            opens_at: Instant of the day at which the run starts.
 
         Returns:
-            The pace at which the day will pass.
+            The pace of the run.
         """
         start_at = datetime.now(UTC) + SOON
         self.environment |= {OPENS: opens_at.isoformat(), START: start_at.isoformat()}
@@ -66,14 +66,10 @@ class Run:
         return Pace(speed=self.speed, start_at=start_at, opens_at=opens_at)
 
     def dispatch(self, pace: Pace, console: Console) -> None:
-        """Works until every flight has ended, and shows how far it is.
-
-        Args:
-            pace: of the run.
-            console: where to show it.
+        """Run a worker until every flight has ended, and show the progress.
 
         Raises:
-            CalledProcessError: the worker failed; its log says how.
+            CalledProcessError: the worker failed; its log has the error.
         """
         command = self._command("worker", APP, "--lanes", LANES, "--drain", *HANDLERS)
         with (self.out / "worker.log").open("wb") as log:
@@ -91,11 +87,11 @@ class Run:
             raise subprocess.CalledProcessError(code, command)
 
     def export(self) -> None:
-        """Writes the whole history, one job a line."""
+        """Write the whole history, one job per line."""
         self._headway("export", "--out", _near(self.history))
 
     def check(self) -> bool:
-        """Whether the checker, a program of its own, finds no violation."""
+        """Run the checker, a separate program; return whether it finds no violation."""
         command = [_near(HERE / "checker.py"), _near(self.history), _near(self.day)]
         command += ["--speed", f"{self.speed:g}", "--refused", _near(self.refused)]
         _show(["python", *command])
@@ -114,7 +110,7 @@ class Run:
 
 
 def _near(path: Path) -> str:
-    """A path as it is typed from here: relative if it lies below."""
+    """Return a path as one would type it: relative if it is below the working directory."""
     whole, here = path.resolve(), Path.cwd()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 

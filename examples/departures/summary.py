@@ -1,4 +1,4 @@
-"""The day in one table: what each airport was asked for and how it coped."""
+"""The day in one table: the flights and delays of each airport."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class AirportDay:
     """One airport's day.
 
     Attributes:
-        airport: its code.
-        flights: asked for, the cancelled ones included.
-        cancelled: before it left.
-        left: let go.
-        mean_late: of those let go.
-        max_late: of those let go.
-        max_queue: the most flights due and not yet let go at once.
-        runway_use: the part of the time from first to last start that the runway was taken, 0 to 1.
-        busiest_hour: the most starts in any hour; 48 is all a runway can do.
+        airport: Code of the airport.
+        flights: Number of flights, including cancelled ones.
+        cancelled: Number of cancelled flights.
+        left: Number of flights that departed.
+        mean_late: Mean lateness of departed flights.
+        max_late: Maximum lateness of departed flights.
+        max_queue: Maximum number of flights that were due and had not departed.
+        runway_use: Share of the time between first and last start that the runway was in use.
+        busiest_hour: Maximum number of starts in any hour; a runway's limit is 48.
     """
 
     airport: str
@@ -54,7 +54,7 @@ class AirportDay:
 
 
 def airport_day(airport: str, departures: Sequence[Departure]) -> AirportDay:
-    """Sums up the flights of one airport."""
+    """Summarize the flights of one airport."""
     left = [each for each in departures if each.started_at is not None]
     starts = sorted(each.started_at for each in left if each.started_at is not None)
     late = [each.late for each in left]
@@ -72,14 +72,11 @@ def airport_day(airport: str, departures: Sequence[Departure]) -> AirportDay:
 
 
 def summary_table(departures: Sequence[Departure], speed: float) -> Table:
-    """The table of the day, one line an airport and one for all.
+    """Return the table of the day, with a row for each airport and one for all.
 
     Args:
-        departures: of the whole day.
-        speed: seconds of the day in one second of the run, for the title.
-
-    Returns:
-        A table to print.
+        departures: All departures of the day.
+        speed: Seconds of the day per second of the run, for the title.
     """
     table = Table(
         title=f"The day, in its own time (it was run {speed:g} times as fast)",
@@ -94,7 +91,7 @@ def summary_table(departures: Sequence[Departure], speed: float) -> Table:
     for day in days:
         table.add_row(*_counts(day), f"{day.runway_use:.0%}", str(day.busiest_hour))
     table.add_section()
-    # What the airports share nothing of (queue, runway) is not summed.
+    # Queues and runways are separate, so they have no total.
     table.add_row(*_counts(airport_day("all", departures))[:-1], "", "", "")
     return table
 

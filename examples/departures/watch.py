@@ -1,4 +1,4 @@
-"""The day as it passes: how many have left, how many are in the air, how many wait."""
+"""The progress of the day: flights departed, in the air, and waiting."""
 
 from __future__ import annotations
 
@@ -16,17 +16,11 @@ from headway.contract.views import LanesQuery
 LANE = "departures"
 EVERY_S = 0.2
 TELLS_EACH = 50
-"""Where there is no terminal, a line is printed each time so many looks were taken."""
+"""Without a terminal, a line is printed once per this many updates."""
 
 
 class Watch:
-    """A progress bar on a terminal; elsewhere a line now and then.
-
-    Args:
-        store: the URL of the store.
-        pace: of the run.
-        console: where to show it.
-    """
+    """Shows a progress bar on a terminal, and otherwise a line at intervals."""
 
     def __init__(self, store: str, pace: Pace, console: Console) -> None:
         self._store = store
@@ -34,11 +28,7 @@ class Watch:
         self._console = console
 
     async def until(self, over: Callable[[], bool]) -> None:
-        """Shows the day until it is over.
-
-        Args:
-            over: asked a few times a second.
-        """
+        """Show the progress until `over` returns true; it is called a few times per second."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         hidden = not self._console.is_terminal
         looks = 0

@@ -1,4 +1,4 @@
-"""Fills the application's database with something to do, and sends one job of each type.
+"""Fill the application's database with sample data, and send one job of each type.
 
 python -m examples.lanes
 """
@@ -21,7 +21,7 @@ not an address,,,
 
 
 def fill(world: World) -> None:
-    """Writes a board with cards and members, an invoice, old sessions, logs and metrics."""
+    """Write a board with cards and members, an invoice, old sessions, logs and metrics."""
     old = (datetime.now(UTC) - timedelta(days=60)).isoformat(timespec="seconds")
     with world.database.write() as db:
         for table in ("board", "card", "member", "post", "prospect", "invoice", "invoice_line"):
@@ -52,7 +52,7 @@ def fill(world: World) -> None:
 
 
 def send(app: hw.App) -> int:
-    """Sends one job of each type; how many."""
+    """Send one job of each type; return their number."""
     since = "2000-01-01"
     jobs = [
         app.kind("send_email").make(to="ada@example.org", title="Hello", text="It works.\n"),
@@ -83,12 +83,12 @@ def send(app: hw.App) -> int:
 
 
 def _soon() -> datetime:
-    """After those that must come first."""
+    """Return a due time after the jobs that must run first."""
     return datetime.now(UTC) + timedelta(seconds=2)
 
 
 def main() -> None:
-    """Fills and sends."""
+    """Fill the database and send the jobs."""
     fill(world_from())
     print(f"{send(app)} jobs were sent; now: headway worker examples.lanes.app")
 

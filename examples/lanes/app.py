@@ -26,7 +26,7 @@ from examples.lanes.handlers import (
 )
 from examples.lanes.world import World, world_from
 
-# A type whose handler makes jobs of another comes after that one.
+# A type whose handler creates jobs of another type comes after it.
 TYPES = (
     send_email,
     send_outreach,
@@ -52,12 +52,7 @@ TYPES = (
 
 
 def declare_lanes(app: hw.App, world: World) -> None:
-    """Declares the lanes and all types.
-
-    Args:
-        app: where to.
-        world: what the handlers work with.
-    """
+    """Declare the lanes and all types."""
     app.lane("send_email", target="5s", concurrency=3)
     app.lane("send_outreach", target="5m", concurrency=4)
     app.lane("import_prospects", target="30m", concurrency=2)

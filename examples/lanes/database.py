@@ -1,8 +1,8 @@
-"""The application's own database: SQLite, one connection for each piece of work.
+"""The application's own database: SQLite, with one connection for each operation.
 
-A handler that changes rows does it through `once`: the change and the note that this job has made
-it are one transaction. A job may run twice (its worker died after the work and before its word
-reached the store); its second run finds the note, changes nothing, and answers what the first did.
+Handlers change rows through `once`, which records in the same transaction that the job has made the
+change. A job may run twice, if its worker died after the work but before reporting the result. The
+second run then changes nothing, and returns the result of the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMA = Path(__file__).with_name("schema.sql")
 
 
 class Database:
-    """Opens the file when something is to be done, and makes its tables at the first use."""
+    """Opens the file for each operation, and creates its tables on first use."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
-        """A connection, closed at the end; rows have names."""
+        """Open a connection for reading; its rows can be accessed by name."""
         with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as found:
             found.row_factory = sqlite3.Row
             if not self._made:
@@ -38,7 +38,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
-        """A transaction: all of it is written, or nothing if the block raises."""
+        """Open a transaction, which is rolled back if the block raises."""
         with self.read() as found:
             found.execute("BEGIN IMMEDIATE")
             try:
@@ -49,14 +49,14 @@ class Database:
             found.execute("COMMIT")
 
     def once(self, job: str, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Does a job's work if no run of it has done it before.
+        """Do a job's work, unless an earlier run has done it.
 
         Args:
-            job: the job's id.
-            work: changes rows; what it returns must be JSON.
+            job: Id of the job.
+            work: Changes rows; its result must be JSON.
 
         Returns:
-            What the work returned, now or the first time.
+            The result of the work, from this or the earlier run.
         """
         with self.write() as db:
             done = db.execute("SELECT result FROM done WHERE job = ?", (job,)).fetchone()
@@ -71,5 +71,5 @@ class Database:
 
 
 def now() -> str:
-    """This moment, as the tables write it."""
+    """Return the current time, as the tables store it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

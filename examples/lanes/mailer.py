@@ -1,8 +1,8 @@
-"""E-mail by SMTP: each message once for each job, as far as SMTP allows.
+"""Email by SMTP: one message for each job, as far as SMTP allows.
 
-What was accepted is noted by the job's id, and never sent again. Between the server's "accepted"
-and the note a worker can still die; the message is then sent twice, with the same Message-ID,
-which is made of the job's id: most mailboxes show such a pair once.
+An accepted message is recorded by the job's id, and not sent again. If the worker dies between the
+server's reply and the record, the message is sent twice with the same Message-ID, which is derived
+from the job's id. Most mailboxes then show it once.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ import headway as hw
 from examples.lanes.database import Database, now
 
 REFUSED_FOR_GOOD = 500
-"""Codes from here on mean never; those below, later."""
+"""Reply codes from this one on are permanent; lower ones are temporary."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mailer:
-    """An SMTP server, and who the mail is from.
+    """An SMTP server and a sender address.
 
     Attributes:
-        host: its name.
-        port: its port.
         tls: "no", "starttls", or "tls" from the first byte.
-        user: empty for none.
-        password: of the user.
-        sender: the From of each message.
-        database: where deliveries are noted.
+        user: User name; "" for none.
+        sender: The From address of each message.
+        database: The database in which deliveries are recorded.
     """
 
     host: str
@@ -43,10 +40,10 @@ class Mailer:
     database: Database
 
     def message(self, to: str, title: str, text: str) -> EmailMessage:
-        """A message, not sent yet.
+        """Return a message, without sending it.
 
         Raises:
-            Dead: an address or the title cannot stand in a header.
+            Dead: an address or the title is not valid in a header.
         """
         message = EmailMessage()
         try:
@@ -58,14 +55,11 @@ class Mailer:
         return message
 
     async def send(self, job: hw.Job, message: EmailMessage) -> str:
-        """Sends a job's message, unless it was sent before.
-
-        Returns:
-            The Message-ID.
+        """Send a job's message, unless it was sent before; return its Message-ID.
 
         Raises:
-            Dead: the server refuses it for good.
-            Retry: the server refuses it for now, or cannot be reached.
+            Dead: the server refuses it permanently.
+            Retry: the server refuses it temporarily, or is unreachable.
         """
         reference = f"<{job.id}@{self.sender.partition('@')[2] or 'localhost'}>"
         if await asyncio.to_thread(self._was_sent, job.id):
@@ -82,7 +76,7 @@ class Mailer:
         return reference
 
     async def greet(self) -> None:
-        """Accept a server that answers."""
+        """Check that the server answers."""
         async with aiosmtplib.SMTP(
             hostname=self.host,
             port=self.port,
@@ -119,7 +113,7 @@ class Mailer:
 
 
 def _said(error: Exception) -> tuple[int, str]:
-    """The server's code, 0 where it has not answered, and a sentence."""
+    """Return the server's reply code, or 0 without a reply, and a sentence."""
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
         error = error.recipients[0]
     if isinstance(error, aiosmtplib.SMTPResponseException):

@@ -1,4 +1,4 @@
-"""Push notices through a gateway: one HTTP POST, known to the gateway by the job's id."""
+"""Push notices through a gateway: one HTTP POST, with the job's id as idempotency key."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import headway as hw
 
 
 class Gateway(Protocol):
-    """A gateway that brings a notice to a device."""
+    """A gateway that delivers notices to devices."""
 
     async def push(self, job: hw.Job, device: str, title: str, text: str) -> str:
-        """Brings a notice to a device; the same job never brings two."""
+        """Deliver a notice to a device, at most once for the same job."""
         ...
 
 
@@ -23,22 +23,22 @@ class Gateway(Protocol):
 class HttpGateway:
     """A gateway behind a URL.
 
-    It is given the job's id as `Idempotency-Key`, by which it recognises a repeat.
+    It gets the job's id as `Idempotency-Key`, to recognize a repeat.
 
     Attributes:
-        url: where notices are posted to; empty for none.
-        token: sent as a bearer token; empty for none.
+        url: URL for notices; "" for none.
+        token: Bearer token; "" for none.
     """
 
     url: str
     token: str
 
     async def push(self, job: hw.Job, device: str, title: str, text: str) -> str:
-        """Posts a notice.
+        """Post a notice.
 
         Raises:
-            Dead: there is no gateway, or it refuses the notice for good.
-            Retry: the gateway is busy or cannot be reached.
+            Dead: there is no gateway, or it refuses the notice permanently.
+            Retry: the gateway is busy or unreachable.
         """
         if not self.url:
             raise hw.Dead("there is no push gateway: set PUSH_URL")
@@ -64,6 +64,6 @@ class HttpGateway:
 
 
 def _asked_for(reply: httpx.Response) -> str | None:
-    """How long the gateway asks to be left alone; None if it does not say."""
+    """Return the gateway's Retry-After, at most an hour; None if there is none."""
     seconds = reply.headers.get("Retry-After", "")
     return f"{min(int(seconds), 3600)}s" if seconds.isascii() and seconds.isdigit() else None

@@ -1,4 +1,4 @@
-"""What the handlers work with: the database, the mail server, the push gateway, the writer."""
+"""The handlers' dependencies: the database, the mail server, the push gateway, the writer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from examples.lanes.writer import Writer, find_writer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """What the handlers work with; a test passes its own.
+    """The handlers' dependencies; tests pass their own.
 
     Attributes:
-        database: the application's.
-        mailer: an SMTP server.
-        gateway: for push notices.
-        writer: of summaries and suggestions.
-        imports: the folder that files are imported from; nothing outside it is read.
+        writer: Writes summaries and suggestions.
+        imports: Folder for files to import; nothing outside it is read.
     """
 
     database: Database
@@ -33,7 +30,7 @@ class World:
 
 
 def world_from(env: Mapping[str, str] = os.environ) -> World:
-    """The world that the environment describes; README.md lists the variables."""
+    """Return the dependencies configured by the environment; README.md lists the variables."""
     database = Database(env.get("LANES_DATABASE", "lanes-app.db"))
     return World(
         database=database,

@@ -15,15 +15,12 @@ class Writer(Protocol):
     """Writes texts."""
 
     async def write(self, task: str, material: str, *, sentences: int) -> str:
-        """Writes a text.
+        """Write a text.
 
         Args:
-            task: what is wanted, in a sentence.
-            material: what it is to be made of, a paragraph a line.
-            sentences: at most so many.
-
-        Returns:
-            The text.
+            task: The task, in one sentence.
+            material: The source text, one paragraph per line.
+            sentences: Maximum number of sentences.
         """
         ...
 
@@ -32,7 +29,7 @@ class PlainWriter:
     """Picks the sentences with the most frequent words of the material; calls no service."""
 
     async def write(self, task: str, material: str, *, sentences: int) -> str:
-        """Writes a text of the material's own sentences, in their order."""
+        """Return a selection of the material's sentences, in their order."""
         del task  # counting words cannot follow a task
         found = [
             one
@@ -52,13 +49,10 @@ class PlainWriter:
 
 
 def find_writer(target: str) -> Writer:
-    """The writer that the environment names.
+    """Return a writer.
 
     Args:
-        target: `module:name` of something that makes a writer; empty for the plain one.
-
-    Returns:
-        A writer.
+        target: `module:name` of a function that returns a writer; "" for the plain one.
     """
     if not target:
         return PlainWriter()

@@ -181,7 +181,7 @@ def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
 def test_a_store_that_is_in_use_is_refused(ran: Ran) -> None:
     again = Ran("--for", "1", "--store", ran.url)
     assert again.code == 2
-    assert "holds jobs already" in again.printed
+    assert "already has jobs" in again.printed
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_a_file_without_flights_is_told_and_nothing_is_run(
     day, out = tmp_path / "empty.jsonl", tmp_path / "out"
     day.write_text("\n".join(MALFORMED))
     assert main([str(day), "--out", str(out)]) == 2
-    assert "holds no flight" in capsys.readouterr().err
+    assert "contains no flight" in capsys.readouterr().err
     assert not (out / STORE).exists()
 
 

@@ -1,1 +1,1 @@
-"""Automations: short sessions against git repositories that are made on the spot."""
+"""Automations: short sessions against git repositories that the demo creates."""

@@ -1,7 +1,7 @@
-"""The gardens: bare git repositories, an `automations.toml`, and what its sessions write down.
+"""The gardens: bare git repositories, an `automations.toml`, and a journal of its sessions.
 
-Each session commits to its repository and pushes, and writes when it began and ended to a journal
-beside the repositories. The checker reads the journal and the repositories, not the engine.
+Each session commits to its repository and pushes, and writes its start and end to a journal next to
+the repositories. The checker reads the journal and the repositories, not the engine.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from examples.demo.automations.rules import Line, Written
 
 LANE = "automations"
 LIMIT = 2
-"""Sessions that run at once."""
+"""Maximum number of sessions at once."""
 GARDENS = ("beans", "herbs", "roses")
 STUBBORN = "prune"
-"""Its session forks a child, and both ignore SIGTERM: they are killed at the timeout."""
+"""An automation whose session forks a child; both ignore SIGTERM, and are killed at the timeout."""
 STUBBORN_MS = 1_500
 BY_HAND, BY_HAND_S = "harvest", 4.0
-"""Started by a request, every so often."""
+"""The automation that is started by a request, and the interval."""
 LATEST_S = 60.0
-"""How long sessions that run are waited for at the end."""
+"""Maximum time to wait for running sessions at the end."""
 
 _WORK = """
 say() {{ echo "$1 $HEADWAY_SESSION_ID {repository} $(date +%s)" >> {journal}; }}
@@ -67,10 +67,9 @@ class Entry:
     """One automation of the demo.
 
     Attributes:
-        id: its name.
-        repository: one of the gardens.
-        every_s: its period; 0 for one that is started by hand alone.
-        seconds: how long its session works.
+        repository: One of the gardens.
+        every_s: Its period; 0 if it is only started by hand.
+        seconds: Duration of its session.
     """
 
     id: str
@@ -99,11 +98,11 @@ class Gardens:
     """Repositories with automations, under one folder.
 
     Args:
-        folder: where the repositories, the file, the journal and the state directory go.
-        notify: called for each event, with a word and a sentence.
+        folder: Folder for the repositories, the file, the journal and the state directory.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        counts: lines of the journal so far, by word.
+        counts: Number of lines in the journal so far, by word.
     """
 
     def __init__(self, folder: Path, notify: Notify) -> None:
@@ -129,7 +128,7 @@ class Gardens:
         return self._folder / "journal.txt"
 
     def make(self) -> None:
-        """Make the repositories, each with one commit, and write the file."""
+        """Create the repositories, each with one commit, and write the file."""
         self._folder.mkdir()
         self._journal.touch()
         for name in GARDENS:
@@ -141,11 +140,11 @@ class Gardens:
         self._write(enabled=True)
 
     def connect(self, url: str) -> None:
-        """Ask the server at a URL from now on: it has begun to run sessions."""
+        """Use the server at a URL, which now runs the sessions."""
         self._server = Asking(url)
 
     async def work(self) -> None:
-        """Start a session by hand now and then, and report the journal's lines, until cancelled."""
+        """Start a session by hand at intervals, and report the journal's lines, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self._server is not None:
                 tasks.create_task(self._by_hand(self._server))
@@ -154,7 +153,7 @@ class Gardens:
                 await asyncio.sleep(0.5)
 
     def watch(self) -> None:
-        """Report what sessions have written since the last look."""
+        """Report new lines of the journal."""
         lines = self._lines()
         for line in lines[self._shown :]:
             self.counts[line.word] += 1
@@ -163,7 +162,7 @@ class Gardens:
         self._shown = len(lines)
 
     async def finish(self) -> None:
-        """Fire nothing more, and wait until no session runs."""
+        """Disable all automations, and wait until no session runs."""
         self._off_at = int(time() * 1000)
         self._write(enabled=False)
         server = self._server
@@ -177,10 +176,10 @@ class Gardens:
         self.watch()
 
     async def written(self) -> Written:
-        """Return what the sessions, the repositories and the server say; to be judged."""
+        """Return the records of the sessions, the repositories and the server, for the checker."""
         server = self._server
         rows = [] if server is None else await server.rows("/v1/jobs", lane=LANE)
-        # Fires laid for later were cancelled when the file was switched off.
+        # Fires created ahead were cancelled when the automations were disabled.
         rows = [row for row in rows if row["state"] != "cancelled" or row["due_at"] <= self._off_at]
         return Written(
             limit=LIMIT,
@@ -209,7 +208,7 @@ class Gardens:
         return any(row["finished_at"] is None for row in rows)
 
     def _write(self, *, enabled: bool) -> None:
-        """Write the file as a whole, so that no half of it is ever read."""
+        """Write the file atomically, so that no incomplete file is read."""
         text = f"[dispatcher]\nenabled = {str(enabled).lower()}\nmax_concurrent = {LIMIT}\n"
         for one in ENTRIES:
             work = _STUBBORN if one.id == STUBBORN else _WORK

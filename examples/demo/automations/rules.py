@@ -1,6 +1,6 @@
-"""What must hold of the sessions, by what they wrote themselves and what is in the repositories.
+"""Rules for the sessions, checked on their journal and the repositories.
 
-The order of the lines in the journal is the order of events: each is one write to the end of the
+The order of lines in the journal is the order of events, because each line is one append to the
 file. No rule needs a clock finer than a second.
 """
 
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 BEGAN, ENDED = "began", "ended"
 FIRST = "Begin"
-"""The commit with which a repository was made."""
+"""Message of a repository's first commit."""
 
 
 class Line(NamedTuple):
     """A line of the journal.
 
     Attributes:
-        word: began, alive or ended.
-        session: its id, `cron:AUTOMATION:JOB`.
-        repository: by name.
-        second: when, in seconds since 1970.
+        word: "began", "alive" or "ended".
+        session: Id of the session, `cron:AUTOMATION:JOB`.
+        repository: Name of the repository.
+        second: When it was written, in seconds since 1970.
     """
 
     word: str
@@ -33,32 +33,32 @@ class Line(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Line:
-        """Read a line.
+        """Parse a line.
 
         Raises:
-            ValueError: it is not one that a session writes.
+            ValueError: the line has another format.
         """
         word, session, repository, second = text.split(" ")
         return cls(word, session, repository, int(second))
 
     @property
     def automation(self) -> str:
-        """Whose session it is."""
+        """The automation of the session."""
         return self.session.split(":")[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What is known at the end.
+    """The evidence at the end.
 
     Attributes:
-        limit: how many sessions may run at once.
-        stubborn: the automation whose sessions do not end by themselves.
-        lines: of the journal, in order.
-        commits: messages by repository, newest first.
-        sessions: what the server says of the job of each fire that was due, by session.
-        by_hand: sessions that the server said it would start.
-        periods_ms: of entries with an interval, by automation.
+        limit: Maximum number of sessions at once.
+        stubborn: The automation whose sessions do not end by themselves.
+        lines: Lines of the journal, in order.
+        commits: Commit messages by repository, newest first.
+        sessions: The server's record of each job that was due, by session.
+        by_hand: Sessions whose start the server has confirmed.
+        periods_ms: Periods of entries with an interval, by automation.
     """
 
     limit: int
@@ -70,7 +70,7 @@ class Written:
     periods_ms: Mapping[str, int]
 
     def words(self) -> dict[str, list[str]]:
-        """The words of each session in the journal, in order, without `alive`."""
+        """Return the words of each session in the journal, in order, without `alive`."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for line in self.lines:
             if line.word in {BEGAN, ENDED}:
@@ -79,13 +79,13 @@ class Written:
 
 
 def session_violations(written: Written) -> Iterator[str]:
-    """Yield a line for each violation; none, unless there is a bug."""
+    """Yield a line for each violation."""
     for rule in RULES:
         yield from rule(written)
 
 
 def each_session_is_on_record(written: Written) -> Iterator[str]:
-    """Each session in the journal is one of the server's, and ran once."""
+    """Each session in the journal is known to the server, and ran once."""
     for session, words in written.words().items():
         if session not in written.sessions:
             yield f"unknown: {session} has run, and the server does not know it"
@@ -94,9 +94,9 @@ def each_session_is_on_record(written: Written) -> Iterator[str]:
 
 
 def each_session_ends_as_it_should(written: Written) -> Iterator[str]:
-    """Each has succeeded and written both words; a stubborn one was killed at its timeout.
+    """Each session succeeded and wrote both words; a stubborn one was killed at its timeout.
 
-    A fire may be folded into an earlier session of its automation, if that was still under way.
+    A fire may be folded into an earlier session of its automation that had not ended.
     """
     journal = written.words()
     for session, job in written.sessions.items():
@@ -115,7 +115,7 @@ def each_session_ends_as_it_should(written: Written) -> Iterator[str]:
 
 
 def a_repository_has_one_session_at_a_time(written: Written) -> Iterator[str]:
-    """Once another session has begun in a repository, the one before writes nothing more."""
+    """Once a session has started in a repository, the session before it writes nothing more."""
     latest: dict[str, str] = {}
     over: set[str] = set()
     for line in written.lines:
@@ -128,7 +128,7 @@ def a_repository_has_one_session_at_a_time(written: Written) -> Iterator[str]:
 
 
 def no_more_run_than_may(written: Written) -> Iterator[str]:
-    """Between its first line and its last a session runs; never more than the limit do."""
+    """Never more sessions run than the limit; a session runs from its first line to its last."""
     last = {line.session: n for n, line in enumerate(written.lines)}
     running: set[str] = set()
     for n, line in enumerate(written.lines):
@@ -140,7 +140,7 @@ def no_more_run_than_may(written: Written) -> Iterator[str]:
 
 
 def each_session_has_one_commit(written: Written) -> Iterator[str]:
-    """A repository has one commit of each session that ended in it, in their order."""
+    """A repository has one commit for each session that ended in it, in that order."""
     for repository, messages in written.commits.items():
         wanted = [
             f"{line.automation} {line.session}"
@@ -152,7 +152,7 @@ def each_session_has_one_commit(written: Written) -> Iterator[str]:
 
 
 def each_fires_when_it_should(written: Written) -> Iterator[str]:
-    """An interval fires once at each multiple of its period; nothing begins before it is due."""
+    """An interval fires once in each period; no session starts before it is due."""
     for line in written.lines:
         job = written.sessions.get(line.session)
         if job is not None and line.word == BEGAN and line.second < job["due_at"] // 1000:
@@ -163,7 +163,7 @@ def each_fires_when_it_should(written: Written) -> Iterator[str]:
             for session, job in written.sessions.items()
             if session.split(":")[1] == automation
         )
-        # The first one of all is due at once.
+        # The very first fire is due at once.
         later = due[1:]
         if later and later != list(range(later[0], later[-1] + 1, period_ms)):
             yield f"schedule: {automation} was due at {due}, each {period_ms} ms"
@@ -174,7 +174,7 @@ def _is_folded(job: Mapping[str, Any]) -> bool:
 
 
 def _is_covered(written: Written, folded: str) -> bool:
-    """Whether an earlier session of the same automation was under way when this one was due."""
+    """Return whether an earlier session of the automation had not ended when this one was due."""
     automation, due_at = folded.split(":")[1], written.sessions[folded]["due_at"]
     return any(
         session.split(":")[1] == automation

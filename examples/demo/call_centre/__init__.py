@@ -1,3 +1,3 @@
-"""The call centre: leads over HTTP, and calls through three numbers."""
+"""The call centre: leads sent over HTTP, and calls from three numbers."""
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ZONES = (
     "America/New_York",
     "America/Los_Angeles",
 )
-"""Whenever you look, it is office hours in some of them."""
+"""At any time, it is office hours in some of these zones."""
 LEADS_A_SECOND = 2.8
 CUSTOMERS = 60
 TEMPLATE = {
@@ -46,12 +46,7 @@ Notify = Callable[[str, str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    """A lead that the server has taken.
-
-    Attributes:
-        id: as it answered.
-        phone: who is to be called.
-    """
+    """A lead that the server has accepted."""
 
     id: str
     phone: str
@@ -61,14 +56,14 @@ class CallCentre:
     """Sends leads, and watches their outcomes.
 
     Args:
-        url: of the server.
-        phones: the carrier, whose ledger records the calls.
-        seed: of all that is random.
-        notify: called for each event, with a word and a sentence.
+        url: URL of the server.
+        phones: The carrier, whose ledger records the calls.
+        seed: Random seed.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        accepted: what the server said it has, by key.
-        pauses: when a reseller was paused.
+        accepted: Leads that the server has accepted, by key.
+        pauses: Times in which a reseller was paused.
     """
 
     def __init__(self, url: str, phones: Telephones, seed: int, notify: Notify) -> None:
@@ -82,23 +77,23 @@ class CallCentre:
 
     @property
     def dialled(self) -> int:
-        """How many calls were placed from its numbers."""
+        """Number of calls placed from its numbers."""
         return len(self._calls())
 
     @property
     def live(self) -> int:
-        """How many of them go on."""
+        """Number of these calls that have not ended."""
         return sum(not one.status.ended for one in self._calls())
 
     async def prepare(self) -> None:
-        """Sets the server's numbers and template."""
+        """Add the numbers and the template to the server."""
         await self._server.ask("PUT", "/templates/office", TEMPLATE)
         for number, channels in NUMBERS.items():
             line = {"number": number, "provider": "twilio", "maximum_channels": channels}
             await self._server.ask("POST", "/numbers", line)
 
     async def take_leads(self) -> None:
-        """Leads come in, at random, until this is cancelled."""
+        """Send leads at random times until cancelled."""
         pausing = asyncio.create_task(self._pause_now_and_then())
         try:
             count = 0
@@ -112,7 +107,7 @@ class CallCentre:
                 await pausing
 
     def watch(self) -> None:
-        """Reports changes of calls since the last look."""
+        """Report calls that have changed."""
         for call in self._calls():
             status = str(call.status)
             was = self._seen.get(call.sid)
@@ -125,7 +120,7 @@ class CallCentre:
                 self._notify(status.replace("-", " "), f"{call.plan.to} on {call.plan.from_}")
 
     async def evidence(self) -> Evidence:
-        """What the server says of all leads, and what the carrier saw; to be judged."""
+        """Return the server's record of all leads, and the carrier's of all calls."""
         calls = self._calls()
         leads = {one["id"]: one for one in await self._server.rows("/leads")}
         return Evidence(
@@ -138,7 +133,7 @@ class CallCentre:
         )
 
     async def close(self) -> None:
-        """Closes its connection."""
+        """Close the connection."""
         await self._server.close()
 
     def _calls(self) -> list[Any]:
@@ -159,7 +154,7 @@ class CallCentre:
         self.accepted[key] = Accepted(id=reply["id"], phone=phone)
 
     async def _pause_now_and_then(self) -> None:
-        """Pauses a reseller for a while: nothing of it starts, and nothing is lost."""
+        """Pause a reseller at intervals: no lead of it starts, and none is lost."""
         while True:
             await asyncio.sleep(PAUSE_AFTER_S)
             gate = f"tenant:{PAUSED}"
@@ -174,7 +169,7 @@ class CallCentre:
             self._notify("resumed", f"{PAUSED}: its leads go on")
 
     def _zone(self, count: int) -> str:
-        """Mostly where people are at work now; now and then anywhere."""
+        """Return a zone, mostly one with office hours now."""
         hour = {zone: datetime.now(UTC).astimezone(ZoneInfo(zone)).hour for zone in ZONES}
         awake = [zone for zone in ZONES if OPENS <= hour[zone] < CLOSES]
         among = awake if awake and self._draws.chance(0.85, "awake", count) else list(ZONES)

@@ -1,7 +1,7 @@
-"""What must hold of the calls: checked on the carrier's ledger and the record, by own rules.
+"""Rules for the calls, checked on the carrier's ledger and the server's record.
 
-What the server says of its leads comes over HTTP; what happened comes from the carrier's ledger;
-of the engine's record only the moments of the claims are taken.
+The leads come from the server over HTTP, and the calls from the carrier's ledger. The engine's
+record is used only for the times of the claims.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ OUTCOMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause:
-    """A time in which a reseller was paused for certain.
+    """A time in which a reseller was certainly paused.
 
     Attributes:
-        reseller: whose leads wait.
-        from_at: when the server had said so, ms UTC.
-        to_at: before it was resumed, ms UTC.
+        reseller: The paused reseller.
+        from_at: After the server's reply to the pause, ms UTC.
+        to_at: Before the request to resume, ms UTC.
     """
 
     reseller: str
@@ -51,15 +51,15 @@ class Pause:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """What is known when all is over.
+    """The evidence at the end.
 
     Attributes:
-        accepted: the phone of each lead that the server said it has, by id.
-        leads: what the server says of them, by id.
-        calls: of the carrier's ledger, by the carrier's id.
-        twice: the references for which more than one call was placed.
-        peaks: the most calls that each number carried at once.
-        pauses: of resellers.
+        accepted: The phone of each lead that the server accepted, by id.
+        leads: The server's record of the leads, by id.
+        calls: Calls in the carrier's ledger, by the carrier's id.
+        twice: References for which more than one call was placed.
+        peaks: Maximum number of calls at once, by number.
+        pauses: Pauses of resellers.
     """
 
     accepted: Mapping[str, str]
@@ -72,14 +72,14 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Started:
-    """A call as the engine let it start.
+    """A call that the engine started.
 
     Attributes:
-        lead: whose.
-        phone: who was called.
-        tz: where that is.
-        reseller: of the lead.
-        at: when its permits were taken, ms UTC.
+        lead: Id of the lead.
+        phone: The customer's phone.
+        tz: The customer's time zone.
+        reseller: The lead's reseller.
+        at: When its permits were taken, ms UTC.
     """
 
     lead: str
@@ -90,14 +90,11 @@ class Started:
 
 
 def call_violations(evidence: Evidence, jobs: Mapping[str, JobView]) -> Iterator[str]:
-    """What is wrong with the calls.
+    """Yield a line for each violation.
 
     Args:
-        evidence: what is known.
-        jobs: of the record, by id.
-
-    Yields:
-        A line for each violation; none, unless there is a bug.
+        evidence: The evidence.
+        jobs: All jobs of the store, by id.
     """
     for rule in RULES:
         yield from rule(evidence)
@@ -107,7 +104,7 @@ def call_violations(evidence: Evidence, jobs: Mapping[str, JobView]) -> Iterator
 
 
 def each_lead_is_there(evidence: Evidence) -> Iterator[str]:
-    """What was accepted is one lead, with its own phone."""
+    """Each accepted lead exists, with its own phone."""
     for lead, phone in evidence.accepted.items():
         known = evidence.leads.get(lead)
         if known is None:
@@ -117,7 +114,7 @@ def each_lead_is_there(evidence: Evidence) -> Iterator[str]:
 
 
 def nobody_is_called_twice(evidence: Evidence) -> Iterator[str]:
-    """For one attempt there is one call at most."""
+    """There is at most one call for each attempt."""
     for ref, count in evidence.twice.items():
         yield f"twice: {count} calls for the attempt {ref}"
 
@@ -130,7 +127,7 @@ def lines_carry_what_they_can(evidence: Evidence) -> Iterator[str]:
 
 
 def each_call_is_an_attempt(evidence: Evidence) -> Iterator[str]:
-    """What the carrier saw is in the record, and the record has its end from the carrier."""
+    """Each call at the carrier is an attempt in the record, with the carrier's outcome."""
     known = {
         attempt["call_id"]: (lead, attempt)
         for lead in evidence.leads.values()
@@ -158,7 +155,7 @@ def each_call_is_an_attempt(evidence: Evidence) -> Iterator[str]:
 
 
 def barred_phones_stay_silent(evidence: Evidence) -> Iterator[str]:
-    """No number on the list is called, and the leads say why."""
+    """No barred phone is called, and its leads have failed their pre-check."""
     for call in evidence.calls.values():
         if call.plan.to.startswith(BARRED):
             yield f"barred: {call.plan.to} was called"
@@ -170,7 +167,7 @@ def barred_phones_stay_silent(evidence: Evidence) -> Iterator[str]:
 
 
 def nobody_is_called_too_often(_: Evidence, started: Sequence[Started]) -> Iterator[str]:
-    """In no window, wherever it begins, is a phone called more often than agreed."""
+    """No phone is called more often than allowed in any window of time."""
     by_phone: defaultdict[str, list[int]] = defaultdict(list)
     for one in started:
         by_phone[one.phone].append(one.at)
@@ -182,7 +179,7 @@ def nobody_is_called_too_often(_: Evidence, started: Sequence[Started]) -> Itera
 
 
 def nobody_is_called_at_night(_: Evidence, started: Sequence[Started]) -> Iterator[str]:
-    """Calls start while it is office hours where the customer lives."""
+    """Calls start only during office hours in the customer's zone."""
     for one in started:
         wall = datetime.fromtimestamp(one.at / 1000, UTC).astimezone(ZoneInfo(one.tz))
         if not OPENS <= wall.hour < CLOSES:
@@ -190,7 +187,7 @@ def nobody_is_called_at_night(_: Evidence, started: Sequence[Started]) -> Iterat
 
 
 def who_is_paused_starts_nothing(evidence: Evidence, started: Sequence[Started]) -> Iterator[str]:
-    """While a reseller is paused no call of its leads starts."""
+    """No call of a reseller's leads starts while it is paused."""
     for pause in evidence.pauses:
         for one in started:
             if one.reseller == pause.reseller and pause.from_at < one.at < pause.to_at:

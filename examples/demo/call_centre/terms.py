@@ -1,12 +1,12 @@
-"""What the call centre has agreed to; the rules are checked against these numbers."""
+"""The limits of the call centre, against which the rules are checked."""
 
 from __future__ import annotations
 
 NUMBERS = {"+15550100001": 5, "+15550100002": 4, "+15550100003": 3}
-"""From which is called, and how many calls each carries at once."""
+"""Numbers for outgoing calls, with the maximum number of calls at once."""
 CUSTOMER_LIMIT, CUSTOMER_WINDOW_MS = 2, 20_000
-"""Calls to one phone in any window; `systems.toml` has the same."""
+"""Maximum calls to one phone in any window, as in `systems.toml`."""
 OPENS, CLOSES = 9, 18
-"""Hours of the clock where a customer lives."""
+"""Office hours in the customer's local time."""
 BARRED = "+1415555000"
-"""With this begin the phones that may not be called."""
+"""Prefix of phones that may not be called."""

@@ -1,3 +1,3 @@
-"""The mail room: letters enqueued over HTTP, and workers in two languages that pull them."""
+"""The mail room: letters enqueued over HTTP, and pulled by workers in two languages."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A worker in Python that pulls over HTTP: `python -m examples.demo.mail_room.clerk`.
 
-Its handlers are those of `examples.lanes`; the environment says where the mail server is.
+Its handlers are those of `examples.lanes`; environment variables name the mail server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEASE = "3s"
 
 
 def main() -> None:
-    """Works until SIGTERM, or until its parent process is gone."""
+    """Work until SIGTERM, or until the parent process has exited."""
     threading.Thread(target=_tether, daemon=True).start()
     hw.Client().run(
         app,
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _tether() -> None:
-    # Nothing is ever written there: it ends when the demo does, however that dies.
+    # Nothing is written to this pipe; it is closed when the demo exits, however that happens.
     os.read(0, 1)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""The workers of the mail room: one in Python, one in Node, and one of them dies now and then."""
+"""The workers of the mail room, in Python and in Node; one of them is killed at intervals."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Crew:
     """The workers.
 
     Args:
-        store: where the dead are looked up.
-        url: of the server that they pull from.
-        env: of their handlers: where the mail server is, and their own database.
-        folder: where their logs go.
-        seed: of when a worker is killed.
-        notify: called for each event, with a word and a sentence.
+        store: The store, to look up killed workers.
+        url: URL of the server from which they pull.
+        env: Environment of their handlers: the mail server and their database.
+        folder: Folder for their logs.
+        seed: Random seed for the kills.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        workers: the last one is the one that is killed.
-        dead: how the store knows the workers that died.
+        workers: The processes; the last one is killed at intervals.
+        dead: The store's ids of the workers that died.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Crew:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        """They work until the block ends."""
+        """Run the workers until the block ends."""
         running = [asyncio.create_task(worker.run()) for worker in self.workers]
         try:
             yield
@@ -78,7 +78,7 @@ class Crew:
             await self.note_the_dead()
 
     async def kill_now_and_then(self) -> None:
-        """Kills one that holds something, again and again, until this is cancelled."""
+        """Kill a worker that has a job, at intervals, until cancelled."""
         victim, count = self.workers[-1], 0
         while True:
             count += 1
@@ -90,14 +90,14 @@ class Crew:
                 victim.kill()
 
     async def note_the_dead(self) -> None:
-        """Looks up how the store knows those that have died."""
+        """Look up the store's ids of the workers that have died."""
         died = [pid for worker in self.workers for pid in worker.died]
         for worker in await self._store.read(WorkersQuery()):
             if any(_is(worker, pid) for pid in died):
                 self.dead.add(worker.id)
 
     async def _holds_something(self, victim: WorkerProcess) -> bool:
-        """Waits a little until it does; the store does not notify of it."""
+        """Poll for a short time until the worker has a job: the store does not notify of that."""
         for _ in range(HELD_TRIES):
             if await self._holds(victim.pid):
                 return True
@@ -110,6 +110,6 @@ class Crew:
 
 
 def _is(worker: WorkerView, pid: int) -> bool:
-    """Both kinds of workers have their host and process in their name or id."""
+    """Return whether a worker runs in a process: its name or id contains the host and pid."""
     place = f"-{socket.gethostname()}-{pid}-"
     return place in worker.id or place in worker.name

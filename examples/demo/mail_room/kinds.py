@@ -1,4 +1,4 @@
-"""What the server knows of the letters: their arguments, and how soon they are tried again.
+"""The kinds of letters as declared on the server: their arguments and retries.
 
 The handlers run in the workers' processes: those of `examples.lanes`, and `letters.mjs`.
 """
@@ -8,18 +8,14 @@ from __future__ import annotations
 import headway as hw
 
 AGAIN = hw.Backoff(attempts=9, base="400ms", cap="2s")
-"""Sooner than the default, so that what a killed worker held is back while the demo is watched."""
+"""Sooner than the default, so that a killed worker's jobs are retried during the demo."""
 
 UNKNOWN = ("send_fax", "send_pigeon")
-"""Types that no worker knows."""
+"""Types for which no worker has a handler."""
 
 
 def declare_kinds(app: hw.App) -> None:
-    """Declares the types that are enqueued.
-
-    Args:
-        app: of the server.
-    """
+    """Declare the types of letters in the server's app."""
 
     @app.job(lane="send_email", subject="{to}", retry=AGAIN)
     async def send_email(to: str, title: str, text: str) -> None: ...

@@ -3,7 +3,7 @@
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
 
-// Nothing is ever written there: it ends when the demo does, however that dies.
+// Nothing is written to this pipe; it is closed when the demo exits, however that happens.
 process.stdin.on("end", () => process.exit(1)).resume();
 process.stdin.unref();
 

@@ -1,4 +1,4 @@
-"""The mail room on the screen: each lane with its letters, its target, and what it reaches."""
+"""The mail room on the screen: each lane with its letters, target and latency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = (Status.QUEUED, Status.PULLED, Status.FAILED, Status.DONE, Status.DEAD)
 
 
 def mail_line(room: MailRoom) -> str:
-    """What was accepted and what has arrived, in one line."""
+    """Return the numbers of accepted and arrived letters, in one line."""
     taken, sender = room.postbox.taken, room.sender
     doubled = sum(1 for times in taken.values() if times > 1)
     died = sum(len(worker.died) for worker in room.crew.workers)
@@ -28,7 +28,7 @@ def mail_line(room: MailRoom) -> str:
 
 
 def lane_lines(lanes: Sequence[LaneStatus]) -> list[str]:
-    """A line for each lane."""
+    """Return a line for each lane."""
     return [
         f"{lane.lane:<13} {' '.join(f'{lane.statuses.get(one, 0)} {one}' for one in SHOWN)}; "
         f"starts in {_reached(lane)}, target {_target(lane)}"
@@ -37,7 +37,7 @@ def lane_lines(lanes: Sequence[LaneStatus]) -> list[str]:
 
 
 def lane_table(room: MailRoom, lanes: Sequence[LaneStatus]) -> RenderableType:
-    """The same as a table, under the line."""
+    """Return the line and a table of the lanes."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("lane")
     for heading in (*SHOWN, "target", "reached"):
@@ -55,6 +55,6 @@ def _target(lane: LaneStatus) -> str:
 
 
 def _reached(lane: LaneStatus) -> str:
-    """In which time 95 of 100 jobs were started."""
+    """Return the time within which 95 of 100 jobs started."""
     reached = lane.latency.p95_ms
     return "no time yet" if reached is None else f"{reached / 1000:.1f} s"

@@ -1,4 +1,4 @@
-"""The mail server: a real one on a free port, that counts what it takes."""
+"""A real mail server on a free port, which counts the mail it accepts."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from aiosmtpd.smtp import SMTP, Envelope
 from headway.lab.draws import Draws
 
 SLOW_S = 0.15
-"""It says so much later, at most, that it has taken a letter: a worker killed meanwhile never gets
-the reply."""
+"""Maximum delay of the reply to a letter: a worker killed meanwhile never gets it."""
 
 
 class Postbox:
-    """What the mail server has taken.
+    """The mail that the server has accepted.
 
     Attributes:
-        taken: how often each letter came, by its number.
-        refused: how often it said that it takes nothing now.
+        taken: How often each letter arrived, by number.
+        refused: How often it refused a message temporarily.
     """
 
     def __init__(self, seed: int, word: str = "Letter", busy: float = 0.0) -> None:
-        """A mail server that has taken nothing.
+        """Create an empty postbox.
 
         Args:
-            seed: of all that is random.
-            word: stands before the number in a subject.
-            busy: how often it refuses a message for now, 0 to 1.
+            seed: Random seed.
+            word: The word before the number in a subject.
+            busy: Share of messages that are refused temporarily, 0 to 1.
         """
         self.taken: Counter[int] = Counter()
         self.refused = 0
@@ -44,7 +43,7 @@ class Postbox:
     async def handle_DATA(  # noqa: N802  (the SMTP library's name)
         self, server: SMTP, session: object, envelope: Envelope
     ) -> str:
-        """Takes a message; mail that is no letter of the demo is taken and not counted."""
+        """Accept a message; mail that is not a letter of the demo is not counted."""
         del server, session
         message = message_from_bytes(cast("bytes", envelope.content), policy=policy.default)
         found = self._number.match(str(message["Subject"] or ""))
@@ -60,11 +59,7 @@ class Postbox:
 
 @asynccontextmanager
 async def taking(box: Postbox) -> AsyncGenerator[int]:
-    """A mail server on this machine's loopback, until the block ends; its port.
-
-    Args:
-        box: counts what it takes.
-    """
+    """Run a mail server on loopback until the block ends; yield its port."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: SMTP(box, hostname="localhost", ident="demo", loop=loop), "127.0.0.1", 0

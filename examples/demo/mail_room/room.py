@@ -1,4 +1,4 @@
-"""The mail room: its server, its mail server, who writes, who works, and how it all ends."""
+"""The mail room: its mail server, sender and workers, from start to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.contract.views import JobsQuery
 from headway.core.state import FINAL
 
 STILL_S = 20.0
-"""After so long without any end, what is left is not waited for any more."""
+"""Seconds without a finished job after which waiting stops."""
 PAGE = 500
 
 Notify = Callable[[str, str], None]
@@ -26,11 +26,11 @@ class MailRoom:
     """Letters over HTTP.
 
     Attributes:
-        url: of the server.
-        smtp: where its mail server is.
-        postbox: what has arrived.
-        sender: what was accepted.
-        crew: who works.
+        url: URL of the server.
+        smtp: URL of the mail server.
+        postbox: The letters that have arrived.
+        sender: The producer, with the letters that were accepted.
+        crew: The workers.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class MailRoom:
         self._killing: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Letters come in from now on, and now and then a worker dies."""
+        """Start sending letters and killing a worker at intervals."""
         self._sending = asyncio.create_task(self.sender.run())
         self._killing = asyncio.create_task(self.crew.kill_now_and_then())
 
     async def finish(self) -> None:
-        """Takes no more letters, and lets the workers end those that it has."""
+        """Stop sending letters, and wait until the workers have finished those accepted."""
         if self._killing is not None:
             self._killing.cancel()
             with suppress(asyncio.CancelledError):
@@ -86,14 +86,14 @@ class MailRoom:
 async def mail_room(
     store: hw.Store, url: str, folder: Path, seed: int, notify: Notify
 ) -> AsyncGenerator[MailRoom]:
-    """A mail room with everything that it needs, until the block ends.
+    """Run a mail room with its mail server and workers until the block ends.
 
     Args:
-        store: where its jobs live.
-        url: of the server.
-        folder: for logs, and the database of the workers' application.
-        seed: of all that is random.
-        notify: called for each event, with a word and a sentence.
+        store: The store of its jobs.
+        url: URL of the server.
+        folder: Folder for logs and the workers' database.
+        seed: Random seed.
+        notify: Called for each event, with a word and a sentence.
     """
     database = folder / "mail-room.db"
     await asyncio.to_thread(_fill, database)
@@ -113,7 +113,7 @@ async def mail_room(
 
 
 def _fill(path: Path) -> None:
-    """Writes the people to whom letters go."""
+    """Write the recipients of letters."""
     people = [
         (number, f"ada{number}@engines{number % 4}.example", f"Ada {number}", "Engines")
         for number in range(1, PROSPECTS + 1)

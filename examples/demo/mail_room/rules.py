@@ -1,4 +1,4 @@
-"""What must hold of the letters: checked on the record, by rules without the engine's code."""
+"""Rules for the letters, checked on the record without the engine's code."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from headway.contract.views import JobView
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Letters:
-    """What is known when all is over.
+    """The evidence at the end.
 
     Attributes:
-        accepted: what the server said it has, by number.
-        asked: how many were enqueued, answered or not.
-        taken: how often the mail server took each, by number.
-        jobs: of the store by id, with their runs.
-        dead: the workers that died.
-        faults: answers that were wrong when they came.
+        accepted: Letters that the server accepted, by number.
+        asked: Number of letters sent, with or without a reply.
+        taken: How often each letter arrived at the mail server, by number.
+        jobs: All jobs of the store with their runs, by id.
+        dead: Ids of the workers that died.
+        faults: Wrong replies.
     """
 
     accepted: Mapping[int, Letter]
@@ -32,22 +32,18 @@ class Letters:
     faults: Sequence[str]
 
     def job(self, letter: Letter) -> JobView | None:
-        """The job of a letter."""
+        """Return the job of a letter."""
         return self.jobs.get(letter.job)
 
 
 def letter_violations(letters: Letters) -> Iterator[str]:
-    """What is wrong with the letters.
-
-    Yields:
-        A line for each violation; none, unless there is a bug.
-    """
+    """Yield a line for each violation."""
     for rule in RULES:
         yield from rule(letters)
 
 
 def answers_are_right(letters: Letters) -> Iterator[str]:
-    """What was enqueued twice is one job, and nothing usable is refused."""
+    """A letter that was enqueued twice is one job, and no valid letter is refused."""
     yield from (f"enqueue: {fault}" for fault in letters.faults)
     keys = Counter(job.key for job in letters.jobs.values())
     for number in letters.accepted:
@@ -56,7 +52,7 @@ def answers_are_right(letters: Letters) -> Iterator[str]:
 
 
 def each_letter_ends_as_it_should(letters: Letters) -> Iterator[str]:
-    """Known types succeed; an unknown type is dead, and says so."""
+    """Known types succeed; an unknown type is dead, and its reason says so."""
     for letter in letters.accepted.values():
         job = letters.job(letter)
         if job is None:
@@ -73,7 +69,7 @@ def each_letter_ends_as_it_should(letters: Letters) -> Iterator[str]:
 
 
 def each_letter_arrives(letters: Letters) -> Iterator[str]:
-    """What was accepted arrives once; more often only where a worker died with it in its hands."""
+    """Each accepted letter arrives once, or once more for each worker that died with it."""
     for letter in letters.accepted.values():
         times = letters.taken.get(letter.number, 0)
         job = letters.job(letter)
@@ -95,7 +91,7 @@ def nothing_arrives_that_nobody_sent(letters: Letters) -> Iterator[str]:
 
 
 def lanes_are_first_in_first_out(letters: Letters) -> Iterator[str]:
-    """In each lane letters are first started in the order in which they were accepted."""
+    """In each lane, first starts are in the order in which letters were accepted."""
     lanes: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, letter in sorted(letters.accepted.items()):
         job = letters.job(letter)

@@ -1,4 +1,4 @@
-"""The producer of the letters: a program that uses only `POST /enqueue`."""
+"""The producer of the letters, which uses only `POST /enqueue`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROSPECTS = 20
 BURST = 16
 GAP_S = 1.2
 AGAIN = 0.12
-"""The share of letters that are enqueued twice, as by a program whose reply was lost."""
+"""Share of letters that are enqueued twice, as if the reply had been lost."""
 
 TYPES = {"send_email": 64.0, "send_outreach": 16.0, "enrich": 8.0, "notify": 6.0, "unknown": 6.0}
 Notify = Callable[[str, str], None]
@@ -25,13 +25,13 @@ Notify = Callable[[str, str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Letter:
-    """What was accepted over HTTP.
+    """A letter that the server accepted.
 
     Attributes:
-        number: from 1, in the order of sending.
-        job: the id that the server answered.
-        type: as it was enqueued.
-        is_mail: whether it must arrive at the mail server.
+        number: From 1, in the order of sending.
+        job: Id of the job, from the server's reply.
+        type: The type that was enqueued.
+        is_mail: Whether it must arrive at the mail server.
     """
 
     number: int
@@ -41,18 +41,18 @@ class Letter:
 
 
 class Sender:
-    """Enqueues letters in bursts, one after the other.
+    """Enqueues letters in bursts, one after another.
 
     Args:
-        url: of the server.
-        seed: of all that is random.
-        notify: called for each event, with a word and a sentence.
+        url: URL of the server.
+        seed: Random seed.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        accepted: what the server said it has, by number.
-        asked: how many numbers were given out; the last may have had no answer.
-        repeats: how many were enqueued a second time.
-        faults: answers that must not be.
+        accepted: Letters that the server accepted, by number.
+        asked: Number of letters sent; the last may have had no reply.
+        repeats: Number of letters that were enqueued a second time.
+        faults: Wrong replies.
     """
 
     def __init__(self, url: str, seed: int, notify: Notify) -> None:
@@ -66,7 +66,7 @@ class Sender:
         self._over = asyncio.Event()
 
     async def run(self) -> None:
-        """Sends until `stop`; ends when the last letter has its answer."""
+        """Send letters until `stop`; return once the last one has its reply."""
         async with httpx.AsyncClient(base_url=self._url, timeout=10) as http:
             while not self._over.is_set():
                 for _ in range(1 + int(BURST * self._draws.unit("burst", self.asked))):
@@ -79,7 +79,7 @@ class Sender:
                     await asyncio.wait_for(self._over.wait(), gap)
 
     def stop(self) -> None:
-        """Asks it to stop."""
+        """Make `run` return."""
         self._over.set()
 
     async def _send(self, http: httpx.AsyncClient, number: int) -> None:
@@ -117,7 +117,7 @@ class Sender:
     async def _enqueue(
         self, http: httpx.AsyncClient, asked: dict[str, Any]
     ) -> httpx.Response | None:
-        """Repeats itself until there is an answer; None if it was stopped before."""
+        """Retry until there is a reply; return None if stopped before."""
         while True:
             with suppress(httpx.TransportError):
                 reply = await http.post("/enqueue", json=asked)
@@ -130,7 +130,7 @@ class Sender:
     def _letter(self, number: int) -> dict[str, Any]:
         chosen = self._draws.choose(TYPES, "type", number)
         prospect = 1 + int(PROSPECTS * self._draws.unit("prospect", number))
-        # The name of the job is all that a repeat needs to be one with it.
+        # The same job_id makes a repeat idempotent.
         asked: dict[str, Any] = {"job_id": job_id(number), "lane": chosen, "type": chosen}
         match chosen:
             case "send_email":
@@ -150,11 +150,11 @@ class Sender:
             case "notify":
                 asked |= {"type": "health_check"}
             case _:
-                # Where workers report an unknown type at once; see `clerk.py`.
+                # The worker of this lane reports unknown types at once; see `clerk.py`.
                 asked |= {"lane": "notify", "type": UNKNOWN[number % len(UNKNOWN)]}
         return asked
 
 
 def job_id(number: int) -> str:
-    """The name under which a letter is enqueued; its job's key."""
+    """Return the job_id of a letter, which becomes its job's key."""
     return f"letter-{number}"

@@ -1,4 +1,4 @@
-"""A worker's process: started, watched, started again when it dies."""
+"""A worker's process, which is restarted when it dies."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ PAUSE_S = 0.5
 
 
 class WorkerProcess:
-    """A program that is to run all the time.
+    """A program that is kept running.
 
     Args:
-        name: a label, also of its log file.
-        command: the program.
-        env: what its environment has besides.
-        folder: where its log goes.
+        name: Label, also used for its log file.
+        command: The program.
+        env: Additional environment variables.
+        folder: Folder for its log.
 
     Attributes:
-        name: as given.
-        pid: of the process that runs; None between two.
-        died: the ids of the processes that ended unasked.
+        name: The label.
+        pid: Process id; None while no process runs.
+        died: Ids of the processes that exited without being stopped.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class WorkerProcess:
         self._stopping = False
 
     async def run(self) -> None:
-        """Runs it until `stop`."""
+        """Keep it running until `stop`."""
         while not self._stopping:
             with self._log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
@@ -49,7 +49,7 @@ class WorkerProcess:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=log,
                     stderr=log,
-                    # Ctrl-C is the demo's: its workers end in good order, after the last letter.
+                    # Ctrl-C must reach only the demo, which stops its workers at the end.
                     start_new_session=True,
                 )
             self.pid = process.pid
@@ -64,14 +64,14 @@ class WorkerProcess:
                 await asyncio.sleep(PAUSE_S)
 
     def kill(self) -> None:
-        """Ends the process with SIGKILL: it has no time for a last word."""
+        """Kill the process with SIGKILL."""
         self._signal(signal.SIGKILL)
 
     async def stop(self, running: asyncio.Task[None]) -> None:
-        """Ends it in good order, or after some seconds without.
+        """Stop it gracefully, or kill it after some seconds.
 
         Args:
-            running: its `run`.
+            running: The task of `run`.
         """
         self._stopping = True
         self._signal(signal.SIGTERM)

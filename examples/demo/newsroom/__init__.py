@@ -1,1 +1,1 @@
-"""A newsroom: notifications by e-mail to a real mail server, which counts what arrives."""
+"""A newsroom: notifications by email to a real mail server, which counts them."""

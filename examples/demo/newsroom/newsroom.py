@@ -1,4 +1,4 @@
-"""The newsroom: a program that uses only the routes of the system `notifications`."""
+"""The newsroom: a program that uses only the HTTP routes of the system `notifications`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headway.lab.draws import Draws
 READERS = 12
 ISSUES_A_SECOND = 3.0
 TWICE = 0.12
-"""How many are sent twice, with the same dedupe key."""
+"""Share of issues that are sent twice, with the same dedupe key."""
 CODES = 0.25
-"""How many are codes, which an opt-out from news does not concern."""
+"""Share of one-time codes, to which an opt-out from news does not apply."""
 OPT_OUT_EACH_S = 4.0
 BUSY = 0.05
-"""How often the mail server says that it takes nothing now."""
+"""Share of messages that the mail server refuses temporarily."""
 LATEST_S = 20.0
 TEMPLATE = {
     "id": "issue",
@@ -44,19 +44,19 @@ def settings(smtp_port: int) -> dict[str, object]:
 
 
 class Newsroom:
-    """Sends notifications, and opts readers out now and then.
+    """Sends notifications, and opts readers out at intervals.
 
     Args:
-        url: of the server.
-        inbox: of the mail server; it counts issues by their number.
-        seed: of all that is random.
-        notify: called for each event, with a word and a sentence.
+        url: URL of the server.
+        inbox: The mail server's postbox, which counts issues by number.
+        seed: Random seed.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        inbox: what has arrived.
-        asked: the number of the last issue that the server was asked to send.
-        issues: that the server has accepted, by number.
-        repeats: how many were sent twice.
+        inbox: The issues that have arrived.
+        asked: Number of the last issue sent to the server.
+        issues: Issues that the server accepted, by number.
+        repeats: Number of issues that were sent twice.
     """
 
     def __init__(self, url: str, inbox: Postbox, seed: int, notify: Notify) -> None:
@@ -78,7 +78,7 @@ class Newsroom:
             await self._server.ask("POST", "/recipients", reader)
 
     async def work(self) -> None:
-        """Send issues, at random, until cancelled."""
+        """Send issues at random times until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._opt_out())
             number = 0
@@ -88,7 +88,7 @@ class Newsroom:
                 await asyncio.sleep(2 * self._draws.unit("gap of issues", number) / ISSUES_A_SECOND)
 
     async def finish(self) -> None:
-        """Wait until nothing is queued, or the limit is over."""
+        """Wait until nothing is queued, or the time limit has passed."""
         loop = asyncio.get_running_loop()
         until = loop.time() + LATEST_S
         while loop.time() < until:
@@ -98,7 +98,7 @@ class Newsroom:
             await asyncio.sleep(0.1)
 
     async def evidence(self) -> Evidence:
-        """Return what was sent, what the server says of it, and what arrived; to be judged."""
+        """Return what was sent, the server's record of it, and what arrived."""
         return Evidence(
             asked=self.asked,
             issues=self.issues,
@@ -125,7 +125,7 @@ class Newsroom:
             "priority": "low" if low else "normal",
             "dedupe_key": f"issue-{number}",
         }
-        # Read before the request: what is accepted after an opt-out must not be sent.
+        # Read before the request: an issue that is accepted after an opt-out must not be sent.
         unwanted = category == "news" and reader in self._opted_out
         self.asked = number
         reply = await self._server.ask("POST", "/notifications", body)

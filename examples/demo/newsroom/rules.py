@@ -1,4 +1,4 @@
-"""What must hold of the notifications: the inbox says what arrived, the server what it did."""
+"""Rules for the notifications, checked on the inbox and the server's record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ class Issue:
     """A notification that the server has accepted.
 
     Attributes:
-        number: stands in its subject.
-        id: as the server said.
-        reader: who gets it.
-        category: news or otp.
-        unwanted: whether its reader had opted out of it before it was sent to the server.
+        number: The number in its subject.
+        category: "news" or "otp".
+        unwanted: Whether its reader had opted out of it before it was sent to the server.
     """
 
     number: int
@@ -30,16 +28,15 @@ class Issue:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """What is known at the end.
+    """The evidence at the end.
 
     Attributes:
-        asked: the number of the last issue that the server was asked to send; its reply may not
-            have been waited for.
-        issues: that were accepted, by number.
-        notifications: what the server says of each, by id.
-        taken: how often each issue arrived, by number.
-        opted_out: readers who want no news any more.
-        faults: duplicates that were not answered with the first one's id.
+        asked: Number of the last issue sent to the server; its reply may be missing.
+        issues: Accepted issues, by number.
+        notifications: The server's record of each notification, by id.
+        taken: How often each issue arrived, by number.
+        opted_out: Readers who have opted out of news.
+        faults: Duplicates whose reply did not have the first one's id.
     """
 
     asked: int
@@ -51,19 +48,19 @@ class Evidence:
 
 
 def issue_violations(evidence: Evidence) -> Iterator[str]:
-    """Yield a line for each violation; none, unless there is a bug."""
+    """Yield a line for each violation."""
     for rule in RULES:
         yield from rule(evidence)
 
 
 def a_duplicate_is_the_first_one(evidence: Evidence) -> Iterator[str]:
-    """What is sent twice with one dedupe key is one notification."""
+    """An issue that was sent twice with the same dedupe key is one notification."""
     for fault in evidence.faults:
         yield f"duplicate: {fault}"
 
 
 def each_issue_arrives_once(evidence: Evidence) -> Iterator[str]:
-    """What is SENT has arrived once; only if its answer was lost it may not have arrived."""
+    """Each issue that is SENT has arrived once; it may be missing if the reply was lost."""
     for issue in evidence.issues.values():
         known, times = evidence.notifications.get(issue.id), evidence.taken.get(issue.number, 0)
         if known is None:
@@ -78,7 +75,7 @@ def each_issue_arrives_once(evidence: Evidence) -> Iterator[str]:
 
 
 def what_is_not_wanted_is_not_sent(evidence: Evidence) -> Iterator[str]:
-    """After an opt-out no news is sent; nothing else is left out."""
+    """No news is sent after an opt-out; nothing else is skipped."""
     for issue in evidence.issues.values():
         known, times = evidence.notifications.get(issue.id), evidence.taken.get(issue.number, 0)
         if issue.unwanted and times:

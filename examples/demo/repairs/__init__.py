@@ -1,3 +1,3 @@
-"""Repairs: requests for help over HTTP, each offered to one technician after another."""
+"""Repairs: requests sent over HTTP, each offered to one technician after another."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who sends requests for help, does the work, and calls some off: a program that speaks HTTP."""
+"""A program that sends repair requests, completes them and withdraws some, over HTTP."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Notify = Callable[[str, str], None]
 
 
 class Repairs:
-    """Requests for help in one city.
+    """Repair requests in one city.
 
     Args:
-        url: of the server.
-        phones: the carrier, whose ledger has the dispatcher's messages.
-        seed: of all that is random.
-        notify: called for each event, with a word and a sentence.
+        url: URL of the server.
+        phones: The carrier, whose ledger has the dispatcher's messages.
+        seed: Random seed.
+        notify: Called for each event, with a word and a sentence.
 
     Attributes:
-        accepted: the ids of the requests that the server said it has.
-        counts: of them by status, at the last look.
+        accepted: Ids of the requests that the server accepted.
+        counts: Number of requests by status, when last read.
     """
 
     def __init__(self, url: str, phones: Telephones, seed: int, notify: Notify) -> None:
@@ -56,7 +56,7 @@ class Repairs:
         self._seen: dict[str, tuple[str, int]] = {}
 
     async def prepare(self) -> None:
-        """Sends the technicians and users to the server."""
+        """Add the technicians and users to the server."""
         reply = await self._server.http.post(
             "/technicians/import",
             content=TECHNICIANS.read_bytes(),
@@ -67,7 +67,7 @@ class Repairs:
         await self._server.ask("POST", "/users", dora)
 
     async def take_requests(self) -> None:
-        """Requests come in, at random, and are worked on, until this is cancelled."""
+        """Send requests at random times, and complete assigned ones, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(tasks))
             count = 0
@@ -77,7 +77,7 @@ class Repairs:
                 await asyncio.sleep(2 * GAP_S * self._draws.unit("gap of repairs", count))
 
     async def finish(self, limit_s: float = 15.0) -> None:
-        """Returns when the dispatcher has the messages that are due, or the limit is over."""
+        """Wait until the dispatcher has all messages, or the time limit has passed."""
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
         while loop.time() < until:
@@ -87,7 +87,7 @@ class Repairs:
             await asyncio.sleep(0.1)
 
     async def evidence(self) -> Evidence:
-        """What the server says of all requests, and what the dispatcher got; to be judged."""
+        """Return the server's record of all requests, and the dispatcher's messages."""
         on_duty: dict[str, frozenset[str]] = {}
         with TECHNICIANS.open(encoding="utf-8") as rows:
             for row in csv.DictReader(rows):
@@ -102,7 +102,7 @@ class Repairs:
         )
 
     async def close(self) -> None:
-        """Closes its connection."""
+        """Close the connection."""
         await self._server.close()
 
     def _alerts(self) -> list[Any]:
@@ -129,7 +129,7 @@ class Repairs:
 
     async def _withdraw(self, request: str, count: int) -> None:
         await asyncio.sleep(4 * self._draws.unit("withdrawn after", count))
-        # It may be completed meanwhile; then it is refused.
+        # Refused if the request has been completed meanwhile.
         reply = await self._server.http.delete(f"/service-requests/{request}")
         if reply.is_success:
             self._notify("withdrawn", request)
@@ -137,7 +137,7 @@ class Repairs:
     async def _complete(self, request: str) -> None:
         least, most = WORK_S
         await asyncio.sleep(least + (most - least) * self._draws.unit("work", request))
-        # The customer may have cancelled meanwhile; then it is refused.
+        # Refused if the customer has cancelled meanwhile.
         await self._server.http.post(f"/service-requests/{request}/complete", json={})
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:

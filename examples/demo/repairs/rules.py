@@ -1,4 +1,4 @@
-"""What must hold of the repairs: checked on the server's replies and the carrier's ledger."""
+"""Rules for the repairs, checked on the server's replies and the carrier's ledger."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FAR_AT = 2**62
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """What is known when all is over.
+    """The evidence at the end.
 
     Attributes:
-        accepted: the ids of all requests that the server said it has.
-        requests: what the server says of them, by id.
-        skills: of each technician on duty, by id.
-        alerts: the messages that the dispatcher got.
-        twice: the references for which more than one call was placed.
+        accepted: Ids of all requests that the server accepted.
+        requests: The server's record of the requests, by id.
+        skills: Skills of the technicians on duty, by id.
+        alerts: Messages to the dispatcher.
+        twice: References for which more than one call was placed.
     """
 
     accepted: Sequence[str]
@@ -34,13 +34,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hold:
-    """A time in which a technician was asked, or had a request.
+    """A time in which a technician had an offer or a request.
 
     Attributes:
-        request: by id.
-        technician: by id.
-        from_at: when it began, ms UTC.
-        to_at: when it ended; far away if it has not.
+        request: Id of the request.
+        technician: Id of the technician.
+        from_at: Start, ms UTC.
+        to_at: End, ms UTC; `FAR_AT` if it has not ended.
     """
 
     request: str
@@ -50,24 +50,20 @@ class Hold:
 
 
 def repair_violations(evidence: Evidence) -> Iterator[str]:
-    """What is wrong with the repairs.
-
-    Yields:
-        A line for each violation; none, unless there is a bug.
-    """
+    """Yield a line for each violation."""
     for rule in RULES:
         yield from rule(evidence)
 
 
 def each_request_is_there(evidence: Evidence) -> Iterator[str]:
-    """What was accepted is there."""
+    """Each accepted request exists."""
     for request in evidence.accepted:
         if request not in evidence.requests:
             yield f"lost: request {request} was accepted and is not there"
 
 
 def only_who_can_is_asked(evidence: Evidence) -> Iterator[str]:
-    """A technician who is asked is on duty and has the skills."""
+    """Requests are offered only to technicians on duty who have the skills."""
     for request in evidence.requests.values():
         for asked in request["asked"]:
             has = evidence.skills.get(asked["technician"])
@@ -76,7 +72,7 @@ def only_who_can_is_asked(evidence: Evidence) -> Iterator[str]:
 
 
 def one_is_asked_at_a_time(evidence: Evidence) -> Iterator[str]:
-    """Of one request, an offer begins after the one before has ended."""
+    """An offer of a request starts after the previous offer has ended."""
     for request in evidence.requests.values():
         offers = sorted(_offers(request), key=_begin)
         for before, after in pairwise(offers):
@@ -85,7 +81,7 @@ def one_is_asked_at_a_time(evidence: Evidence) -> Iterator[str]:
 
 
 def nobody_has_two(evidence: Evidence) -> Iterator[str]:
-    """A technician who is asked, or has a request, is not asked about another one."""
+    """A technician with an offer or a request gets no other offer."""
     holds: defaultdict[str, list[Hold]] = defaultdict(list)
     for request in evidence.requests.values():
         for hold in (*_offers(request), *_assignments(request)):
@@ -97,7 +93,7 @@ def nobody_has_two(evidence: Evidence) -> Iterator[str]:
 
 
 def one_wins(evidence: Evidence) -> Iterator[str]:
-    """A request is accepted once, and by the one who has it."""
+    """A request is accepted once, by the technician it is assigned to."""
     for request in evidence.requests.values():
         winners = [one["technician"] for one in request["asked"] if one["said"] == "accepted"]
         had = [] if request["technician"] is None else [request["technician"]]
@@ -110,7 +106,7 @@ def one_wins(evidence: Evidence) -> Iterator[str]:
 def the_dispatcher_is_alerted_once(evidence: Evidence) -> Iterator[str]:
     """The dispatcher has one message for each pending request, and for no other.
 
-    One that the customer has cancelled may have been pending before.
+    A cancelled request may have been pending before, and have a message.
     """
     for request in evidence.requests.values():
         alerts = sum(request["id"] in one.plan.text for one in evidence.alerts)

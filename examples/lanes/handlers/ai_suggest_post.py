@@ -1,4 +1,4 @@
-"""ai_suggest_post: the writer drafts a post of a board's cards; a person publishes it, or not."""
+"""ai_suggest_post: drafts a post from a board's cards, for a person to publish or discard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="enrich", timeout="5m")
     async def ai_suggest_post(job: hw.Job, board: int) -> int:

@@ -1,4 +1,4 @@
-"""ai_summarize_board: the writer sums up a board's cards; the summary stands on the board."""
+"""ai_summarize_board: summarizes a board's cards, and stores the summary with the board."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="enrich", timeout="5m")
     async def ai_summarize_board(job: hw.Job, board: int, sentences: int = 3) -> str:

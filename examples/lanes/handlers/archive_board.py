@@ -1,4 +1,4 @@
-"""archive_board: a closed board's cards move to the archive."""
+"""archive_board: moves a closed board's cards to the archive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(timeout="10m")
     def archive_board(job: hw.Job, board: int) -> int:
@@ -20,10 +20,10 @@ def declare(app: hw.App, world: World) -> None:
 
 
 def _archive(db: sqlite3.Connection, *, board: int) -> int:
-    """Moves the cards and marks the board, in one transaction.
+    """Move the cards and mark the board, in one transaction.
 
     Raises:
-        Retry: the board is open; the job that closes it may be under way.
+        Retry: the board is open; the job that closes it may not have run yet.
     """
     if open_board(db, board)["state"] != "closed":
         reason = f"the board {board} is open; close it first"

@@ -1,4 +1,4 @@
-"""What several types need of a board."""
+"""Reading a board, for several types of jobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from examples.lanes.world import World
 
 
 def open_board(db: sqlite3.Connection, board: int) -> sqlite3.Row:
-    """A board that is not archived.
+    """Return a board that is not archived.
 
     Raises:
-        Dead: there is none.
+        Dead: there is no such board, or it is archived.
     """
     row = db.execute("SELECT * FROM board WHERE id = ?", (board,)).fetchone()
     if row is None or row["state"] == "archived":
@@ -22,7 +22,7 @@ def open_board(db: sqlite3.Connection, board: int) -> sqlite3.Row:
 
 
 def cards_of(world: World, board: int) -> tuple[str, list[str]]:
-    """The board's title, and the texts of its cards, oldest first."""
+    """Return a board's title and the texts of its cards, oldest first."""
     with world.database.read() as db:
         title = open_board(db, board)["title"]
         cards = db.execute("SELECT text FROM card WHERE board = ? ORDER BY at, id", (board,))

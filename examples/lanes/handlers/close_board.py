@@ -1,4 +1,4 @@
-"""close_board: no posts are added to the board from now on."""
+"""close_board: closes a board to new posts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(timeout="1m")
     def close_board(job: hw.Job, board: int) -> str:

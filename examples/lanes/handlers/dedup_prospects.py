@@ -1,4 +1,4 @@
-"""dedup_prospects: of several with one address the first stays, and learns what the others know."""
+"""dedup_prospects: merges prospects with the same address into the first one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KNOWN = ("name", "company", "phone")
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="import_prospects", timeout="30m")
     def dedup_prospects(job: hw.Job) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""enrich_prospect: what a prospect's own address, and colleagues, show about them."""
+"""enrich_prospect: derives a prospect's name and company from the address and from colleagues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERSONAL = frozenset({"gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "i
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="enrich", timeout="5m")
     def enrich_prospect(job: hw.Job, prospect: int) -> dict[str, str]:
@@ -42,7 +42,7 @@ def _enrich(db: sqlite3.Connection, *, prospect: int) -> dict[str, str]:
 
 
 def _company(db: sqlite3.Connection, domain: str) -> str:
-    """What colleagues say, else the domain's own name."""
+    """Return the most frequent company of colleagues, or else the domain's name."""
     if domain in PERSONAL:
         return ""
     row = db.execute(

@@ -1,4 +1,4 @@
-"""gpt_ai_cofac_nudging: the co-facilitator writes to members who have said nothing yet."""
+"""gpt_ai_cofac_nudging: writes to members who have not contributed yet."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="enrich", timeout="5m")
     async def gpt_ai_cofac_nudging(job: hw.Job, board: int) -> int:
-        """Makes one send_email for each silent member, in the step that ends this job."""
+        """Create one send_email for each silent member, in the step that ends this job."""
         title, cards = await asyncio.to_thread(cards_of, world, board)
         silent = await asyncio.to_thread(_silent, world, board)
         if not silent:

@@ -1,4 +1,4 @@
-"""health_check: whether the database and the mail server answer."""
+"""health_check: checks that the database and the mail server answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="notify", retry=hw.Backoff(attempts=1), timeout="30s", expires="1m")
     async def health_check(job: hw.Job) -> dict[str, str]:
-        """Asks each of them.
+        """Check both.
 
         Raises:
-            Dead: something does not answer; the reason says what.
+            Dead: one of them does not answer; the reason says which.
         """
         del job
         found = {"database": await asyncio.to_thread(_database, world)}

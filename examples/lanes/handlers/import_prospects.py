@@ -1,4 +1,4 @@
-"""import_prospects: the rows of a CSV file become prospects."""
+"""import_prospects: imports prospects from a CSV file."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Row = dict[str, str]
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="import_prospects", subject="{file}", timeout="30m")
     def import_prospects(job: hw.Job, file: str) -> dict[str, int]:
-        """Stores rows in steps, each with the number of rows that are through.
+        """Store rows in steps, each together with the number of rows done.
 
-        A second run of the job goes on behind the last step that was stored: no row is stored
-        twice, and none is left out.
+        A second run of the job continues after the last stored step, so no row is stored twice or
+        skipped.
 
         Raises:
-            Dead: there is no such file, or it has no addresses.
-            Retry: the job is to stop.
+            Dead: there is no such file, or it has no column `email`.
+            Retry: the job was asked to stop.
         """
         path = _inside(world.imports, file)
         with path.open(encoding="utf-8-sig", newline="") as lines:
@@ -49,10 +49,10 @@ def declare(app: hw.App, world: World) -> None:
 
 
 def _inside(folder: Path, file: str) -> Path:
-    """A file of the folder; no path leads out of it.
+    """Return a file in the folder, and refuse paths that lead out of it.
 
     Raises:
-        Dead: there is no such file.
+        Dead: there is no such file in the folder.
     """
     root = folder.resolve()
     path = (root / file).resolve()

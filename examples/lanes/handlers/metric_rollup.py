@@ -1,4 +1,4 @@
-"""metric_rollup: measured values of hours that are over become one line an hour."""
+"""metric_rollup: aggregates the values of past hours into one row per hour."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ HOUR = len("2026-01-02T03")
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(timeout="30m")
     def metric_rollup(job: hw.Job) -> int:
-        """Values that come late for an hour are added to its line by the next roll-up."""
+        """Aggregate all past hours; late values are added to their hour by the next run."""
         return world.database.once(job.id, _roll_up)
 
 
 def _roll_up(db: sqlite3.Connection) -> int:
-    """Lines and the removal of what they sum up are one transaction."""
+    """Add values to their hours' rows and delete them, within the caller's transaction."""
     this_hour = now()[:HOUR]
     db.execute(
         "INSERT INTO metric_hour (hour, name, count, sum, least, most)"

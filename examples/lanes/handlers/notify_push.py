@@ -1,4 +1,4 @@
-"""notify_push: a notice to one device, through the gateway."""
+"""notify_push: sends a notice to one device, through the gateway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="notify", subject="{device}", timeout="30s", expires="1h")
     async def notify_push(job: hw.Job, device: str, title: str, text: str = "") -> str:

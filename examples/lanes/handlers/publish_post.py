@@ -1,4 +1,4 @@
-"""publish_post: a draft becomes public, and the board's members are notified."""
+"""publish_post: publishes a draft, and notifies the board's members."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="notify", timeout="1m")
     def publish_post(job: hw.Job, post: int, devices: list[str] | None = None) -> str:
-        """Makes one notify_push for each device, in the step that ends this job."""
+        """Create one notify_push for each device, in the step that ends this job."""
         at = world.database.once(job.id, partial(_publish, post=post))
         job.then(
             *(

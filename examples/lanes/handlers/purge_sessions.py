@@ -1,4 +1,4 @@
-"""purge_sessions: sessions that have ended are deleted, in steps that block no other process."""
+"""purge_sessions: deletes expired sessions, in short steps that do not block other processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ STEP = 1_000
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(timeout="10m")
     def purge_sessions(job: hw.Job) -> int:
-        """Deletes what has ended; a second run finds less to do, and does no harm."""
+        """Delete expired sessions; a second run is harmless."""
         gone, until = 0, now()
         while not job.cancelled:
             with world.database.write() as db:

@@ -1,4 +1,4 @@
-"""rebuild_search_index: boards, cards and posts as a full-text index."""
+"""rebuild_search_index: rebuilds the full-text index of boards, cards and posts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(timeout="30m")
     def rebuild_search_index(job: hw.Job) -> int:
-        del job  # rebuilt each time: a second run makes the same index
+        del job  # a second run builds the same index
         with world.database.write() as db:
             return _rebuild(db)
 
 
 def _rebuild(db: sqlite3.Connection) -> int:
-    """Who searches meanwhile finds the old index until the new one is whole."""
+    """Rebuild the index within the transaction: until it commits, searches use the old index."""
     db.execute("DROP TABLE IF EXISTS search")
     db.execute("CREATE VIRTUAL TABLE search USING fts5 (what, ref UNINDEXED, text)")
     db.execute("INSERT INTO search SELECT 'board', id, title || ' ' || summary FROM board")

@@ -1,4 +1,4 @@
-"""send_digest: what is new on a board, to each of its members."""
+"""send_digest: sends the news of a board to each of its members."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="send_email", timeout="5m")
     def send_digest(job: hw.Job, board: int, since: str) -> int:
-        """Makes one send_email for each member, in the very step that ends this job.
+        """Create one send_email for each member, in the step that ends this job.
 
-        Until that step nothing exists; after it this job is over: no digest is sent twice.
+        Because the jobs are created only in that step, no digest is sent twice.
         """
         with world.database.read() as db:
             cards = db.execute(

@@ -1,4 +1,4 @@
-"""send_email: one message to one address."""
+"""send_email: sends one message to one address."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="send_email", subject="{to}", timeout="1m")
     async def send_email(job: hw.Job, to: str, title: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""send_invoice: an invoice of the database, added up and attached as a file."""
+"""send_invoice: sends an invoice from the database as an attached file, with its total."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="send_email", subject="{number}", timeout="1m")
     async def send_invoice(job: hw.Job, number: str) -> dict[str, str]:

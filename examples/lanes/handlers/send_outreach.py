@@ -1,4 +1,4 @@
-"""send_outreach: a first message to a prospect, unless that person wants none."""
+"""send_outreach: sends a first message to a prospect who has not opted out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(lane="send_outreach", timeout="1m")
     async def send_outreach(job: hw.Job, prospect: int, title: str, text: str) -> str:
-        """Fills in `{name}` and `{company}` in title and text, and sends.
+        """Fill in `{name}` and `{company}` in title and text, and send the message.
 
         Raises:
             Dead: there is no such prospect.
@@ -22,7 +22,7 @@ def declare(app: hw.App, world: World) -> None:
         if row is None:
             reason = f"there is no prospect {prospect}"
             raise hw.Dead(reason)
-        # Looked at here and not when the job was made: an opt-out holds at once.
+        # Checked here, not when the job is created, so that an opt-out takes effect at once.
         if row["out"]:
             return "opted out"
         filled = [

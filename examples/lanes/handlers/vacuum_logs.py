@@ -1,4 +1,4 @@
-"""vacuum_logs: old log lines are deleted, and the file gives the room back."""
+"""vacuum_logs: deletes old log lines, and shrinks the database file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from examples.lanes.world import World
 
 
 def declare(app: hw.App, world: World) -> None:
-    """Declares the type."""
+    """Declare the type."""
 
     @app.job(timeout="30m")
     def vacuum_logs(job: hw.Job, keep_days: int = 30) -> dict[str, int]:
-        """Deletes and shrinks; a second run finds nothing more."""
+        """Delete lines and shrink the file; a second run is harmless."""
         del job
         before = (datetime.now(UTC) - timedelta(days=keep_days)).isoformat(timespec="seconds")
         file = Path(world.database.path)
