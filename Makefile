@@ -2,13 +2,13 @@
 # Where pip looks for packages is left to your own pip settings.
 
 PYTHON  ?= python3
-# Processes that `make test` spreads over. Tests wait for servers half of their time: hence two more
-# than there are cores.
+# Number of processes for `make test`. Tests spend half of their time waiting for servers, so there
+# are two more than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))')
-# Passed on to the program behind a verb: make demo ARGS="--for 30"
+# Passed to the program behind a target: make demo ARGS="--for 30"
 ARGS    ?=
 
-# The tests start hundreds of interpreters; without cached bytecode each compiles all of Headway again.
+# The tests start hundreds of interpreters; without cached bytecode each would compile all of Headway.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV   := .venv
@@ -23,17 +23,17 @@ PYTEST := $(BIN)/python -m pytest
 setup: $(STAMP)  ## create .venv with all dependencies and the command .venv/bin/headway
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Headway needs Python 3.11 or newer; %s is %s. Say which to use: make setup PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Headway needs Python 3.11 or newer; %s is %s. Choose one: make setup PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
 	@$(PYTHON) -m venv $(VENV) || { \
 		rm -rf $(VENV); \
-		echo "No virtual environment could be made. Where the system packages venv on its own (Debian: python3-venv), install that." >&2; \
+		echo "The virtual environment could not be created. If your system packages venv separately (Debian: python3-venv), install it." >&2; \
 		exit 1; }
 
 # Not quiet: a first install takes minutes.
 $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
 	$(call install,$<)
 
-# A part of what setup installs, at the same versions: either may come first.
+# A subset of what setup installs, at the same versions, so that either can run first.
 $(DEMO): requirements/demo.txt pyproject.toml | $(BIN)/python
 	$(call install,$<)
 
@@ -56,13 +56,13 @@ test-slow: setup  ## the slow tests
 test-all: setup  ## all tests in one run
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-deep: setup  ## tests that test-slow leaves out, with eight times as many random histories
+test-deep: setup  ## the tests that test-slow omits, and the random ones with eight times as many histories
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "deep" $(ARGS)
 	HEADWAY_TEST_DEPTH=8 $(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not deep" \
 		tests/machine tests/oracle tests/core $(ARGS)
 
-# Each loop ends with the shell that started it, however that ends.
-test-loaded: setup  ## `make test` beside four busy processes
+# Each loop ends when the shell that started it has exited, for whatever reason.
+test-loaded: setup  ## `make test` with four busy processes in the background
 	@for loop in 1 2 3 4; do while kill -0 $$$$ 2>/dev/null; do :; done & loops="$$loops $$!"; done; \
 	trap 'kill $$loops' EXIT; trap 'exit 129' HUP; trap 'exit 130' INT; trap 'exit 143' TERM; \
 	$(MAKE) test
@@ -74,10 +74,10 @@ check: setup  ## format, lint, types, layers
 	$(BIN)/basedpyright -p tests
 	$(BIN)/lint-imports
 
-bench: setup  ## measure the engine, beside the limits of this machine
+bench: setup  ## measure the engine and the limits of this machine
 	$(BIN)/python -m bench $(ARGS)
 
-torture: setup  ## the long-running tests of kills and races
+torture: setup  ## long-running tests with kills and races
 	$(BIN)/python -m tests.torture $(ARGS)
 
 lua: setup  ## regenerate the Lua rules from their Python source
@@ -89,7 +89,7 @@ docs: setup  ## run the code blocks of the docs and check their links
 brokers: setup  ## start Apache Kafka and Cassandra for the tests; needs Java 17 and Maven
 	@$(BIN)/python -m tests.servers.brokers start
 
-brokers-stop: setup  ## stop what `make brokers` started
+brokers-stop: setup  ## stop the servers that `make brokers` started
 	@$(BIN)/python -m tests.servers.brokers stop
 
 help:  ## show this list
