@@ -66,7 +66,7 @@ def health(findings: list[Finding]) -> dict[str, Health]:
 
 def test_sound_server_has_good_findings_alone(options: PostgresOptions, url: str):
     migrate(options)
-    findings = server.look_at_postgres(url)
+    findings = server.check_postgres(url)
     assert health(findings) == dict.fromkeys(
         [
             "server",
@@ -83,7 +83,7 @@ def test_sound_server_has_good_findings_alone(options: PostgresOptions, url: str
 
 
 def test_server_that_is_away_is_a_problem_and_its_password_is_not_told():
-    (found,) = server.look_at_postgres(f"postgresql://ann:s3cret@127.0.0.1:{free_port()}/x")
+    (found,) = server.check_postgres(f"postgresql://ann:s3cret@127.0.0.1:{free_port()}/x")
     assert (found.subject, found.health) == ("server", Health.PROBLEM)
     assert "s3cret" not in str(found)
 
@@ -98,22 +98,22 @@ def test_server_that_is_away_is_a_problem_and_its_password_is_not_told():
     ],
 )
 def test_versions_from_14_to_18_are_well(seen: Checkup, version: int, expected: Health):
-    assert server.look_at_version(replace(seen, version=version)).health is expected
+    assert server.check_version(replace(seen, version=version)).health is expected
 
 
 def test_standby_and_another_encoding_are_problems(seen: Checkup):
-    assert server.look_at_version(replace(seen, standby=True)).health is Health.PROBLEM
+    assert server.check_version(replace(seen, standby=True)).health is Health.PROBLEM
     settings = {**seen.settings, "server_encoding": "LATIN1"}
-    assert server.look_at_version(replace(seen, settings=settings)).health is Health.PROBLEM
+    assert server.check_version(replace(seen, settings=settings)).health is Health.PROBLEM
 
 
 def test_server_that_does_not_wait_for_its_device_is_told():
     loose = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
     with made(lambda: PostgresServer({**loose, "autovacuum": "off"})) as loose_server:
         seen = check(parse_url(loose_server.url))
-    found = server.look_at_durability(seen)
+    found = server.check_durability(seen)
     assert [one.health for one in found] == [Health.PROBLEM, Health.PROBLEM, Health.WARNING]
-    assert server.look_at_vacuum(seen).health is Health.PROBLEM
+    assert server.check_vacuum(seen).health is Health.PROBLEM
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_server_that_does_not_wait_for_its_device_is_told():
     ],
 )
 def test_clock_that_is_off_is_told(seen: Checkup, offset_ms: int, expected: Health, word: str):
-    found = server.look_at_server_clock(offset_ms)
+    found = server.check_server_clock(offset_ms)
     assert found.health is expected
     assert word in found.found
 
 
 def test_server_with_few_connections_left_is_a_warning(seen: Checkup, options: PostgresOptions):
-    assert server.look_at_connections(seen).health is Health.OK
+    assert server.check_connections(seen).health is Health.OK
     crowded = replace(seen, connections=int(seen.settings["max_connections"]) - 8)
-    assert server.look_at_connections(crowded).health is Health.WARNING
+    assert server.check_connections(crowded).health is Health.WARNING
 
 
 def test_pooler_that_the_store_does_not_know_of_is_a_warning(
@@ -141,8 +141,8 @@ def test_pooler_that_the_store_does_not_know_of_is_a_warning(
 ):
     assert not seen.pooled
     pooled = replace(seen, pooled=True)
-    assert server.look_at_pooler(pooled, options).health is Health.WARNING
-    assert server.look_at_pooler(pooled, replace(options, pooled=True)).health is Health.OK
+    assert server.check_pooler(pooled, options).health is Health.WARNING
+    assert server.check_pooler(pooled, replace(options, pooled=True)).health is Health.OK
 
 
 def test_transaction_that_stays_open_is_named(url: str, options: PostgresOptions):
@@ -152,23 +152,23 @@ def test_transaction_that_stays_open_is_named(url: str, options: PostgresOptions
         (held,) = [one for one in seen.holders if "the report" in one.who]
         assert held.since_ms < server.OPEN_MS
         db.rollback()
-    assert server.look_at_transactions(replace(seen, holders=()))[0].health is Health.OK
+    assert server.check_transactions(replace(seen, holders=()))[0].health is Health.OK
     old = replace(seen, holders=(Holder("process 7 of report", server.OPEN_MS + 1),))
-    (found,) = server.look_at_transactions(old)
+    (found,) = server.check_transactions(old)
     assert found.health is Health.WARNING
     assert "process 7 of report" in found.found
 
 
 def test_unused_slot_that_keeps_dead_rows_is_named(seen: Checkup):
-    (found,) = server.look_at_transactions(replace(seen, holders=(), idle_slots=("old_copy",)))
+    (found,) = server.check_transactions(replace(seen, holders=(), idle_slots=("old_copy",)))
     assert found.health is Health.WARNING
     assert "old_copy" in found.hint
 
 
 def test_table_of_dead_rows_is_a_warning(seen: Checkup):
     bloated = replace(seen, bloat=Bloat("job", 500_000, 1_000))
-    assert server.look_at_vacuum(bloated).health is Health.WARNING
-    assert server.look_at_vacuum(seen).health is Health.OK
+    assert server.check_vacuum(bloated).health is Health.WARNING
+    assert server.check_vacuum(seen).health is Health.OK
 
 
 def test_missing_rights_are_named_with_the_grants_that_give_them(
@@ -178,13 +178,13 @@ def test_missing_rights_are_named_with_the_grants_that_give_them(
     with fresh_role(url) as role, psycopg.connect(url, autocommit=True) as owner:
         theirs = parse_url(as_role(url, role))
         for grant in grants(options, role):
-            found = server.look_at_rights(check(theirs), theirs)
+            found = server.check_rights(check(theirs), theirs)
             if found.health is Health.OK:
                 break
             assert found.health is Health.PROBLEM
             assert grant in found.hint
             owner.execute(grant.encode())
-        assert server.look_at_rights(check(theirs), theirs).health is Health.OK
+        assert server.check_rights(check(theirs), theirs).health is Health.OK
         owner.execute(f'REVOKE DELETE ON headway.job FROM "{role}"'.encode())
         assert check(theirs).missing == {"table job": ("DELETE",)}
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway.cli.commands.doctor import look_at_place
+from headway.cli.commands.doctor import check_place
 from headway.cli.doctor import Finding, Health
-from headway.cli.doctor.redis_server import look_at_redis
+from headway.cli.doctor.redis_server import check_redis
 from tests.redis.admin import admin, new_url
 from tests.servers.fixtures import made
 from tests.servers.redis import RedisServer
@@ -20,11 +20,11 @@ def server() -> Iterator[RedisServer]:
 
 
 def found(url: str, subject: str) -> Finding:
-    return next(one for one in look_at_redis(url) if one.subject == subject)
+    return next(one for one in check_redis(url) if one.subject == subject)
 
 
 def test_server_that_is_as_it_should_be_is_well(server: RedisServer) -> None:
-    findings = look_at_place(new_url(server.url))
+    findings = check_place(new_url(server.url))
     assert {one.health for one in findings} == {Health.OK}
     assert "before it is acknowledged" in found(server.url, "durability").found
 
@@ -34,7 +34,7 @@ def test_evicting_server_is_a_problem_that_keeps_the_store_from_opening(
 ) -> None:
     with admin(server.url) as other:
         other.config_set("maxmemory-policy", "volatile-ttl")
-        problems = [one for one in look_at_redis(server.url) if one.health is Health.PROBLEM]
+        problems = [one for one in check_redis(server.url) if one.health is Health.PROBLEM]
         other.config_set("maxmemory-policy", "noeviction")
     assert [one.subject for one in problems] == ["server"]
     assert "noeviction" in problems[0].hint
@@ -85,5 +85,5 @@ def test_user_who_may_not_do_it_is_told_the_rights(server: RedisServer) -> None:
 
 
 def test_server_that_is_not_there_is_a_problem() -> None:
-    findings = look_at_redis("redis://127.0.0.1:1?patience_ms=50")
+    findings = check_redis("redis://127.0.0.1:1?patience_ms=50")
     assert [(one.subject, one.health) for one in findings] == [("server", Health.PROBLEM)]

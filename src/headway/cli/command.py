@@ -72,7 +72,7 @@ def _bound(function: Function[Options]) -> Callable[..., None]:
     @wraps(function)
     def bound(context: typer.Context, store: str | None, json: bool, **values: object) -> None:
         before = context.obj if isinstance(context.obj, GlobalOptions) else GlobalOptions()
-        options = context.obj = before.also(store=store, json=json)
+        options = context.obj = before.merged(store=store, json=json)
         if context.invoked_subcommand is not None:
             return
         for one in taken:

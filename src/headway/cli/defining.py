@@ -24,14 +24,14 @@ def define(
     """
 
     async def work(store: Store) -> tuple[int, str]:
-        doubt = "" if about is None else await _doubt(store, about)
+        note = "" if about is None else await _unknown_lane_note(store, about)
         request = definition_request(session, item, signed)
-        return await _defined(store, request, about), doubt
+        return await _defined(store, request, about), note
 
-    revision, doubt = session.with_store(work)
+    revision, note = session.with_store(work)
     session.terminal.reply({"revision": revision}, done)
-    if doubt:
-        session.terminal.remark(doubt)
+    if note:
+        session.terminal.remark(note)
 
 
 def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> None:
@@ -57,15 +57,15 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
                 raise InvalidValue(message, hint="pass a future time, or a duration such as 20m")
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
         done = await _defined(store, definition_request(session, item, signed), gate)
-        return done, until_at, await _doubt(store, gate)
+        return done, until_at, await _unknown_lane_note(store, gate)
 
-    revision, until_at, doubt = session.with_store(work)
+    revision, until_at, note = session.with_store(work)
     when = f"until {session.clock.at(until_at)}" if until_at is not None else "until it is opened"
     session.terminal.reply(
         {"revision": revision, "closed_until": until_at}, f"{gate} is closed {when}"
     )
-    if doubt:
-        session.terminal.remark(doubt)
+    if note:
+        session.terminal.remark(note)
 
 
 async def _defined(store: Store, request: DefineRequest, gate: str | None) -> int:
@@ -83,7 +83,7 @@ async def _defined(store: Store, request: DefineRequest, gate: str | None) -> in
         raise UnknownGate(error.message, hint=hint) from None
 
 
-async def _doubt(store: Store, gate: str) -> str:
+async def _unknown_lane_note(store: Store, gate: str) -> str:
     """Return a note about an unknown lane: it may be closed in advance, or misspelled."""
     name = gate.removeprefix(LANE)
     if name == gate:

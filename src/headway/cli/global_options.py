@@ -47,7 +47,7 @@ class GlobalOptions(NamedTuple):
     store: str | None = None
     json: bool = False
 
-    def also(self, *, store: str | None, json: bool) -> GlobalOptions:
+    def merged(self, *, store: str | None, json: bool) -> GlobalOptions:
         """Return these options merged with later ones; a later store takes precedence."""
         return GlobalOptions(store=store or self.store, json=json or self.json)
 
@@ -72,4 +72,4 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def version(context: typer.Context, store: STORE = None, json: JSON = False) -> None:
     """Show the version of Headway and of the Python that runs it."""
     options = context.obj if isinstance(context.obj, GlobalOptions) else GlobalOptions()
-    show_version(json=options.also(store=store, json=json).json)
+    show_version(json=options.merged(store=store, json=json).json)

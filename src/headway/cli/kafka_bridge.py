@@ -23,7 +23,7 @@ from headway.bridges.kafka.settings import (
 )
 from headway.cli.app_file import open_app
 from headway.cli.extras import needs_extra
-from headway.cli.serving import ServeOptions, serve, signal_place, trace_if_asked
+from headway.cli.serving import ServeOptions, serve, signal_place, trace_if_enabled
 from headway.cli.session import Session
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -48,7 +48,7 @@ def read_messages(
     """
     settings = _settings(session, kafka, {"in": options})
     opened = open_app(session, app_name)
-    trace_if_asked(opened, session.settings)
+    trace_if_enabled(opened, session.settings)
     made = _sink(session, settings, opened, declared=bool(app_name or session.settings.app))
     tally = Tally()
     with _metrics(tally, kafka):
@@ -124,7 +124,7 @@ def publish_jobs(session: Session, kafka: Mapping[str, object], options: ServeOp
     settings = _settings(session, kafka, {})
     opened = open_app(session, None)
     kinds = declare_kafka(opened, settings=settings)
-    trace_if_asked(opened, session.settings)
+    trace_if_enabled(opened, session.settings)
     options = replace(
         options,
         lanes=options.lanes or settings.out.lane,

@@ -56,7 +56,7 @@ def _completing(
     """Return a completion function for names; it offers `otherwise` if the store has none."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
-        return _beginning(incomplete, _ask(context, names) or otherwise)
+        return _starting_with(incomplete, _ask(context, names) or otherwise)
 
     return complete
 
@@ -75,8 +75,8 @@ def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
         if named is not None:
             from headway.cli.app_file import load_app  # noqa: PLC0415  (only if an App is named)
 
-            return _beginning(incomplete, load_app(str(named)).kinds)
-    return _beginning(incomplete, _ask(context, kind_names))
+            return _starting_with(incomplete, load_app(str(named)).kinds)
+    return _starting_with(incomplete, _ask(context, kind_names))
 
 
 def _session(context: typer.Context) -> Session:
@@ -91,7 +91,7 @@ def _ask(context: typer.Context, names: Names) -> list[str]:
     return []
 
 
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -99,7 +99,7 @@ PAGE = 1_000
 """Jobs per request: the contract's maximum."""
 
 
-def check_span(option: typer.CallbackParam, text: str | None) -> str | None:
+def check_duration(option: typer.CallbackParam, text: str | None) -> str | None:
     """Validate an option's duration; the error names the option.
 
     Raises:
@@ -173,7 +173,7 @@ class JobFilter:
     key: Annotated[str | None, typer.Option(help="Only the job with this key.")] = None
 
     @property
-    def names_something(self) -> bool:
+    def has_criteria(self) -> bool:
         """Whether it filters by anything except the state."""
         return any(
             one is not None for one in (self.lane, self.tenant, self.kind, self.subject, self.key)
@@ -192,7 +192,7 @@ class JobFilter:
             limit=PAGE,
         )
 
-    async def doubts(self, store: Store) -> list[str]:
+    async def unknown_names(self, store: Store) -> list[str]:
         """Return a note for each unknown lane or kind in the filter: it may be misspelled."""
         notes: list[str] = []
         for what, name, known in (

@@ -13,7 +13,7 @@ import structlog
 import typer
 
 from headway.cli.extras import needs_extra
-from headway.cli.options import check_span
+from headway.cli.options import check_duration
 from headway.cli.progress import Meter
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -66,7 +66,7 @@ class ServeOptions:
         str | None,
         typer.Option(
             metavar="DURATION",
-            callback=check_span,
+            callback=check_duration,
             help="How long handlers may keep running after a stop (default: 30s).",
         ),
     ] = None
@@ -169,7 +169,7 @@ async def serve(  # noqa: PLR0913  (the options of several commands)
             hint = "jobs of other kinds fail here: name your App, or set app in headway.toml"
             log.warning("worker without an App", kinds=NOOP, hint=hint)
         if tether is not None:
-            _tie(tether, worker)
+            _stop_with_parent(tether, worker)
         tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]
         for task in tasks:
             task.add_done_callback(lambda _: worker.stop())
@@ -186,7 +186,7 @@ async def serve(  # noqa: PLR0913  (the options of several commands)
         return worker.ended
 
 
-def _tie(tether: int, worker: Worker) -> None:
+def _stop_with_parent(tether: int, worker: Worker) -> None:
     """Stop the worker when the parent process has exited."""
     loop = asyncio.get_running_loop()
 
@@ -197,7 +197,7 @@ def _tie(tether: int, worker: Worker) -> None:
     loop.add_reader(tether, untied)
 
 
-def trace_if_asked(app: App, settings: Settings) -> None:
+def trace_if_enabled(app: App, settings: Settings) -> None:
     """Trace an App's jobs, if the settings enable it.
 
     Spans created by handlers are exported too.

@@ -27,7 +27,7 @@ from headway.server.caller import OPEN_CALLER, Caller
 from headway.server.problems import status_of
 from headway.server.service import Service, System
 from headway.web.feed import Feed
-from headway.web.page import ENGINE, Doable, Facts, HasPages, Look, Page, Values, find_routes
+from headway.web.page import ENGINE, BoundAction, Facts, HasPages, Look, Page, Values, find_routes
 from headway.web.pages import PAGES
 from headway.web.rendering import CSP, MEDIA_TYPES, environment, fragments, link, render, static
 from headway.web.sight import Sight
@@ -35,13 +35,13 @@ from headway.web.sign_in import (
     BASE,
     authorization,
     check_form,
+    clear_message,
     forget_token,
     form_token,
     inside,
     keep_token,
+    leave_message,
     message_of,
-    said,
-    say,
     token_of,
 )
 
@@ -230,7 +230,7 @@ class Dashboard:
             return await self._refused(request, error, plain=_is_script(request))
 
     async def _asked(
-        self, request: Request, caller: Caller, found: Doable, given: Values, wrong: str = ""
+        self, request: Request, caller: Caller, found: BoundAction, given: Values, wrong: str = ""
     ) -> Response:
         """Return the form of an action."""
         action = found.action
@@ -261,7 +261,7 @@ class Dashboard:
         return _html(request, render(ENGINE, "form.html", {**facts, **shell}), status)
 
     async def _done(
-        self, request: Request, caller: Caller, found: Doable, form: Values
+        self, request: Request, caller: Caller, found: BoundAction, form: Values
     ) -> Response:
         """Perform an action, and return the reply."""
         check_form(request, form.get("form", ""))
@@ -269,22 +269,22 @@ class Dashboard:
         found.check(caller, values)
         values |= {one.name: form.get(one.name, "") for one in found.action.fields}
         try:
-            told = await found.do(request, caller, values)
+            reply_values = await found.do(request, caller, values)
         except (InvalidValue, InvalidArguments) as error:
             # Name the form's field: the user does not see that the fields become a body.
             wrong = error.message.removeprefix("body.")
             wrong = f"{wrong}: {error.hint}" if error.hint else wrong
             return await self._asked(request, caller, found, {**form, **values}, wrong)
         self._sight.expire()
-        self.feed.poke()
-        message = _filled(found.action.done, {**told, **values})
+        self.feed.refresh()
+        message = _filled(found.action.done, {**reply_values, **values})
         if _is_script(request):
             return JSONResponse({"said": message})
         reply = RedirectResponse(inside(form.get("back", "")), 303)
-        say(request, reply, message)
+        leave_message(request, reply, message)
         return reply
 
-    def _curl(self, request: Request, caller: Caller, found: Doable, values: Values) -> str:
+    def _curl(self, request: Request, caller: Caller, found: BoundAction, values: Values) -> str:
         base = self._service.options.public_url or str(request.base_url).rstrip("/")
         example = dict(values)
         if "reason" in example and not example["reason"]:
@@ -296,7 +296,7 @@ class Dashboard:
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the sign-in form, or accept the token that it sends."""
-        goes_on = inside(request.query_params.get("next", ""))
+        next_path = inside(request.query_params.get("next", ""))
         wrong = ""
         try:
             if request.method == "POST":
@@ -304,18 +304,18 @@ class Dashboard:
                 check_form(request, form.get("form", ""))
                 token = form.get("token", "").strip()
                 if await self._service.tokens.caller(token) is not None:
-                    reply = RedirectResponse(goes_on, 303)
+                    reply = RedirectResponse(next_path, 303)
                     keep_token(request, reply, token)
                     return reply
                 wrong = "This token is not known, or has ended."
             elif await self._service.tokens.is_open():
-                return RedirectResponse(goes_on, 303)
+                return RedirectResponse(next_path, 303)
         except HeadwayError as error:
             return await self._refused(request, error)
         facts = {
             "form": form_token(request),
             "wrong": wrong,
-            "to": f"{BASE}/-/sign-in?{urlencode({'next': goes_on})}",
+            "to": f"{BASE}/-/sign-in?{urlencode({'next': next_path})}",
         }
         shell = self._outside(request, "Sign in")
         return _html(
@@ -360,7 +360,9 @@ class Dashboard:
             reply = RedirectResponse(f"{BASE}/-/sign-in?{urlencode({'next': inside(to)})}", 303)
             if token_of(request) is not None:
                 forget_token(request, reply)
-                say(request, reply, "Your token has ended or was revoked: nothing was changed.")
+                leave_message(
+                    request, reply, "Your token has ended or was revoked: nothing was changed."
+                )
             return reply
         titles = {403: "Refused", 404: "Not found", 422: "Not understood"}
         shell = self._outside(request, titles.get(status, "Not now"))
@@ -485,5 +487,5 @@ def _is_script(request: Request) -> bool:
 
 def _html(request: Request, html: str, status: int = 200) -> HTMLResponse:
     reply = HTMLResponse(html, status, headers={"Content-Security-Policy": CSP})
-    said(request, reply)
+    clear_message(request, reply)
     return reply

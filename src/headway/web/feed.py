@@ -68,10 +68,10 @@ class Feed:
         if stream.drop(watcher):
             self._streams.pop(stream.key, None)
 
-    def poke(self) -> None:
+    def refresh(self) -> None:
         """Refresh all streams at once, because an action has changed something."""
         for one in self._streams.values():
-            one.poked.set()
+            one.refreshed.set()
 
     async def _end(self) -> None:
         await self._service.stopping.wait()
@@ -85,20 +85,20 @@ class Stream:
 
     Attributes:
         key: Identifies the page, its values and the callers' scope.
-        poked: Set to end the pause before the next read.
+        refreshed: Set to end the pause before the next read.
     """
 
     def __init__(self, key: Hashable, page: Page, look: Look, facts: Read) -> None:
         self.key = key
         self.watchers: set[Subscriber] = set()
-        self.poked = asyncio.Event()
+        self.refreshed = asyncio.Event()
         self._page = page
         self._look = look
         self._facts = facts
         self._parts: Mapping[str, str] = {}
         self._version: object = None
         self._now = 0
-        self._is_away = False
+        self._has_failed = False
         self._looking: asyncio.Task[None] | None = None
         self._start = uuid4().hex[:8]
         self._number = 0
@@ -110,7 +110,7 @@ class Stream:
         if service.stopping.is_set():
             watcher.close()
         elif self._looking is None or self._looking.done():
-            self._looking = service.spawn(self._look_on(service), f"page {self._page.path}")
+            self._looking = service.spawn(self._keep_reading(service), f"page {self._page.path}")
         return watcher
 
     def drop(self, watcher: Subscriber) -> bool:
@@ -123,16 +123,16 @@ class Stream:
             self._looking = None
         return True
 
-    async def _look_on(self, service: Service) -> None:
+    async def _keep_reading(self, service: Service) -> None:
         while True:
             try:
                 await self._once()
             except HeadwayError as error:
-                self._away(error.code, error)
+                self._report_failure(error.code, error)
             except Exception as error:  # noqa: BLE001  (a bug in a page must not end its stream)
-                self._away("bug", error)
-            await service.timing.wait(self.poked, service.options.events_each_s)
-            self.poked.clear()
+                self._report_failure("bug", error)
+            await service.timing.wait(self.refreshed, service.options.events_each_s)
+            self.refreshed.clear()
 
     async def _once(self) -> None:
         facts = await self._facts(self._page, self._look)
@@ -142,15 +142,15 @@ class Stream:
             parts = fragments(self._page.package, self._page.template, self._page.fragments, facts)
         changed = {name: text for name, text in parts.items() if self._parts.get(name) != text}
         self._parts, self._version, self._now = parts, version, look_now(facts)
-        if self._is_away:
-            self._is_away = False
+        if self._has_failed:
+            self._has_failed = False
             self._send(self._message("whole", parts))
         elif changed:
             self._send(self._message("change", changed))
 
-    def _away(self, code: str, error: Exception) -> None:
-        if not self._is_away:
-            self._is_away = True
+    def _report_failure(self, code: str, error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
             bug = error if code == "bug" else None
             _log.warning(
                 "dashboard page failed path=/%s error=%s", self._page.path, error, exc_info=bug

@@ -207,7 +207,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Doable:
+class BoundAction:
     """An action with the route that it calls.
 
     Attributes:
@@ -276,7 +276,7 @@ class Doable:
             elif parameter.default is parameter.empty:
                 message = f"the action {self.action.name} gives no {name}"
                 raise InvariantBroken(message)
-        return _told(await self.action.endpoint(**given))
+        return _reply_values(await self.action.endpoint(**given))
 
     def curl(self, base: str, values: Values, *, token: bool) -> str:
         """Return the same call as a shell command.
@@ -308,7 +308,9 @@ class Doable:
         return replace(call, body={**(call.body or {}), **more}) if more else call
 
 
-def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mapping[str, Doable]:
+def find_routes(
+    actions: Iterable[Action], routes: Iterable[BaseRoute]
+) -> Mapping[str, BoundAction]:
     """Return actions with the routes that they call, by name.
 
     Raises:
@@ -319,7 +321,7 @@ def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mappi
     for route in routes:
         if isinstance(route, APIRoute):
             by_endpoint.setdefault(cast("object", route.endpoint), route)
-    found: dict[str, Doable] = {}
+    found: dict[str, BoundAction] = {}
     for action in actions:
         route = by_endpoint.get(action.endpoint)
         policy = None if route is None else policy_of(route)
@@ -330,7 +332,7 @@ def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mappi
             message = f"the action {action.name} calls no route that asks for a permission"
             raise InvariantBroken(message)
         (method,) = route.methods or ("",)
-        found[action.name] = Doable(
+        found[action.name] = BoundAction(
             action=action,
             method=method,
             path=route.path,
@@ -353,18 +355,18 @@ def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
         return adapter.validate_python(value)
     except ValidationError as error:
         found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-        told = sentence(faults(found, cast("object", value)))
-        raise InvalidValue(told or "the form is not valid") from None
+        message = sentence(faults(found, cast("object", value)))
+        raise InvalidValue(message or "the form is not valid") from None
     except RequestValidationError as error:
         raise InvalidValue(str(error)[:400]) from None
 
 
-def _told(reply: object) -> Values:
+def _reply_values(reply: object) -> Values:
     body = bytes(reply.body) if isinstance(reply, Response) else b""
-    told: object = msgspec.json.decode(body) if body else None
-    if not isinstance(told, dict):
+    decoded: object = msgspec.json.decode(body) if body else None
+    if not isinstance(decoded, dict):
         return {}
-    fields = cast("dict[str, object]", told)
+    fields = cast("dict[str, object]", decoded)
     return {name: str(one) for name, one in fields.items() if isinstance(one, str | int)}
 
 

@@ -328,11 +328,11 @@ def _counted(context: Context, markup: Markup, at: int | None, sign: int) -> Mar
         return "for good"
     # The passing of time must not change a live fragment: it has only the instant.
     text = "" if context.get("live") else span(max(0, sign * (at - context["now"])))
-    return _told(markup, at, text)
+    return _time(markup, at, text)
 
 
 @lru_cache(SHOWN_AGAIN)
-def _told(markup: Markup, at: int, text: str) -> Markup:
+def _time(markup: Markup, at: int, text: str) -> Markup:
     iso = format_instant(at)
     return markup.format(iso, at, iso, text)
 

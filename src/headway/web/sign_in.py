@@ -48,12 +48,12 @@ def forget_token(request: Request, response: Response) -> None:
     _set(request, response, COOKIE, "", seconds=0)
 
 
-def say(request: Request, response: Response, message: str) -> None:
+def leave_message(request: Request, response: Response, message: str) -> None:
     """Leave a message for the next page to show."""
     _set(request, response, SAID, quote(message[:MOST_SAID]), seconds=SAID_S)
 
 
-def said(request: Request, response: Response) -> None:
+def clear_message(request: Request, response: Response) -> None:
     """Delete a message that was shown."""
     if SAID in request.cookies:
         _set(request, response, SAID, "", seconds=0)

@@ -157,7 +157,7 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
         ]
         await _waiting(store, lane, seen.stats.now, groups)
         await _parked(store, lane, lines, seen.stats.now, groups, more=parked.more)
-    causes = sorted((_told(one) for one in groups.values()), key=lambda one: -one.count)
+    causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(
         causes=tuple(causes),
         waiting=sum(map(_held, seen.lanes)),
@@ -169,7 +169,7 @@ async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
     """Return the causes of the given jobs, for a caller that sees only its own."""
     groups: dict[tuple[str, str], _Group] = {}
     await _ask(store, _lines(jobs), len(jobs), now, groups)
-    causes = sorted((_told(one) for one in groups.values()), key=lambda one: -one.count)
+    causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(causes=tuple(causes), waiting=len(jobs), more_lanes=0)
 
 
@@ -361,7 +361,7 @@ def _add(
     return group
 
 
-def _told(group: _Group) -> Cause:
+def _cause(group: _Group) -> Cause:
     cause = group.cause
     return Cause(
         kind=cause.kind,

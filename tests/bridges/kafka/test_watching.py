@@ -12,7 +12,7 @@ from headway.bridges.kafka.publishing import Tally
 from headway.bridges.kafka.settings import consumer_config, producer_config, read_kafka_settings
 from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_rules
 from headway.cli.doctor import Health
-from headway.cli.doctor.surroundings import look_at_kafka
+from headway.cli.doctor.surroundings import check_kafka
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.server.alerts.rules import Rule
@@ -88,10 +88,10 @@ async def test_brokers_that_do_not_answer_are_said_to_be_away(
     metrics = {one.name: one for one in await watch.metrics(None)}
     assert metrics["headway_kafka_up"].samples[0].value == 0
     assert not metrics["headway_kafka_group_lag"].samples
-    (found,) = await look_at_kafka(Settings(kafka=settings))
+    (found,) = await check_kafka(Settings(kafka=settings))
     assert found.health is Health.PROBLEM
     assert "no broker reachable at 127.0.0.1:9" in found.found
-    assert await look_at_kafka(Settings()) == []
+    assert await check_kafka(Settings()) == []
 
 
 def test_what_a_bridge_counts_is_told_by_topic() -> None:

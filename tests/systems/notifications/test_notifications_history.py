@@ -388,7 +388,7 @@ async def test_the_doctor_tells_what_waits_for_the_history(monkeypatch: pytest.M
 
     async def said(**more: Any) -> list[tuple[str, str]]:
         asked = settings.model_copy(update=more)
-        found = await surroundings.look_at_calendar(asked, world.store)
+        found = await surroundings.check_calendar(asked, world.store)
         return [(one.health, one.found) for one in found if one.subject == "history"]
 
     assert await said() == [("ok", "no notification is waiting to be written")]

@@ -9,22 +9,22 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.doctor import Finding, Health, ok, problem
 from headway.cli.doctor.sqlite_file import (
-    look_at_library,
-    look_at_machine_clock,
-    look_at_permissions,
-    look_at_room,
-    look_inside,
+    check_integrity,
+    check_library,
+    check_machine_clock,
+    check_permissions,
+    check_room,
 )
 from headway.cli.doctor.store import (
-    look_at_clock,
-    look_at_gates,
-    look_at_jobs,
-    look_at_lanes,
-    look_at_permits,
-    look_at_signal_urls,
+    check_clock,
+    check_gates,
+    check_jobs,
+    check_lanes,
+    check_permits,
+    check_signal_urls,
     whole_audit,
 )
-from headway.cli.doctor.surroundings import look_at_calendar, look_at_field_service, look_at_kafka
+from headway.cli.doctor.surroundings import check_calendar, check_field_service, check_kafka
 from headway.cli.extras import is_postgres
 from headway.cli.failures import NO
 from headway.cli.options import Signed
@@ -43,18 +43,18 @@ PLACES = frozenset({"file", "server"})
 """Subjects whose problems keep the store from being opened."""
 
 
-def look_at_place(url: str) -> list[Finding]:
+def check_place(url: str) -> list[Finding]:
     """Check a SQLite store's file, or a PostgreSQL or Redis store's server."""
     try:
         # Imported here: a driver may not be installed.
         if is_postgres(url):
-            from headway.cli.doctor.postgres_server import look_at_postgres  # noqa: PLC0415
+            from headway.cli.doctor.postgres_server import check_postgres  # noqa: PLC0415
 
-            return look_at_postgres(url)
+            return check_postgres(url)
         if url.partition("://")[0] in REDIS_SCHEMES:
-            from headway.cli.doctor.redis_server import look_at_redis  # noqa: PLC0415
+            from headway.cli.doctor.redis_server import check_redis  # noqa: PLC0415
 
-            return look_at_redis(url)
+            return check_redis(url)
     except ImportError as error:
         extra = "postgres" if is_postgres(url) else "redis"
         found = f"a package is not installed: {error.name}"
@@ -64,17 +64,17 @@ def look_at_place(url: str) -> list[Finding]:
         return []
     if not path.exists():
         hint = "create it with headway migrate, or pass --store"
-        return [*look_at_library(), problem("file", f"{path} does not exist", hint)]
+        return [*check_library(), problem("file", f"{path} does not exist", hint)]
     return [
-        *look_at_library(),
-        *look_at_permissions(path),
-        *look_at_room(path, parse_url(url).reserve_bytes),
-        *look_at_machine_clock(path),
-        *look_inside(path),
+        *check_library(),
+        *check_permissions(path),
+        *check_room(path, parse_url(url).reserve_bytes),
+        *check_machine_clock(path),
+        *check_integrity(path),
     ]
 
 
-async def look_at_store(store: Store) -> list[Finding]:
+async def check_store(store: Store) -> list[Finding]:
     """Check the content of an open store."""
     stats = await store.read(StatsQuery())
     total = sum(stats.counts.values())
@@ -83,11 +83,11 @@ async def look_at_store(store: Store) -> list[Finding]:
         ok("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
         if found is None
         else problem("store", f"nothing is claimed: {found.message}", found.hint),
-        *await look_at_clock(store),
-        *await look_at_permits(store),
-        *await look_at_gates(store),
-        *await look_at_lanes(store),
-        *await look_at_jobs(store),
+        *await check_clock(store),
+        *await check_permits(store),
+        *await check_gates(store),
+        *await check_lanes(store),
+        *await check_jobs(store),
     ]
 
 
@@ -120,7 +120,7 @@ def doctor(
     """
     if new_epoch or reset_clock:
         session.with_store(lambda store: _repair(session, store, signed, clock=reset_clock))
-    findings = look_at_place(session.store_url)
+    findings = check_place(session.store_url)
     if not any(one.subject in PLACES and one.health is Health.PROBLEM for one in findings):
         try:
             findings += session.with_store(lambda store: _look(session, store))
@@ -133,11 +133,11 @@ def doctor(
 
 async def _look(session: Session, store: Store) -> list[Finding]:
     return [
-        *await look_at_store(store),
-        *await look_at_signal_urls(store, session.settings),
-        *await look_at_kafka(session.settings),
-        *await look_at_field_service(session.settings, session.store_url),
-        *await look_at_calendar(session.settings, store),
+        *await check_store(store),
+        *await check_signal_urls(store, session.settings),
+        *await check_kafka(session.settings),
+        *await check_field_service(session.settings, session.store_url),
+        *await check_calendar(session.settings, store),
     ]
 
 

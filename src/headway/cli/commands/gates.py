@@ -14,7 +14,7 @@ from headway.cli.failures import NO
 from headway.cli.options import (
     Signed,
     Until,
-    check_span,
+    check_duration,
     complete_gate,
     complete_target,
     read_number,
@@ -46,7 +46,7 @@ class GateNumbers:
     per: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", callback=check_span, help='Window of a rate, such as "1h".'
+            metavar="DURATION", callback=check_duration, help='Window of a rate, such as "1h".'
         ),
     ] = None
     member: Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
-from headway.cli.options import Signed, check_span, complete_lane, read_number
+from headway.cli.options import Signed, check_duration, complete_lane, read_number
 from headway.cli.session import Session
 from headway.cli.terminal import rough
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
@@ -51,7 +51,7 @@ class LaneValues:
         str | None,
         typer.Option(
             metavar="DURATION",
-            callback=check_span,
+            callback=check_duration,
             help='Target for the latency from due to start, such as "30s".',
         ),
     ] = None
@@ -62,7 +62,7 @@ class LaneValues:
         str | None,
         typer.Option(
             metavar="DURATION",
-            callback=check_span,
+            callback=check_duration,
             help='How long a run stays valid without a heartbeat, such as "30s".',
         ),
     ] = None

@@ -36,7 +36,7 @@ def move_jobs(
         InvalidValue: neither or both were given, or the action was not confirmed.
         Exit: with code 1, a job given by id is unknown or refused the action.
     """
-    if bool(ids) == wanted.names_something:
+    if bool(ids) == wanted.has_criteria:
         message = f"no job to {move.verb} was named"
         if ids:
             message = "jobs were named together with a filter"
@@ -52,7 +52,7 @@ def move_jobs(
         counts = session.with_store(lambda store: _on_filter(store, move, wanted, meter))
     _print_outcome(session, counts, None)
     if not counts:
-        for note in session.with_store(wanted.doubts):
+        for note in session.with_store(wanted.unknown_names):
             session.terminal.remark(note, "yellow")
 
 

@@ -12,7 +12,7 @@ from uuid_utils import uuid7
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.options import AppName, check_span, complete_kind
+from headway.cli.options import AppName, check_duration, complete_kind
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
 from headway.cli.text import to_json
@@ -59,7 +59,7 @@ class SendOptions:
         str | None,
         typer.Option(
             metavar="DURATION",
-            callback=check_span,
+            callback=check_duration,
             help='How long after its due time it may still start, such as "1h".',
         ),
     ] = None

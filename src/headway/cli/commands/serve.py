@@ -13,7 +13,7 @@ from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.options import Port
-from headway.cli.serving import ServeOptions, for_systems, signal_place, trace_if_asked
+from headway.cli.serving import ServeOptions, for_systems, signal_place, trace_if_enabled
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import Session
 from headway.cli.settings import Settings
@@ -61,7 +61,7 @@ def serve(
     if not (work or (work is None and lanes)) and options != ServeOptions():
         message = "worker options were passed, but this server runs no jobs"
         raise InvalidValue(message, hint="add --work, or omit --lanes and the other worker options")
-    trace_if_asked(opened, session.settings)
+    trace_if_enabled(opened, session.settings)
     serving = HttpServing(app=opened, systems=systems, address=address, settings=session.settings)
     settled = 0
     if work or (work is None and lanes):

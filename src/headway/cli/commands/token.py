@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import definition_request
-from headway.cli.options import Signed, check_span
+from headway.cli.options import Signed, check_duration
 from headway.cli.session import Session
 from headway.contract.definitions import RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.store import Store
@@ -157,7 +157,7 @@ def rotate_(
         str,
         typer.Option(
             metavar="DURATION",
-            callback=check_span,
+            callback=check_duration,
             help='How long the old secret stays valid, such as "1h".',
         ),
     ] = "0s",

@@ -30,7 +30,7 @@ from headway.cli.serving import (
     for_systems,
     serve,
     signal_place,
-    trace_if_asked,
+    trace_if_enabled,
     wait_until_drained,
 )
 from headway.cli.session import Session
@@ -152,7 +152,7 @@ def run(
     """
     configure_logging(session.settings)
     opened = open_app(session, app_name)
-    trace_if_asked(opened, session.settings)
+    trace_if_enabled(opened, session.settings)
 
     async def status(store: Store, worker: Worker) -> None:
         del worker
@@ -255,7 +255,7 @@ def worker(
         what.system or (),
         whole=bool(app_name or session.settings.app),
     )
-    trace_if_asked(opened, session.settings)
+    trace_if_enabled(opened, session.settings)
     serving = partial(
         serve,
         opened,

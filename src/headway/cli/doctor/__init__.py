@@ -51,7 +51,7 @@ TOLERATED_MS, LONG_MS = 1_000, 60_000
 """Tolerated difference of two clocks, and the difference above which it is a problem."""
 
 
-def look_at_server_clock(offset_ms: int) -> Finding:
+def check_server_clock(offset_ms: int) -> Finding:
     """Check that this machine's clock agrees with the server's, which the store uses.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor import Finding, look_at_server_clock, ok, problem, warning
+from headway.cli.doctor import Finding, check_server_clock, ok, problem, warning
 from headway.cli.terminal import rough
 from headway.core.errors import StoreError
 from headway.stores.postgres.checkup import Checkup, check
@@ -18,7 +18,7 @@ A_PROCESS = 7
 """Connections per process: enqueue, decide, settle, heartbeat, read, look up names, listen."""
 
 
-def look_at_postgres(url: str) -> list[Finding]:
+def check_postgres(url: str) -> list[Finding]:
     """Check a PostgreSQL store's server."""
     options = parse_url(url)
     try:
@@ -26,18 +26,18 @@ def look_at_postgres(url: str) -> list[Finding]:
     except StoreError as error:
         return [problem("server", error.message, error.hint)]
     return [
-        look_at_version(seen),
-        *look_at_durability(seen),
-        look_at_server_clock(seen.offset_ms),
-        look_at_connections(seen),
-        look_at_pooler(seen, options),
-        *look_at_transactions(seen),
-        look_at_vacuum(seen),
-        look_at_rights(seen, options),
+        check_version(seen),
+        *check_durability(seen),
+        check_server_clock(seen.offset_ms),
+        check_connections(seen),
+        check_pooler(seen, options),
+        *check_transactions(seen),
+        check_vacuum(seen),
+        check_rights(seen, options),
     ]
 
 
-def look_at_version(seen: Checkup) -> Finding:
+def check_version(seen: Checkup) -> Finding:
     """Check that the server's version is supported, and that it accepts writes."""
     major = seen.version // 10_000
     found = f"PostgreSQL {seen.version_text}"
@@ -56,7 +56,7 @@ def look_at_version(seen: Checkup) -> Finding:
     return ok("server", found)
 
 
-def look_at_durability(seen: Checkup) -> list[Finding]:
+def check_durability(seen: Checkup) -> list[Finding]:
     """Check that acknowledged writes survive a crash."""
     findings: list[Finding] = []
     for name in ("fsync", "full_page_writes"):
@@ -70,7 +70,7 @@ def look_at_durability(seen: Checkup) -> list[Finding]:
     return findings or [ok("durability", "commits are on disk before they are acknowledged")]
 
 
-def look_at_connections(seen: Checkup) -> Finding:
+def check_connections(seen: Checkup) -> Finding:
     """Check that more processes can connect."""
     read = seen.settings.get
     reserved = ("superuser_reserved_connections", "reserved_connections")
@@ -82,7 +82,7 @@ def look_at_connections(seen: Checkup) -> Finding:
     return ok("connections", found)
 
 
-def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
+def check_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
     """Check whether a pooler is in between, and the URL says so."""
     if not seen.pooled:
         return ok("pooler", "no pooler between Headway and the server")
@@ -94,7 +94,7 @@ def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
     return warning("pooler", "there is a pooler before the server", hint)
 
 
-def look_at_transactions(seen: Checkup) -> list[Finding]:
+def check_transactions(seen: Checkup) -> list[Finding]:
     """Check for long transactions and unused slots, which keep dead rows from being removed."""
     findings = [
         warning(
@@ -113,7 +113,7 @@ def look_at_transactions(seen: Checkup) -> list[Finding]:
     return findings or [ok("transactions", f"none has been open for more than {rough(OPEN_MS)}")]
 
 
-def look_at_vacuum(seen: Checkup) -> Finding:
+def check_vacuum(seen: Checkup) -> Finding:
     """Check that dead rows are removed."""
     if seen.settings.get("autovacuum") == "off":
         return problem("vacuum", "autovacuum is off", "ALTER SYSTEM SET autovacuum = on")
@@ -125,7 +125,7 @@ def look_at_vacuum(seen: Checkup) -> Finding:
     return ok("vacuum", "autovacuum is on")
 
 
-def look_at_rights(seen: Checkup, options: PostgresOptions) -> Finding:
+def check_rights(seen: Checkup, options: PostgresOptions) -> Finding:
     """Check that the role has the permissions of a worker."""
     if not seen.missing:
         return ok("rights", f"the role {seen.role} can read and write")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.doctor import Finding, look_at_server_clock, ok, problem, warning
+from headway.cli.doctor import Finding, check_server_clock, ok, problem, warning
 from headway.core.errors import HeadwayError
 from headway.stores.redis.checkup import Checkup, check
 from headway.stores.redis.failures import RIGHTS
@@ -21,7 +21,7 @@ _PROMISES = {
 }
 
 
-def look_at_redis(url: str) -> list[Finding]:
+def check_redis(url: str) -> list[Finding]:
     """Check a Redis store's server."""
     options = parse_url(url)
     try:
@@ -29,19 +29,19 @@ def look_at_redis(url: str) -> list[Finding]:
     except HeadwayError as error:
         return [problem("server", error.message, error.hint)]
     return [
-        look_at_version(seen),
-        look_at_eviction(seen),
-        look_at_durability(seen),
-        *look_at_device(seen),
-        look_at_memory(seen),
-        look_at_server_clock(seen.offset_ms),
-        look_at_replicas(seen),
-        look_at_latency(seen),
-        look_at_rights(seen),
+        check_version(seen),
+        check_eviction(seen),
+        check_durability(seen),
+        *check_device(seen),
+        check_memory(seen),
+        check_server_clock(seen.offset_ms),
+        check_replicas(seen),
+        check_latency(seen),
+        check_rights(seen),
     ]
 
 
-def look_at_version(seen: Checkup) -> Finding:
+def check_version(seen: Checkup) -> Finding:
     """Check that the server's version is supported, and that it accepts writes."""
     server = seen.server
     version = ".".join(map(str, server.version))
@@ -57,7 +57,7 @@ def look_at_version(seen: Checkup) -> Finding:
     return ok("server", found)
 
 
-def look_at_eviction(seen: Checkup) -> Finding:
+def check_eviction(seen: Checkup) -> Finding:
     """Check that it does not evict jobs when its memory is full."""
     policy = seen.server.eviction
     if policy != "noeviction":
@@ -66,7 +66,7 @@ def look_at_eviction(seen: Checkup) -> Finding:
     return ok("eviction", "when memory is full, new jobs are refused and none is lost")
 
 
-def look_at_durability(seen: Checkup) -> Finding:
+def check_durability(seen: Checkup) -> Finding:
     """Check which acknowledged writes survive a crash."""
     facts = seen.server.facts
     if facts.get("aof_enabled") != "1":
@@ -84,7 +84,7 @@ def look_at_durability(seen: Checkup) -> Finding:
     return ok("durability", found)
 
 
-def look_at_device(seen: Checkup) -> list[Finding]:
+def check_device(seen: Checkup) -> list[Finding]:
     """Check that its last writes to the device succeeded."""
     facts, hint = seen.server.facts, "free some space there, and check the server's log"
     names = {
@@ -96,7 +96,7 @@ def look_at_device(seen: Checkup) -> list[Finding]:
     return [problem("device", text, hint) for text in failed]
 
 
-def look_at_memory(seen: Checkup) -> Finding:
+def check_memory(seen: Checkup) -> Finding:
     """Check that there is memory for new jobs."""
     facts = seen.server.facts
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
@@ -110,7 +110,7 @@ def look_at_memory(seen: Checkup) -> Finding:
     return ok("memory", found)
 
 
-def look_at_replicas(seen: Checkup) -> Finding:
+def check_replicas(seen: Checkup) -> Finding:
     """Check whether a failover could lose acknowledged writes."""
     replicas = int(seen.server.facts.get("connected_slaves", 0))
     if not replicas:
@@ -123,7 +123,7 @@ def look_at_replicas(seen: Checkup) -> Finding:
     return ok("replicas", f"{found}, but refused with fewer than {least} replicas")
 
 
-def look_at_latency(seen: Checkup) -> Finding:
+def check_latency(seen: Checkup) -> Finding:
     """Check the latency of calls."""
     found = f"an empty call takes {seen.ping_ms:.2f} ms"
     if seen.ping_ms > SLOW_MS:
@@ -131,7 +131,7 @@ def look_at_latency(seen: Checkup) -> Finding:
     return ok("latency", found)
 
 
-def look_at_rights(seen: Checkup) -> Finding:
+def check_rights(seen: Checkup) -> Finding:
     """Check that the user has the permissions of a worker."""
     if seen.missing:
         return problem(

@@ -25,7 +25,7 @@ LITTLE_BYTES = 200_000_000
 _SHOWN = 5
 
 
-def look_at_library() -> list[Finding]:
+def check_library() -> list[Finding]:
     """Check that the SQLite library does not have the corruption bug."""
     version = apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")) < FIRST_SOUND:
@@ -34,7 +34,7 @@ def look_at_library() -> list[Finding]:
     return [ok("sqlite", f"SQLite {version}")]
 
 
-def look_at_permissions(path: Path) -> list[Finding]:
+def check_permissions(path: Path) -> list[Finding]:
     """Check that the file and its folder are writable, and that other users cannot open it."""
     findings: list[Finding] = []
     for place in (path, path.parent):
@@ -48,7 +48,7 @@ def look_at_permissions(path: Path) -> list[Finding]:
     return findings or [ok("permissions", f"writable, mode {mode:04o}")]
 
 
-def look_at_room(path: Path, reserve_bytes: int) -> list[Finding]:
+def check_room(path: Path, reserve_bytes: int) -> list[Finding]:
     """Check the free space of its device.
 
     Args:
@@ -65,7 +65,7 @@ def look_at_room(path: Path, reserve_bytes: int) -> list[Finding]:
     return [ok("room", found)]
 
 
-def look_at_machine_clock(path: Path) -> list[Finding]:
+def check_machine_clock(path: Path) -> list[Finding]:
     """Check this process's clock against that of the machine that has the file."""
     skew = skew_ms(system_clock, path.with_name(f"{path.name}-door"))
     if skew is None:
@@ -79,7 +79,7 @@ def look_at_machine_clock(path: Path) -> list[Finding]:
     return [ok("file clock", "this process's clock agrees with the machine of the file")]
 
 
-def look_inside(path: Path) -> list[Finding]:
+def check_integrity(path: Path) -> list[Finding]:
     """Check the file's integrity and its journal mode.
 
     This reads the whole file, but writes nothing and takes no lock.

@@ -42,7 +42,7 @@ async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
     return AuditView(differences=tuple(differences), gates=gates, permits=permits, held=held)
 
 
-async def look_at_signal_urls(store: Store, settings: Settings) -> list[Finding]:
+async def check_signal_urls(store: Store, settings: Settings) -> list[Finding]:
     """Check that signal URLs are public and signed, so that they need no token.
 
     Nothing is checked while the store has no token.
@@ -66,7 +66,7 @@ SAMPLE = 100
 """Maximum waiting jobs, and as many parked ones, that are checked."""
 
 
-async def look_at_lanes(store: Store) -> list[Finding]:
+async def check_lanes(store: Store) -> list[Finding]:
     """Check that each lane with unfinished jobs has a live worker."""
     findings: list[Finding] = []
     lanes = await store.read(LanesQuery())
@@ -77,7 +77,7 @@ async def look_at_lanes(store: Store) -> list[Finding]:
     return findings or [ok("lanes", f"{len(lanes)} lanes; every lane with jobs has a worker")]
 
 
-async def look_at_jobs(store: Store) -> list[Finding]:
+async def check_jobs(store: Store) -> list[Finding]:
     """Check a sample of waiting jobs for those that need more than a gate could ever give."""
     stuck: dict[str, list[str]] = {}
     pools: set[str] = set()
@@ -101,7 +101,7 @@ async def look_at_jobs(store: Store) -> list[Finding]:
     ]
 
 
-async def look_at_clock(store: Store) -> list[Finding]:
+async def check_clock(store: Store) -> list[Finding]:
     """Check that the store's time is not ahead of its clock: until then, nothing falls due."""
     ahead_ms = (await store.read(StatsQuery())).clock_ahead_ms
     if ahead_ms <= TOLERATED_MS:
@@ -119,7 +119,7 @@ ADD_MEMBERS = "add members to the pool, or raise the capacity of one"
 _LISTED = 5
 
 
-async def look_at_gates(store: Store) -> list[Finding]:
+async def check_gates(store: Store) -> list[Finding]:
     """Check that opening hours are computed ahead, and list gates that no job can pass."""
     now = (await store.read(StatsQuery())).now
     findings: list[Finding] = []
@@ -177,7 +177,7 @@ async def _gates(store: Store) -> AsyncIterator[GateState]:
             return
 
 
-async def look_at_permits(store: Store) -> list[Finding]:
+async def check_permits(store: Store) -> list[Finding]:
     """Check that permits match their holders, and counts match permits."""
     found = await whole_audit(store)
     if not found.differences:

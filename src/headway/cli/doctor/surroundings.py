@@ -17,7 +17,7 @@ from headway.core.duration import format_duration
 from headway.core.errors import CallerError, StoreError
 
 
-async def look_at_kafka(settings: Settings) -> list[Finding]:
+async def check_kafka(settings: Settings) -> list[Finding]:
     """Check the brokers, topics and lag of Kafka, if there is a table [kafka]."""
     if not settings.kafka:
         return []
@@ -47,7 +47,7 @@ async def look_at_kafka(settings: Settings) -> list[Finding]:
     return found or [ok("kafka", f"the group {read.in_.group} is {total} messages behind")]
 
 
-async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
+async def check_calendar(settings: Settings, store: Store) -> list[Finding]:
     """Check the calendar and the history, if there is a table [cassandra]."""
     if not settings.cassandra:
         return []
@@ -59,7 +59,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     finally:
         await link.close()
     now = (await store.read(StatsQuery())).now
-    history = await _look_at_history(settings, store, now) if link.settings.history else []
+    history = await _check_history(settings, store, now) if link.settings.history else []
     if progress is None:
         hint = "headway serve --system notifications reads it"
         return [warning("calendar", "it has never been read", hint), *history]
@@ -81,7 +81,7 @@ async def look_at_calendar(settings: Settings, store: Store) -> list[Finding]:
     return [*(found or [ok("calendar", progress_text)]), *history]
 
 
-async def _look_at_history(settings: Settings, store: Store, now: int) -> list[Finding]:
+async def _check_history(settings: Settings, store: Store, now: int) -> list[Finding]:
     with needs_extra("systems"):
         from headway.runtime.settings_table import read_table  # noqa: PLC0415
         from headway.systems.notifications.metrics import Thresholds  # noqa: PLC0415
@@ -99,7 +99,7 @@ async def _look_at_history(settings: Settings, store: Store, now: int) -> list[F
     return [ok("history", text)]
 
 
-async def look_at_field_service(settings: Settings, store_url: str) -> list[Finding]:
+async def check_field_service(settings: Settings, store_url: str) -> list[Finding]:
     """Check the system, if it is configured, without writing or migrating anything."""
     if not settings.field_service:
         return []
