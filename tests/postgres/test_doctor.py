@@ -119,7 +119,7 @@ def test_server_that_does_not_wait_for_its_device_is_told():
 @pytest.mark.parametrize(
     ("offset_ms", "expected", "word"),
     [
-        (999, Health.OK, "same"),
+        (999, Health.OK, "agrees"),
         (-1_500, Health.WARNING, "behind"),
         (61_000, Health.PROBLEM, "ahead"),
     ],
