@@ -192,7 +192,7 @@ async def test_plain_claim_starts_nothing_in_a_store_that_was_put_back(
     else:
         clock.advance(5_000)
         assert await store.lead("chores", "here", 1_000)
-        # As a failover does: to an older state, and without an end time time of connections.
+        # As a failover does: to an older state, and without an end of its connections.
         place.sql("UPDATE @number SET n = n - 4000 WHERE key = %s", HIGH_WATER)
     before = trips(store)[0]
     with pytest.raises(StoreChanged):

@@ -140,7 +140,7 @@ def _ways(story: Story) -> _Ways:
 def _of_attempt(ref: str, attempt: Told, calls: list[Told], ways: _Ways) -> Iterator[Violation]:
     outcome, said = attempt["outcome"], f"{ref} says {attempt}"
     if outcome is None or attempt["ended_at"] is None:
-        yield Violation("an attempt without an end time time", said)
+        yield Violation("an attempt without an end", said)
         return
     asked = ways.asked[ref]
     if outcome == "WEBHOOK_LOST":

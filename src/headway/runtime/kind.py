@@ -163,9 +163,12 @@ class Kind:
         Raises:
             InvalidValue: the kind already has one, or does not belong to an app.
         """
-        if self._reconciler is None or self._reconciled_by is not None:
-            message = f"the kind {self.name!r} already has a reconcile handler, or has no app"
-            raise InvalidValue(message, hint="declare one reconcile handler, for a kind of an app")
+        if self._reconciler is None:
+            message = f"the kind {self.name!r} belongs to no app"
+            raise InvalidValue(message, hint="declare it with @app.job")
+        if self._reconciled_by is not None:
+            message = f"the kind {self.name!r} already has a reconcile handler"
+            raise InvalidValue(message, hint="a kind has one reconcile handler")
         self._reconciled_by = self._reconciler(self, ask)
         self._policy = None
         return ask

@@ -148,8 +148,11 @@ class LeadRecipe:
         """Return the job of a row of the source table.
 
         Raises:
+            InvalidValue: the stored row cannot be read.
             CallerError: the row is not a valid lead.
         """
+        if row.fault:
+            raise InvalidValue(row.fault)
         check_phone("the phone", row.phone)
         find_zone(row.tz)
         made = self.made(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)

@@ -262,3 +262,21 @@ async def test_what_is_chosen_where_no_column_says_whose_a_row_is_is_refused(
         assert reply.status_code == 422, reply.text
         assert "calls.table.columns.owner" in reply.text
         assert (await site.post(lead(1))).status_code == 201
+
+
+@pytest.mark.parametrize(("column", "value"), [("fields", "{broken"), ("zone", "Mars/Base")])
+async def test_row_that_is_not_a_valid_lead_stays_and_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, column: str, value: str
+) -> None:
+    async with sited(tmp_path, LATER) as site:
+        change = f"UPDATE their_leads SET {column} = :value WHERE lead_no = 2"  # noqa: S608
+        await run(f"sqlite:///{tmp_path}/theirs.db", change, value=value)
+        await choose(site, "adopt", percent=100)
+
+        async def two() -> bool:
+            return await states(site) == [State.SCHEDULED] * 2
+
+        await site.until(two, "adopted")
+    assert [owner for owner, _, _ in await rows(tmp_path)] == ["headway", "legacy", "headway"]
+    assert "row is not a valid lead: id=2" in caplog.text
+    assert value in caplog.text

@@ -99,14 +99,19 @@ class Columns:
         """Return a field's value from the stored one.
 
         Raises:
-            InvalidValue: a text is not a valid instant.
+            InvalidValue: it is not a valid instant or not JSON.
         """
         if value is None:
             return None
-        if field in MOMENTS:
-            return _moment_read(value)
-        if field == "payload":
-            return json.loads(value) if isinstance(value, str | bytes) else value
+        try:
+            if field in MOMENTS:
+                return _moment_read(value)
+            if field == "payload":
+                return json.loads(value) if isinstance(value, str | bytes) else value
+        except (ValueError, OverflowError, RecursionError):
+            message = f"the column {self._of[field].name!r} contains {value!r:.80}"
+            hint = "store JSON" if field == "payload" else "store a timestamp, or milliseconds UTC"
+            raise InvalidValue(message, hint=hint) from None
         return value if field == "status" else str(value)
 
 

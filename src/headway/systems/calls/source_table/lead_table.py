@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from headway.core.errors import StoreUnavailable
+from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.systems.calls.source_table.columns import Columns, reflect
 from headway.systems.calls.source_table.settings import LeadRow, RowState, TableSettings
 from headway.systems.directory.database import Directory
@@ -291,7 +291,13 @@ class LeadTable:
             after = page[-1]["id"]
 
     def _row_state(self, found: RowMapping) -> RowState:
-        given = {name: self.columns.read(name, value) for name, value in found.items()}
+        given, fault = dict[str, Any](), ""
+        for name, value in found.items():
+            try:
+                given[name] = self.columns.read(name, value)
+            except InvalidValue as error:
+                # It must not hide the other rows of its page.
+                given[name], fault = None, str(error)
         defaults = self.settings.defaults
         row = LeadRow(
             id=given["id"],
@@ -303,6 +309,7 @@ class LeadTable:
             key=given.get("key"),
             payload=given.get("payload"),
             reporting_webhook_url=given.get("reporting_webhook_url"),
+            fault=fault,
         )
         ours = "owner" not in given or given["owner"] == self.settings.ours
         return RowState(

@@ -36,6 +36,7 @@ class LeadRow:
         key: the caller's idempotency key.
         payload: any JSON value.
         reporting_webhook_url: URL that receives the result; None for no report.
+        fault: why the stored row cannot be read, and so is not a valid lead; usually empty.
     """
 
     id: str = ""
@@ -47,6 +48,7 @@ class LeadRow:
     key: str | None = None
     payload: object = None
     reporting_webhook_url: str | None = None
+    fault: str = ""
 
     @property
     def lead(self) -> str:
