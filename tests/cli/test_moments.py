@@ -41,7 +41,7 @@ def test_times_are_shown_on_the_wall_clock_of_the_zone():
 def test_no_time_is_shown_as_nothing_and_the_year_9999_as_for_good():
     for clock in (LocalClock("UTC"), LocalClock(None)):
         assert clock.at(None) == ""
-        assert clock.around(MAX_AT, 0) == "for good"
+        assert clock.around(MAX_AT, 0) == "indefinitely"
         assert clock.at(-1) == "-1 ms"
 
 

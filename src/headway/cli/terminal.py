@@ -39,12 +39,12 @@ class LocalClock:
 
         Returns:
             The local time with its offset, such as "2026-12-01 10:00:00+01:00"; "" for None, and
-            "for good" from the year 9999 on.
+            "indefinitely" from the year 9999 on.
         """
         if instant is None:
             return ""
         if instant >= _FOR_GOOD_AT:
-            return "for good"
+            return "indefinitely"
         if not 0 <= instant <= MAX_AT:
             return f"{instant} ms"
         shown_at = instant if exact else instant // 1000 * 1000

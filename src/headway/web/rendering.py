@@ -304,7 +304,7 @@ def when(at: int | None) -> Markup | str:
     if at is None:
         return NONE
     if at >= MAX_AT:
-        return "for good"
+        return "indefinitely"
     iso = format_instant(at)
     return _WHEN.format(iso, at, iso, f"{iso[:10]} {iso[11:19]} UTC")
 
@@ -325,7 +325,7 @@ def _counted(context: Context, markup: Markup, at: int | None, sign: int) -> Mar
     if at is None:
         return NONE
     if at >= MAX_AT:
-        return "for good"
+        return "indefinitely"
     # The passing of time must not change a live fragment: it has only the instant.
     text = "" if context.get("live") else span(max(0, sign * (at - context["now"])))
     return _time(markup, at, text)
