@@ -207,7 +207,8 @@ class CallsSettings(OpenTable):
             not at all.
         listing_lag: how long it may take until a provider lists a requested call; one that is not
             listed by then was never placed.
-        jitter: leads due at the same time are spread over this duration, never before that time.
+        jitter: leads due at the same time are spread over this duration, never before that time;
+            those of a source table are due exactly when their row says.
         number_rest: how long not to use a number that its provider has refused to call from.
         provider_rest: the same for a provider that has refused all calls without saying for how
             long.
