@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.views import GatesQuery, JobsQuery
-from tests.runtime.watched import WatchedStore, beat_soon, working
+from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, working
 
 NAME = "tests.runtime.process_app"
 
@@ -158,6 +159,28 @@ async def test_handler_in_a_process_is_killed_when_cancelled_and_at_its_timeout(
     assert cancelled.state == "cancelled"
     assert timed_out.state == "dead"
     assert "handler_timeout" in timed_out.error
+
+
+async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_are_cancelled(
+    far: Any, store: WatchedStore
+) -> None:
+    sent = await far.app.send_async(far.hang)
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(far.app.worker(concurrency=2).run())
+
+    async def hangs() -> bool:
+        return (await store.job(sent.id)).progress == b'"hangs"'
+
+    await store.until(hangs)
+    # As `asyncio.run` does at its end.
+    tasks = asyncio.all_tasks() - before
+    for task in tasks:
+        task.cancel()
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(*tasks, return_exceptions=True)
+    view = await store.job(sent.id)
+    assert running.cancelled()
+    assert (view.state, view.runs[0].outcome) == ("waiting", "released")
 
 
 async def test_handler_that_no_process_could_find_is_refused(app: hw.App) -> None:

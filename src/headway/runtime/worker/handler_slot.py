@@ -310,8 +310,11 @@ class HandlerSlot:
             raise error
         if isinstance(error, asyncio.CancelledError):
             if job.stop is None and self._all_cancelled:
-                if self._plan is not None and self._plan.place is not Place.LOOP:
+                place = self._plan.place if self._plan else Place.LOOP
+                if place is Place.THREAD:
                     raise error  # the handler itself still runs, so its run is kept
+                if place is Place.PROCESS:
+                    self._plans.processes.kill(job.claimed)
                 job.request_stop("stop")
             self._clear_cancellation()
         outcome = outcome_of_error(job, error, self._kinds)
