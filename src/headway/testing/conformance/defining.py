@@ -158,6 +158,14 @@ class DefineGroup(ConformanceGroup):
             # A reset would make it a member again.
             await rig.define(DeclareGate(spec=Slots("numbers/a", 1)))
 
+    async def test_value_of_another_kind_of_gate_is_refused_and_writes_nothing(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(NUMBERS)
+        said = "'numbers' is a pool, which does not have these values"
+        async with rig.refuses(InvalidValue, match=said):
+            await rig.define(SetGate(name="numbers", capacity=3))
+
     async def test_values_that_are_invalid_anywhere_are_refused_before_the_store_is_asked(
         self, rig: Rig
     ) -> None:

@@ -72,7 +72,7 @@ local function check_use(book, kind, use)
     local message = 'the gate ' .. Run.quoted(use.template) .. ' is ' .. one
     Run.refuse(
       'InvalidValue',
-      message .. ', and is asked for as ' .. other,
+      message .. ', but the job uses it as ' .. other,
       'use it as it is declared'
     )
   end
