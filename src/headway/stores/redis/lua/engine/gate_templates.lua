@@ -143,7 +143,11 @@ function GateTemplates.with_values(_, declared, item)
     if item[value] ~= nil and not settable[value] then
       Run.refuse(
         'InvalidValue',
-        'the gate ' .. Run.quoted(item.name) .. ' is a ' .. kind .. ', which does not have these values',
+        'the gate '
+          .. Run.quoted(item.name)
+          .. ' is a '
+          .. kind
+          .. ', which does not have these values',
         'Slots has a capacity, Rate a limit and per, Pool members'
       )
     end
