@@ -7,7 +7,7 @@ START_AT = 1_767_225_600_000
 
 
 class FakeClock:
-    """Returns the time that it was set to.
+    """A clock that returns the time it was set to.
 
     Attributes:
         at: current time, ms UTC.

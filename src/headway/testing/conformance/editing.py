@@ -1,4 +1,4 @@
-"""Changes of a queued job's place: by its run, a signal or an operator."""
+"""Changes to a queued job's place: by its run, a signal or an operator."""
 
 from __future__ import annotations
 

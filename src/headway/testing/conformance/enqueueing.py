@@ -48,7 +48,7 @@ ODD_NAMES = (
     "{a}", "{}", "a\x1fb", "a\nb", "ä", "A", "1", "01", "-1", "NULL", "tenant:a", "e\u0301",
     "\u202ea", "\U0001f4de", "a" * 500,
 )  # fmt: skip
-"""Names that a careless encoding would confuse."""
+"""Names that a careless encoding could confuse."""
 
 
 TAKEN = derived_id("taken")
@@ -58,7 +58,7 @@ OTHER_BODIES = pytest.mark.parametrize(
     [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
     ids=lambda change: next(iter(change)),
 )
-"""Changes that give a job another body."""
+"""Changes that make the body of a job different."""
 
 
 class EnqueueGroup(ConformanceGroup):

@@ -131,7 +131,7 @@ def all_writes(run: Claimed) -> list[Outcome]:
 
 
 Batch = Callable[[Outcome, Claimed], list[Outcome]]
-"""Returns a batch that contains the outcome; the run is another one, which the sender holds."""
+"""Returns a batch that contains the outcome; the run is a different one, which the sender holds."""
 
 BATCHES: dict[str, Batch] = {
     "alone": lambda outcome, _: [outcome],

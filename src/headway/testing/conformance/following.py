@@ -1,4 +1,4 @@
-"""Jobs that follow an end (`then`, `on_final`) are created in its step, even in a sweep."""
+"""Follow-up jobs (`then`, `on_final`) are created in the step that ends a job, even in a sweep."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALWAYS = policy_with(on_final=FollowUp(kind="alert", lane="alerts", states=tuple
 
 
 async def followers(rig: Rig) -> list[JobView]:
-    """Return the jobs that followed, oldest first."""
+    """Return the follow-up jobs, oldest first."""
     return [job for job in (await rig.dump()).jobs if job.kind == "alert"]
 
 
@@ -89,7 +89,7 @@ WAYS: list[Callable[[Rig, NewJob], Awaitable[None]]] = [
 
 
 class FollowGroup(ConformanceGroup):
-    """No failure can come between a job's end and the job that follows it."""
+    """No failure can come between the end of a job and the creation of its follow-up."""
 
     @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
     async def test_on_final_job_is_created_however_the_job_becomes_dead(

@@ -23,7 +23,7 @@ from headway.core.gates.slots import Slots
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 
 MOST = 10_000
-"""Most tokens in a store."""
+"""Maximum number of tokens in a store."""
 STEP = 1_000
 
 ORDERS = TokenSpec(

@@ -231,12 +231,12 @@ ASKING = policy_with(reconcile="ask", reconcile_within_ms=10_000)
 
 
 async def reconcilers(rig: Rig) -> list[str]:
-    """Return the ids of the jobs that ask the provider, oldest first."""
+    """Return the ids of the jobs that query the provider, oldest first."""
     return [job.id for job in (await rig.dump()).jobs if job.kind == "ask"]
 
 
 class ReconcileGroup(ConformanceGroup):
-    """A kind whose provider can be asked."""
+    """A kind whose provider can be queried."""
 
     async def test_deadline_asks_the_provider_and_holds_the_permits(self, rig: Rig) -> None:
         await rig.declare(LINE)
@@ -389,7 +389,7 @@ MINUTE_MS = 60_000
 
 
 async def call(worker: PlayedWorker, *keys: str) -> str:
-    """Start a run, hand it over, and make it known by further keys; return the job's id.
+    """Start a run, hand it over, and register further keys for it; return the job's id.
 
     Args:
         keys: the first is that of the hand-over (default: the run's reference).

@@ -220,7 +220,7 @@ class LeaseGroup(ConformanceGroup):
         await rig.add()
         await rig.worker.ask(1, "calls", "texts")
         rig.clock.advance(40)
-        # A beat without name and lanes keeps both.
+        # A beat without a name and lanes leaves both unchanged.
         await rig.store.beat(BeatRequest(worker=rig.worker.id, lease_ms=LEASE_MS))
         (view,) = (await rig.dump()).workers
         assert (view.lanes, view.name, view.running) == ((LANE,), f"{rig.worker.id}@host", 2)

@@ -67,7 +67,7 @@ async def carry(source: Rig, target: Rig, times: int = 1) -> list[ExportChunk]:
 def standing(dump: Dump) -> Dump:
     """Return what a copy must show: everything except workers and the definitions' revision.
 
-    Rows get new numbers, because a copy lacks the gaps left by undone steps.
+    Rows get new numbers, because a copy lacks the gaps left by rolled-back steps.
     """
     lanes = tuple(replace(lane, workers=0) for lane in dump.lanes)
     stats = replace(dump.stats, revision=0)

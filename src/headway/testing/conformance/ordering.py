@@ -310,13 +310,14 @@ class FairnessGroup(ConformanceGroup):
     async def test_starts_of_others_elsewhere_change_no_turn_at_a_full_gate(
         self, rig: Rig, n: int
     ) -> None:
-        """Three tenants wait at the line, while the first also has jobs without gates."""
+        """Three tenants wait at the gate `line`, while the first also has jobs without gates."""
         await rig.declare(LINE)
         worker = await fair_lane(rig, beta=2)
         for tenant in ("acme", "beta", "core"):
             await rig.add_many(60, tenant=tenant, gates=(LINE,))
         await rig.add_many(400, tenant="acme", kind="free")
-        # From the second claim on, acme has had more starts than both, in jobs without gates.
+        # From the second claim on, acme has had more starts than the other two, in jobs without
+        # gates.
         got = Counter(await turns(worker, n, 30, claims=3))
         assert got["acme"] <= 2
         assert abs(got["beta"] - 2 * got["core"]) <= 3
@@ -346,7 +347,7 @@ class FairnessGroup(ConformanceGroup):
     async def test_tenant_that_runs_out_within_a_claim_has_no_start_counted_twice(
         self, rig: Rig
     ) -> None:
-        """A third tenant is held back, and has had fewer starts than both."""
+        """A third tenant is held back, and has had fewer starts than the other two."""
         worker = await fair_lane(rig)
         await rig.add(tenant="core", gates=(LINE,), priority=9)
         for tenant in ("acme", "beta"):

@@ -217,7 +217,7 @@ class HoursGroup(ConformanceGroup):
         assert (shut.jobs, shut.next_at) == ([], rig.clock() + 1)
         rig.clock.advance(1)
         run = await rig.worker.take_one()
-        # A start takes nothing from an Hours gate.
+        # A start consumes nothing at an Hours gate.
         assert (await rig.gate("hours:office")).holders == ()
         await rig.worker.report(Succeeded(run.id, run.run))
         rig.clock.jump_to(parse_instant("2026-03-02T11:59:59.999+01:00"))

@@ -68,7 +68,7 @@ class Story:
 
     @classmethod
     async def begin(cls, rig: Rig) -> Story:
-        """Create the jobs, and a worker that holds some of them."""
+        """Create the jobs, and a worker that runs some of them."""
         await rig.declare(LINE, PHONE, NUMBERS, TWILIO)
         uses = (use_of(LINE), use_of(NUMBERS), use_of(TWILIO), use_of(PHONE, phone="1"))
         jobs = [

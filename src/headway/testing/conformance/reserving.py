@@ -83,7 +83,7 @@ class TicketGroup(ConformanceGroup):
         holders = await worker.take(9)
         await rig.pass_time(1_000)
         assert await rig.states(*waiting) == [State.WAITING, State.PARKED]
-        # The first has a ticket and waits for the line; the second gets the next start of the rate.
+        # The first has a ticket and waits for `line`; the second gets the next start of the rate.
         await rig.pass_time(10_000)
         await worker.settle(*(Succeeded(run.id, run.run) for run in holders))
         assert await worker.take_ids(9) == [job.id for job in waiting]

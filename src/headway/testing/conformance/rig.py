@@ -68,7 +68,7 @@ AUTHOR = "ann"
 REASON = "a drill"
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 LIMIT_S = 10
-"""Seconds; a wait that takes longer was not woken."""
+"""In seconds. A wait that takes longer was not woken."""
 
 
 class _Short(TypedDict):
@@ -195,7 +195,7 @@ class Rig:
     async def act(
         self, verb: Verb, *ids: str, edit: Edit | None = None, request: str | None = None
     ) -> list[Acted]:
-        """Act on jobs as an operator, under a new or the given request id; return the answers."""
+        """Act on jobs as an operator, under a new or the given request id; return the results."""
         self._acts += 1
         replies = await self.store.act(
             ActRequest(

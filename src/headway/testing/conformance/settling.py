@@ -122,7 +122,7 @@ class SettleGroup(ConformanceGroup):
                 await rig.worker.settle(Failed(run.id, run.run, error="boom"))
                 delay_ms = (await rig.view(run.id)).due_at - rig.clock()
                 assert whole_ms // 2 <= delay_ms <= whole_ms
-                # The same as in the worker's log, which derives it from the run's reference.
+                # The worker's log derives the same value from the run's reference.
                 assert delay_ms == retry.delay_ms(run.attempt, ref(run))
                 delays[run.id].append(delay_ms)
             rig.clock.advance(whole_ms)
@@ -159,7 +159,7 @@ class SettleGroup(ConformanceGroup):
         self, rig: Rig, end: str
     ) -> None:
         first = await rig.start(policy=TWICE)
-        # Long, because a store may keep long texts apart from the rest of the row.
+        # Long, because a store may keep long texts separately from the rest of the row.
         error = "boom" + "!" * 5_000
         await rig.worker.settle(Failed(first.id, first.run, error=error, after_ms=0))
         second = await rig.worker.take_one()
