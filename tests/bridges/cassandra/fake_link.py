@@ -1,4 +1,4 @@
-"""Cassandra as far as the bridge uses it: cells with timestamps, and two kinds of tombstones."""
+"""The part of Cassandra that the bridge uses: cells with timestamps, two kinds of tombstones."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Hook = Callable[[Cql, Values], Awaitable[None]]
 
 
 class FakeLink:
-    """One node's tables.
+    """The tables of one node.
 
     Attributes:
-        rows: of each partition, by due time and id: the value, and its timestamp.
-        history: of each recipient and month, by intake and id: the columns, TTL and timestamp.
+        rows: value and timestamp of each row, by partition, then due time and id.
+        history: columns, TTL and timestamp of each row, by recipient and month, then intake and id.
         before, after: called around each statement with its values; they may raise.
-        page: rows of one page.
-        asked: each statement that was run.
+        page: number of rows per page.
+        asked: statements that were run, in order.
     """
 
     def __init__(self, settings: CassandraSettings, *, page: int = 3) -> None:
@@ -44,7 +44,7 @@ class FakeLink:
 
     @property
     def left(self) -> int:
-        """Rows of jobs that are there."""
+        """Number of job rows in the table."""
         return sum(map(len, self.rows.values()))
 
     async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:

@@ -59,7 +59,7 @@ def test_a_hot_minute_is_spread_evenly_over_its_shards() -> None:
     ids = [str(uuid4()) for _ in range(16_000)]
     counts = Counter(shard_of(id_, 16) for id_ in ids)
     assert set(counts) == set(range(16))
-    assert max(counts.values()) < 1_250  # of 1,000 expected; 8 standard deviations
+    assert max(counts.values()) < 1_250  # 1,000 are expected; this is 8 standard deviations above
 
 
 @given(some.uuids(), MOMENTS, some.integers(1, 1_024))
@@ -76,9 +76,9 @@ def test_what_goes_to_the_calendar_is_read_by_a_leader_whose_clock_is_off(
     due = now + ahead
     far = is_far(job(due_at=due), now + writer, horizon_ms=horizon, margin_ms=margin)
     if far and ahead <= FARTHEST_MS - 2_000:
-        # Its bucket is not yet done at the moment of the write, for any leader,
+        # At the time of the write, no leader has finished its bucket yet,
         assert closed_through(now + leader + LONGEST_WRITE_MS) < minute_of(due)
-        # and is opened before it is due.
+        # and it is opened before the job is due.
         assert opened_through(due + leader - horizon, horizon) >= minute_of(due - 2_000)
     elif not far:
         near = ahead - writer <= horizon + margin

@@ -1,4 +1,4 @@
-"""Jobs go to the calendar or to the store, are found, moved, cancelled and rescheduled."""
+"""Jobs go to the calendar or to the store, and are found, moved, cancelled and rescheduled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.core.state import State
 from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, Killed, World
 
 LIMIT = 17 * MINUTE
-"""Horizon and margin."""
+"""Horizon plus margin."""
 
 
 async def test_the_stores_clock_decides_between_calendar_and_store() -> None:
@@ -39,7 +39,7 @@ async def test_two_engines_with_other_clocks_lose_nothing_and_nothing_is_early(o
     writer = world.calendar(ahead)
     jobs: list[NewJob] = []
     for _ in range(40):
-        # Around the limit, where one clock says the calendar and another the store.
+        # Around the limit, where one clock selects the calendar and the other the store.
         jobs += [world.job(LIMIT + ms) for ms in (-2_500, -1_500, 0, 1_500, 2_500)]
         await writer.enqueue(jobs[-5:])
         await reader.round()

@@ -1,4 +1,4 @@
-"""The system `notifications` with a calendar: intake, status, cancels, duplicates, what is seen."""
+"""The system `notifications` with a calendar: intake, status, cancels, duplicates and pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.systems.notifications.notify_rig import NotifyRig, notifying
 from tests.systems.notifications.test_notifications_page import operating, text_of
 from tests.web.rig import signed_in
 
-# Of apprise's own imports.
+# Raised by the imports of apprise.
 PAGE = "/ui/calendar"
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 

@@ -1,4 +1,4 @@
-"""The table of the history: its partitions, pages over months, expiry, and versions of a row."""
+"""The history table: its partitions, pages over months, expiry, and versions of a row."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def laid(link: FakeLink, *rows: HistoryRow) -> History:
 
 
 async def paged(history: History, limit: int, now: int = NOW) -> list[HistoryRow]:
-    """All rows, by pages."""
+    """Return all rows, read page by page."""
     found: list[HistoryRow] = []
     before: Mark | None = None
     while True:
@@ -79,7 +79,7 @@ async def test_a_row_lies_under_its_recipient_and_the_month_of_its_intake() -> N
 async def test_pages_have_each_row_once_newest_first_over_months(limit: int) -> None:
     boundary = at("2026-03-01T00:00")
     moments = [boundary, boundary - 1, at("2026-04-18T00:00"), at("2025-05-01T00:00"), NOW]
-    # Two have one moment; for ten months there is none.
+    # Each time has two rows; ten of the months have none.
     rows = [row(one, id_) for one in moments for id_ in ("a", "b")]
     history = await laid(FakeLink(KEPT), *rows)
     assert await paged(history, limit) == sorted(rows, key=lambda one: one.mark, reverse=True)

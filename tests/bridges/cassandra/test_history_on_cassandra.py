@@ -28,7 +28,7 @@ from tests.systems.notifications.test_timelines import lived
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    # Of apprise's own imports.
+    # Raised by the imports of apprise.
     pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning"),
 ]
 
@@ -47,7 +47,7 @@ async def link(settings: CassandraSettings) -> AsyncIterator[CassandraLink]:
 
 
 def asked(link: CassandraLink, statement: str) -> list[Any]:
-    """What the driver says to a statement on the table of the history."""
+    """Return the driver's reply to a statement on the history table."""
     table = f"{link.settings.keyspace}.{link.settings.calendar}_history"
     return list(link._session.execute(statement.format(t=table)))
 
@@ -83,7 +83,7 @@ async def test_rows_have_pages_versions_and_an_end(link: CassandraLink):
         expected = (one.at + 365 * DAY_MS - now) // 1000 + 1
         assert expected - 600 <= ttl <= expected
         assert stamp == 1000 * now + 2
-    # One whose time is over in a moment is gone then.
+    # A row that is about to expire disappears by itself.
     soon = row(now - 365 * DAY_MS + 1_000, "soon")
     await history_.write([(soon, 1)], now=now)
     month = month_of(soon.at)

@@ -23,12 +23,12 @@ from tests.servers.brokers.cassandra import GivenCassandra
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 NOW = 1_900_000_000_000
-"""After now: Cassandra expires by its own clock."""
+"""In the future, because Cassandra expires rows by its own clock."""
 
 
 def settings_of(address: str, **more: Any) -> CassandraSettings:
     host, _, port = address.rpartition(":")
-    # Tables of each test are its own; a keyspace for each would take seconds.
+    # Each test has its own tables; a separate keyspace for each would take seconds.
     given: dict[str, Any] = {
         "hosts": [host],
         "port": int(port),
@@ -60,7 +60,7 @@ def world(link: CassandraLink) -> World:
 
 
 async def left(world: World, jobs: list[NewJob]) -> int:
-    """Rows in the buckets of jobs."""
+    """Return the number of rows in the buckets of these jobs."""
     buckets = {bucket_name(minute_of(job.due_at or 0)) for job in jobs}
     shards = range(world.settings.shards)
     found = await world.link.run_many(
@@ -87,13 +87,13 @@ async def test_jobs_lie_there_are_found_and_are_read_ahead(world: World) -> None
 
 
 async def test_rows_of_any_size_are_written_together(world: World) -> None:
-    # Cassandra refuses a batch of more than 50 KiB, but not one such row.
+    # Cassandra refuses a batch of more than 50 KiB, but not a single row of that size.
     sizes = [10, MOST_ARGS - 9, 10, 3_000, 3_000, *[40] * 40, MOST_ARGS - 9]
     jobs = [
         world.job(HOUR + n, args=b'{"n":"%b"}' % (b"x" * (size - 8)))
         for n, size in enumerate(sizes)
     ]
-    # A world's own calendar runs statement by statement, to be killed between them.
+    # The world's own calendar runs one statement at a time, so that it can be killed between them.
     calendar = Calendar(world.link, world.store)
     assert all(one.created for one in await calendar.enqueue(jobs))
     assert await left(world, jobs) == len(jobs)

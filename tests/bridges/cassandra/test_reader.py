@@ -1,4 +1,4 @@
-"""The leader reads ahead: nothing is lost or doubled, whenever it dies and whatever lands."""
+"""The leader reads ahead: no job is lost or doubled, whenever it dies and whatever rows arrive."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, SETTINGS, Kill
 
 
 async def laid(world: World, n: int = 12, *, minutes: int = 2, ahead: int = HOUR) -> list[NewJob]:
-    """Jobs of several buckets, laid so long before."""
+    """Enqueue jobs of several buckets, due this long from now."""
     jobs = [world.job(ahead + i * minutes * MINUTE // n) for i in range(n)]
     await world.calendar().enqueue(jobs)
     return jobs
 
 
 async def stand_at(world: World, jobs: Sequence[NewJob], before: int) -> None:
-    """Lets time pass until so long before the last of them is due."""
+    """Set the clock to this long before the last of the jobs is due."""
     last = max(job.due_at or 0 for job in jobs)
     world.clock.jump_to(last - before)
 
@@ -80,7 +80,7 @@ async def test_another_reader_waits_while_one_leads_and_goes_on_where_it_stopped
     first, second = world.reader(), world.reader()
     assert await first.round()
     assert not await second.round()
-    await stand_at(world, jobs, 5 * MINUTE)  # the first is gone
+    await stand_at(world, jobs, 5 * MINUTE)  # the first leader's lease has ended
     assert await second.round()
     assert await world.made() == len(jobs)
     assert not await first.round()
@@ -120,7 +120,7 @@ async def test_each_crash_between_two_steps_of_the_leader_is_made_up_by_the_next
     for dies_at in count(0, stride):
         world = World()
         jobs = await laid(world, 8, ahead=18 * MINUTE)
-        # One is younger than the guard, so that both ways of deletion are taken.
+        # One row is younger than the guard, so that both ways of deletion are used.
         await stand_at(world, jobs, 15 * MINUTE)
         young = world.job(14 * MINUTE)
         await world.lay(young, world.clock() - GUARD_MS // 2)
@@ -205,8 +205,8 @@ async def test_rows_written_into_the_bucket_while_it_is_read_arrive(
 
 LANDINGS = some.lists(
     some.tuples(
-        some.integers(0, 120),  # at which statement
-        some.integers(0, LONGEST_WRITE_MS - 1),  # how long the write took
+        some.integers(0, 120),  # statement before which the row arrives
+        some.integers(0, LONGEST_WRITE_MS - 1),  # duration of the write
         some.integers(-2_000, 2_000),  # how far its writer's clock is off
         some.integers(-MINUTE, 14 * MINUTE),  # when it is due
     ),
@@ -259,7 +259,7 @@ async def test_a_stale_leader_that_wakes_up_deletes_nothing_of_its_successor() -
 
     async def sleep(statement: Cql, values: Values) -> None:
         if statement is Cql.DROP_BUCKET and not fresh:
-            # It is paused past its lease; another leads, and new rows land.
+            # It is paused past its lease; meanwhile another reader leads, and new rows arrive.
             fresh.append(world.job(14 * MINUTE))
             world.clock.advance(LEASE_MS * 4)
             assert await world.reader().round()

@@ -1,4 +1,4 @@
-"""A calendar beside a store, with a clock that stands still, and engines that can be killed."""
+"""A calendar beside a store, with a clock that only tests move, and engines that can be killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = CassandraSettings(hosts=["127.0.0.1"], shards=2, horizon="15m", margi
 
 
 class ByClock(Timing):
-    """The monotonic clock of an engine, which goes with the clock of the test."""
+    """The monotonic clock of an engine, which follows the clock of the test."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -39,14 +39,14 @@ class Killed(BaseException):
 
 @dataclass
 class Engine:
-    """One process: its calls can be made to end at the nth seam, and its clock to be off.
+    """One process, which can be made to die at the nth seam, and whose clock can be off.
 
-    A seam is before and after each statement and each operation of the store.
+    There is a seam before and after each statement and each operation of the store.
 
     Attributes:
-        dies_at: the seam; None for never.
-        off_ms: by how much the time that it reads from the store is off.
-        seam: the next one's number.
+        dies_at: number of the seam at which it dies; None for never.
+        off_ms: offset of the time that it reads from the store.
+        seam: number of the next seam.
     """
 
     link_: Link
@@ -74,7 +74,7 @@ class Engine:
         return await self._do(lambda: self.link_.run(statement, values, after))
 
     async def run_many(self, statement: Cql, each: Iterable[Values]) -> list[Rows]:
-        # One at a time: a process may be killed between any two.
+        # One at a time, because a process may be killed between any two.
         return [(await self.run(statement, values)).rows for values in each]
 
     async def read(self, query: Any) -> Any:
@@ -96,7 +96,7 @@ class Engine:
 
 @dataclass
 class World:
-    """A store, a Cassandra, and a clock for both."""
+    """A store, a Cassandra, and one clock for both."""
 
     settings: CassandraSettings = SETTINGS
     clock: FakeClock = field(default_factory=FakeClock)
@@ -123,7 +123,7 @@ class World:
         )
 
     async def lay(self, job: NewJob, stamp_ms: int | None = None) -> Place:
-        """A row that lands now, whoever wrote it, and when."""
+        """Write a row that arrives now, whatever its timestamp."""
         assert job.due_at is not None
         place = place_of(job.id, job.due_at, self.settings.shards)
         stamp = write_stamp(self.clock() if stamp_ms is None else stamp_ms)
@@ -131,7 +131,7 @@ class World:
         return place
 
     async def read_until_empty(self, reader: Reader | None = None) -> None:
-        """Lets an engine read until the horizon has passed all that was laid."""
+        """Run an engine's reader until the horizon has passed every row."""
         one = reader or self.reader()
         self.clock.advance(LEASE_MS)
         assert await one.round()
@@ -140,7 +140,7 @@ class World:
         return await self.store.read(JobQuery(id=job.id))
 
     async def made(self) -> int:
-        """Jobs that were ever made in the store."""
+        """Return the number of jobs ever created in the store."""
         return (await self.store.read(StatsQuery())).totals.get("enqueued", 0)
 
 

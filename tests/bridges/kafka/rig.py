@@ -1,4 +1,4 @@
-"""Topics, messages and processes of a bridge, for tests with a real broker."""
+"""Topics, messages and bridge processes, for tests with a real broker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import headway as hw
 from headway.contract.views import LanesQuery
 
-LIMIT = 120.0  # seconds; only ends what hangs
+LIMIT = 120.0  # seconds; only stops what hangs
 QUIET = {"log_level": 0}
-"""Of a client that is to say nothing while its broker is killed."""
+"""For a client that must not log while its broker is killed."""
 
 
 class Seen(NamedTuple):
-    """A message at the far end."""
+    """A message on the target topic."""
 
     partition: int
     offset: int
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 class Topics:
-    """Topics of a broker with names of their own."""
+    """Topics of a broker, with unique names."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -73,7 +73,7 @@ class Topics:
         assert producer.flush(LIMIT) == 0
 
     def read(self, topic: str, partitions: int = 1) -> list[Seen]:
-        """Everything that a topic holds now, in the order of each partition."""
+        """Return everything that a topic contains now, in the order of each partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -97,7 +97,7 @@ class Topics:
         return found
 
     def committed(self, group: str, topic: str, partitions: int = 1) -> int:
-        """The sum of a group's offsets."""
+        """Return the sum of a group's committed offsets."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
         places = [TopicPartition(topic, n) for n in range(partitions)]
         try:
@@ -110,7 +110,7 @@ class Topics:
 
 @contextmanager
 def bridge(*line: str, store: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of `headway bridge`; killed at the end if it still runs."""
+    """Run `headway bridge`; kill the process at the end if it is still running."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "bridge", *line, "--store", store],
         stderr=subprocess.DEVNULL,
@@ -124,26 +124,26 @@ def bridge(*line: str, store: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM, and its exit code."""
+    """Send SIGTERM, and return the exit code."""
     process.send_signal(signal.SIGTERM)
     return process.wait(LIMIT)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL."""
+    """Send SIGKILL."""
     process.kill()
     process.wait()
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Look again and again, until it holds."""
+    """Poll until the condition holds."""
     async with asyncio.timeout(LIMIT):
         while not await holds():  # noqa: ASYNC110  (no event crosses processes)
             await asyncio.sleep(0.05)  # noqa: TID251  (other processes write it)
 
 
 async def count(app: hw.App, lane: str, *states: str) -> int:
-    """Jobs of a lane in some states, or in any."""
+    """Return the number of jobs of a lane in these states (default: all)."""
     for one in await app.store.read(LanesQuery()):
         if one.name == lane:
             return sum(n for state, n in one.counts.items() if not states or str(state) in states)
@@ -151,5 +151,5 @@ async def count(app: hw.App, lane: str, *states: str) -> int:
 
 
 def sqlite(folder: Path) -> str:
-    """The URL of a store in a file."""
+    """Return the URL of a store in a file."""
     return f"sqlite:///{folder}/jobs.db"

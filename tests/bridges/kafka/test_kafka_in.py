@@ -1,4 +1,4 @@
-"""How batches are stored, held and buried; a sink that refuses stands in for the store."""
+"""How batches are stored, held back and dead-lettered; a sink that refuses replaces the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def incoming(partition: int, offset: int, value: bytes = b"{}", key: bytes | Non
 
 
 class Sink:
-    """Stores so many messages of a partition, refuses those with a bad value."""
+    """Stores a limited number of messages per partition, and refuses those with a bad value."""
 
     def __init__(self) -> None:
         self.room: dict[int, int] = {}
@@ -58,7 +58,7 @@ class Sink:
 
 
 class Letters(Publisher):
-    """Keeps what is published; refuses for as long as it is told to."""
+    """Keeps what is published; raises the planned errors first."""
 
     def __init__(self) -> None:
         super().__init__({})

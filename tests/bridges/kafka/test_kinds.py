@@ -1,4 +1,4 @@
-"""The kinds that publish, without a broker."""
+"""The kinds that publish, tested without a broker."""
 
 from __future__ import annotations
 

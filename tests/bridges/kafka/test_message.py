@@ -1,4 +1,4 @@
-"""What a message says of its job; needs no broker."""
+"""What a message contains about its job, tested without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's page of Kafka; no broker answers here."""
+"""The Kafka page of the dashboard, without a broker that answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def settings() -> KafkaSettings:
 
 
 class Answers(GroupWatch):
-    """What the brokers say is given; they say it once they may."""
+    """Returns a given status as the brokers' reply, once it is allowed to."""
 
     def __init__(self, **said: object) -> None:
         super().__init__(settings())

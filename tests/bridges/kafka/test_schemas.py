@@ -1,4 +1,4 @@
-"""Values in Avro and Protobuf, with the registry of the official client that lives in memory."""
+"""Values in Avro and Protobuf, with the official client's in-memory registry."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_value_that_is_not_avro_is_refused(registry: SchemaRegistryClient, val
 
 
 def order_class() -> type[Message]:
-    """What protoc generates: a class of its own."""
+    """Return a message class, as protoc generates it."""
     file = FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
     order = file.message_type.add(name="Order")
     order.field.add(name="order_id", number=1, type=9, label=1)

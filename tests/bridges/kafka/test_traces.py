@@ -1,4 +1,4 @@
-"""A message's traceparent is a link of its job's trace."""
+"""A message's traceparent becomes a link of its job's trace."""
 
 from __future__ import annotations
 

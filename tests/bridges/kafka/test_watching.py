@@ -1,4 +1,4 @@
-"""What servers and the doctor say of Kafka; no broker answers here."""
+"""What servers and the doctor report about Kafka, without a broker that answers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def topics(kafka_server: GivenKafka) -> Topics:
 
 @pytest.fixture
 def own_broker() -> Iterator[KafkaServer]:
-    """A broker that a test may kill."""
+    """A broker that the test may kill."""
     with made(KafkaServer) as server:
         yield server
 
@@ -119,7 +119,7 @@ async def test_nothing_is_lost_or_doubled_on_the_way_through_a_broker_that_is_ki
         assert await count(app, "kafka") == n
     seen = topics.read(far)
     assert {int(one.value or b"-1") for one in seen} == set(range(n))
-    # An idempotent producer repeats no message; only a run that is repeated may.
+    # An idempotent producer repeats no message; only a repeated run may.
     repeated = len(seen) - len({one.headers["headway-job"] for one in seen})
     assert repeated == sum(one.headers["headway-attempt"] != b"1" for one in seen)
 
@@ -153,7 +153,7 @@ async def test_a_publisher_that_is_killed_repeats_only_what_it_had_in_hand(
     by_job: dict[bytes, set[bytes | None]] = {}
     for one in seen:
         by_job.setdefault(one.headers["headway-job"], set()).add(one.value)
-    # A repetition has the job's id of the first: the far end can drop it.
+    # A repeated message has the same job id as the first, so the consumer can drop it.
     assert len(by_job) == n
     assert all(len(values) == 1 for values in by_job.values())
 
