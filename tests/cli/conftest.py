@@ -16,7 +16,7 @@ from headway.cli.main import call
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ran:
-    """What a call printed and how it ended."""
+    """The output and the exit code of a call."""
 
     code: int
     out: str
@@ -24,7 +24,7 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on standard output."""
+        """Return the only JSON document on standard output."""
         return json.loads(self.out)
 
 
@@ -33,7 +33,7 @@ Headway = Callable[..., Ran]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, no settings, a zone that does not depend on the machine."""
+    """Use an empty working folder, no settings, and a zone that does not depend on the machine."""
     for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def headway(capfd: pytest.CaptureFixture[str]) -> Headway:
-    """Calls the command as the console script would."""
+    """Return a function that calls the command as the console script does."""
 
     def run(*arguments: str) -> Ran:
         capfd.readouterr()

@@ -12,7 +12,7 @@ from tests.cli.seeding import with_store
 
 
 def declare(*specs: GateSpec) -> None:
-    """Declares gates, as an App would."""
+    """Declare gates, as an App does."""
 
     async def work(store: Store) -> int:
         items = tuple(DeclareGate(spec=spec) for spec in specs)
@@ -22,10 +22,10 @@ def declare(*specs: GateSpec) -> None:
 
 
 def declare_line() -> None:
-    """One line, of which one job can hold the permit."""
+    """Declare the gate `line`, which has a single permit."""
     declare(Slots("line", 1))
 
 
 def declare_all() -> None:
-    """A gate of each kind that counts."""
+    """Declare a gate of each kind that counts."""
     declare(Slots("line", 1), Rate("sms", 7, "1h"), Pool("numbers", {"+1555": 2, "+1666": 1}))

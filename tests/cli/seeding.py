@@ -1,4 +1,4 @@
-"""Real jobs in a real file, made through the contract."""
+"""Real jobs in a real file, created through the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKER = "w" * 32
 
 
 def with_store(work: Callable[[Store], Awaitable[Result]], url: str = URL) -> Result:
-    """Does something on the store that the command finds in the working folder."""
+    """Run work on the store that the command finds in the working folder."""
 
     async def whole() -> Result:
         store = open_store(url)
@@ -33,12 +33,12 @@ def with_store(work: Callable[[Store], Awaitable[Result]], url: str = URL) -> Re
 
 
 def new_job(**fields: object) -> NewJob:
-    """A job with an id of its own."""
+    """Return a job with a new id."""
     return NewJob(**{"id": str(uuid4()), "kind": "noop", **fields})  # type: ignore[arg-type]  (any field)
 
 
 def enqueue(*jobs: NewJob) -> list[str]:
-    """Makes jobs; their ids."""
+    """Create jobs, and return their ids."""
 
     async def work(store: Store) -> list[str]:
         return [reply.id for reply in await store.enqueue(jobs)]
@@ -47,7 +47,7 @@ def enqueue(*jobs: NewJob) -> list[str]:
 
 
 def claim(*lanes: str, n: int = 1) -> list[Claimed]:
-    """Starts jobs as a worker would; each call is a worker of its own."""
+    """Start jobs, as a worker does."""
 
     async def work(store: Store) -> list[Claimed]:
         request = ClaimRequest(
@@ -64,7 +64,7 @@ def claim(*lanes: str, n: int = 1) -> list[Claimed]:
 
 
 def settle(*outcomes: Outcome) -> list[Verdict]:
-    """Settles what `claim` started."""
+    """Settle jobs that `claim` started."""
 
     async def work(store: Store) -> list[Verdict]:
         return await store.settle(SettleRequest(worker=WORKER, outcomes=outcomes))

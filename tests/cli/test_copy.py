@@ -1,4 +1,4 @@
-"""`headway copy`: a stopped store's content goes into an empty one."""
+"""`headway copy`: the content of a stopped store is copied into an empty one."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_copy_takes_back_what_workers_that_are_gone_held(new_url: NewUrl, 
 
 
 def carried(all_of_it: Dump) -> Dump:
-    """What a copy must show: all but the gate that was closed for it, and what tells of that."""
+    """Return what a copy must show: all but the gate that was closed for it, and its trail."""
     gates = tuple(gate for gate in all_of_it.gates if gate.name != "all")
     trail = tuple(row for row in all_of_it.trail if row.target != "all")
     kept = replace(standing(all_of_it), gates=gates, trail=trail)
@@ -226,7 +226,7 @@ async def test_some_of_everything_is_carried_between_any_two_kinds_and_goes_on(
     source = Rig(open_store(new_url(kind), clock=clock), clock)
     target = Rig(open_store(new_url(other), clock=clock), clock)
     ids = await busy(source)
-    # Its workers are gone, and what they ran was taken back.
+    # Its workers are gone, and their jobs have been taken back.
     await source.pass_time(LEASE_MS)
     copied = await copy_store(source.store, target.store, "the tester", Signed(), silent)
     assert copied.rows["jobs"] == sum(copied.counts.values())

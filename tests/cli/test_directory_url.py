@@ -1,4 +1,4 @@
-"""Where the systems keep their directory, if the settings do not say it."""
+"""Where the systems keep their directory if the settings do not say."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_a_store_that_is_suspect_is_a_problem_with_its_reason_and_remedy(headway
     async def be_replaced(store: Store) -> None:
         await store.lead("chores", "here", 1)
         with closing(sqlite3.connect("headway.db")) as db, db:
-            # An older state: the highest time that it remembers is a minute less.
+            # An older state: its highest recorded time is a minute lower.
             db.execute("UPDATE number SET n = n - 60000 WHERE key = -1")
         with pytest.raises(StoreChanged):
             await store.claim(
@@ -259,6 +259,6 @@ def test_a_clock_that_is_not_that_of_the_machine_with_the_file_is_a_problem(
     )
     ran = headway("doctor", "--json")
     assert ran.code == 1
-    # A slow machine takes its time between the two clocks.
+    # On a slow machine, some time passes between reading the two clocks.
     found = problems(ran)["file clock"]
     assert re.match(r"this process's clock is 1h( \d+m)?( \d+s)? ahead of that of the store", found)

@@ -24,7 +24,7 @@ def test_without_arguments_the_help_lists_every_command(headway: Headway):
 
 
 def test_argument_in_another_encoding_is_refused_in_words(headway: Headway):
-    """As a terminal that is not set to UTF-8 gives it."""
+    """A terminal that is not set to UTF-8 passes such an argument."""
     sent = headway(
         "send", "noop", "--due", "2099-01-01T00:00Z", "--json", "--store", "sqlite:///x.db"
     )
@@ -193,7 +193,7 @@ def test_it_can_be_run_as_a_module():
 def completed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Completed]:
-    """Completes a line as bash asks for it."""
+    """Return a function that completes a line, called as bash does."""
 
     def complete(line: str) -> list[str]:
         capfd.readouterr()

@@ -1,4 +1,4 @@
-"""The command on PostgreSQL and Redis: as on a file, and friendly where a server is not."""
+"""The command on PostgreSQL and Redis: as on a file, and clear errors for server faults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ DAY = (
     "jobs --state cancelled",
     "export --no-trail --state scheduled",
 )
-"""Commands of a day; KEY is the id of the job that is due later."""
+"""Commands of a typical day. KEY is replaced by the id of the job that is due later."""
 
 _NUMBERS = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b[0-9a-f]{16}\b|[0-9]{13}|[0-9][-0-9:.+TZ]{7,}"
@@ -77,13 +77,13 @@ _SPANS = re.compile(r"\b[0-9]+(?:d|h|m|ms|s)\b")
 
 
 def plain(text: str) -> str:
-    """What was said, without what differs each time: ids, instants and spans."""
+    """Return the text without what differs each time: ids, instants and durations."""
     kept = [line for line in text.splitlines() if '"logger"' not in line]
     return re.sub(r"\s+|-{3,}", " ", _SPANS.sub("T", _NUMBERS.sub("N", "\n".join(kept))))
 
 
 def day(headway: Headway, url: str) -> list[tuple[str, int, str, str]]:
-    """What each command of a day said."""
+    """Return the output of each command of a day."""
     said: list[tuple[str, int, str, str]] = []
     for line in DAY:
         words = line.split()
@@ -97,7 +97,7 @@ def day(headway: Headway, url: str) -> list[tuple[str, int, str, str]]:
 
 @pytest.fixture
 def new_url(new_url: NewUrl) -> NewUrl:
-    """As everywhere, but of a schema that does not exist: these tests make and change schemas."""
+    """As elsewhere, but without a schema: these tests create and change schemas themselves."""
     return lambda kind: new_url(kind, made=False)
 
 
@@ -113,7 +113,7 @@ def test_every_command_says_on_a_server_what_it_says_on_a_file(
 ) -> None:
     here, there = day(headway, new_url("sqlite")), day(headway, new_url(kind))
     assert [one for one in here if one[1] not in {0, 1}] == []
-    # What the schema is differs by kind.
+    # The reply of the first command describes the schema, which differs by kind.
     assert here[1:] == there[1:]
     assert there[0][1] == 0
     assert there[0][2].startswith("the store is ready: ")
@@ -172,7 +172,7 @@ def test_newer_schema_is_refused_and_says_what_to_do(headway: Headway, new_url: 
     headway("migrate", "--store", url)
     options = parse_url(url)
     with psycopg.connect(options.conninfo, autocommit=True) as db:
-        # The schema's number, and the oldest program that understands it.
+        # The schema's number, and the oldest program that supports it.
         db.execute(
             f'UPDATE "{options.namespace}".number SET n = 9999 WHERE key IN (-9, -11)'.encode()  # noqa: S608
         )

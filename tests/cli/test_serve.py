@@ -1,4 +1,4 @@
-"""`headway serve`, as a process: where it may listen, what it says, how it ends."""
+"""`headway serve`, as a process: where it may listen, what it logs, how it exits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
 def serving(
     *line: str, before: Callable[[], None] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
-    """A server process, its address, and what it logged until it listened."""
+    """Start a server process; yield it, its address, and what it logged until it listened."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "serve", "--port=0", *line],
         stdout=subprocess.PIPE,
@@ -198,7 +198,7 @@ def test_the_options_of_a_worker_are_refused_where_no_worker_runs(headway: Headw
 
 
 async def test_what_a_server_has_imported_is_not_walked_by_its_collections_of_garbage():
-    # The suite freezes what was collected, too.
+    # The test suite also freezes the objects that it collected.
     gc.unfreeze()
     serving = HttpServing(
         app=App("memory://"), address=AddressOptions(port=0), settings=load_settings()

@@ -1,4 +1,4 @@
-"""What is started while its store is away waits for it, and says so."""
+"""Processes started while their store is unreachable wait for it, and report that they do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def started(url: str, *line: str) -> Generator[subprocess.Popen[str]]:
 
 
 def logged(process: subprocess.Popen[str], event: str) -> list[str]:
-    """The events up to one, which must come before the process ends."""
+    """Return the events up to the given one, which must be logged before the process exits."""
     assert process.stderr is not None
     events: list[str] = []
     for line in process.stderr:

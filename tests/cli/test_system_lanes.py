@@ -8,7 +8,7 @@ from headway.server.service import Service
 
 
 class ByChannel:
-    """A system with one kind, whose jobs are sent into a lane for each channel."""
+    """A system with one kind, whose jobs are sent to a lane for each channel."""
 
     name = "channels"
     routers = ()

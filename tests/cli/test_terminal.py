@@ -17,7 +17,7 @@ from tests.cli.seeding import enqueue, new_job
 
 
 def on_a_terminal(*line: str, columns: str = "100", answer: str = "") -> str:
-    """What the command draws on a real terminal."""
+    """Return what the command draws on a real terminal."""
     outer, inner = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", *line],
@@ -33,7 +33,7 @@ def on_a_terminal(*line: str, columns: str = "100", answer: str = "") -> str:
         while chunk := os.read(outer, 65536):
             drawn += chunk
     except OSError:
-        # Linux says so when the last process has closed its side.
+        # Linux raises this once the last process has closed its end.
         pass
     finally:
         process.wait(30)

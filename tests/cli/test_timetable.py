@@ -52,7 +52,7 @@ def test_an_entry_is_switched_off_and_on_again(headway: Headway):
     assert "is disabled" in headway("timetable", "next", "often").err
     assert headway("timetable", "enable", "often").out == "often is on\n"
     assert len(headway("timetable", "--json").document["entries"][2]["next"]) == 3
-    # Its fires are laid at once, and not only by a worker's next round.
+    # Its fires are inserted at once, not by the next round of a worker.
     laid = headway("jobs", "--state", "scheduled", "--json").document["jobs"]
     assert {job["entry"] for job in laid} == {"often"}
     assert len(laid) >= 10
@@ -62,7 +62,7 @@ OFTEN = 1_000_000
 
 
 def fire(*, past: bool) -> int:
-    """Declares an entry, and lays fires ahead; with `past`, one more that is due by now."""
+    """Declare an entry and insert fires ahead; with `past`, also one that is due now."""
 
     async def work(store: Store) -> int:
         spec = EntrySpec(name="t", schedule=Every(OFTEN), job=new_job())
@@ -77,7 +77,7 @@ def fire(*, past: bool) -> int:
 
 
 def last(headway: Headway) -> int | None:
-    """When the entry fired last; the column LAST says the same."""
+    """Return when the entry last fired; check that the column LAST agrees."""
     (entry,) = headway("timetable", "--json").document["entries"]
     row = headway("timetable").out.splitlines()
     shown = row[1][row[0].index("LAST") : row[0].index("OVERLAP")].strip()

@@ -1,4 +1,4 @@
-"""`headway token`: made and told once, listed without secrets, rotated, revoked."""
+"""`headway token`: created and printed once, listed without secrets, rotated, revoked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def created(headway: Headway, *options: str) -> dict[str, Any]:
 
 
 def opens(text: str) -> bool:
-    """Whether a token's text is accepted, as a server would decide."""
+    """Return whether a server would accept a token's text."""
     token, secret = parse(text)
     found = [one.spec for one in tokens() if one.spec.id == token]
     return bool(found) and matches(found[0], secret, now())

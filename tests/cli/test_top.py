@@ -1,4 +1,4 @@
-"""`headway top`: every key changes the store and the screen, and nothing shown harms either."""
+"""`headway top`: each key changes the store and the screen, and displayed data can harm neither."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def clock() -> FakeClock:
 async def top(
     request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path
 ) -> AsyncIterator[Driven]:
-    """A screen over each sort of place: 2 jobs run in the lane calls, 4 wait; 3 wait in mail."""
+    """A screen over each kind of store: in the lane calls 2 jobs run and 4 wait; in mail 3 wait."""
     async with place(request.param, clock, tmp_path) as (shown, store):
         await declare(store)
         await enqueue(
@@ -103,7 +103,7 @@ async def test_escape_on_a_question_changes_nothing(top: Driven):
 
 
 async def test_p_closes_and_opens_the_selected_gate(top: Driven):
-    # The full gate stands before those that are open.
+    # The full gate is listed before the open ones.
     await top.press("2", "p", "enter")
     (gate,) = (await top.store.read(GatesQuery(names=("line",)))).rows
     assert gate.closed_until is not None
@@ -387,7 +387,7 @@ async def test_running_waiting_and_parked_jobs_are_found_between_many_others(
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that are requested of a server."""
+    """Record the paths requested from a server."""
     paths: list[str] = []
     ask = HttpCalls.ask
 
@@ -400,7 +400,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def crowd(store: Store, n: int) -> None:
-    """So many lanes with two waiting jobs each, as many gates with parked ones, and workers."""
+    """Create n lanes with two waiting jobs each, n gates with parked jobs, and n workers."""
     phone = DeclareGate(spec=Slots("phone:{phone}", 2))
     await store.define(DefineRequest(items=(phone,), author="code"))
     for number in range(n):
@@ -455,7 +455,7 @@ async def test_a_dead_job_below_many_others_is_found_after_some_looks_and_stays(
 
 
 class Told(StandingStill):
-    """A clock that a test sets."""
+    """A clock that the test sets."""
 
     at = 0.0
 

@@ -1,4 +1,4 @@
-"""`headway top` as a command: one frame as text and JSON, what it refuses, and a real terminal."""
+"""`headway top` as a command: one frame as text and as JSON, refused options, a real terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.servers.stores import NewUrl
 
 
 def seed() -> None:
-    """Gates; a job that died of an error with a secret; one that runs; two that wait."""
+    """Create gates; a job that died with a secret in its error; one that runs; two that wait."""
     declare_all()
     enqueue(new_job(lane="mail", kind="letter", args=b'{"password":"hunter2"}'))
     (started,) = claim("mail")
@@ -86,7 +86,7 @@ def test_once_over_a_server_says_the_same_as_over_its_store(headway: Headway):
     over_store = headway("top", "--once", "--json").document
     with Served(open_store(URL)) as served:
         ran = headway("top", "--once", "--json", "--server", served.url)
-    # The server is in this process, and logs before the answer.
+    # The server is in this process, and logs before the reply is printed.
     over_server = json.loads(ran.out.splitlines()[-1])
     for name in ("gates", "running", "waiting", "dead", "stuck"):
         assert over_server[name] == over_store[name]
@@ -121,19 +121,19 @@ def test_a_server_or_a_store_that_is_away_at_the_start_is_an_error(headway: Head
 
 
 class Screen:
-    """A real terminal with the program in it; what it drew is searched as it comes."""
+    """A real terminal that runs the program; its output is searched as it arrives."""
 
     def __init__(self, outer: int) -> None:
         self._outer = outer
         self.drawn = ""
 
     def until(self, wanted: str) -> None:
-        """Read until a text was drawn; the time limit of the test ends what hangs."""
+        """Read until a text has been drawn; if it never is, the time limit of the test applies."""
         while wanted not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.drawn):
             self.drawn += os.read(self._outer, 65_536).decode(errors="replace")
 
     def press(self, keys: str) -> None:
-        """Press keys; what was drawn before is forgotten."""
+        """Press keys, and forget what was drawn before."""
         self.drawn = ""
         os.write(self._outer, keys.encode())
 
@@ -198,7 +198,7 @@ def test_in_a_real_terminal_a_redis_that_goes_away_is_said_and_its_return_seen()
             screen.press("")
             server.stop()
             screen.until("away: ")
-            # What is drawn once is not drawn again: nothing of what follows may be forgotten.
+            # Text is drawn once and not redrawn, so nothing that follows may be forgotten.
             screen.press("")
             server.start()
             with_store(begin, url)

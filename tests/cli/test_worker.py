@@ -1,4 +1,4 @@
-"""The command as a process of its own: what a supervisor and a terminal see."""
+"""The command as a separate process: what a supervisor and a terminal see."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def calls(folder: Path) -> None:
 
 @contextmanager
 def started(*line: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that is gone at the end, whatever happens."""
+    """Start a process, and kill it at the end if it is still running."""
     process = subprocess.Popen(
         [*COMMAND, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -82,7 +82,7 @@ def started(*line: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def until(met: Callable[[], object]) -> None:
-    """Waits for something that another process does, with a limit."""
+    """Poll, within a time limit, for something that another process does."""
     end = time.monotonic() + LIMIT_S
     while not met():
         assert time.monotonic() < end, "it did not happen"
@@ -90,7 +90,7 @@ def until(met: Callable[[], object]) -> None:
 
 
 def workers() -> list[str]:
-    """The names of live workers."""
+    """Return the names of live workers."""
 
     async def work(store: Store) -> list[str]:
         return [one.name for one in await store.read(WorkersQuery())]
@@ -253,7 +253,7 @@ def test_a_process_that_is_killed_is_started_again_and_all_end_together():
 
 @pytest.mark.slow
 def test_jobs_of_a_process_that_is_killed_come_back_and_are_done_by_the_others(headway: Headway):
-    """The child that holds a job is killed while its handler runs; a second run ends the job."""
+    """The child that runs a job is killed while its handler runs; a second run finishes the job."""
     Path("worker_kill.py").write_text(KILLED)
     headway("send", "hold", "--app", "worker_kill.py")
     headway("send", "quick", "--app", "worker_kill.py", "--count", "50")

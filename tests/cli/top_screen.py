@@ -1,4 +1,4 @@
-"""The screen of `headway top` over real stores, driven by its keys; time stands still."""
+"""The screen of `headway top` over real stores, driven by its keys; time does not pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PLACES = ("memory", "sqlite", "server")
 
 
 class StandingStill(Timing):
-    """The screen looks once; each further look is a test's."""
+    """The screen refreshes once; each further refresh is started by the test."""
 
     async def pause(self, seconds: float) -> None:
         await asyncio.Event().wait()
@@ -50,8 +50,8 @@ class Driven:
     """An open screen.
 
     Attributes:
-        store: what the screen acts on, asked behind its back.
-        clock: the store's, where the store is in this process.
+        store: the store behind the screen, accessed directly.
+        clock: clock of the store, if the store is in this process.
     """
 
     app: Top
@@ -60,7 +60,7 @@ class Driven:
     clock: FakeClock
 
     async def press(self, *keys: str) -> None:
-        """Press keys, and wait until what they began has ended and is drawn."""
+        """Press keys, and wait until the actions that they started are done and drawn."""
         for key in keys:
             await self.pilot.press(key)
             await self.rest()
@@ -76,12 +76,12 @@ class Driven:
 
     @property
     def strips(self) -> list[Strip]:
-        """The screen as it is drawn."""
+        """The screen, as it is drawn."""
         return self.app.screen._compositor.render_strips()
 
     @property
     def lines(self) -> list[str]:
-        """The screen, a text for each line."""
+        """The screen, as a text for each line."""
         return ["".join(segment.text for segment in strip) for strip in self.strips]
 
     @property
@@ -91,7 +91,7 @@ class Driven:
 
 @asynccontextmanager
 async def place(kind: str, clock: FakeClock, path: object) -> AsyncIterator[tuple[Store, Store]]:
-    """A store as the screen has it, and the same store behind its back."""
+    """Yield a store as the screen accesses it, and the same store accessed directly."""
     async with AsyncExitStack() as stack:
         if kind == "server":
             rig = await stack.enter_async_context(serving())
@@ -108,7 +108,7 @@ async def place(kind: str, clock: FakeClock, path: object) -> AsyncIterator[tupl
 
 
 def looker_of(store: Store, *, timing: Timing = REAL) -> Looker:
-    """Looks as the command does: of a server, searches are the server's own."""
+    """Return a looker as the command creates it: on a server, the server does the searches."""
     finder = ServerFinder(store.ask) if isinstance(store, RemoteStore) else StoreFinder(store)
     return Looker(store, finder, timing=timing)
 
@@ -122,7 +122,7 @@ async def driven(
     size: tuple[int, int] = (80, 24),
     name: str = "memory://",
 ) -> AsyncIterator[Driven]:
-    """The screen over a store, after its first look."""
+    """Open the screen over a store; yield it after its first refresh."""
     app = Top(
         screen_store,
         looker_of(screen_store, timing=StandingStill()),
@@ -138,7 +138,7 @@ async def driven(
 
 
 async def declare(store: Store) -> None:
-    """Gates of each kind, and a lane with a target."""
+    """Declare gates of each kind, and a lane with a target."""
     gates = (Slots("line", 2), Rate("sms", 7, "1h"), Pool("numbers", {"+1555": 2, "+1666": 1}))
     lane = DeclareLane(spec=LaneSpec(name="calls", target_ms=5_000))
     items = (*(DeclareGate(spec=one) for one in gates), lane)
