@@ -1,4 +1,4 @@
-"""A real server in a thread of its own, whose store can be changed between two tests."""
+"""A real server in a separate thread, whose store can be changed between tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Served:
     """An open server on a free port; a context manager.
 
     Attributes:
-        url: where it listens.
+        url: its address.
     """
 
     def __init__(self, store: Store, **options: Any) -> None:
@@ -40,16 +40,16 @@ class Served:
         return self._app.state.service
 
     def use(self, store: Store) -> None:
-        """Serves this store from now on, until another is to be served."""
+        """Serve this store from now on, until another replaces it."""
         if self.service.store is not store:
             self.run(self._use(store))
 
     def drop(self, store: Store) -> None:
-        """Forgets a store; what waits there is sent home."""
+        """Remove a store, and end the calls that wait in it."""
         self.run(self._drop(store))
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Runs something in the server's loop."""
+        """Run a coroutine in the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT_S)
 
     def __enter__(self) -> Self:

@@ -27,8 +27,8 @@ class ServerProcess:
     """A server on a store; a context manager.
 
     Args:
-        store: its URL.
-        folder: where it works, and its log is.
+        store: URL of the store.
+        folder: working folder, which also contains the log.
     """
 
     def __init__(self, store: str, folder: Path) -> None:
@@ -39,7 +39,7 @@ class ServerProcess:
         self.url = f"http://127.0.0.1:{self._port}"
 
     def start(self) -> Self:
-        """Starts it, and waits until it answers."""
+        """Start the server, and wait until it responds."""
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -58,13 +58,13 @@ class ServerProcess:
             try:
                 httpx.get(f"{self.url}/healthz", timeout=1.0)
             except httpx.TransportError:
-                # Nothing tells when another process listens.
+                # No event reports that another process listens.
                 self._pause()
             else:
                 return self
 
     def kill(self) -> None:
-        """Ends it as a power cut does."""
+        """Kill the server, as a power cut would."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(LIMIT_S)

@@ -1,4 +1,4 @@
-"""A worker in a process of its own: python -m tests.client.ten_thousand_worker WITNESS."""
+"""A worker in a separate process: python -m tests.client.ten_thousand_worker WITNESS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
 
     @app.job()
     async def count(n: int, lane: str, priority: int) -> None:
-        # One write for each effect: lines of several processes do not mix.
+        # One write for each effect, so that the lines of several processes do not mix.
         os.write(witness, f"{lane} {priority} {n}\n".encode())
 
     hw.Client().run(app, lanes=",".join(LANES), concurrency=8, lease="5s", grace="10s")

@@ -1,4 +1,4 @@
-"""The conformance suite over HTTP: what workers, producers and readers are promised."""
+"""The conformance suite over HTTP: what is promised to workers, producers and readers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NOT_OVER_HTTP = {
         "0 asks without a number"
     ),
 }
-"""What the suite asks of a store, and HTTP does not give; and why."""
+"""What the suite requires of a store and HTTP does not offer, with the reasons."""
 
 
 @pytest.fixture(scope="module")

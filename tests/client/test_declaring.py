@@ -1,4 +1,4 @@
-"""What a program declares, told to a server: as a store would keep it, or left to the server."""
+"""Declarations of a program, sent to a server: kept as a store would, or left to the server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_server_keeps_what_a_program_declares_as_a_store_would() -> None:
         assert await rig.store.read(SpecsQuery()) == await near.read(SpecsQuery())
         lanes = LanesQuery(names=("calls",))
         (there,), (here,) = await rig.store.read(lanes), await near.read(lanes)
-        # A server lays the fires of what is declared to it; here a worker would.
+        # A server inserts the fires of declared entries; here a worker would.
         assert {state for state, count in there.counts.items() if count} == {State.SCHEDULED}
         assert not any(here.counts.values())
         assert replace(there, counts=here.counts) == here

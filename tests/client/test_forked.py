@@ -28,7 +28,7 @@ def test_app_that_called_a_server_refuses_in_a_forked_child_until_it_opens_its_o
         pid = os.fork()
         if pid == 0:
             code = 1
-            signal.alarm(LIMIT_S)  # a call that waits for the parent's thread waits forever
+            signal.alarm(LIMIT_S)  # a call that waits for the parent's thread never returns
             try:
                 calls = [lambda: app.find(sent.id), lambda: app.wait(sent.id, within="0s")]
                 if all(map(refused, calls)):

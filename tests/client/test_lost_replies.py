@@ -1,4 +1,4 @@
-"""A proxy loses the reply to each call once: nothing is lost, nothing is done twice."""
+"""A proxy loses the reply to each call once: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_job_whose_reply_was_lost_is_sent_once() -> None:
             proxy.lose_reply_to(b"/v1/jobs")
             sent = await client.send_async("noop")
             assert proxy.cut.is_set()
-            # The job was there already when the call was repeated.
+            # The job already existed when the call was repeated.
             assert not sent.created
             assert [one.id for one in (await client.jobs_async()).rows] == [sent.id]
             await client.close_async()
@@ -46,7 +46,7 @@ async def test_lost_reply_is_told_as_unknown_where_nobody_has_patience() -> None
 
 
 class Leaping(hw.Timing):
-    """A clock that each pause moves on at once."""
+    """A clock that each pause advances at once."""
 
     now = 0.0
 
@@ -67,7 +67,7 @@ class Leaping(hw.Timing):
 
 @asynccontextmanager
 async def refusing(first: int, clock: Leaping) -> AsyncIterator[HttpCalls]:
-    """Calls that are answered with this status, and then with 503."""
+    """Serve this status for the first call, and 503 for every later one."""
     statuses = iter([first])
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,7 +92,7 @@ async def test_call_that_may_have_been_written_is_told_so_though_later_tries_wer
     async with refusing(502, clock) as calls:
         with pytest.raises(hw.OutcomeUnknown):
             await calls.ask(HttpCall(method=method, path="/v1/jobs", patience_s=20))
-    assert clock.now == 14  # twice as long as it was told to wait
+    assert clock.now == 14  # Retry-After, waited for twice
 
 
 async def test_long_poll_has_its_wait_beyond_the_time_of_a_call() -> None:

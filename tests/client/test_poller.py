@@ -22,7 +22,7 @@ LIMIT_S = 240.0
 
 
 class Hand(Timing):
-    """A clock that a test moves; a pause ends when it has moved so far."""
+    """A clock that the test advances; a pause ends once its time has passed."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -45,11 +45,11 @@ class Hand(Timing):
 
 
 class Far:
-    """A store as if it were far away: answers come when the test lets them.
+    """A store that behaves like a remote one: the test decides when replies arrive.
 
     Attributes:
-        asked: the number of each request, and how long it might wait.
-        lost: how many of the next answers are lost.
+        asked: number and maximum wait of each request.
+        lost: number of the next replies that are lost.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Far:
         await self.store.settle(SettleRequest(worker=worker, outcomes=outcomes))
 
     async def send(self, **fields: object) -> str:
-        """Makes a job, and tells who waits."""
+        """Create a job, and wake the waiters."""
         job = self.jobs.make(gates=(), due_at=None, expires_at=None, **fields)  # type: ignore[arg-type]
         await self.store.enqueue([job])
         self._send_home()
@@ -119,7 +119,7 @@ def claim(number: int, n: int = 2, free: int = 2) -> ClaimRequest:
 
 
 async def waiting(pull: WorkerPoller) -> asyncio.Task[None]:
-    """A wait that is under way."""
+    """Return a wait that is in progress."""
     task = asyncio.create_task(pull.wait())
     for _ in range(5):
         await asyncio.sleep(0)  # noqa: TID251  (lets the poll begin)
@@ -153,7 +153,7 @@ async def test_beat_names_no_number_whose_answer_is_still_on_its_way(
     far.claimed.clear()
     job = await far.send()
     await far.claimed.wait()
-    # The store has handed the job out, and the worker knows nothing of it yet.
+    # The store has returned the job, but the worker has not received it yet.
     beat = BeatRequest(worker="w", running=pull.kept, request=pull.received(1))
     await far.store.beat(beat)
     far.let_through.set()
@@ -174,7 +174,7 @@ async def test_kept_job_is_told_as_held_until_its_claim_is_heard(
     await ended(task)
     assert len(pull.kept) == 1
     await pull.claim(claim(2))
-    # The worker has the answer in its hand, but its heart beats with the claim before.
+    # The worker has the reply, but its beat names the claim before.
     beat = BeatRequest(worker="w", running=pull.kept, request=pull.received(1))
     await far.store.beat(beat)
     (job,) = (await far.store.claim(claim(2))).jobs
@@ -199,7 +199,7 @@ async def test_job_of_an_answer_that_was_lost_is_handed_back_by_the_next_beat(
     far.lost = 1
     with pytest.raises(StoreUnavailable):
         await pull.claim(claim(1))
-    # The same claim again has a new number, so that nothing can be answered twice.
+    # Repeating the claim uses a new number, so that no reply can arrive twice.
     assert (await pull.claim(claim(1))).jobs == []
     assert [number for number, _ in far.asked] == [1, 2]
     await far.store.beat(BeatRequest(worker="w", running=(), request=pull.received(1)))
@@ -213,7 +213,7 @@ async def test_claim_ends_the_poll_and_brings_what_it_had(far: Far, pull: Worker
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (await pull.claim(claim(2))).jobs == []
-    # Number 2 was the poll's.
+    # Number 2 was used by the poll.
     assert [number for number, _ in far.asked] == [1, 2, 3]
     assert pull.received(2) == 3
 
@@ -277,7 +277,7 @@ async def test_lease_of_a_kept_answer_is_not_told_longer_than_it_is(
     await far.send()
     await ended(task)
     reply = await pull.claim(claim(2))
-    # Thirty seconds from when it was sent, at the most.
+    # The lease ends at most thirty seconds after the poll was sent.
     assert reply.lease_until - reply.now <= 10_000
 
 

@@ -1,4 +1,4 @@
-"""What a server refuses, as the error that it means; and where a server may be."""
+"""Server refusals become the matching errors; and which server addresses are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages and offers over HTTP: what a server is told of them, and what only a store is."""
+"""Stages and offers over HTTP: what is sent to a server, and what only a store accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""10,000 jobs over HTTP, four workers in two languages, one of them killed: all done once."""
+"""10,000 jobs over HTTP, four workers in two languages, one killed: each job is done once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ export default {
 
 
 async def produce(url: str, token: str) -> None:
-    """Sends all jobs by three producers at once, in no order of priority."""
+    """Send all jobs from three producers at once, in no order of priority."""
     async with hw.Client(url, token) as client:
         jobs = [
             {
@@ -52,7 +52,7 @@ async def produce(url: str, token: str) -> None:
 
 
 async def start(kind: str, folder: Path, url: str, token: str) -> asyncio.subprocess.Process:
-    """A worker's process."""
+    """Start a worker process."""
     witness = folder / "witness"
     if kind == "python":
         command = [sys.executable, "-m", "tests.client.ten_thousand_worker", str(witness)]
@@ -101,7 +101,7 @@ async def test_ten_thousand_jobs_are_done_once_in_order_though_a_worker_is_kille
         jobs = await all_jobs(rig)
     counts = Counter(lines(witness))
     assert set(counts) == set(range(JOBS))
-    # Twice only what the killed worker held: one that it has done and could not say so.
+    # Twice only for jobs of the killed worker: it had done one, but could not report it.
     again = {json.loads(job.args)["n"] for job in jobs if job.run > 1}
     assert {n for n, times in counts.items() if times > 1} <= again
     assert len(again) <= 8
@@ -110,7 +110,7 @@ async def test_ten_thousand_jobs_are_done_once_in_order_though_a_worker_is_kille
 
 
 def lines(witness: Path) -> list[int]:
-    """The number of each effect, in the order in which they were written."""
+    """Return the number of each effect, in the order of writing."""
     if not witness.exists():
         return []
     return [int(line.split()[2]) for line in witness.read_text().splitlines()]
@@ -145,7 +145,7 @@ async def all_jobs(rig: Rig) -> list[JobView]:
 
 
 def assert_started_in_order(jobs: list[JobView]) -> None:
-    """All jobs of a lane were there before the first started: so they start by priority."""
+    """All jobs of a lane existed before the first one started, so they must start by priority."""
     starts = sorted((job.runs[0].claimed_at, job.priority) for job in jobs)
     assert len(starts) > JOBS // 4
     assert [priority for _, priority in starts] == sorted(job.priority for job in jobs)

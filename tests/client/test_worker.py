@@ -78,11 +78,11 @@ async def test_jobs_with_gates_are_never_beyond_the_capacity_nor_lost_in_a_crowd
             at_work(rig.url, app, concurrency=4) as client,
             at_work(rig.url, app, client=client, concurrency=4),
         ):
-            # As the App sends: its gates are declared before.
+            # Sent by the App, so that its gates are declared first.
             await app.send_many_async([call.make(n=n) for n in range(300)])
             await ended.until(300)
         stats = await rig.store.read(StatsQuery())
-        # Nothing came too late, was handed back, or ran twice.
+        # Nothing arrived too late, was handed back, or ran twice.
         assert stats.totals["started"] == 300
     assert sorted(ended.all) == list(range(300))
 

@@ -1,4 +1,4 @@
-"""A store of which all that a client can ask is asked over HTTP, and the rest of the store."""
+"""A store accessed over HTTP for everything a client can request, and directly for the rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headway.core.job import TRAIL_KEPT_MS, NewJob
 from tests.client.served import Served
 
 OPEN = "open."
-"""What an open server puts before the names of workers."""
+"""Prefix that an open server adds to the names of workers."""
 
 OVER_HTTP = (
     AuditQuery,
@@ -49,11 +49,11 @@ OVER_HTTP = (
 
 
 class ThroughStore:
-    """Both ways to one store.
+    """Both ways to access one store.
 
     Args:
-        served: the server, which is told to serve this store before each call.
-        store: behind it.
+        served: the server, set to serve this store before each call.
+        store: the store itself.
     """
 
     def __init__(self, served: Served, store: Store) -> None:
@@ -125,7 +125,7 @@ class ThroughStore:
 
 
 def _as_named(answer: Any) -> Any:
-    """The answer with the workers' own names, as those of the suite know them."""
+    """Return the reply with the workers' own names, which the suite uses."""
     if isinstance(answer, Page):
         return replace(answer, rows=_as_named(answer.rows))
     if isinstance(answer, tuple):

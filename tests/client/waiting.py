@@ -1,4 +1,4 @@
-"""Workers for the length of a block, and what a test waits for, each with a limit."""
+"""Workers for the duration of a block, and waits of tests, each with a time limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ended:
         self._changed.set()
 
     async def until(self, count: int) -> None:
-        """Waits until they have done so much."""
+        """Wait until handlers have done this much."""
         async with asyncio.timeout(LIMIT_S):
             while len(self.all) < count:
                 self._changed.clear()
@@ -36,14 +36,14 @@ class Ended:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Waits for something of which nobody tells."""
+    """Poll for something that no event reports."""
     async with asyncio.timeout(LIMIT_S):
         while not await holds():
             await REAL.pause(0.01)
 
 
 async def final(rig: Rig, job: str) -> State:
-    """The state in which a job ends."""
+    """Return the state in which a job ends."""
     states: list[State] = []
 
     async def ended() -> bool:
@@ -60,7 +60,7 @@ async def final(rig: Rig, job: str) -> State:
 async def at_work(
     url: str, app: hw.App, *, token: str | None = None, client: hw.Client | None = None, **more: Any
 ) -> AsyncIterator[hw.Client]:
-    """A worker on a server, until the block ends; the client that it has."""
+    """Run a worker on a server until the block ends; yield its client."""
     own = client or hw.Client(url, token)
     worker = own.worker(app, **more)
     working = asyncio.create_task(worker.run())
