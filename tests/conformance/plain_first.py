@@ -1,4 +1,4 @@
-"""A PostgreSQL store that attempts every claim of one lane as a plain one, and counts those."""
+"""A PostgreSQL store that attempts every claim of one lane as a plain claim, and counts those."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _FLOWS = (
 _PLAIN = Claimed(
     "", 1, 1, "", "", "", "", None, b"", 0, 0, JobPolicy(), gated=False, members={}, candidate=""
 )
-"""Stands for what a claim with the turn has started from a lane: a job without gates."""
+"""Represents what an exclusive claim has started from a lane: a job without gates."""
 
 
 @dataclass(slots=True)
 class Counted:
-    """What was claimed the plain way.
+    """Counts of plain claims.
 
     Attributes:
-        stores: that were claimed from.
-        claims: plain claims that were answered.
+        stores: stores that were claimed from.
+        claims: plain claims that succeeded.
         started: jobs that they started.
-        refused: claims that were attempted so, and made with the turn.
+        refused: plain claims that were attempted, then repeated in an exclusive step.
     """
 
     stores: int = 0
@@ -42,15 +42,15 @@ class Counted:
 
 @dataclass
 class PlainFirstStore:
-    """Tells the store before each claim what a claim with the turn would have taught it.
+    """Gives the store before each claim what it would have learned from exclusive claims.
 
-    A process learns by its claims with the turn which lanes are plain, and whose first claim was
-    seen. In a test of few claims that comes too late.
+    A process learns from its exclusive claims which lanes are plain, and which workers have claimed
+    before. In a test with few claims, that comes too late.
 
     Args:
         inner: the store.
         counted: where to count.
-        greets: whether a worker beats before its first claim, so that it need not be the verb's.
+        greets: whether a worker beats before its first claim, so that this claim can be plain, too.
     """
 
     inner: PostgresStore
@@ -79,7 +79,7 @@ class PlainFirstStore:
         return getattr(self.inner, name)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """Claim, the plain way if the store accepts it; see `Store.claim`."""
+        """Make a plain claim if the store accepts it; see `Store.claim`."""
         self.counted.stores += not self._claimed
         self._claimed = True
         check_claim(request)
@@ -91,7 +91,7 @@ class PlainFirstStore:
         (lane, _) = request.lanes[0]
 
         def look(ledger: PostgresLedger) -> list[int]:
-            # What the process keeps of these it has read for a claim with the turn, too.
+            # A process also caches these when it reads them for an exclusive claim.
             ledger.gates.templates()
             ledger.lanes.load([lane])
             return [flow for (flow,) in ledger.session.fetch(_FLOWS, (lane,))]
@@ -110,7 +110,7 @@ class PlainFirstStore:
 
 
 class _Counting:
-    """Plain claims whose `claim` is another one."""
+    """Plain claims with a replaced `claim`."""
 
     def __init__(self, plain: Any, claim: Any) -> None:
         self._plain = plain

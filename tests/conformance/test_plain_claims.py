@@ -1,4 +1,4 @@
-"""The suite on PostgreSQL once more, with each claim attempted as one of a plain lane.
+"""The suite on PostgreSQL once more, with each claim attempted as a plain claim.
 
 `make test-slow` runs a third of it, `make test-deep` the rest: random histories of plain lanes are
 also compared with the memory store, in `tests/machine/test_postgres_equals_memory.py`.
@@ -17,7 +17,7 @@ from tests.conformance.plain_first import Counted, PlainFirstStore
 from tests.servers.namespaces import Namespaces
 
 PART = 300
-"""Stores that a third of the suite claims from, at least."""
+"""Minimum number of stores that a third of the suite claims from."""
 
 
 @pytest.fixture(scope="module")

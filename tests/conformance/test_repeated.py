@@ -1,7 +1,8 @@
 """The whole suite again, with every operation repeated as after a lost reply.
 
-On Redis, `tests/redis/test_cluster.py` does it, on a cluster. `make test-slow` repeats all of it on
-memory, and another third on each of SQLite, PostgreSQL and Redis; `make test-deep` the rest.
+For Redis, `tests/redis/test_cluster.py` does this on a cluster. `make test-slow` repeats all of it
+on memory, and a different third on each of SQLite, PostgreSQL and Redis; `make test-deep` repeats
+the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class TestRepeatedSqliteStore(StoreConformance):
 def later_namespaces(
     fast_postgres_server: PostgresServer | GivenPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Namespaces]:
-    """Namespaces of a database of their own, on the schema of a later program."""
+    """Namespaces of a separate database, on the schema of a later program."""
     folder = folder_of(tmp_path_factory.mktemp("later"), later=True)
 
     def prepare(url: str) -> None:

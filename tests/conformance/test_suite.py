@@ -1,4 +1,4 @@
-"""The suite itself: whole, and no test hidden behind another of its name."""
+"""The suite itself: it is complete, and no test hides another of the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens let no job start that could not start before, so they wake nobody."""
+"""Tokens allow no job to start that could not start before, so they wake no waiter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers.stores import EVERYWHERE, NewUrl
 
 
 async def seen(store: Store) -> int:
-    """What a claim tells of how often this process was woken."""
+    """Return a claim's counter of how often this process was woken."""
     lanes = (("main", 1),)
     return (await store.claim(ClaimRequest(worker="w", request=1, lanes=lanes, n=1, free=1))).seen
 

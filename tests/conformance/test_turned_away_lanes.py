@@ -19,7 +19,7 @@ LINE = Slots("line", 1)
 
 
 async def remembered(rig: Rig) -> tuple[str, ...]:
-    """The lanes that the gate remembers."""
+    """Return the lanes that the gate remembers."""
     assert isinstance(rig.store, Movable)
     cursor = None
     while True:

@@ -1,4 +1,4 @@
-"""A store that does everything twice, as if each first reply had been lost."""
+"""A store that executes everything twice, as if each first reply had been lost."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from headway.contract.store import Store
 from headway.core.errors import CallerError
 from tests.passing_on import pass_on_extensions
 
-# What no caller repeats: a read and a wait change nothing, and a sweep is no request of anybody's.
+# Never repeated: a read and a wait change nothing, and no caller requests a sweep.
 ONCE = {"read", "wait", "close", "sweep"}
 
 
 class TwiceStore:
-    """Each operation is executed, and executed again; the first reply counts."""
+    """Executes each operation twice, and returns the first reply."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -30,11 +30,11 @@ class TwiceStore:
             try:
                 again = await operation(*args, **kwargs)
                 if name == "claim" and not reply.jobs:
-                    # A claim that starts nothing writes nothing, and its repeat may start some.
+                    # A claim that starts nothing writes nothing, and its repeat may start jobs.
                     return again if again.jobs else reply
             except CallerError:
-                # The first one changed the revision that a definition is guarded by, or removed
-                # the entry; nothing more was written.
+                # The first call changed the revision that guards a definition, or removed the
+                # entry; nothing more was written.
                 assert name == "define"
             return reply
 
