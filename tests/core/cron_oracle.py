@@ -1,6 +1,6 @@
-"""What a cron expression fires at, found by walking every minute: no cronsim, no bisection.
+"""The fires of a cron expression, found by walking every minute: no cronsim, no bisection.
 
-Understands numbers, names, lists, ranges and steps; days by Debian's rule.
+Supports numbers, names, lists, ranges and steps; days by Debian's rule.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class CronOracle:
         return minute % 60 in self.minutes and minute // 60 in self.hours and self.on_day(day)
 
     def fires(self, minutes: Sequence[Minute]) -> list[int]:
-        """The fires of a walk that neither begins nor ends near a change of the clock."""
+        """Return the fires of a walk that neither starts nor ends near a clock change."""
         if self.wildcard:
             return [each.at for each in minutes if self.names(each.day, each.minute)]
         found: list[int] = []
         latest = minutes[0].wall - timedelta(minutes=1)
         for each in minutes:
-            # Every reading up to this one that the clock had not reached before is due now:
-            # one in steady time, many at the end of a gap, none in the second pass of a fold.
+            # Every reading up to this one that the clock had not shown before is due now: one in
+            # normal time, several at the end of a gap, none in the second pass of a fold.
             due = False
             while latest < each.wall:
                 latest += timedelta(minutes=1)

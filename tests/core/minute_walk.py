@@ -1,4 +1,4 @@
-"""A walk through every minute of a time, for oracles: slow, plain, and by zoneinfo alone."""
+"""A walk through every minute of a period, for oracles: slow and plain, using only zoneinfo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MINUTE_MS = 60_000
 
 
 class Minute(NamedTuple):
-    """One minute of elapsed time and what the wall clock shows when it begins."""
+    """One minute of elapsed time, and what the wall clock shows at its start."""
 
     at: int
     wall: datetime
@@ -33,7 +33,7 @@ def walk(zone: str, start: datetime, minutes: int) -> tuple[Minute, ...]:
 
 
 def clock_changes(zone: str, first_year: int, last_year: int) -> list[datetime]:
-    """Midnights (UTC) before the days in which the zone's offset changes."""
+    """Return the midnights (UTC) at the start of the days in which the zone's offset changes."""
     info = ZoneInfo(zone)
     day = datetime(first_year, 1, 1, tzinfo=UTC)
     found: list[datetime] = []
@@ -46,5 +46,5 @@ def clock_changes(zone: str, first_year: int, last_year: int) -> list[datetime]:
 
 
 def days_round(change: datetime, days: int) -> tuple[datetime, int]:
-    """The start and the number of minutes of a walk with so many days on each side."""
+    """Return the start and the number of minutes of a walk with this many days on each side."""
     return change - timedelta(days=days), (2 * days + 1) * 1440

@@ -1,4 +1,4 @@
-"""A reference names a job and a run, and of a batch each job is checked."""
+"""A reference names a job and a run; of a batch, each job is checked."""
 
 from __future__ import annotations
 

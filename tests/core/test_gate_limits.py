@@ -1,4 +1,4 @@
-"""The limits of what is declared as a gate: what is just accepted, and what just refused."""
+"""The limits of gate declarations: the last accepted values, and the first refused ones."""
 
 from __future__ import annotations
 

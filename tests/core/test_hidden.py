@@ -1,4 +1,4 @@
-"""Secrets are replaced in what is shown."""
+"""Secrets are masked in what is shown."""
 
 from __future__ import annotations
 

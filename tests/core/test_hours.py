@@ -43,7 +43,7 @@ HOURS = {
 
 
 def open_by_rule(spec: HoursSpec, day: date, minute: int) -> bool:
-    """Whether a wall clock that shows this is open: told apart from the code under test."""
+    """Return whether the gate is open at a wall-clock time, without using the code under test."""
 
     def begins(on: date) -> list[tuple[int, int]]:
         special = [spans for special, spans in spec.exceptions if special == on]
@@ -132,7 +132,7 @@ def test_whatever_part_is_asked_for_the_answer_is_the_same(spec, part):
 
 
 def local(text: str, zone: str) -> int:
-    """The instant of a local time that the clock shows once."""
+    """Return the instant of a local time that the clock shows only once."""
     return parse_instant(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
 
 

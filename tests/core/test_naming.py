@@ -1,4 +1,4 @@
-"""What is said of a name that is not known."""
+"""Error messages for unknown names."""
 
 from __future__ import annotations
 

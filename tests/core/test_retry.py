@@ -54,7 +54,7 @@ def test_backoff_at_its_limits_is_accepted() -> None:
     once = Backoff(attempts=1, base="2s", factor=1, cap="2s", jitter="none")
     assert [once.delay_ms(attempt, "seed") for attempt in (1, 2, 9)] == [2_000] * 3
     assert [once.exhausted(attempt) for attempt in (0, 1)] == [False, True]
-    # So many attempts that the delay without its cap is beyond every float.
+    # With this many attempts, the uncapped delay overflows a float.
     assert Backoff(factor=1000, jitter="none").delay_ms(10_000, "seed") == 3_600_000
 
 

@@ -147,7 +147,7 @@ def test_an_unknown_zone_is_refused_whatever_the_schedule(text: str):
     "name", ["localtime", "posixrules", "Factory", "posix/Europe/Berlin", "right/Europe/Berlin"]
 )
 def test_file_beside_the_zones_is_no_zone(name: str):
-    """Else a schedule would mean another moment on each machine, or could not be read there."""
+    """Such a schedule could mean a different time on each machine, or be unreadable on some."""
     with pytest.raises(InvalidValue, match=f"there is no time zone '{name}'") as refused:
         parse_schedule("at 09:00", tz=name)
     assert name not in refused.value.hint

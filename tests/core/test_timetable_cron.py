@@ -110,7 +110,7 @@ def test_cron_fires_as_walked_at_every_change_of_some_zones_from_2000_to_2037():
         changes = clock_changes(zone, 2000, 2037)
         shifts = [each.astimezone(info).utcoffset() for each in changes]
         if (*changes, *shifts) in walked:
-            continue  # another name of a zone that was walked
+            continue  # an alias of a zone that was walked
         walked.add((*changes, *shifts))
         for change in changes:
             for expr in ("30 2 * * *", "*/20 0-3,22-23 * * *", "15 * * * *", "0 */2 * * *"):

@@ -56,7 +56,7 @@ def test_the_tick_meets_every_fire_and_no_longer_one_that_divides_it_does(entrie
     }
     plan = make_plan(schedules, NOW)
     assert plan.by_tick.missed == 0
-    # By brute force, without any arithmetic of the code: twice the tick misses something.
+    # By brute force, without the code's arithmetic: twice the tick misses some fires.
     twice = 2 * plan.tick_ms
     fires = {
         offset * MINUTE + n * period * MINUTE for period, offset in entries for n in range(2000)
