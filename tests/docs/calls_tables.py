@@ -1,4 +1,4 @@
-"""The tables of the reference of calls, made of its settings, bodies and routes."""
+"""The tables of the calls reference, generated from its settings, bodies and routes."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from tests.docs.docstrings import items
 
 HEAD = ("key", "default", "meaning")
 TABLES = frozenset({"template", "table", "migration", "alerts", "senders", "channels"})
-"""Settings that are tables of their own."""
+"""Settings that are separate tables."""
 
 
 def routers() -> Sequence[APIRouter]:
-    """Of the system; those of a migration ask nothing of it before they are called."""
+    """Return the routers of the system; that of a migration uses its arguments only when called."""
     return (*OWN, migration_routes(cast("Migration", None), cast("ShadowBook", None)))
 
 
 def settings() -> Iterable[tuple[str, ...]]:
-    """The keys of [calls]."""
+    """Return the keys of [calls]."""
     return of_settings(CallsSettings)
 
 
 def of_settings(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
-    """The keys of a table of the settings, but for those that are tables of their own."""
+    """Return the keys of a settings table, except for those that are separate tables."""
     return _rows(of, items(of, "Attributes"), skip=TABLES)
 
 
 def of_body(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
-    """The fields of a body, as it describes them itself."""
+    """Return the fields of a body, with its own descriptions."""
     said = {name: field.description or "" for name, field in of.model_fields.items()}
     return _rows(of, said)
 
 
 def template() -> Iterable[tuple[str, ...]]:
-    """The fields of a template."""
+    """Return the fields of a template."""
     return of_body(TemplateBody)
 
 
@@ -53,7 +53,7 @@ def _rows(
 ) -> Iterable[tuple[str, ...]]:
     for name, field in of.model_fields.items():
         if name not in skip:
-            # What is None in the code is null where it is sent.
+            # None in the code is sent as null.
             yield f"`{name}`", _default(field), said[name].replace("None for", "null for")
 
 

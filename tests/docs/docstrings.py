@@ -1,4 +1,4 @@
-"""Reading docstrings in Google sections."""
+"""Reads docstrings with Google sections."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _ITEM = re.compile(r"^(\*{0,2}\w+)(?: \([^)]*\))?: *(.*)$")
 
 
 def summary(thing: object) -> str:
-    """The first sentence of a docstring, on one line."""
+    """Return the first sentence of a docstring, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
 def items(thing: object, section: str) -> dict[str, str]:
-    """The items of a section of a docstring.
+    """Return the items of a section of a docstring.
 
     Args:
-        thing: what has the docstring.
-        section: as "Args" or "Attributes".
+        thing: object that has the docstring.
+        section: such as "Args" or "Attributes".
 
     Returns:
         Each item's text on one line, by its name, in order.

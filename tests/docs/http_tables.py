@@ -1,4 +1,4 @@
-"""The tables of the HTTP reference, made of the server's own routes, errors and roles."""
+"""The tables of the HTTP reference, generated from the server's own routes, errors and roles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OTHERS = (
     ("head_too_large", 431, "The head has more than 64 KiB; the connection is closed."),
     ("bug", 500, "The server had an unexpected error; its log has the details."),
 )
-"""Problems that are no errors of the tree."""
+"""Problems without an error class."""
 
 
 def routes(routers: Iterable[APIRouter] = ROUTERS) -> list[tuple[str, ...]]:
-    """Each route with what its caller must be able to do."""
+    """Return each route with the permission that its caller needs."""
     return [
         (
             f"`{method}`",
@@ -48,14 +48,14 @@ def _permission(route: APIRoute) -> str:
 
 
 def problems() -> list[tuple[str, ...]]:
-    """Each code with its status and meaning, the errors of the tree first."""
+    """Return each code with its status and meaning, starting with those of the error classes."""
     told = [(f"`{one.code}`", str(status_of(one(""))), summary(one)) for one in _leaves()]
     return told + [(f"`{code}`", str(status), text) for code, status, text in OTHERS]
 
 
 def _leaves(kind: type[HeadwayError] = HeadwayError) -> Iterable[type[HeadwayError]]:
     children = [one for one in kind.__subclasses__() if one.__module__ == HeadwayError.__module__]
-    # What is the server's own fault is told as one code, whatever it is.
+    # All faults of the server itself are reported under a single code.
     if not children and status_of(kind("")) != STATUSES[HeadwayError]:
         yield kind
     for child in children:
@@ -63,7 +63,7 @@ def _leaves(kind: type[HeadwayError] = HeadwayError) -> Iterable[type[HeadwayErr
 
 
 def permissions() -> list[tuple[str, ...]]:
-    """Each permission with the roles that have it."""
+    """Return each permission with the roles that have it."""
     return [
         (f"`{one}`", *("yes" if one in ROLES[role] else "" for role in Role)) for one in Permission
     ]

@@ -19,9 +19,9 @@ class Block:
     """One fenced block.
 
     Attributes:
-        language: the first word after the fence; empty for none.
-        options: the other words, as `file=hello.py`, `output` or `norun`.
-        text: what stands between the fences.
+        language: the first word after the fence; empty if there is none.
+        options: the other words, such as `file=hello.py`, `output` or `norun`.
+        text: the text between the fences.
         line: the number of its first line in the page, from 1.
     """
 
@@ -32,7 +32,7 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The file that the block is the text of."""
+        """The file whose text the block contains."""
         names = [one.removeprefix("file=") for one in self.options if one.startswith("file=")]
         return names[0] if names else None
 
@@ -42,9 +42,9 @@ class Page:
     """One page.
 
     Attributes:
-        path: where it lies.
+        path: path of the file.
         blocks: its fenced blocks, in order.
-        prose: its lines, those of the blocks made empty, so that line numbers stay.
+        prose: its lines; lines of blocks are empty, so that line numbers stay the same.
     """
 
     path: Path
@@ -53,12 +53,12 @@ class Page:
 
     @property
     def name(self) -> str:
-        """The path from the project's folder, where it lies in it."""
+        """The path relative to the project's folder, for files in it."""
         inside = self.path.is_relative_to(ROOT)
         return (self.path.relative_to(ROOT) if inside else self.path).as_posix()
 
     def links(self) -> list[tuple[int, str]]:
-        """Line and target of each link, code spans left out."""
+        """Return the line and target of each link outside code spans."""
         return [
             (number, target)
             for number, line in enumerate(self.prose, 1)
@@ -66,7 +66,7 @@ class Page:
         ]
 
     def spans(self) -> list[tuple[int, str]]:
-        """Line and text of each `code span`."""
+        """Return the line and text of each `code span`."""
         return [
             (number, match[2].strip())
             for number, line in enumerate(self.prose, 1)
@@ -74,12 +74,12 @@ class Page:
         ]
 
     def headings(self) -> list[tuple[int, str]]:
-        """Level and text of each heading, in order."""
+        """Return the level and text of each heading, in order."""
         found = (_HEADING.match(line) for line in self.prose)
         return [(len(match[1]), match[2]) for match in found if match]
 
     def anchors(self) -> set[str]:
-        """What may stand after a `#`, as the usual sites make it of headings."""
+        """Return the valid anchors of the page, as the usual sites derive them from headings."""
         seen: dict[str, int] = {}
         found: set[str] = set()
         for _, text in self.headings():
@@ -92,7 +92,7 @@ class Page:
 
 
 def read_page(path: Path) -> Page:
-    """Reads a page.
+    """Read a page.
 
     Args:
         path: a Markdown file.
@@ -133,6 +133,6 @@ def _block(fence: re.Match[str], lines: list[str], first: int) -> Block:
 
 
 def all_pages() -> list[Page]:
-    """Every page of the project, by name."""
+    """Return every page of the project, by name."""
     paths = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     return [read_page(path) for path in sorted(paths)]

@@ -1,18 +1,18 @@
-"""Plays one page: writes its files, runs its Python and its commands, compares what they print.
+"""Plays one page: writes its files, runs its Python and its commands, compares their output.
 
     python -m tests.docs.play PAGE
 
-What the blocks of a page mean, in the order in which they stand:
+The blocks of a page are played in order:
 
-* `python` is run; all blocks of a page share one namespace, and `await` may stand at the top.
+* `python` is run. All blocks of a page share one namespace, and top-level `await` is allowed.
 * `python file=NAME` (or any language) is written to NAME in the working directory.
-* `text output` after a `python` block is what that block prints.
-* `console` holds commands after `$ `, each with what it prints; of one without output, nothing is
-  compared. All commands of a page share one shell, and each must end with status 0.
+* `text output` after a `python` block is the expected output of that block.
+* `console` contains commands after `$ `, each followed by its expected output; without any, the
+  output is not compared. All commands of a page share one shell, and each must exit with 0.
 * `toml` and `json` must be readable. `norun` leaves a block to the other tests.
 
-In what is expected, `…` stands for any text within a line, and a line of `…` alone for any lines;
-how many spaces stand between words does not count.
+In expected output, `…` matches any text within a line, and a line of just `…` matches any lines.
+The number of spaces between words is ignored.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ END = "end-of-command"
 
 
 class Mismatch(Exception):
-    """A page says something else than what happens."""
+    """The page says something other than what happens."""
 
 
 class Shell:
-    """One shell for all commands of a page, so that they share variables and the folder."""
+    """One shell for all commands of a page, so that they share variables and the directory."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -58,10 +58,10 @@ class Shell:
         )
 
     def run(self, command: str) -> tuple[int, str]:
-        """Runs a command.
+        """Run a command.
 
         Returns:
-            Its exit status, and what it printed on both outputs.
+            Its exit status, and its output on both streams.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -75,11 +75,11 @@ class Shell:
         return self.process.wait(), "".join(printed)
 
     def close(self) -> None:
-        """Ends the shell, once all that it started has ended."""
+        """Close the shell, once everything that it started has finished."""
         self.process.communicate()
 
     def kill(self) -> None:
-        """Ends the shell and all that it started, at once."""
+        """Kill the shell and everything that it started, at once."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
@@ -97,7 +97,7 @@ class Player:
         self.at = page.name
 
     def play(self) -> None:
-        """Plays all of them, in order."""
+        """Play all blocks, in order."""
         for block in self.page.blocks:
             if "norun" in block.options:
                 continue
@@ -115,13 +115,13 @@ class Player:
                 tomllib.loads(block.text)
 
     def write(self, name: str, block: Block) -> None:
-        """Writes a file."""
+        """Write a file."""
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
 
     def run_python(self, block: Block) -> None:
-        """Runs a block with the page's own line numbers."""
+        """Run a block, with the page's own line numbers."""
         code = compile(
             "\n" * (block.line - 1) + block.text,
             str(self.page.path),
@@ -140,7 +140,7 @@ class Player:
             self.loop.run_until_complete(result)
 
     def run_commands(self, block: Block) -> None:
-        """Runs the commands of a console block."""
+        """Run the commands of a console block."""
         for line, command, expected in commands(block):
             self.at = f"{self.where(line)}: {command}"
             status, printed = self.shell.run(command)
@@ -152,9 +152,9 @@ class Player:
                 self.compare(expected, printed, line)
 
     def given_longer(self, command: str, expected: str, printed: str) -> str:
-        """Repeats a command that ran out of its `timeout`, as on a busy machine, with longer ones.
+        """Repeat a command that ran out of its `timeout`, as on a busy machine, with longer ones.
 
-        A worker that is started again goes on with what waits, so its output is added up.
+        A worker that is restarted continues with the waiting jobs, so the outputs are concatenated.
         """
         limit = re.match(r"timeout (\d+) ", command)
         for factor in (4, 20) if limit else ():
@@ -165,21 +165,21 @@ class Player:
         return printed
 
     def compare(self, expected: str, printed: str, line: int) -> None:
-        """Lets what was printed pass if it is what the page says."""
+        """Raise Mismatch if the output differs from the page."""
         if not matches(expected, printed):
             message = f"{self.where(line)}: expected\n{expected}\nbut this was printed:\n{printed}"
             raise Mismatch(message)
 
     def where(self, line: int) -> str:
-        """A place in the page."""
+        """Return a place in the page, as `page:line`."""
         return f"{self.page.name}:{line}"
 
 
 def commands(block: Block) -> Iterator[tuple[int, str, str]]:
-    """The commands of a console block.
+    """Split a console block into its commands.
 
     Yields:
-        Line, command and expected output of each; a command goes on after a backslash.
+        Line, command and expected output of each; a command continues after a backslash.
     """
     line, command, expected = 0, "", ""
     for number, text in enumerate(block.text.splitlines(), block.line):
@@ -196,7 +196,7 @@ def commands(block: Block) -> Iterator[tuple[int, str, str]]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether a text is what was expected; how many spaces stand between words does not count."""
+    """Return whether a text matches the expected one; the number of spaces is ignored."""
     parts: list[str] = []
     for line in _lines(expected):
         if line == ANY:
@@ -212,7 +212,7 @@ def _lines(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Plays the page that is named on the command line, in the working directory."""
+    """Play the page that is named on the command line, in the working directory."""
     sys.path.insert(0, os.getcwd())
     player = Player(read_page(Path(sys.argv[1])))
 
@@ -225,7 +225,7 @@ def main() -> None:
         player.play()
         player.shell.close()
     except BaseException:
-        # What the page has started waits for commands that will not come.
+        # Processes that the page started may wait for commands that will never come.
         player.shell.kill()
         raise
     finally:

@@ -1,8 +1,8 @@
-"""The tables of the reference that are made of the code, so that they cannot be wrong.
+"""The reference tables that are generated from the code, so that they cannot be wrong.
 
     python -m tests.docs.tables
 
-writes them again into the pages, each between `<!-- table: NAME -->` and `<!-- end -->`.
+rewrites them in the pages, each between `<!-- table: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FOLDER = ROOT / "docs" / "reference"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
@@ -68,7 +68,7 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def errors() -> str:
-    """The tree of errors, each with its code, exit code and meaning."""
+    """Return the tree of errors, each with its code, exit code and meaning."""
 
     def walk(kind: type[HeadwayError], depth: int) -> Iterable[tuple[str, ...]]:
         code = exit_code(kind("")) if kind is not HeadwayError else ""
@@ -81,7 +81,7 @@ def errors() -> str:
 
 
 def moves() -> str:
-    """From each state, the states a job may go to."""
+    """Return, for each state, the states that a job can change to."""
 
     def sort(state: State) -> str:
         return "final" if state in FINAL else "held" if state in HELD else "queued"
@@ -95,7 +95,7 @@ def moves() -> str:
 
 
 def settings() -> str:
-    """The settings of the command."""
+    """Return the settings of the command."""
 
     def rows() -> Iterable[tuple[str, ...]]:
         for name, field in Settings.model_fields.items():
@@ -107,7 +107,7 @@ def settings() -> str:
 
 
 def metrics(families: Iterable[Family] = FAMILIES) -> str:
-    """What Prometheus is told."""
+    """Return the metrics for Prometheus."""
     rows = (
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
         for one in families
@@ -116,7 +116,7 @@ def metrics(families: Iterable[Family] = FAMILIES) -> str:
 
 
 def options(of: object, *, section: str = "Attributes", skip: tuple[str, ...] = ()) -> str:
-    """The items of a docstring's section."""
+    """Return the items of a docstring's section."""
     found = {name: text for name, text in items(of, section).items() if name not in skip}
     given = defaults(of) if section == "Args" else {}
     if not any(given.get(name) for name in found):
@@ -126,7 +126,7 @@ def options(of: object, *, section: str = "Attributes", skip: tuple[str, ...] = 
 
 
 def defaults(of: object) -> dict[str, str]:
-    """The defaults of a function's parameters, but for None."""
+    """Return the defaults of a function's parameters, except for None."""
     found = inspect.signature(of).parameters if callable(of) else {}
     return {
         name: f"`{one.default!r}`".replace("'", '"')
@@ -136,7 +136,7 @@ def defaults(of: object) -> dict[str, str]:
 
 
 def options_of(of: object, record: object, *, skip: tuple[str, ...] = ()) -> str:
-    """The options of a TypedDict, with their defaults from the record that is read of none."""
+    """Return the options of a TypedDict, with their defaults from a record read without options."""
 
     def rows() -> Iterable[tuple[str, ...]]:
         for name, text in items(of, "Attributes").items():
@@ -147,7 +147,7 @@ def options_of(of: object, record: object, *, skip: tuple[str, ...] = ()) -> str
 
 
 def default(record: object, name: str) -> str:
-    """How a default is written."""
+    """Return the default of an option, as the tables show it."""
     if hasattr(record, f"{name}_ms"):
         span = getattr(record, f"{name}_ms")
         return "" if span is None else f'`"{format_duration(span)}"`'
@@ -162,7 +162,7 @@ def default(record: object, name: str) -> str:
 
 
 def words(of: type[StrEnum]) -> str:
-    """The members of an enumeration, with the text behind each in the code."""
+    """Return the members of an enumeration, each with its docstring in the code."""
     said = re.findall(
         r'^    \w+ = "(\w+)"\n(?:    """(.*?)""")?', inspect.getsource(of), re.MULTILINE | re.DOTALL
     )
@@ -172,7 +172,7 @@ def words(of: type[StrEnum]) -> str:
 
 
 def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
-    """What a class has in public: attributes, then methods."""
+    """Return the public members of a class: attributes, then methods."""
     attributes = dict(items(of, "Attributes"))
     if is_dataclass(of):
         attributes = {field.name: attributes.get(field.name, "") for field in fields(of)}
@@ -186,7 +186,8 @@ def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
         if isinstance(one, property):
             attributes[name] = summary(one.fget)
         elif isinstance(one, FunctionType):
-            # A verb of Job is async under its wrapper; a plain method of Client wraps an async one.
+            # A method of Job is async under its wrapper; a plain method of Client wraps an async
+            # one.
             fn = inspect.unwrap(one) if of is hw.Job else one
             is_awaited = (
                 inspect.iscoroutinefunction(fn) or fn.__annotations__["return"] == "Written"
@@ -199,13 +200,13 @@ def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
 
 
 def calls(*things: Callable[..., object]) -> str:
-    """Functions and classes that are called, with what each is for."""
+    """Return the functions and classes that are called, each with its summary."""
     rows = ((f"`hw.{one.__name__}{signature(one)}`", summary(one)) for one in things)
     return table(("call", "meaning"), rows)
 
 
 def signature(one: Callable[..., object]) -> str:
-    """A signature without annotations."""
+    """Return a signature without annotations."""
     found = inspect.signature(one)
     bare = [
         each.replace(annotation=inspect.Parameter.empty)
@@ -333,18 +334,18 @@ TABLES: dict[str, Callable[[], str]] = {
     "problems": lambda: table(("code", "status", "meaning"), http_tables.problems()),
     "permissions": lambda: table(("permission", *Role), http_tables.permissions()),
 }
-"""Each table by its name."""
+"""Each table, by name."""
 
 
 def renewed(text: str) -> str:
-    """A page's text with its tables made again."""
+    """Return a page's text with its tables regenerated."""
     return _MARK.sub(
         lambda one: f"<!-- table: {one[1]} -->\n{TABLES[one[1]]()}\n<!-- end -->", text
     )
 
 
 def main() -> None:
-    """Writes the tables into the pages."""
+    """Write the tables into the pages."""
     for page in FOLDER.glob("*.md"):
         old = page.read_text(encoding="utf-8")
         new = renewed(old)

@@ -72,7 +72,7 @@ def test_every_command_and_option_exists(page: Page) -> None:
 
 
 def _said(page: Page) -> Iterator[tuple[int, str]]:
-    """Every call of `headway` in a page, in code spans and in blocks."""
+    """Return every call of `headway` in a page, in code spans and in blocks."""
     for line, text in page.spans():
         if text.startswith("headway ") and "…" not in text:
             yield line, text

@@ -22,10 +22,10 @@ from tests.servers.redis import RedisServer
 PORT = re.compile(r"""(?:--port[ =]|"127\.0\.0\.1", )(\d{4,5})""")
 RUN = {"python", "console", "toml", "json"}
 LIMIT_S = 600
-"""How long a page may take: it only ends one that hangs, however busy the machine is."""
+"""Time limit for a page. It only stops a page that hangs, however busy the machine is."""
 ENDING_S = 60
 QUICK = {"README.md"}
-"""Pages that `make test` plays; all others are slow."""
+"""Pages that `make test` plays. All others are slow."""
 FIRST = ("docs/tutorials/first-job.md", "## Send from Python")
 """The first tutorial, and the heading up to which `make test` plays it."""
 SHOWN = {"text", "ini", "sh", "sql", "jsonl", ""}
@@ -102,7 +102,7 @@ def test_the_beginning_of_the_first_tutorial_does_what_it_says(tmp_path: Path) -
 
 @contextmanager
 def _servers_for(page: Page, request: pytest.FixtureRequest) -> Generator[dict[str, str]]:
-    """What a page that speaks of a server reads of it: an empty database, a Redis of its own."""
+    """Provide the variables that a page refers to: an empty database, a separate Redis."""
     variables: dict[str, str] = {}
     with ExitStack() as servers:
         if _speaks_of(page, "DATABASE_URL"):
@@ -119,7 +119,7 @@ def _speaks_of(page: Page, variable: str) -> bool:
 
 
 def test_no_two_pages_that_are_played_listen_at_the_same_port() -> None:
-    """Pages are played side by side."""
+    """Pages are played in parallel."""
     users: defaultdict[str, set[str]] = defaultdict(set)
     for page in all_pages():
         for block in page.blocks:
@@ -236,7 +236,7 @@ def play(
     try:
         printed, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
-        process.terminate()  # it ends all that the page has started, and says where it was
+        process.terminate()  # it stops everything that the page started, and reports where it was
         try:
             printed, _ = process.communicate(timeout=ENDING_S)
         except subprocess.TimeoutExpired:

@@ -72,7 +72,7 @@ def test_every_count_of_the_code_stands_in_the_page_of_counts() -> None:
     counted = set[str]()
     for path in SOURCE.rglob("*.py"):
         counted |= set(re.findall(r'happened\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
-    # The ends of jobs are counted under the name of the state.
+    # The final states of jobs are counted under the name of the state.
     counted |= {"succeeded", "dead", "cancelled"}
     said = re.findall(r"\w+", items(StatsView, "Attributes")["totals"].partition(":")[2])
     assert counted == set(said)
