@@ -21,7 +21,7 @@ from headway.stores.open import open_store
 
 REPOSITORY = Path(__file__).parents[2]
 SPEED = 1200.0
-LIMIT_S = 240  # a busy machine is no reason to fail
+LIMIT_S = 240  # long, so that a busy machine does not fail the test
 PROGRAM = [sys.executable, "-m", "examples.demo", "--plain", "--speed", f"{SPEED:g}"]
 
 
@@ -42,7 +42,7 @@ def started(*arguments: str) -> Generator[subprocess.Popen[str]]:
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> str:
-    """What it prints up to a line in which something is found."""
+    """Return the output up to the first line that matches the pattern."""
     assert process.stdout is not None
     printed = ""
     for line in process.stdout:
@@ -53,7 +53,7 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> str:
 
 
 class Ran:
-    """A short run: what it printed, its exit code, and its files."""
+    """A short run: its output, its exit code, and its files."""
 
     def __init__(self, *arguments: str) -> None:
         with started(*arguments) as process:
@@ -109,7 +109,7 @@ def rules(ran: Ran, history: list[str]) -> set[str]:
 
 
 def altered(ran: Ran, state: str, **changes: Any) -> list[str]:
-    """The history with one flight of a state changed."""
+    """Return the history with one flight in this state changed."""
     lines = ran.history
     for place, line in enumerate(lines):
         job = json.loads(line)

@@ -27,27 +27,27 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """A demo that runs."""
+    """A running demo."""
 
     process: subprocess.Popen[str]
     http: httpx.Client
     smtp_port: int
 
     def end(self) -> tuple[int, str]:
-        """Interrupts it; its exit code, and what it said at last."""
+        """Interrupt the demo; return its exit code, and the rest of its output."""
         self.process.send_signal(signal.SIGINT)
         rest, _ = self.process.communicate(timeout=LIMIT_S)
         return self.process.returncode, rest
 
     def post(self, to: str, title: str) -> None:
-        """Puts a message into the mail server, past everybody."""
+        """Deliver a message straight to the mail server, bypassing the demo."""
         message = EmailMessage()
         message["From"], message["To"], message["Subject"] = "x@example.org", to, title
         with smtplib.SMTP("127.0.0.1", self.smtp_port, timeout=LIMIT_S) as server:
             server.send_message(message)
 
     def pids(self) -> set[int]:
-        """The processes of the workers that the server knows."""
+        """Return the pids of the workers that the server lists."""
         workers = self.http.get("/v1/workers").json()["rows"]
         place = rf"-{re.escape(socket.gethostname())}-(\d+)-"
         found = (re.search(place, one["name"]) for one in workers)
@@ -113,7 +113,7 @@ def test_workers_end_when_the_demo_is_killed() -> None:
 
 
 def _ended(pid: int) -> None:
-    """Waits until a process has ended, though it is no child of this one."""
+    """Wait until a process has exited, although it is not a child of this one."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -134,7 +134,7 @@ def ran() -> Ran:
 
 @pytest.fixture
 async def letters(ran: Ran) -> Letters:
-    """What a real run left, with a mail server that took each letter once."""
+    """Return what a real run left, with a mail server that accepted each letter once."""
     store = open_store(ran.url)
     history = History(start_at=0)
     await read_into(history, store)

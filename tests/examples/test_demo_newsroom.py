@@ -1,4 +1,4 @@
-"""The rules by which the demo judges its notifications find what is wrong."""
+"""The rules by which the demo checks its notifications detect faults."""
 
 from __future__ import annotations
 

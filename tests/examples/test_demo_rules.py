@@ -1,4 +1,4 @@
-"""The rules by which the demo judges its calls and repairs find what is wrong."""
+"""The rules by which the demo checks its calls and repairs detect faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker of the departures passes a good history, and names each fault planted in one."""
+"""The checker of the departures passes a correct history, and names each fault planted in one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 class World:
-    """A day's rows and a history of it, to be spoilt in one place."""
+    """A day's rows and their history, for a test to corrupt in one place."""
 
     def __init__(self, rows: list[Json]) -> None:
         self.rows = [json.dumps(row).encode() for row in rows]
@@ -47,7 +47,7 @@ class World:
 
 
 def dispatch(rows: list[Json]) -> list[Json]:
-    """A history as it should be, by plain arithmetic: one pass in due order, nothing shared."""
+    """Return a correct history, computed independently: a single pass in due order."""
     runway: dict[str, int] = defaultdict(int)
     aircraft: dict[str, int] = defaultdict(int)
     agents: dict[tuple[str, int], int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""The day of departures, run on an embedded store by the command, and checked from its files."""
+"""The departures day, run by the command on an embedded store, and checked from its files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ MALFORMED = ("this is no JSON", '{"flight": "UA1"}', '{"flight": 1}', "[]")
 
 
 def write_morning(path: Path) -> list[dict[str, Any]]:
-    """Flights before 7:30 that are soon back, a cancelled one and one without aircraft among them;
-    each malformed line stands after one of the first."""
+    """Write flights before 7:30 that return soon, one of them cancelled and one without aircraft.
+
+    Each malformed line follows one of the first flights.
+    """
     rows = [json.loads(line) for line in DAY.read_text().splitlines()]
     morning = [
         row
@@ -100,7 +102,7 @@ def test_the_whole_day_is_dispatched_and_found_right(
 
 
 async def begin_and_kill(run: Run) -> None:
-    """Starts a worker, and kills it while it lets a flight go and others are in the air."""
+    """Start a worker, and kill it while flights are departing and others are in the air."""
     worker = start_worker(run)
     try:
         async with asyncio.timeout(120), hw.App(run.store) as app:

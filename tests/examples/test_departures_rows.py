@@ -1,4 +1,4 @@
-"""What is a row of the departures and what is not, and how the day is sped up."""
+"""Which departures rows are valid, and how the day is sped up."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_example_and_checker_agree_on_what_a_flight_is(
 
 
 def spoilt_lines() -> st.SearchStrategy[bytes]:
-    """A good line with bytes cut out and others, or a telling text, put in their place."""
+    """Return a valid line in which some bytes are replaced by random or tricky ones."""
     line = json.dumps(GOOD).encode()
     texts = [
         b"",

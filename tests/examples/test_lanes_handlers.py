@@ -1,4 +1,4 @@
-"""The handlers of the lanes example, at work on a real database, files and an SMTP server."""
+"""The handlers of the lanes example, run on a real database, files and an SMTP server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOW = datetime.fromisoformat(now())
 
 @dataclass
 class Postbox:
-    """A mail server's box: what it took, and what it says to each address."""
+    """A mailbox on a mail server: what it accepted, and its reply for each address."""
 
     taken: list[EmailMessage] = field(default_factory=list)
     says: dict[str, str] = field(default_factory=dict)
@@ -71,14 +71,14 @@ async def postbox() -> AsyncIterator[Postbox]:
 
 @dataclass
 class Rig:
-    """The example's program on a store in memory, with a database and a mail server of its own."""
+    """The example's program on a memory store, with a separate database and mail server."""
 
     world: World
     app: hw.App
     store: WatchedStore
 
     async def run(self, kind: str, /, **given: Any) -> JobView:
-        """Sends a job and lets a worker run it, and what it makes, to the end."""
+        """Send a job, and run it and the jobs that it creates until all are finished."""
         sent = await self.app.send_async(kind, **given)
         async with working(self.app):
             ended = await self.store.ends(sent.id)
@@ -137,7 +137,7 @@ def at(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-# ------------------------------------------------------------------------------------- the whole
+# ----------------------------------------------------------------------------------- the program
 
 
 async def test_every_type_of_the_list_has_a_handler_and_the_five_lanes_carry_their_targets(
@@ -174,7 +174,7 @@ async def test_a_message_that_was_sent_is_not_sent_by_another_run(
     rig: Rig, postbox: Postbox
 ) -> None:
     first = await rig.run("send_email", to="ada@example.org", title="T", text="x")
-    again = rig_of(rig.world)  # a store that knows nothing of the first run
+    again = rig_of(rig.world)  # a store without any record of the first run
     sent = await again.run("send_email", to="ada@example.org", title="T", text="x", job_id=first.id)
     assert result(sent) == result(first)
     assert len(postbox.taken) == 1
@@ -265,7 +265,7 @@ async def test_send_invoice_adds_up_and_attaches(rig: Rig, postbox: Postbox) -> 
 
 @asynccontextmanager
 async def gateway(*replies: str) -> AsyncIterator[tuple[str, list[str]]]:
-    """A real HTTP server that gives these replies in turn, and keeps what it was sent."""
+    """Serve these replies in turn over HTTP, and record the requests."""
     left, heard = list(replies), list[str]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -346,7 +346,7 @@ async def test_import_prospects_stores_the_rows_of_a_file(rig: Rig) -> None:
 async def test_an_import_that_was_broken_off_goes_on_where_it_stood(rig: Rig) -> None:
     file(rig, "email\n" + "".join(f"p{n}@example.org\n" for n in range(1_200)))
     sent = await rig.app.send_async("import_prospects", file="p.csv")
-    # As a worker leaves it that was killed behind the first step.
+    # The state left by a worker that was killed after the first step.
     rig.fill("import", (sent.id, 500, 500, 0))
     async with working(rig.app):
         job = await rig.store.ends(sent.id)
@@ -421,7 +421,7 @@ async def test_ai_summarize_board_keeps_the_summary(rig: Rig) -> None:
 
 
 class Parrot:
-    """A writer of a test's own."""
+    """A writer for the test."""
 
     asked: list[tuple[str, str, int]] = []  # noqa: RUF012  (made again by each test that looks)
 
@@ -484,7 +484,7 @@ async def test_a_board_is_closed_and_then_archived_with_all_its_cards(rig: Rig) 
     assert (await rig.run("ai_summarize_board", board=1)).state == "dead"
 
 
-# ------------------------------------------------------------------------------------- the house
+# ---------------------------------------------------------------------------------- housekeeping
 
 
 async def test_purge_sessions_deletes_those_that_have_ended(rig: Rig) -> None:

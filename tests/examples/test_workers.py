@@ -1,4 +1,4 @@
-"""The workers of examples/workers, each against a real server, where its interpreter is there."""
+"""The workers of examples/workers, each against a real server, if its interpreter is installed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ return [
 
 
 def interpreter(worker: str) -> list[str]:
-    """The command that runs a worker; skips where it cannot be run."""
+    """Return the command that runs a worker; skip the test if it cannot be run."""
     if worker == "worker.sh":
         for tool in ("bash", "curl", "jq"):
             if shutil.which(tool) is None:
@@ -85,7 +85,7 @@ def interpreter(worker: str) -> list[str]:
 async def at_work(
     worker: str, url: str, token: str, folder: Path, **env: str
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """A worker's process, until the block ends."""
+    """Run a worker process until the block ends."""
     command = interpreter(worker)
     name, text = HANDLERS[worker]
     (folder / name).write_text(text)
