@@ -1,4 +1,4 @@
-"""Histories written by hand, for the checker to be tried on."""
+"""Handwritten histories for tests of the checker."""
 
 from __future__ import annotations
 

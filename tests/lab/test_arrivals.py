@@ -97,7 +97,7 @@ def test_moments_are_after_the_start_by_the_clock_or_instants() -> None:
     assert at("90m") == start_at + 90 * 60_000
     assert at("14:30") == parse_instant("2026-03-07T14:30:00-05:00")
     assert at("07:00") == parse_instant("2026-03-08T07:00:00-04:00")
-    # The clock jumps over 02:30 on the 8th: the end of the gap stands for it.
+    # The clock jumps over 02:30 on the 8th; the end of the gap is used instead.
     assert at("02:30") == parse_instant("2026-03-08T03:00:00-04:00")
     assert at("24:00") == parse_instant("2026-03-08T00:00:00-05:00")
     assert at("2026-03-07T12:00:00Z") == parse_instant("2026-03-07T12:00:00Z")

@@ -14,7 +14,7 @@ def carry(
     channels: Mapping[str, int],
     asks: float | None = None,
 ) -> tuple[Carrier, list[tuple[str, int]], list[str]]:
-    """Dials each (ref, line, fate, after seconds); returns the carrier and what it told when."""
+    """Dial each (ref, line, fate, after seconds); return the carrier, its reports and answers."""
     told: list[tuple[str, int]] = []
     answers: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What simulated days brought to light in the engine; each fixed mistake leaves a test."""
+"""Bugs in the engine that simulated days found; each fixed bug has a test."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_time_behind_a_shared_and_a_keyed_gate_at_once_is_counted_once() -
     clock.advance(1_000)
     (first,) = (await claimed(store, 1)).jobs
     await settled(store, first)
-    # The second is parked for the sake of its phone; the third takes the desk; the flow is shut.
+    # The second is parked at its phone; the third takes the desk; the flow is blocked.
     (third,) = (await claimed(store, 2)).jobs
     assert third.id == jobs[2].id
     for _ in range(9):

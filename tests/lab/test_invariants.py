@@ -23,7 +23,7 @@ def phone(number: str, amount: int = 1):
 
 
 def good() -> History:
-    """Every limit reached, none broken."""
+    """Return a history that reaches every limit and breaks none."""
     return history(
         job("a", run(1, 1, 10, permits=LINE_X), gates=LINES),
         job("b", run(1, 1, 5, permits=LINE_X), gates=LINES),

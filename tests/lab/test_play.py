@@ -132,7 +132,7 @@ def test_a_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path
 def test_workers_that_are_killed_lose_nothing_and_dial_nobody_twice(tmp_path: Path) -> None:
     kills = "".join(KILL.format(f"{minute}m") for minute in range(5, 40, 3))
     slow = CALLS.replace('["80ms", "3s"]', '["10s", "40s"]')
-    # A lost run uses an attempt, as a busy line does: five would not do for all.
+    # A lost run uses up an attempt, as a busy line does: five would not be enough for every job.
     report = only(tmp_path, slow + kills + "[kinds.call.retry]\nattempts = 20\n")
     assert report.violations == ()
     assert report.unfinished == 0
