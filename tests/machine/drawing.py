@@ -1,4 +1,4 @@
-"""What the state machine draws: few names, so that things meet."""
+"""What the state machine draws: few names, so that commands interact."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ TEMPLATES = ("slots", "lock:{key}", "tech:{candidate}")
 
 
 def draw_uses(dice: Random) -> tuple[GateUse, ...]:
-    # The lock is asked for most: where jobs park is where stores could part.
+    # Jobs need the lock most often, because stores are most likely to differ where jobs park.
     specs = dict.fromkeys(dice.choices(range(7), weights=[2, 1, 2, 1, 9, 2, 2], k=3))
     found: list[GateUse] = []
     for spec in [SPECS[place] for place in specs][: dice.choice((0, 1, 1, 2, 3))]:
@@ -116,7 +116,7 @@ def draw_uses(dice: Random) -> tuple[GateUse, ...]:
 
 
 def draw_stage(dice: Random) -> tuple[str, tuple[GateUse, ...]]:
-    """Where an attempt goes on, mostly at the same stage; now and then at a gate of nobody's."""
+    """Draw the stage of the next attempt: mostly the same one, now and then at an unknown gate."""
     if dice.random() < 0.6:
         return "", NOWHERE if dice.random() < 0.05 else ()
     return "three", NOWHERE if dice.random() < 0.1 else draw_uses(dice)

@@ -62,13 +62,13 @@ from tests.machine.drawing import (
 from tests.machine.pair import Pair
 
 DICE = st.randoms(use_true_random=True)
-"""Seeds for the details of a command: a long history is to be full, whatever it is shrunk to."""
+"""Seeds for the details of a command, so that a long history stays varied however it is shrunk."""
 
 Run = tuple[str, str, int]
 
 
 class StoresMachine(RuleBasedStateMachine):
-    """Whatever is asked of both, both answer the same; a store's own machine opens the store."""
+    """Runs each command on both stores and compares the replies; a subclass opens a store."""
 
     store_name: str
 
@@ -87,10 +87,10 @@ class StoresMachine(RuleBasedStateMachine):
 
     @abstractmethod
     def open(self, clock: Clock) -> Store:
-        """A new and empty store."""
+        """Return a new, empty store."""
 
     def forget(self) -> None:
-        """Removes what the store left; it is closed."""
+        """Remove what the store left behind; it is already closed."""
 
     @initialize(dice=DICE)
     def declare_and_fill(self, dice: Random) -> None:
@@ -122,7 +122,7 @@ class StoresMachine(RuleBasedStateMachine):
         return made
 
     def id_of_a_follower(self, dice: Random) -> str:
-        """The id that a job which follows one of these would have, if nobody else had it."""
+        """Return the id that a follow-up job of one of these gets, unless another job has it."""
         cause = self.any_job(dice)
         parts = dice.choice(
             [("on_final", cause, 1), ("reconcile", cause, 1, 1), ("on_accepted", cause, 1)]
@@ -131,7 +131,7 @@ class StoresMachine(RuleBasedStateMachine):
         return dice.choice([first, first, *ids_after(first, 2)])
 
     def any_run(self, dice: Random) -> Run:
-        # The latest are the ones that most likely live.
+        # The most recent runs are the most likely to be live.
         return dice.choice(self.runs[-12:])
 
     def any_job(self, dice: Random) -> str:
@@ -185,7 +185,7 @@ class StoresMachine(RuleBasedStateMachine):
         mine = [run for run in self.runs[-20:] if run[0] == worker]
         chosen = dice.choices(mine, k=dice.randint(1, 4))
         for run in chosen:
-            # Most runs are settled once; some are left, to be settled again.
+            # Most runs are settled once; some are kept, to be settled again.
             if run in self.runs and dice.randint(0, 4):
                 self.runs.remove(run)
         outcomes = tuple(self.outcome(dice, job, run) for _, job, run in chosen)
@@ -255,7 +255,7 @@ class StoresMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.runs)
     @rule(dice=DICE)
     def offer(self, dice: Random) -> None:
-        """A run is offered and accepted, and somebody says more of it."""
+        """Hand over a run, accept the offer, and send further signals about it."""
         worker, job, run = self.any_run(dice)
         key = f"{job}:{run}"
         handed = HandedOver(job, run, key=key, timeout_ms=400)
@@ -398,14 +398,14 @@ class StoresMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 1, 1, 5, 5, 20, 20, 50, 50, 130, 1_000, 4_000, 70_000, -40]))
     def time(self, ms: int) -> None:
         if ms < 0:
-            # A time at which a store only read may be forgotten; one at which it wrote never is.
+            # A store may forget a time at which it only read, but never one at which it wrote.
             self.pair.ask(lambda store: store.lead("clock", "here", 1))
         self.pair.clock.advance(ms)
 
     @precondition(lambda self: self.next_at is not None)
     @rule(early=st.sampled_from([0, 0, 1]))
     def to_the_next_moment(self, early: int) -> None:
-        """What opens, falls due or lapses does so at its moment, and not before."""
+        """Advance to the next time when something opens, falls due or expires, or just before."""
         assert self.next_at is not None
         ahead = self.next_at - early - self.pair.clock()
         if 0 < ahead < 100_000:
@@ -443,13 +443,13 @@ class StoresMachine(RuleBasedStateMachine):
 
 
 async def flows_of(store: Store, query: FlowsQuery) -> list[WaitingFlow]:
-    """Flows in an order that does not depend on their numbers, which are each store's own."""
+    """Return flows in an order independent of their numbers, which differ between stores."""
     return sorted((await store.read(query)).rows, key=repr)
 
 
 _COMMON = settings(
     deadline=None,
-    # The same for each change, so that none fails for what another did; others when deeper.
+    # The same for each change, so that no change fails because of another; random when deeper.
     derandomize=DEPTH == 1,
     print_blob=True,
     suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""Two stores that are asked the same, and must answer the same."""
+"""Two stores that get the same calls, and must reply the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reply = TypeVar("Reply")
 
 
 class Pair:
-    """A memory store and another under one clock."""
+    """A memory store and another store under one clock."""
 
     def __init__(self, other: str, open_other: Callable[[Clock], Store]) -> None:
         self.other = other
@@ -34,14 +34,14 @@ class Pair:
         self.woken = [_Woken(store, self.clock) for store in self.stores]
 
     def ask(self, question: Callable[[Store], Awaitable[Reply]]) -> Reply | HeadwayError:
-        """Asks both; the answer, which is the same, or the error that both raise."""
+        """Call both; return the reply, or the error that both raise, which must be the same."""
         one, two = (self._told(question(store)) for store in self.stores)
         self._same(plain(one), plain(two))
         self._same_wakes()
         return one
 
     def claim(self, request: ClaimRequest, *, go_on: bool) -> ClaimReply | HeadwayError:
-        """Claims from both; each goes on with its own cursor."""
+        """Claim from both, each with its own cursor."""
         last = self.after.get(request.worker) if go_on else None
         replies = [
             self._told(store.claim(replace(request, after=last[n].after) if last else request))
@@ -56,7 +56,7 @@ class Pair:
         return replies[0]
 
     def compare(self) -> None:
-        """Everything that both tell is the same, and an audit finds nothing."""
+        """Check that everything readable is equal in both, and that the audits are clean."""
         if self.parted:
             return
         one, two = (self._dumped(store) for store in self.stores)
@@ -94,7 +94,7 @@ class Pair:
 
 
 class _Woken:
-    """Lanes that a store has woken since they were taken, each with the first moment; None: now."""
+    """Lanes that a store has woken since the last `take`, with the earliest time; None: now."""
 
     def __init__(self, store: Any, clock: FakeClock) -> None:
         self._clock = clock
@@ -117,13 +117,13 @@ class _Woken:
         self._lanes[lane] = None if at is None or known is None else min(at, known)
 
     def take(self) -> dict[str | None, int | None]:
-        """What was woken since; nothing is left."""
+        """Return what was woken since the last call, and clear it."""
         taken, self._lanes = self._lanes, {}
         return taken
 
 
 def plain(reply: object) -> object:
-    """A reply without what may differ: cursors, wake and row numbers, the store's identity."""
+    """Return a reply without what may differ: cursors, wake and row numbers, store identity."""
     if isinstance(reply, HeadwayError):
         return type(reply), str(reply)
     if isinstance(reply, ClaimReply):

@@ -1,4 +1,4 @@
-"""What the state machine found, each told short: on every store."""
+"""Bugs that the state machine found, each as a short test on every store."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_settlement_that_what_must_follow_refuses_leaves_nothing_behind(
     await store.enqueue([made, taken])
     (run,) = await claimed(store, 1)
     before = await dump(store)
-    # Its alert could follow, and what the run asks for cannot.
+    # Its alert could be created, but the follow-up that the run asks for cannot.
     said = Succeeded(run.id, run.run, then=(taken.changed(kind="text"),))
     with pytest.raises(IdConflict):
         await store.settle(SettleRequest(worker=WORKER, outcomes=(said,)))

@@ -47,10 +47,10 @@ class PostgresMachine(StoresMachine):
     @precondition(lambda self: self.runs)
     @rule(dice=DICE)
     def succeed_and_claim(self, dice: Random) -> None:
-        """At once: PostgreSQL does both in one step, and memory one after the other."""
+        """Settle and claim at once: in one step on PostgreSQL, one after the other on memory."""
         worker, _, _ = self.any_run(dice)
         mine = [run for run in self.runs[-20:] if run[0] == worker]
-        # Two runs of one job are not plain: they would be settled after the claim.
+        # Two runs of one job are not a plain settlement; they would be settled after the claim.
         by_job = {job: (worker, job, run) for _, job, run in dice.choices(mine, k=4)}
         chosen = list(by_job.values())
         self.runs = [run for run in self.runs if run not in chosen]
@@ -80,7 +80,7 @@ async def settle_and_claim(
             patch.object(PlainClaims, "may", return_value=False),
             patch.object(store._settles, "beside", return_value=False),
         ):
-            # The settlement comes first, in whatever order they are asked for.
+            # The settlement is executed first, in whatever order the calls are made.
             calls = store.claim(claim), store.settle(settle)
             reply, verdicts = await at_once(store._turn_queue, calls)
     else:
@@ -89,9 +89,9 @@ async def settle_and_claim(
 
 
 PLAIN_CLAIMS, PLAIN_STARTS = 200, 20
-"""Plain claims in all histories of plain lanes, and jobs that they start, at least."""
+"""Minimum numbers of plain claims, and of jobs that they start, in all histories of plain lanes."""
 FIRST_CLAIMS = 20
-"""Claims at the begin of each of these histories."""
+"""Claims at the start of each of these histories."""
 
 
 class PlainPostgresMachine(PostgresMachine):
@@ -105,8 +105,8 @@ class PlainPostgresMachine(PostgresMachine):
     @initialize(dice=DICE)
     def declare_and_fill(self, dice: Random) -> None:
         super().declare_and_fill(dice)
-        # Which rules a history plays, and how often, varies with the constants of all modules that
-        # Hypothesis has seen imported: without these a run may have few claims.
+        # Which rules a history plays, and how often, depends on the constants of all modules that
+        # Hypothesis has seen imported: without these, a run may have few claims.
         for _ in range(FIRST_CLAIMS):
             self.claim(dice, dice.choice(WORKERS))
 
@@ -118,7 +118,7 @@ class PlainPostgresMachine(PostgresMachine):
         if dice.random() < 0.1:
             super().define(dice)
             return
-        # Whatever was closed or capped is soon open again.
+        # Anything closed or capped is soon reopened.
         items = (
             *(OpenGate(name=gate) for gate in IMPLICIT),
             *(ResetGate(name=gate) for gate in IMPLICIT),
