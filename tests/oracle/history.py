@@ -52,9 +52,9 @@ class History:
 
     Args:
         rig: the store.
-        seed: of all that is random. Of odd ones the jobs are of one flow or few, and crowd at
-            few keyed gates; of even ones they are of many, and need all sorts of gates.
-        weighted: whether jobs ask for several permits of keyed gates too.
+        seed: seed of everything random. For odd seeds, the jobs belong to one flow or few, and
+            compete for few keyed gates; for even seeds, to many, and need all kinds of gates.
+        weighted: whether jobs may also ask for several permits of keyed gates.
     """
 
     def __init__(self, rig: Rig, seed: int, *, weighted: bool = False) -> None:
@@ -105,7 +105,7 @@ class History:
         await self.rig.enqueue(*jobs)
 
     def asked(self, gate: Gate) -> float:
-        """How often jobs need a gate."""
+        """Return the probability that a job needs the gate."""
         if self.crowded:
             locks = {"k:{key}": 0.7, "l:{key}": 0.4}
             return locks.get(gate.template, 0.1 if gate.keyed else 0.04)
@@ -143,7 +143,7 @@ class History:
             self.idle.pop(lane, None)
 
     async def parked(self) -> dict[str, str]:
-        """Where jobs are parked."""
+        """Return where jobs are parked."""
         return {
             job.id: job.parked_at
             async for job in every_job(self.rig.store)
@@ -151,7 +151,7 @@ class History:
         }
 
     async def check_next(self, lane: str, again: bool, next_at: int | None) -> None:
-        """A worker that sleeps as it is told misses no start."""
+        """Check that a worker that sleeps until the reported time misses no start."""
         if again:
             return
         opens_at = self.world.opens_next(lane)
@@ -212,7 +212,7 @@ class History:
         job = self.random.choice(queued)
         what = self.random.choice(("cancel", "priority", "due", "now"))
         if what != "now" or job.due > self.world.now:
-            # It leaves its place in the queue.
+            # The job leaves its place in the queue.
             self.world.unreserve(job)
         if what == "cancel":
             answers = await self.rig.cancel(job.id)
@@ -229,7 +229,7 @@ class History:
         assert answers == [Acted.DONE]
 
     async def time(self) -> None:
-        # Now and then longer than any window, so that all of them end at once.
+        # Occasionally longer than any window, so that all windows end at once.
         ms = 35_000 if self.random.random() < 0.04 else self.random.choice((1, 2, 5, 11))
         self.world.now = self.rig.clock.advance(ms)
         if self.random.random() < 0.3:

@@ -31,7 +31,7 @@ async def run(history_of: type[History], seed: int, moves: int) -> History:
 
 
 async def woken(history: History) -> None:
-    """Who sleeps since a claim that found no more is woken by what lets a job start."""
+    """Check that a worker asleep since a claim that found no more is woken when a job can start."""
     world = history.world
     for lane, (seen, next_at) in list(history.idle.items()):
         asleep = next_at is None or world.now < next_at

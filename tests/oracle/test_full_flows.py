@@ -1,4 +1,4 @@
-"""A flow that waits at a full gate is passed over as if all of its gates had been looked at."""
+"""A flow that waits at a full gate is skipped with the same effect as checking all its gates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def some_gates(drawn: random.Random) -> tuple[GateUse, ...]:
 
 
 async def play(seed: int, moves: int) -> tuple[list[Any], Any]:
-    """Play a random history; return what its claims replied, and what is stored at its end."""
+    """Play a random history; return the replies of its claims, and the final store content."""
     drawn, clock = random.Random(seed), FakeClock()
     rig = Rig(MemoryStore(clock=clock), clock)
     await rig.declare(*GATES)

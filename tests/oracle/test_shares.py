@@ -1,4 +1,4 @@
-"""Fair lanes over random histories: how often a tenant is passed, counted apart from the engine."""
+"""Fair lanes over random histories: how far a tenant falls behind, counted outside the engine."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ GATES = [
 class Shares:
     """One random history of a fair lane.
 
-    For each two tenants it counts by how much one was passed by the other: the virtual starts that
-    the other had while the one could have started instead, less those that it had itself. A tenant
-    that has nothing waiting, or is paused, begins again.
+    For each pair of tenants, it counts how far one was passed by the other: the virtual starts that
+    the other had while the first could have started instead, minus those of the first. The count of
+    a tenant starts again when it has no waiting jobs or is paused.
     """
 
     def __init__(self, seed: int) -> None:
@@ -43,7 +43,7 @@ class Shares:
         self.weights = {tenant: self.random.choice((1, 1, 2, 5)) for tenant in TENANTS}
         self.workers = [self.rig.new_worker() for _ in range(2)]
         self.passed = {(one, other): 0.0 for one in TENANTS for other in TENANTS if one != other}
-        # In units of one start of each of the two tenants.
+        # Unit: one start of each of the two tenants.
         self.worst = 0.0
         self.made = 0
 
@@ -80,7 +80,7 @@ class Shares:
         await self.rig.enqueue(*jobs)
 
     def able(self) -> set[str]:
-        """The tenants that could start something."""
+        """Return the tenants that could start a job."""
         flows = {job.flow: job for job in self.world.due_jobs(LANE)}
         return {job.tenant for job in flows.values() if self.world.fits(job)}
 

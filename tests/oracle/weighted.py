@@ -1,7 +1,7 @@
 """Histories in which jobs ask for several permits of keyed gates.
 
-Which of them starts first is then not told by the order of jobs alone: one that does not fit holds
-back those behind it at its gate, and only there. What must hold all the same is judged here.
+The order of the jobs alone then does not determine which of them starts first: a job that does not
+fit holds back those behind it at its gate, and only there. What must hold anyway is checked here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ class WeightedHistory(History):
         lane, n = self.lane(), self.random.choice((1, 2, 4, 9))
         worker = self.random.choice(self.workers)
         before, kept = await self.parked(), self.world.reserved
-        # Who starts must fit whatever is reserved; whether that was heeded is judged below.
+        # A started job must fit regardless of reservations; whether these were respected is checked
+        # below.
         self.world.reserved = {}
         reply = await worker.ask(n, lane, lease_ms=10**12)
         got = [job.id for job in reply.jobs]
@@ -43,7 +44,7 @@ class WeightedHistory(History):
         await self.read_reserved()
 
     async def read_reserved(self) -> None:
-        """What the store says is reserved; each must be for a job that waits for so much."""
+        """Read the store's reservations; each must be for a job that waits for this amount."""
         self.world.reserved = {}
         for gate in await self.rig.gates():
             if gate.reserved_for is None:
@@ -56,20 +57,20 @@ class WeightedHistory(History):
             self.world.reserved[gate.name] = Reserved(job.id, job.order, gate.reserved, FOREVER)
 
     def judge_reserved(self, got: list[str], before: dict[str, Reserved]) -> None:
-        """Nobody took what is reserved all the time for a job that comes before."""
+        """Check that no started job took permits that stayed reserved for a job before it."""
         for name, kept in before.items():
             if self.world.reserved.get(name) != kept:
                 continue
             for started in got:
                 job = self.world.jobs[started]
                 uses = [use for use in job.uses if use.name == name]
-                # Of a pool the other members are free to be taken.
+                # In a pool, the other members may be taken.
                 if uses and uses[0].gate.kind != "pool" and job.order > kept.order:
                     free = self.world.room(uses[0])
                     assert free >= kept.amount, f"{started} took {name} from {kept.job}"
 
     def waits_there(self, job: Job, gate: str) -> bool:
-        """Whether it is held at this gate by what others took, and not forever."""
+        """Return whether a job is held back at this gate by permits of others, and not forever."""
         uses = [use for use in job.uses if use.name == gate]
         return bool(uses) and self.world.most(uses[0]) >= uses[0].amount
 
@@ -77,7 +78,7 @@ class WeightedHistory(History):
         return {use.name for use in self.world.jobs[job].uses if use.gate.keyed}
 
     def held_back(self, job: Job, parked: dict[str, str]) -> Job | None:
-        """Who stands parked before a job at one of its keyed gates in its flow."""
+        """Return a job parked before the given one, at one of its keyed gates, in its flow."""
         gates = self.keyed_gates(job.id)
         for other, gate in parked.items():
             one = self.world.jobs[other]
@@ -87,10 +88,10 @@ class WeightedHistory(History):
         return None
 
     def judge_order(self, got: list[str], before: dict[str, str], after: dict[str, str]) -> None:
-        """Nobody started before one that stands parked at the same gate in the same flow.
+        """Check that no job started before one that stays parked at the same gate in the same flow.
 
-        One that stood, or was parked meanwhile, at another gate may have come to this one too
-        late to hold anybody back.
+        A job that was at another gate, or was only parked meanwhile, may have reached this gate
+        too late to hold back any other.
         """
         stayed = {
             job: gate
@@ -102,10 +103,10 @@ class WeightedHistory(History):
             assert passed is None, f"{job} passed {passed and passed.id}"
 
     def judge_work(self, lane: str, parked: dict[str, str]) -> None:
-        """After a claim that was not full, no job is left that could have started."""
+        """Check that a claim that was not full left no job that could have started."""
         for job in self.world.due_jobs(lane):
             if self.world.fits(job):
                 assert self.held_back(job, parked) is not None, f"{job.id} could have started"
 
     async def check_next(self, lane: str, again: bool, next_at: int | None) -> None:
-        """What is held back starts no sooner than its forerunner, so an exact moment is unknown."""
+        """Check nothing: a held-back job depends on the one before it, so no time is known."""

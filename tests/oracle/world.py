@@ -1,4 +1,4 @@
-"""A brute-force model of gates and jobs, to compare claims with; it knows nothing of flows.
+"""A brute-force model of gates and jobs, to compare claims with; it has no flows.
 
 It scans all jobs for each claim, keeps no caches, and shares no code with the engine.
 """
@@ -14,7 +14,7 @@ RESERVED = 60_000
 
 @dataclass
 class Gate:
-    """A declared gate; `keyed` ones have many instances under one name."""
+    """A declared gate; a `keyed` one has many instances under one name."""
 
     template: str
     kind: str
@@ -79,7 +79,7 @@ class World:
         self.now = now
         self.jobs: dict[str, Job] = {}
         self.live: dict[str, Job] = {}
-        """Those that run or await: they alone hold permits."""
+        """Jobs that are running or awaiting: only they hold permits."""
         self.starts: dict[str, list[tuple[int, int]]] = {}
         self.closed: dict[str, int] = {}
         self.caps: dict[str, int] = {}
@@ -104,23 +104,23 @@ class World:
         return sum(n for at, n in self.starts.get(use.name, ()) if at > since)
 
     def kept_from(self, use: Use, job: Job | None) -> int:
-        """How much a gate keeps from a job for one that comes before it."""
+        """Return how much a gate withholds from a job, for a job before it."""
         one = self.standing(use)
         return one.amount if one and job and one.order < job.order else 0
 
     def standing(self, use: Use) -> Reserved | None:
-        """For whom a gate is reserved now."""
+        """Return the current reservation of a gate."""
         one = self.reserved.get(use.name)
         if one is None or one.until <= self.now or one.amount > self.most(use):
             return None
         return one
 
     def members(self, use: Use, job: Job | None = None) -> list[tuple[str, int, int, int]]:
-        """Of a pool: each member's name, capacity, permits out and permits free for a job."""
+        """Return the members of a pool: name, capacity, permits out, and permits free for a job."""
         found = self.all_members(use)
         kept = self.kept_from(use, job)
         if kept:
-            # The one that is nearest to having enough is kept.
+            # The member that is closest to having enough free permits is reserved.
             free, place = max(
                 (free, -place)
                 for place, (_, capacity, _, free) in enumerate(found)
@@ -140,7 +140,7 @@ class World:
         return found
 
     def room(self, use: Use, job: Job | None = None) -> int:
-        """The largest amount that a job could take there now; by default, that anybody could."""
+        """Return the largest amount that a job (default: any job) could take there now."""
         if self.is_closed(use.name):
             return 0
         if use.gate.kind == "pool":
@@ -151,7 +151,7 @@ class World:
         return capacity - self.in_window(use)
 
     def most(self, use: Use) -> int:
-        """The largest amount that could ever be taken there."""
+        """Return the largest amount that could ever be taken there."""
         if use.gate.kind == "pool":
             return max((capacity for _, capacity, _, _ in self.all_members(use)), default=0)
         return self.caps.get(use.name, use.gate.capacity)
@@ -186,7 +186,7 @@ class World:
         )
 
     def reserve(self, job: Job) -> None:
-        """Reserves shared gates for a job that does not fit, if it is only short of permits."""
+        """Reserve shared gates for a job that does not fit, if it only lacks permits."""
         if not self.implicit_fits(job):
             return
         short = [use for use in job.uses if not use.gate.keyed and self.room(use, job) < use.amount]
@@ -222,12 +222,12 @@ class World:
     def expected(
         self, lane: str, n: int, parked: frozenset[str] = frozenset()
     ) -> list[tuple[str, dict[str, str]]]:
-        """What a claim must start, in order, with the member of each pool; and starts it.
+        """Start what a claim must start; return it in order, with the member of each pool.
 
         Args:
-            lane: of the claim.
-            n: the most jobs.
-            parked: those that are set aside all the time, and so reserve no shared gate.
+            lane: lane of the claim.
+            n: maximum number of jobs.
+            parked: jobs that stay parked throughout, and so reserve no shared gate.
         """
         started: list[tuple[str, dict[str, str]]] = []
         for job in self.due_jobs(lane):
@@ -240,11 +240,11 @@ class World:
         return started
 
     def start(self, job: Job, chosen: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Starts a job that fits.
+        """Start a job that fits.
 
         Args:
-            job: which.
-            chosen: the members to take, if that was decided already.
+            job: the job.
+            chosen: the members to take, if they are already decided.
 
         Returns:
             The member taken of each pool.
@@ -281,7 +281,7 @@ class World:
         return min(able, key=lambda one: names.index(one[0]))[0]
 
     def opens_next(self, lane: str) -> int | None:
-        """The first moment at which a claim would start something if nothing else happened."""
+        """Return the first time at which a claim would start a job if nothing else happened."""
         moments = {job.due for job in self.jobs.values() if job.lane == lane}
         moments.update(self.closed.values())
         moments.update(one.until for one in self.reserved.values())
@@ -299,7 +299,7 @@ class World:
             self.now = now
         return None
 
-    # What becomes of jobs
+    # Effects on jobs
 
     def give_back(self, job: Job, *, gate: str | None = None, hold: str | None = None) -> None:
         job.permits = [
