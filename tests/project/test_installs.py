@@ -1,8 +1,8 @@
 """The built wheel, installed with each extra alone: each command works, or names what is missing.
 
-An environment is simulated without a download: a virtual environment that holds the unpacked wheel
-and links to the packages, of those in the development environment, that the wheel's own metadata
-asks for. Its versions are therefore the pinned ones. The bare environment is made by pip itself.
+An environment is simulated without a download: a virtual environment with the unpacked wheel and
+links to those packages of the development environment that the wheel's own metadata requires. The
+versions are therefore the pinned ones. The bare environment is created by pip itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BRINGS = {
     "systems": {"systems", "alerts", "client", "server"},
     "all": set(EXTRAS),
 }
-"""Extras that bring others; every other one brings itself alone."""
+"""Extras that include others. Every other extra includes only itself."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Call:
 
     Attributes:
         line: its words.
-        needs: the extra without which it must fail and name that extra; None for none.
-        enough: another extra with which it works, if not only that one.
-        code: the exit code of a call that works.
-        until: text on standard output or error after which the call is ended by SIGTERM.
-        text: stands in the output of a call that works.
+        needs: the extra without which it must fail and name that extra; None if it needs none.
+        enough: another extra with which it works, if there is one.
+        code: exit code of a call that works.
+        until: text on standard output or error after which the call is stopped with SIGTERM.
+        text: text in the output of a call that works.
     """
 
     line: str
@@ -63,7 +63,7 @@ class Call:
 
 
 NEEDY = ("serve", "dispenserd", "carrier", "automations")
-"""Commands that tell their options only with what they need."""
+"""Commands that show their options only if their extra is installed."""
 
 CALLS = [
     Call("version"),
@@ -158,8 +158,8 @@ rate = "10/h"
 """,
 }
 
-# Each call runs in a fork of one process that has imported what a bare install brings: that is paid
-# once, and what one call loads or sets does not reach the next.
+# Each call runs in a fork of one process that has imported what a bare install provides. That cost
+# is paid once, and what one call loads or sets does not affect the next.
 DRIVER = """
 import json, os, select, signal, sys
 import headway.cli.app_file
@@ -228,13 +228,13 @@ def unpacked(wheel: Path) -> Path:
     """The files of the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(wheel.parent / "unpacked")
-    # As pip does; else each of the many processes would compile what it imports.
+    # As pip does. Otherwise each of the many processes would compile what it imports.
     compileall.compile_dir(wheel.parent / "unpacked", quiet=1)
     return wheel.parent / "unpacked"
 
 
 def closure(wheel: Distribution, extra: str | None) -> dict[str, Distribution]:
-    """The packages that an install of the wheel with an extra brings, by name."""
+    """Return the packages that an install of the wheel with an extra includes, by name."""
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, str]] = set()
     todo = [(wheel, each) for each in ("", extra or "")]
@@ -256,13 +256,13 @@ def closure(wheel: Distribution, extra: str | None) -> dict[str, Distribution]:
 
 
 def extra_environment(folder: Path, unpacked: Path, extra: str | None) -> Path:
-    """Make an environment with the wheel and the packages of an extra; return its Python."""
+    """Create an environment with the wheel and the packages of an extra; return its Python."""
     (wheel,) = distributions(path=[str(unpacked)])
     return environment(folder, unpacked, closure(wheel, extra).values())
 
 
 def environment(folder: Path, unpacked: Path, packages: Iterable[Distribution]) -> Path:
-    """Make an environment with the wheel and some packages; return its Python."""
+    """Create an environment with the wheel and some packages; return its Python."""
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for entry in unpacked.iterdir():
@@ -276,7 +276,7 @@ def environment(folder: Path, unpacked: Path, packages: Iterable[Distribution]) 
 
 
 def played(python: Path, folder: Path) -> Iterator[tuple[Call, int, str]]:
-    """Run every call with this Python; each with its exit code and all that it printed."""
+    """Run every call with this Python; return the exit code and the whole output of each."""
     for name, text in FILES.items():
         folder.joinpath(name).write_text(text, encoding="utf-8")
     variables = {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY_")}
@@ -296,7 +296,7 @@ def played(python: Path, folder: Path) -> Iterator[tuple[Call, int, str]]:
 
 
 def wrong(call: Call, code: int, said: str, extra: str | None) -> str:
-    """Say what is wrong with a call; empty for nothing."""
+    """Return what is wrong with a call, or an empty text."""
     needs = call.needs
     brought = BRINGS.get(extra or "", {extra})
     if "Traceback" in said or code in {70, 99} or code < 0:
@@ -346,7 +346,7 @@ def test_the_demo_needs_no_more_than_its_own_requirements(unpacked: Path, tmp_pa
     text = (REPOSITORY / "requirements" / "demo.txt").read_text("utf-8")
     packages: list[Distribution] = []
     for name in re.findall(r"^([\w.-]+)(?:\[.*])?==", text, re.MULTILINE):
-        with suppress(PackageNotFoundError):  # pinned for other systems
+        with suppress(PackageNotFoundError):  # pinned for other platforms
             packages.append(distribution(name))
     python = environment(tmp_path / "env", unpacked, packages)
     code = """

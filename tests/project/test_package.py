@@ -1,4 +1,4 @@
-"""What is installed is whole, and what must pass runs every test."""
+"""The installed package is complete, and the required checks run every test."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_requirements_of_the_demo_are_a_part_of_all_others_with_hashes() -> 
 
 
 def newly_loaded(code: str) -> set[str]:
-    """The modules that a new interpreter loads to run the code."""
+    """Return the modules that a new interpreter loads to run the code."""
     program = f"""
 import json, sys
 before = set(sys.modules)
@@ -103,12 +103,12 @@ def test_what_must_pass_and_its_deep_part_run_every_test_once() -> None:
     script = (REPOSITORY / ".ci" / "run").read_text("utf-8")
     verbs = re.findall(r"^make ([\w-]+)$", script, re.MULTILINE)
     assert verbs == ["test", "test-slow", "check"]
-    # Without what the `make` that runs the tests was given.
+    # Without the variables passed to the `make` that runs the tests.
     commands = subprocess.check_output(
         ["make", "-n", *verbs[:2], "test-deep", "MAKEFLAGS=", "ARGS="], text=True, cwd=REPOSITORY
     )
     chosen = [line for line in commands.splitlines() if "-m pytest" in line]
-    # Each test is marked slow, or is not; what is deep is slow, too. All else is equal.
+    # Each test is either slow or not, and deep tests are also slow. The rest of the line is equal.
     parts = ["not slow", "slow and not deep", "deep"]
     assert re.findall('-m "(.*)"', "\n".join(chosen[:3])) == parts
     assert len({re.sub('-m "[^"]*" *$', "", line) for line in chosen[:3]}) == 1

@@ -1,4 +1,4 @@
-"""Words that the code and the documentation do not use, because there is a plain technical one."""
+"""Words that the code and the documentation avoid, because there is a plain technical one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OLD_FASHIONED = (
     "sees to it",
     "anew",
 )
-"""Not in the code, nor in the documentation."""
+"""Not used in the code or in the documentation."""
 UNREVISED = frozenset({"CHANGELOG.md"})
 """Pages whose wording stays as it was written."""
 PEOPLE = ("nobody", "somebody", "anybody", "everybody")
-"""Not in the engine: it speaks of processes, callers and jobs."""
+"""Not used in the stores, which refer to processes, callers and jobs."""
 SCENES = (
     *PEOPLE,
     "told",
@@ -42,7 +42,7 @@ SCENES = (
     "becomes of",
     "became of",
 )
-"""Not in the revised parts: they name the process, the caller, the reply or the signal."""
+"""Not used in the revised parts, which name the process, the caller, the reply or the signal."""
 REVISED = (
     "bridges",
     "carrier",
@@ -56,17 +56,17 @@ REVISED = (
     "systems",
     "testing",
 )
-"""Folders of the package in which scenes are refused."""
+"""Folders of the package that must not use scenes."""
 
 
 def pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Whole words, in any case, also across the end of a line of text or of a comment."""
+    """Return a pattern for whole words, in any case, also across the end of a line or comment."""
     parts = (r"[\s#*-]+".join(map(re.escape, word.split())) for word in words)
     return re.compile(rf"(?<![\w-])({'|'.join(parts)})(?![\w-])", re.IGNORECASE)
 
 
 def found(words: tuple[str, ...], paths: Iterator[Path]) -> list[str]:
-    """Each use of a word, as `path:line: word`."""
+    """Return each use of a word, as `path:line: word`."""
     unwanted = pattern(words)
     uses: list[str] = []
     for path in paths:
@@ -80,7 +80,7 @@ def found(words: tuple[str, ...], paths: Iterator[Path]) -> list[str]:
 
 
 def written() -> Iterator[Path]:
-    """The files of the package, of the documentation and of the examples."""
+    """Return the files of the package, of the documentation and of the examples."""
     for folder in (SOURCE, REPOSITORY / "docs", REPOSITORY / "examples"):
         yield from folder.rglob("*")
     yield from REPOSITORY.glob("*.md")
