@@ -1,4 +1,4 @@
-"""Enqueues jobs into a file and says each id once it is acknowledged; to be killed at it."""
+"""Enqueues jobs into a file, and prints each id once it is acknowledged; meant to be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that no run awaits are kept up to a number, and forgotten after an hour."""
+"""Signals that no run awaits are kept up to a maximum number, and forgotten after an hour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.stores.ledger.verbs.signal import KEPT_MS
 from headway.testing.conformance.rig import Rig
 from tests.servers.stores import SERVERS_SAMPLED
 
-# Redis has the number in its scripts.
+# Redis has the maximum in its scripts, where a test cannot change it.
 ON_THE_LEDGER = [one for one in SERVERS_SAMPLED if "redis" not in str(one)]
 VERB = sys.modules["headway.stores.ledger.verbs.signal"]
 

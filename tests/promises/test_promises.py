@@ -116,7 +116,7 @@ async def test_2_at_most_one_live_lease_for_a_job_and_every_write_of_another_run
                 assert verdict in {Verdict.LOST, Verdict.ALREADY}
                 assert await rig.view(run.id) == before
         if random.random() < 0.15:
-            # Everybody's lease ends.
+            # All leases end.
             await rig.pass_time(LEASE_MS)
             live.clear()
         rig.clock.advance(5)
@@ -199,7 +199,7 @@ async def test_5_what_was_handed_over_is_never_started_a_second_time(rig: Rig) -
     await rig.declare(LINE)
     policy = policy_with(reconcile="ask", reconcile_within_ms=20_000)
     call = await dial(rig, gates=(use_of(LINE),), policy=policy, timeout_ms=60_000)
-    # The worker dies; the provider is asked, and says that the call goes on.
+    # The worker dies; the provider is queried, and reports that the call is still active.
     await rig.pass_time(LEASE_MS)
     view = await rig.view(call.id)
     assert (view.state, view.in_doubt, view.run) == (State.AWAITING, True, 1)
@@ -214,7 +214,7 @@ async def test_5_what_was_handed_over_is_never_started_a_second_time(rig: Rig) -
     await rig.pass_time(499_000)
     assert await rig.holders("line") == [call.id]
     assert await rig.new_worker().take(9) == []
-    # It ends, and the job with it.
+    # The call ends, and the job with it.
     assert (await rig.signal(call.key)).answer is Heard.APPLIED
     view = await rig.view(call.id)
     assert (view.state, view.run) == (State.SUCCEEDED, 1)
@@ -241,7 +241,7 @@ async def test_6_a_signal_is_applied_once_by_event_id_kept_if_early_and_definite
     note = Signal(key="call-1", event="dlr", kind=SignalKind.NOTE, label="DELIVERED")
     assert (await rig.store.signal(note)).answer is Heard.APPLIED
     assert await rig.state(job.id) is State.SUCCEEDED
-    # The deadline came first: the loser is told.
+    # The deadline came first, and the late signal is answered LATE.
     late = await dial(rig, key="call-2", timeout_ms=1_000)
     await rig.pass_time(1_000)
     reply = await rig.signal("call-2")
