@@ -1,4 +1,4 @@
-"""Callers with a connection of their own, each as its framework has it."""
+"""Connections of callers, as their frameworks provide them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 
 
 class LikeDjango:
-    """What Django calls a connection: opens the driver's late, and tells of the commit."""
+    """Like Django's connection wrapper: connects lazily, and reports the commit."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -20,7 +20,7 @@ class LikeDjango:
             self.connection = psycopg.connect(self._conninfo, autocommit=True)
 
     def __enter__(self) -> LikeDjango:
-        """As `transaction.atomic()`."""
+        """Start a transaction, as `transaction.atomic()` does."""
         self.ensure_connection()
         assert self.connection is not None
         self.connection.autocommit = False

@@ -13,7 +13,7 @@ from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 @pytest.fixture(scope="module")
 def door_url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
-    """A database with the table of the insertion that stands in for the store's."""
+    """A database with the table of the insertion that replaces the store's."""
     with fresh_database(fast_postgres_server.url) as database:
         with psycopg.connect(database) as db:
             db.execute("CREATE TABLE sent (job text PRIMARY KEY, args bytea)")

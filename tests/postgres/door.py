@@ -1,4 +1,4 @@
-"""The door for connections of callers, with an insertion that stands in for the store's."""
+"""Enqueueing on callers' connections, with an insertion that replaces the store's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.stores.postgres.options import PostgresOptions
 
 
 class Door(Inserting):
-    """The door, and what came through it."""
+    """Enqueues on callers' connections, and records the wakes."""
 
     def __init__(self, options: PostgresOptions) -> None:
         self.woken: list[Woken] = []

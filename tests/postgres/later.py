@@ -1,4 +1,4 @@
-"""Schemas of other versions of Headway, made of the shipped one."""
+"""Schemas of other versions of Headway, derived from the shipped one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CREATE TABLE later (n bigint PRIMARY KEY);
 
 
 def folder_of(path: Path, *, until: int = 0, later: bool = False) -> Path:
-    """A copy of the shipped migrations: up to a number, or with one that adds."""
+    """Copy the shipped migrations: up to a number, or with an additional one."""
     for one in shipped().iterdir():
         if one.name.endswith(".sql") and (not until or int(one.name[:4]) <= until):
             path.joinpath(one.name).write_text(one.read_text())
@@ -39,7 +39,7 @@ def folder_of(path: Path, *, until: int = 0, later: bool = False) -> Path:
 
 
 def migrate_to(url: str, folder: Path) -> int:
-    """Brings a namespace to the schema of a folder; returns its number."""
+    """Migrate a namespace to the schema of a folder, and return its number."""
     options = parse_url(url)
     with psycopg.connect(options.conninfo, autocommit=True) as connection:
         migrate_schema(connection, options, folder)

@@ -1,4 +1,4 @@
-"""Namespaces that tests of the store make, and what such tests need."""
+"""Namespaces for tests of the store, and what such tests need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Place:
     """A namespace of a database, which several stores may open.
 
     Args:
-        url: of the database.
+        url: URL of the database.
     """
 
     def __init__(self, url: str) -> None:
@@ -36,7 +36,7 @@ class Place:
         return store
 
     def sql(self, text: str, *bound: object) -> list[tuple[Any, ...]]:
-        """Executes a statement as somebody else would; `@` is the schema."""
+        """Execute a statement outside the stores; `@` is the schema."""
         ready = cast("LiteralString", text.replace("@", f"{self.namespace}."))
         with psycopg.connect(self.database, autocommit=True) as db:
             found = db.execute(ready, bound)
@@ -47,13 +47,13 @@ class Place:
         return [name for (name,) in found]
 
     def back_up(self) -> None:
-        """Keeps all rows as they are now."""
+        """Copy all rows as they are now."""
         self.sql(f"CREATE SCHEMA {self.namespace}_kept")
         for name in self.tables():
             self.sql(f"CREATE TABLE {self.namespace}_kept.{name} AS TABLE @{name}")
 
     def restore(self, kept: str | None = None) -> None:
-        """Puts back what was kept, as an operator does: nobody stays connected meanwhile."""
+        """Restore the copied rows, as an operator does: all connections are closed first."""
         names = self.tables()
         self.sql(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"

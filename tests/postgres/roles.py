@@ -1,4 +1,4 @@
-"""Roles of a server that a test makes and drops."""
+"""Server roles that a test creates and drops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg import sql
 
 @contextmanager
 def fresh_role(url: str) -> Iterator[str]:
-    """A role that may log in and nothing else; yields its name. Its grants go with it."""
+    """Create a role that may only log in, and yield its name. Its grants are dropped with it."""
     name = f"r{uuid4().hex[:12]}"
     role = sql.Identifier(name)
     with psycopg.connect(url, autocommit=True) as admin:
@@ -27,7 +27,7 @@ def fresh_role(url: str) -> Iterator[str]:
 
 
 def as_role(url: str, name: str) -> str:
-    """The URL for another role."""
+    """Return the URL for another role."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{name}:p4ss@{place}"))

@@ -1,4 +1,4 @@
-"""Beats take no turn: no other call, of any process, delays a healthy worker's lease."""
+"""Beats take no exclusive lock: no other call, of any process, delays a healthy worker's lease."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.postgres.test_out_of_order import Held
 
 LEASE_MS = 30_000
 LIMIT = 240
-"""Seconds for what must come."""
+"""Time limit in seconds for events that must happen."""
 
 
 def beat(store: PostgresStore, *held: Any, worker: str = "w", **fields: Any) -> Any:
@@ -36,10 +36,10 @@ def beat(store: PostgresStore, *held: Any, worker: str = "w", **fields: Any) -> 
 
 
 async def until_it_waits(place: Place, call: asyncio.Future[Any]) -> None:
-    """Until the server keeps a call of the place's store waiting for a lock.
+    """Wait until the server keeps a call of the place's store waiting for a lock.
 
     Raises:
-        AssertionError: the call is done, and has waited for none.
+        AssertionError: the call finished without waiting for a lock.
     """
     waits = (
         "SELECT count(*) FROM pg_stat_activity"
@@ -73,7 +73,7 @@ async def test_beat_is_answered_before_thousands_of_signals_that_wait(
     assert reply.lease_until == clock() + LEASE_MS
     assert (reply.lost, reply.cancel) == ((), ())
     assert answered == []
-    # What needs the turn (progress is written to the job) is the next to have it.
+    # A beat that needs the lock (progress is written to the job) gets it next.
     progress = ((held[0].id, held[0].run, b"7"),)
     late = asyncio.ensure_future(beat(store, *held, progress=progress))
     async with asyncio.timeout(LIMIT):
@@ -105,7 +105,7 @@ async def test_beat_waits_for_nobody_who_has_the_turn(place: Place, clock: FakeC
 async def test_sweep_that_saw_the_lease_end_is_repeated_if_a_beat_came_first(
     place: Place, clock: FakeClock
 ) -> None:
-    """Two processes whose clocks differ by a moment, at the very end of a lease."""
+    """Two processes whose clocks differ a little, at the very end of a lease."""
     store = place.open(clock)
     ahead = FakeClock(clock() + LEASE_MS)
     other = place.open(ahead)
@@ -117,8 +117,8 @@ async def test_sweep_that_saw_the_lease_end_is_repeated_if_a_beat_came_first(
     swept = Held(other._turns)
     sweep = asyncio.ensure_future(other.sweep(100))
     await swept.until_it_came()
-    # The store's time is that of the clock ahead, so that the lease is over for this one, too:
-    # the row is replaced by hand, as a beat of a moment ago would have done.
+    # The store's time is that of the clock ahead, so the lease has ended for this store, too. The
+    # row is replaced by hand, as a beat a moment ago would have done.
     place.sql(
         "UPDATE @worker SET lease_until = lease_until + 60000, no = no + 1 WHERE id = %s", "w"
     )
@@ -153,7 +153,7 @@ async def test_beat_that_commits_while_a_new_epoch_ends_the_leases_does_not_outl
     held = (await claim(store)).jobs
     await beat(store, *held)
     with psycopg.connect(parse_url(place.url).conninfo) as other:
-        # What a beat does to the row: it is replaced, not updated.
+        # The effect of a beat on the row: it is replaced, not updated.
         for text in (
             "CREATE TEMP TABLE beaten AS SELECT * FROM {}.worker",
             "UPDATE beaten SET lease_until = lease_until + 60000, no = no + 1",
@@ -195,7 +195,7 @@ async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
     first = (await claim(store, n=1)).jobs
     await beat(store, *first)
     slow = Held(store._turns)
-    # From two lanes, so that it takes the turn and is not done in one trip.
+    # From two lanes, so that the claim takes the lock and is not a plain claim in one trip.
     lanes = ((LANE, 1), ("other", 1))
     turn = ClaimRequest(worker="w", request=2, lanes=lanes, n=1, free=1)
     late = asyncio.ensure_future(store.claim(turn))
@@ -215,7 +215,7 @@ async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
 async def test_first_beat_beside_claims_leaves_the_worker_one_lease(
     place: Place, clock: FakeClock
 ) -> None:
-    """A second row would end by itself, and a sweep would take the live worker's jobs with it."""
+    """A second row would expire by itself, and a sweep would then take the live worker's jobs."""
     store = place.open(clock)
     await store.enqueue([job(1)])
     await beat(store, worker="other")
@@ -257,7 +257,8 @@ async def test_beat_that_releases_what_never_arrived_extends_the_lease_at_once(
         other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
         late = asyncio.ensure_future(beat(store, one))
         await pause(0)
-        # Another beat of this process is answered behind it, and so its lease has been written.
+        # Beats of a process are answered in order, so the lease of the first has been written by
+        # then.
         await beat(store, worker="other")
         rows = place.sql("SELECT lease_until FROM @worker WHERE id = 'w'")
         assert rows == [(clock() + LEASE_MS,)]
@@ -285,7 +286,7 @@ async def test_signals_that_wait_share_steps_and_each_gets_its_own_answer(
     bad = Signal(key="call-1", event="e" * 2_000, kind=SignalKind.NOTE)
     asked = [*ends[:20], bad, *ends[20:], ends[3]]
     replies = [asyncio.ensure_future(store.signal(one)) for one in asked]
-    # The first statement of each step begins a transaction.
+    # The first statement of each step starts a transaction.
     await pause(0)
     trips = store._turns.session.link.trips
     slow.through.set()
@@ -314,5 +315,5 @@ async def test_signals_in_one_group_take_one_turn(
     await pause(0)
     slow.through.set()
     await asyncio.gather(first, *replies)
-    # That which was held, and one for all of them.
+    # One for the call that was held, and one for all the others.
     assert store._shared.unfolded == before + 2

@@ -1,4 +1,4 @@
-"""What breaks between the store and its server: nothing acknowledged is lost, and work goes on."""
+"""Failures between the store and its server: nothing acknowledged is lost, and work continues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def proxy(url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 async def store(proxy: Proxy) -> AsyncIterator[PostgresStore]:
-    """A store whose every connection has been used."""
+    """A store whose connections have all been used."""
     opened = PostgresStore(parse_url(proxy.url))
     await opened.enqueue([job(0), job(1)])
     reply = await claim(opened, 1, n=1)
@@ -61,7 +61,7 @@ def job(number: int) -> NewJob:
 
 PLAIN = ((LANE, 1),)
 BOTH = ((LANE, 1), ("other", 1))
-"""A claim of several lanes takes the turn."""
+"""A claim of several lanes takes the lock."""
 
 
 async def claim(
@@ -81,7 +81,7 @@ async def counts(store: PostgresStore) -> dict[str, int]:
 
 
 async def again(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Repeats what a broken connection refused, as a worker does; each breaks at most once."""
+    """Repeat a call that a broken connection refused, as a worker does. Each breaks only once."""
     for _ in range(4):
         try:
             return await call()
@@ -104,10 +104,10 @@ async def test_reply_to_an_enqueue_that_is_lost_is_unknown_and_the_repeat_finds_
 
 
 async def losing_each_reply(proxy: Proxy, call: Callable[[], Awaitable[object]]) -> list[type]:
-    """Calls until nothing is lost, and loses one reply each time: the first, the second, and so on.
+    """Call until no reply is lost; lose one reply each time: the first, the second, and so on.
 
     Returns:
-        What was raised each time.
+        The type of the error raised each time.
     """
     raised: list[type] = []
     while len(raised) < 12:
@@ -182,7 +182,7 @@ async def test_replies_cut_off_anywhere_lose_and_double_nothing(store: PostgresS
 
 
 async def test_reply_that_tells_a_lanes_number_may_be_lost(store: PostgresStore, proxy: Proxy):
-    """What repeats in many rows is looked up on a connection of its own; that can be repeated."""
+    """Values that repeat in many rows are read on a separate connection; that can be retried."""
     proxy.lose_reply_to(b"fresh lane")
     fresh = NewJob(id=derived_id("breaking", 90), kind="noop", lane="fresh lane")
     assert (await store.enqueue([fresh]))[0].created
@@ -241,7 +241,7 @@ async def test_server_that_is_killed_keeps_what_was_acknowledged_and_work_goes_o
 async def test_transaction_that_hangs_lets_nobody_wait_longer_than_it_says(
     url: str,
 ):
-    """Somebody took the table of jobs for himself: what needs it is refused in time."""
+    """Another session has locked the table of jobs; calls that need it are refused in time."""
     store = PostgresStore(parse_url(f"{url}?patience_ms=200"))
     await store.enqueue([job(0)])
     with psycopg.connect(url) as db:
@@ -270,7 +270,7 @@ def test_group_of_which_the_outcome_is_unknown_is_not_made_again_in_halves() -> 
 async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
     place: Place, clock: FakeClock
 ) -> None:
-    """Behind the next connection there may be a backup, in which they stand for something else."""
+    """The next connection may lead to a backup, in which the numbers have other meanings."""
 
     def of(number: int, tenant: str) -> NewJob:
         return NewJob(id=derived_id("tenants", number), kind="noop", lane=LANE, tenant=tenant)
@@ -278,7 +278,7 @@ async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
     breaks = place.open(clock)
     await breaks.enqueue([of(1, "a")])
     place.back_up()
-    # Of this flow the backup knows nothing.
+    # The backup does not contain this flow.
     await breaks.enqueue([of(2, "b")])
     other = psycopg.connect(place.database)
     other.execute(f"LOCK TABLE {place.namespace}.delta")  # pyright: ignore[reportArgumentType]

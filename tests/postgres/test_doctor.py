@@ -1,4 +1,4 @@
-"""What `headway doctor` and `headway migrate` say of a PostgreSQL store."""
+"""What `headway doctor` and `headway migrate` report about a PostgreSQL store."""
 
 from __future__ import annotations
 

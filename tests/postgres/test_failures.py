@@ -58,7 +58,7 @@ def test_server_that_is_away_is_unavailable_and_the_password_is_not_told():
 
 
 def test_process_that_may_open_no_more_files_is_unavailable(url: str):
-    """The socket is its last one, and waiting for it takes another."""
+    """The process can open only the socket, and waiting for it needs one more descriptor."""
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)

@@ -1,4 +1,4 @@
-"""What breaks under the store on PostgreSQL, at work: told exactly, and fixed by a repeat."""
+"""Faults under a working store on PostgreSQL: each is reported exactly, and fixed by a repeat."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
     place: Place, other_place: Place, way: Proxy, name: str
 ) -> None:
     clocks = FakeClock(), FakeClock()
-    # Without prepared statements the proxy can read what is sent.
+    # Without prepared statements, the proxy can read the statements that are sent.
     options = f"namespace={other_place.namespace}&listen=off&pooled=on"
     disturbed = PostgresStore(parse_url(f"{way.url}?{options}"), clocks[1])
     undisturbed = place.open(clocks[0], listen="off")
-    # The statement as a whole: each BEGIN says READ COMMITTED.
+    # The whole statement, because each BEGIN contains READ COMMITTED.
     commit = b"COMMIT\0"
     found, raised = await differences(name, undisturbed, disturbed, clocks, way, first=commit)
     await disturbed.close()
@@ -78,7 +78,7 @@ async def test_load_goes_on_after_the_server_crashed_and_after_it_was_stopped_at
     load = Load(stores)
 
     def kill_a_backend() -> None:
-        # The server ends all others then, and recovers as after a crash.
+        # The server then ends all other backends, and recovers as after a crash.
         (pid,) = _others(own_server.url)[:1]
         os.kill(pid, signal.SIGKILL)
 
@@ -121,7 +121,7 @@ def _others(url: str) -> list[int]:
     return [pid for (pid,) in found]
 
 
-# ------------------------------------------------------------------------------- who says nothing
+# ------------------------------------------------------------- unresponsive servers and processes
 
 
 async def test_server_that_says_nothing_is_given_up_and_used_again_when_it_speaks(
@@ -191,11 +191,11 @@ async def test_process_that_is_stopped_in_its_turn_holds_up_the_others_no_longer
     assert await asyncio.to_thread(child.stdout.readline) == "stops\n"
     (state,) = place.sql(_IDLE_IN_TURN)
     assert state == (1,)
-    # The child is not let go: the server takes the turn from it.
+    # The server does not wait for the child to resume: it takes the lock from it.
     assert len((await claim(store, n=1)).jobs) == 1
     child.send_signal(signal.SIGCONT)
     out, _ = await asyncio.to_thread(child.communicate, "go on\n")
-    # It is told, and works on by another connection.
+    # The child gets an error, and continues on a new connection.
     assert out == "unknown\n1\n"
     assert child.returncode == 0
     await assert_clean(store)

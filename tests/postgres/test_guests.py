@@ -1,4 +1,4 @@
-"""The door for connections of callers, with an insertion that stands in for the store's."""
+"""Enqueueing on callers' connections, with an insertion that replaces the store's."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_what_is_no_connection_is_refused_in_words(door: Door, given: object):
     assert "SQLAlchemy" in refused.value.hint
 
 
-# psycopg, awaited
+# psycopg, async
 
 
 @pytest.mark.parametrize("keep", [True, False])

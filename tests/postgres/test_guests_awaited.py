@@ -1,4 +1,4 @@
-"""Async sessions of SQLAlchemy at the door for connections of callers."""
+"""Enqueueing on async sessions of SQLAlchemy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store works as ever in a database whose transactions keep one snapshot by default."""
+"""The store works normally in a database whose transactions use one snapshot by default."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def database(server: PostgresServer | GivenPostgres, level: str) -> Generator[Pl
 
 @contextmanager
 def turn(place: Place) -> Generator[None]:
-    """Another process has the turn."""
+    """Hold the lock, as another process."""
     options = parse_url(place.url)
     with psycopg.connect(options.conninfo) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key(options.namespace),))
@@ -60,7 +60,7 @@ async def test_claim_that_waited_for_its_turn_sees_what_was_committed_meanwhile(
     with database(fast_postgres_server, level) as place:
         one, two = (place.open(clock, pooled=pooled) for _ in range(2))
         await one.define(DefineRequest(items=(DeclareGate(spec=LINES),), author="us"))
-        # The first claim of a process takes the turn in any case.
+        # The first claim of a process takes the lock in any case.
         await one.enqueue([job(0, gates=gates)])
         assert len((await claim(two)).jobs) == 1
         await one.enqueue([job(1, gates=gates)])

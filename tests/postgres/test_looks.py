@@ -1,4 +1,4 @@
-"""What is only a look takes no turn, in one trip, and never overlooks what has become due."""
+"""Calls that only look take no lock and one trip, and never miss what has become due."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_claim_after_a_look_finds_what_has_become_due(place: Place, clock:
 async def test_claim_that_sets_a_gates_timer_says_when_it_comes(
     place: Place, clock: FakeClock
 ) -> None:
-    """Though the first timer was read ahead, in the trip of its begin."""
+    """Although the first timer was read ahead, in the trip that started the transaction."""
     store = place.open(clock)
     pace = Rate("pace:{phone}", 1, per="10s")
     await store.define(DefineRequest(items=(DeclareGate(spec=pace),), author="ann"))
@@ -85,7 +85,7 @@ async def test_claim_that_sets_a_gates_timer_says_when_it_comes(
     for request in (1, 2, 3):
         gates = (use_of(pace, phone=f"{request}"),)
         await store.enqueue([job(10 * request + n, gates=gates) for n in range(2)])
-        # The second of them waits for the gate; that of the claim before has waited long enough.
+        # The second job waits for the gate; that of the previous claim has waited long enough.
         reply = await claim(store, request=request)
         assert (len(reply.jobs), reply.next_at) == (min(request, 2), clock() + 10_000)
         clock.advance(20_000)

@@ -1,4 +1,4 @@
-"""Heads are looked for past those that started long ago, and none that waits is overlooked."""
+"""Heads are searched for past jobs that started long ago, without missing any waiting job."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_job_that_comes_late_is_found_by_a_claim_like_the_ones_before_it(
     )
     made = jobs(0, 8, gates=(use_of(line),))
     await store.enqueue(made)
-    # Claims that begin as the one before them did, with what that one read.
+    # These claims start like the previous one, with what it read.
     for request in (1, 2, 3):
         assert len(await claimed(store, 2, request)) == 2
     late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))

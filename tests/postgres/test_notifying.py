@@ -1,4 +1,4 @@
-"""What one process tells others of its commits, and when."""
+"""What a process sends to others about its commits, and when."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_first_commit_is_notified_at_once_however_lately_the_machine_was_started
 
 
 def texts_of(steps: Steps) -> list[str]:
-    """The statements that are sent over a connection from now on."""
+    """Return a list that collects the statements sent over a connection from now on."""
     link = steps.session.link
     run, sent = link.run, list[str]()
 
@@ -54,7 +54,7 @@ async def test_no_step_notifies_inside_its_transaction(
     monkeypatch.setattr(listening, "NOTIFY_EVERY", 0.0)
     store = place.open(clock)
     inserts, turns = texts_of(store._enqueues._steps), texts_of(store._turns)
-    # The first reads what the others take for granted.
+    # The first enqueue reads what later ones assume.
     for number, end in ((1, "COMMIT"), (2, SYNC)):
         inserts.clear()
         await store.enqueue([job(number)])

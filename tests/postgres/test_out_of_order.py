@@ -1,4 +1,4 @@
-"""Several connections learn facts in any order: no order of replies makes the store suspect."""
+"""Several connections learn facts in any order; no order of replies makes the store suspect."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.postgres.places import Place
 from tests.servers.postgres import fresh_database
 
 LIMIT = 120
-"""Seconds for what must come."""
+"""Time limit in seconds for events that must happen."""
 
 
 class Held:
-    """Keeps the next reply that comes over a connection, until it is let through.
+    """Holds back the next reply on a connection, until it is let through.
 
     Args:
-        steps: which connection.
+        steps: the connection.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -75,7 +75,7 @@ def end_all_backends(place: Place) -> int:
 
 
 async def fail(store: PostgresStore, one: Any) -> None:
-    """A settlement that takes the turn on the connection of settlements."""
+    """Settle a failure, which takes the lock on the connection of settlements."""
     outcome = Failed(one.id, one.run, error="no", after_ms=0)
     await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
 
@@ -89,13 +89,13 @@ async def test_reply_read_before_the_backends_ended_and_handled_later_is_no_proo
     await store.enqueue(jobs(0, 2, gates=(use_of(line),)))
     (one,) = (await claim(store)).jobs
     clock.advance(10)
-    # One connection has read its facts in its turn; its process is stopped before it handles them.
+    # One connection has read its facts under the lock; its process is paused before handling them.
     held = Held(store._turns)
     slow = asyncio.ensure_future(store.lead("chores", "here", 60_000))
     await held.until_it_came()
     assert end_all_backends(place) >= 2
-    # A success that frees a gate takes the turn meanwhile, on the connection of settlements, and
-    # time goes on there.
+    # A success that frees a gate takes the lock meanwhile, on the connection of settlements, and
+    # time advances there.
     clock.advance(5_000)
     await succeed(store, [(one.id, one.run)])
     assert not slow.done()
@@ -158,7 +158,7 @@ async def test_settlement_of_plain_jobs_notices_a_store_that_was_restored(
     first, second = (await claim(store)).jobs
     await succeed(store, [(first.id, first.run)])
     assert await store.suspicion() is None
-    # As of a backup, which knows of nothing that happened in the last ten seconds.
+    # As in a backup that lacks the last ten seconds.
     place.sql("UPDATE @number SET n = n - 10000 WHERE key = -1")
     await succeed(store, [(second.id, second.run)])
     assert place.sql("SELECT n FROM @number WHERE key = -13") == [(1,)]
@@ -186,7 +186,7 @@ async def test_enqueue_by_a_process_whose_time_is_behind_is_made_at_the_stores_t
 ) -> None:
     store, other = place.open(clock), place.open(clock)
     for number in (1, 2):
-        # The second takes for granted what the first has read.
+        # The second enqueue assumes what the first one has read.
         await store.enqueue([job(number)])
     began_at = clock()
     clock.advance(60_000)
@@ -251,7 +251,7 @@ async def test_beat_that_read_its_worker_before_a_sweep_took_some_of_its_jobs_ex
     await store.enqueue(jobs(0, 2))
     runs = tuple((one.id, one.run) for one in (await claim(store)).jobs)
     beat = BeatRequest(worker="w", running=runs)
-    # The next one asks ahead for what this one asked for.
+    # The next beat prefetches what this one read.
     clock.jump_to((await store.beat(beat)).lease_until - 1)
     held = Held(store._beats._steps)
     slow = asyncio.ensure_future(store.beat(beat))
@@ -278,7 +278,7 @@ async def test_connection_to_a_server_that_was_replaced_proves_nothing(
     clock.advance(60_000)
     await store.lead("chores", "here", 2)
     with fresh_database(place.database) as elsewhere:
-        # The older state stands in another database, to which only an old connection leads.
+        # The older state is in another database, which only an old connection reaches.
         old = Place(elsewhere)
         old.namespace = place.namespace
         await old.open(clock).close()

@@ -1,4 +1,4 @@
-"""Claims of plain lanes: one trip, beside each other, and no rule of a claim is lost by it."""
+"""Claims of plain lanes: one trip, concurrent, and with all the rules of a claim."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MINUTE = 60_000
 
 
 def trips(store: PostgresStore) -> tuple[int, int]:
-    """Of plain claims, and of claims with the turn."""
+    """Return the numbers of trips of plain claims and of exclusive steps."""
     link = store._plain.steps.session._link
     return (link.trips if link is not None else 0, store._turns.session.link.trips)
 
@@ -73,7 +73,7 @@ async def learn(store: PostgresStore, number: int, worker: str = "w") -> None:
 
 @asynccontextmanager
 async def locked(place: Place, made: Sequence[NewJob]) -> AsyncIterator[None]:
-    """Another claim has locked these jobs, and has not been committed."""
+    """Hold row locks on these jobs, as another claim that is not committed yet."""
     with psycopg.connect(place.database) as other:
         query = f"SELECT seq FROM {place.namespace}.job WHERE id = ANY (%s::uuid[]) FOR UPDATE"  # noqa: S608  (our own names)
         assert len(other.execute(query.encode(), (of(made),)).fetchall()) == len(made)
@@ -87,7 +87,7 @@ async def test_claim_of_a_plain_lane_is_one_trip_and_waits_for_no_other(
     await store.enqueue(made)
     options = parse_url(place.url)
     with psycopg.connect(options.conninfo) as other:
-        # Who shares the turn does not keep it waiting; a claim with the turn would wait.
+        # A shared lock does not block a plain claim; it would block an exclusive one.
         other.execute("SELECT pg_advisory_xact_lock_shared(%s)", (lock_key(options.namespace),))
         assert started(await claim(store, request=2, n=2)) == of(made[:2])
         before = trips(store)
@@ -110,10 +110,10 @@ async def test_jobs_that_another_claim_has_locked_are_skipped_and_none_is_lost(
         reply = await claim(store, request=2, n=2)
         assert started(reply) == of(made[2:4])
         reply = await claim(store, request=3, n=2)
-        # One started, and there are more: it must ask again at once.
+        # One job started, and there are more: the worker must claim again at once.
         assert (started(reply), reply.again) == (of(made[4:]), True)
         reply = await claim(store, request=4, n=2)
-        # All that waits is locked: if that claim fails, no wake tells of it.
+        # All waiting jobs are locked; if the claim that locked them fails, no wake follows.
         assert (started(reply), reply.again) == ([], False)
         assert reply.next_at is not None
         assert reply.next_at <= clock() + 50
@@ -141,7 +141,7 @@ async def test_jobs_that_were_skipped_go_first_again_if_the_claim_that_locked_th
     await store.enqueue(made)
     assert started(await claim(store, request=2, n=2)) == of(made[:2])
     async with locked(place, made[3:5]):
-        # The claim that has locked them is undone at the end.
+        # The claim that locked them is rolled back at the end.
         assert started(await claim(store, request=3, n=3)) == of([made[2], *made[5:7]])
     assert started(await claim(store, request=4, n=3)) == of([*made[3:5], made[7]])
     await assert_clean(store)
@@ -167,7 +167,7 @@ async def test_claims_of_many_workers_at_once_start_each_job_once(
 
     found = await asyncio.gather(*(work(number) for number in range(4)))
     assert sorted(one for each in found for one in each) == sorted(of(made))
-    # The order of one claim is the order of the queue.
+    # The order of a single claim is the order of the queue.
     places = {one: place for place, one in enumerate(of(made))}
     assert all(
         [places[one] for one in each] == sorted(places[one] for one in each) for each in found
@@ -289,7 +289,7 @@ async def test_plain_claim_says_when_the_next_timer_of_a_gate_comes_and_leaves_i
     assert (len(reply.jobs), reply.next_at) == (1, clock() + 10_000)
     assert trips(store) == (before[0] + 1, before[1])
     clock.advance(10_000)
-    # Then it is left to the verb, which runs the timer.
+    # Now it becomes an exclusive claim, which runs the timer.
     reply = await claim(store, request=3, n=1)
     assert (len(reply.jobs), reply.next_at) == (1, None)
     await assert_clean(store)
@@ -334,7 +334,7 @@ async def test_plain_claim_whose_workers_row_a_beat_replaces_is_made_again(
     assert started(await late) == of(jobs(1, 2))
     assert (await late).lease_until == clock() + 90_000
     assert place.sql("SELECT count(*) FROM @worker WHERE id = 'w'") == [(1,)]
-    # Its number was written with them, so that they are found by a repeat, and no others start.
+    # Its request number was written with the jobs, so a repeat finds them, and starts no others.
     await store.enqueue(jobs(3, 2))
     assert started(await claim(store, request=2, n=2)) == of(jobs(1, 2))
     await assert_clean(store)
@@ -379,7 +379,7 @@ async def test_worker_that_has_named_no_lanes_serves_the_one_that_it_claims_from
     store: PostgresStore,
 ) -> None:
     await store.beat(BeatRequest(worker="other"))
-    # Nothing is found, so nothing of the worker is written.
+    # No job is found, so no row is written for the worker.
     assert not (await claim(store, "other", request=1)).jobs
     await store.enqueue(jobs(1, 2))
     before = trips(store)
@@ -387,7 +387,7 @@ async def test_worker_that_has_named_no_lanes_serves_the_one_that_it_claims_from
     assert trips(store) == (before[0] + 1, before[1])
     lanes = {one.id: one.lanes for one in await store.read(WorkersQuery())}
     assert lanes == {"w": (LANE,), "other": (LANE,)}
-    # Lanes that it has named stay.
+    # Lanes that the worker has named are kept.
     await store.beat(BeatRequest(worker="other", lanes=("a", "b")))
     assert len((await claim(store, "other", request=3, n=1)).jobs) == 1
     lanes = {one.id: one.lanes for one in await store.read(WorkersQuery())}
@@ -408,13 +408,13 @@ async def test_lane_that_was_closed_is_plain_again_and_waiting_behind_it_is_coun
     if opened:
         await define(store, OpenGate(name=gate))
     assert len((await claim(store, request=4)).jobs) == 1
-    # The closing was seen to have ended, and what comes now has not waited through it.
+    # The end of the closing is known, and jobs that arrive now have not waited through it.
     await store.enqueue(jobs(3, 2))
     store._plain._lanes[LANE].pause = 0
     before = trips(store)
     assert started(await claim(store, request=5, n=1)) == of(jobs(3, 1))
     assert trips(store) == (before[0] + 1, before[1])
-    # What has waited through it, and comes back to its place, leaves the claim to the verb.
+    # A job that has waited through it, and returns to its place, makes the claim exclusive.
     outcome = Snoozed(first.id, first.run, until_at=first.due_at)
     await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
     before = trips(store)
@@ -436,7 +436,7 @@ async def test_lane_that_is_often_not_plain_is_tried_less_and_less(
         await store.enqueue([job(1_000 + request, due_at=clock() + 1)])
         clock.advance(1)
         assert len((await claim(store, request=request, n=1)).jobs) == 1
-    # Each fails because something has become due.
+    # Each plain claim fails because something has become due.
     assert trips(store)[0] - before <= 2 * (100 // LONGEST_PAUSE + 6)
     await assert_clean(store)
 
@@ -451,7 +451,7 @@ async def test_jobs_with_keyed_gates_among_others_cost_the_others_no_turn(
     before = store._turns.session.link.trips
     for request in range(2, 42):
         assert len((await claim(store, request=request, n=1)).jobs) == 1
-    # A plain claim fails at each of the four, and goes on behind it.
+    # A plain claim fails at each of the four, and works again after it.
     assert store._turns.session.link.trips - before <= 4 * 6
     await assert_clean(store)
 

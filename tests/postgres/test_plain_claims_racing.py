@@ -1,4 +1,4 @@
-"""What others do while a plain claim is under way, or before it is known here."""
+"""Concurrent changes during a plain claim, or before this process knows of them."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ async def store(place: Place, clock: FakeClock) -> PostgresStore:
 
 @pytest.fixture
 async def other(store: PostgresStore, place: Place, clock: FakeClock) -> PostgresStore:
-    """Another process's."""
+    """A store of another process."""
     del store
     return place.open(clock)
 
 
 class Paused:
-    """Stops the thread of plain claims once, before a method of theirs.
+    """Pauses the thread of plain claims once, before one of its methods.
 
     Args:
-        store: whose claims.
-        monkeypatch: of the test.
-        method: its name.
+        store: store whose plain claims are paused.
+        monkeypatch: fixture of the test.
+        method: name of the method.
     """
 
     def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
@@ -92,7 +92,7 @@ async def test_closing_that_another_process_has_made_stops_the_next_plain_claim(
 ) -> None:
     await store.enqueue([job(8_000, tenant="acme")])
     for request in (2, 3):
-        # Known with its tenant by the first of these, and claimed as plain by the second.
+        # The first of these makes it known with its tenant, and the second is a plain claim.
         await store.enqueue([job(8_000 + request, tenant="acme")])
         assert (await claim(store, request=request)).jobs
     made = jobs(1, 3, tenant="acme")
@@ -154,7 +154,7 @@ async def test_lane_that_becomes_narrow_between_the_choice_of_the_way_and_the_cl
     late = asyncio.ensure_future(claim(store, request=2))
     await pause.until_it_came()
     await define(store, SetLane(spec=LaneSpec(name=LANE, concurrency=1)))
-    # By now this process knows the new number of lanes, though not what it says of this one.
+    # By now this process knows the new number of the lanes, but not the new spec of this one.
     lanes = (("other", 1),)
     await store.claim(ClaimRequest(worker="x", request=1, lanes=lanes))
     pause.through.set()
@@ -187,12 +187,12 @@ async def test_plain_claim_starts_nothing_in_a_store_that_was_put_back(
     await store.enqueue(jobs(1, 3))
     assert started(await claim(store, request=2, n=1)) == of(jobs(1, 1))
     if marked:
-        # Another process has found it out, and this one sees nothing but the mark.
+        # Another process has detected it, and this one sees only the mark.
         place.sql("INSERT INTO @number VALUES (%s, 1)", SUSPECT)
     else:
         clock.advance(5_000)
         assert await store.lead("chores", "here", 1_000)
-        # As a failover does: to an older state, and without an end of its connections.
+        # Like a failover to an older state that leaves the connections open.
         place.sql("UPDATE @number SET n = n - 4000 WHERE key = %s", HIGH_WATER)
     before = trips(store)[0]
     with pytest.raises(StoreChanged):
@@ -220,7 +220,7 @@ async def test_plain_claim_is_not_made_once_what_it_was_based_on_is_forgotten(
     late = asyncio.ensure_future(claim(store, request=2, n=1))
     await pause.until_it_came()
     store._shared.forget()
-    # Another claim learns all that is asked for here, maybe in another store.
+    # Another claim learns everything needed here, possibly from another store.
     lanes = ((LANE, 1), ("other", 1))
     assert (await store.claim(ClaimRequest(worker="x", request=1, lanes=lanes))).jobs
     before = trips(store)[0]
@@ -251,10 +251,10 @@ async def test_plain_claim_whose_connection_ends_while_it_waits_starts_each_job_
 
 
 class Stray:
-    """Keeps the next plain claim back, as if its connection broke, and sends it after all.
+    """Holds the next plain claim back, as if its connection broke, and sends it later.
 
     Args:
-        store: whose claim it is.
+        store: store that makes the claim.
     """
 
     def __init__(self, store: PostgresStore) -> None:
@@ -311,11 +311,11 @@ async def test_what_a_plain_claim_starts_that_nobody_waits_for_is_released_by_a_
     await assert_clean(store)
 
 
-# Marks: what other threads of the process let wait while a plain claim looks behind them
+# Marks: jobs that other threads of the process put back while a plain claim reads behind them
 
 
 async def snooze(store: PostgresStore, clock: FakeClock, one: tuple[str, int]) -> None:
-    """Let a running job wait again, where it stood."""
+    """Put a running job back to its place in the queue."""
     outcome = Snoozed(*one, until_at=clock() - 1)
     await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
 
@@ -335,7 +335,7 @@ async def test_job_that_waits_again_during_a_plain_claim_is_not_passed_over(
     await snooze(store, clock, (first.id, first.run))
     pause.through.set()
     found = [started(await late), started(await claim(store, request=5, n=2))]
-    # By the claim that reads after it waits again.
+    # Found by the claim that reads after it was put back.
     assert first.id in found[0 if before == "_holds" else 1]
     await assert_clean(store)
 

@@ -1,4 +1,4 @@
-"""No statement of the store walks over the jobs, whatever the server knows of them."""
+"""No statement of the store scans the jobs, whatever statistics the server has."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 JOBS = 50_000
 LOOKED = ("never", "before", "after")
-"""When the server looked at the tables last: before or after they were filled."""
+"""When the server last analyzed the tables: never, or before or after they were filled."""
 IDENTIFYING = ("job_pkey", "job_id_key")
-"""Indexes of the job table that no past statistics make look better, or worse, than they are."""
+"""Indexes of the job table whose cost outdated statistics do not distort."""
 VALUES = {
     "bigint": "1",
     "integer": "1",
@@ -47,7 +47,7 @@ SELECT md5(n::text)::uuid, 1, 1, 1, 1, 512, n, n, '', '' FROM generate_series(1,
 
 
 def statements(table: str = "@job") -> dict[str, str]:
-    """Every statement about a table, by where it is written."""
+    """Return every statement about a table, by where it is written."""
     found: dict[str, str] = {}
     names = [one.name for one in pkgutil.walk_packages(tables.__path__, f"{tables.__name__}.")]
     for module in (*names, plain_claims.__name__, lanes.__name__, records.__name__):
@@ -110,7 +110,7 @@ def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def walks(plan: dict[str, Any], *, writes: bool) -> list[str]:
-    """Where a plan walks over jobs that are not asked for."""
+    """Return the nodes of a plan that scan jobs beyond those requested."""
     found: list[str] = []
     for node in nodes(plan):
         kind, index = node["Node Type"], node.get("Index Name", "")
@@ -125,7 +125,7 @@ def walks(plan: dict[str, Any], *, writes: bool) -> list[str]:
 def test_no_statement_walks_over_the_jobs(database: psycopg.Connection, mode: str) -> None:
     database.execute("RESET ALL")
     database.execute(setting(parse_url("postgresql:///one"), local=False).encode())
-    # Were it off, a walk would be a walk all the same where nothing else is left.
+    # With the setting off, a scan would still be used if nothing else were left.
     database.execute("RESET enable_seqscan")
     walking = {
         name: found
@@ -136,22 +136,22 @@ def test_no_statement_walks_over_the_jobs(database: psycopg.Connection, mode: st
 
 
 WALKED = {
-    # From its first entry on, and no further than to the first that fits.
+    # From its first entry, and only as far as the first that fits.
     ("job_statements.LANES_DUE", "job_scheduled"),
     ("plain_claims._THEN", "gate_timer"),
-    # Lanes, and events that wait for a job, are few.
+    # There are few lanes, and few events that wait for a job.
     ("job_statements.LANES_DUE", "lane_name_key"),
     ("lanes._COUNTS", None),
     ("lanes._COUNTS_BETWEEN", None),
     ("records._KEPT_COUNT", None),
 }
-"""What is read whole, or without a condition on the first column of its index."""
+"""Indexes and tables that are read completely, or without a condition on their first column."""
 FEWEST = 8
-"""With fewer jobs, once it has counted them, the server may prefer a walk (decision 0051)."""
+"""With fewer jobs, once it has counted them, the server may prefer a scan (decision 0051)."""
 
 
 def whole(db: psycopg.Connection, plan: dict[str, Any]) -> set[str | None]:
-    """The indexes that a plan reads without a condition on their first column; None for a table."""
+    """Return the indexes read without a condition on their first column; None for a table."""
     first = dict(
         db.execute(
             "SELECT relname, pg_get_indexdef(indexrelid, 1, true) FROM pg_index"
@@ -175,7 +175,7 @@ def whole(db: psycopg.Connection, plan: dict[str, Any]) -> set[str | None]:
 def test_no_statement_reads_an_index_whole_however_few_jobs_there_are(
     fast_postgres_server: PostgresServer | GivenPostgres, jobs: int, looked: bool
 ) -> None:
-    """Of a small table the server thinks that a walk costs little, and keeps to it as it grows."""
+    """On a small table, the server expects a scan to be cheap, and keeps that plan as it grows."""
     with fresh_database(fast_postgres_server.url) as url:
         options = parse_url(url)
         with psycopg.connect(options.conninfo, autocommit=True, prepare_threshold=None) as db:
@@ -195,7 +195,7 @@ def test_no_statement_reads_an_index_whole_however_few_jobs_there_are(
 
 
 def lookups(plan: dict[str, Any]) -> set[tuple[str, str | None, bool]]:
-    """How a plan reads each table: by which index, and whether by a condition on it."""
+    """Return how a plan reads each table: by which index, and whether with a condition on it."""
     return {
         (node["Relation Name"], node.get("Index Name"), "Index Cond" in node)
         for node in nodes(plan)
@@ -207,7 +207,7 @@ def lookups(plan: dict[str, Any]) -> set[tuple[str, str | None, bool]]:
 def test_statistics_of_empty_tables_change_no_plan(
     fast_postgres_server: PostgresServer | GivenPostgres, mode: str
 ) -> None:
-    """A table such as that of permits is often empty when the server looks at it."""
+    """A table such as that of permits is often empty when the server analyzes it."""
     found: list[dict[str, set[tuple[str, str | None, bool]]]] = []
     for looked in (False, True):
         with fresh_database(fast_postgres_server.url) as url:
@@ -221,7 +221,7 @@ def test_statistics_of_empty_tables_change_no_plan(
                 every = statements("@").items()
                 found.append({name: lookups(plan(db, text, mode)) for name, text in every})
     fresh, empty = found
-    # Lanes are few.
+    # There are few lanes.
     assert {name for name in fresh if fresh[name] != empty[name]} <= {"job_statements.LANES_DUE"}
 
 

@@ -42,7 +42,7 @@ def db(options: PostgresOptions) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the shipped migrations, to which a test adds."""
+    """A copy of the shipped migrations, to which the test adds."""
     for one in shipped().iterdir():
         if one.name.endswith(".sql"):
             tmp_path.joinpath(one.name).write_text(one.read_text())

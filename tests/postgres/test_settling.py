@@ -1,4 +1,4 @@
-"""Settlements of successes: in one trip, beside others, or in an exclusive step; fenced in each."""
+"""Settlements of successes: in one trip, in a shared or an exclusive step; fenced in each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def settle(store: PostgresStore, *outcomes: Outcome, worker: str = "w") ->
 
 
 def _exclusively(store: PostgresStore, worker: str) -> None:
-    """As after a settlement of this worker that needed an exclusive step."""
+    """Make the worker's next settlement exclusive, as after one that needed an exclusive step."""
     store._settles._gated.add(worker)
 
 
@@ -36,7 +36,7 @@ WAYS: dict[str, Callable[[PostgresStore, str], None]] = {
     "in one trip": lambda _store, _worker: None,
     "exclusively": _exclusively,
 }
-# Whose settlement of which run of the job that worker w holds as run 2, and when.
+# Sender, run and delay of a settlement of the job that worker w holds as run 2.
 FORGERIES = {
     "earlier run": ("w", 1, 0),
     "later run": ("w", 3, 0),
@@ -62,7 +62,7 @@ async def test_success_of_a_run_that_is_not_live_is_refused_and_changes_nothing(
     own = (await claim(store, sender, request=3)).jobs
     for one in own:
         await settle(store, Released(one.id, one.run), worker=sender)
-    # Of the run that is forged where that can be: such go to the server in one statement.
+    # With the forged run's number if possible: outcomes of equal runs share one statement.
     own = (await claim(store, sender, request=4)).jobs
     clock.advance(after_ms)
     before = await store.read(JobQuery(id=held.id)), await store.read(StatsQuery())
@@ -92,7 +92,7 @@ async def test_success_gives_back_what_it_holds_and_makes_what_must_follow(
     await store.enqueue([job(0), job(1, gates=(use_of(LINE),)), job(2, policy=alert)])
     runs = (await claim(store)).jobs
     assert len(await _holders(store)) == 1
-    # A worker's settlements teach which way its next one goes; each of these is a worker's first.
+    # Settlements of a worker decide how its next one is made; here each one counts as its first.
     for one in runs:
         WAYS[way](store, "w")
         assert await settle(store, Succeeded(one.id, one.run)) == [Verdict.DONE]

@@ -29,7 +29,7 @@ def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[s
 
 @pytest.fixture
 def old_url(database: str, tmp_path: Path) -> str:
-    """A store of the last schema without tokens, which nobody brings forward."""
+    """A store of the last schema without tokens, which is not migrated automatically."""
     for one in shipped().iterdir():
         if one.name.endswith(".sql") and int(one.name[:4]) < TOKENS_SINCE:
             tmp_path.joinpath(one.name).write_text(one.read_text())
@@ -68,7 +68,7 @@ async def test_token_on_a_schema_without_tokens_is_refused_until_it_is_migrated(
     options = parse_url(old_url)
     with psycopg.connect(options.conninfo, autocommit=True) as connection:
         assert migrate_schema(connection, options) == (TOKENS_SINCE - 1, latest())
-    # The same process goes on, with the tokens that there may be now.
+    # The same process continues, and can now store tokens.
     await store.define(DefineRequest(items=(SetToken(spec=SENDER),), author="ann"))
     assert [one.spec for one in await store.read(TokensQuery())] == [SENDER]
     assert (await store.read(StatsQuery())).revision == 1

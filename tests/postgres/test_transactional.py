@@ -61,7 +61,7 @@ async def app(database: str) -> AsyncIterator[hw.App]:
 
 @pytest.fixture
 async def store(database: str, app: hw.App) -> AsyncIterator[PostgresStore]:
-    """Another process's."""
+    """A store of another process."""
     await app.declare()
     opened = PostgresStore(parse_url(f"{database}?patience_ms=3000"))
     yield opened
@@ -189,13 +189,13 @@ async def test_key_that_another_transaction_has_just_used_is_found(
 
 
 async def test_open_transaction_makes_nobody_wait(app: hw.App, store: PostgresStore, database: str):
-    """The caller's transaction has sent to a gated lane and stays open; everything else goes on."""
+    """The caller's transaction has sent to a gated lane and stays open; other work continues."""
     sent = [app.send("call", phone=f"+{n}") for n in range(6)]
     with psycopg.connect(database) as db, psycopg.connect(database, autocommit=True) as look:
         inside = app.send("call", phone="+99", connection=db)
         app.send("note", body="x", key="mine", connection=db)
         pid = db.info.backend_pid
-        # The store's own steps are refused after 3 s if they have to wait for anything.
+        # The store's own steps are refused if they wait more than 3 s for anything.
         reply = await claim(store, 1)
         assert [job.id for job in reply.jobs] == [one.id for one in sent[:2]]
         settled = await succeed(store, reply)
@@ -230,7 +230,7 @@ async def test_open_transaction_makes_nobody_wait(app: hw.App, store: PostgresSt
 async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
     app: hw.App, store: PostgresStore, database: str, options: dict[str, str], awaited: bool
 ):
-    """Who sends the same key must wait to know; who sends anything else must not wait for them."""
+    """A sender of the same key must wait for the outcome; senders of other keys must not wait."""
     with psycopg.connect(database) as db:
         first = app.send("note", body="x", **options, connection=db)
         if awaited:
@@ -250,7 +250,7 @@ async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
 async def test_key_of_an_open_transaction_holds_up_nobody_from_the_first_enqueue_of_a_process_on(
     store: PostgresStore, database: str
 ):
-    """A process that knows nothing of the store yet reads what later enqueues take for granted."""
+    """A process that has not used the store yet reads what later enqueues assume."""
 
     def made(number: int, key: str) -> NewJob:
         return NewJob(id=derived_id("first", number), kind="note", lane="notes", key=key)
@@ -299,7 +299,7 @@ async def test_key_of_an_open_transaction_refuses_the_step_that_needs_it_and_hol
 
 
 def waited_for(database: str, pid: int) -> None:
-    """Blocks until somebody waits for a process of the server."""
+    """Block until another process waits for a backend of the server."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
     with psycopg.connect(database, autocommit=True) as look:
         for _ in range(10_000):

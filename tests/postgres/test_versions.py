@@ -1,4 +1,4 @@
-"""Programs and schemas of different versions: whoever knows less goes on, and knows what it needs.
+"""Programs and schemas of different versions work together, in the range that each supports.
 
 `tests/conformance/test_repeated.py` runs the whole suite on the schema of a later program.
 """
@@ -43,7 +43,7 @@ def url(database: str) -> str:
 
 
 def declared(url: str) -> hw.App:
-    """An App that uses a little of everything."""
+    """Return an App that uses a little of everything."""
     app = hw.App(url)
 
     @app.job(key="{n}", gates=[hw.Slots("line", 3), hw.Slots("phone:{phone}", 1)])
@@ -56,10 +56,10 @@ def declared(url: str) -> hw.App:
 
 
 async def worked(app: hw.App, total: int) -> None:
-    """Waits until so many jobs have succeeded.
+    """Wait until this many jobs have succeeded.
 
     Raises:
-        TimeoutError: they have not.
+        TimeoutError: fewer have succeeded in time.
     """
     async with asyncio.timeout(LIMIT):
         while (await app.store.read(StatsQuery())).counts.get("succeeded") != total:
@@ -72,7 +72,7 @@ async def send(app: hw.App, numbers: range) -> None:
 
 
 async def day(app: hw.App, between: Any = None) -> None:
-    """Jobs are sent and run; something happens in the middle, while workers work."""
+    """Send and run jobs; halfway, while workers are busy, call `between`."""
     async with app:
         worker = app.worker(concurrency=4)
         running = asyncio.create_task(worker.run())
@@ -132,7 +132,7 @@ def test_migration_that_the_server_undid_because_of_a_deadlock_is_run_again(
         psycopg.connect(options.conninfo, autocommit=True) as watch,
         ThreadPoolExecutor() as pool,
     ):
-        # Of the two, the migration is the one that looks for a deadlock.
+        # The migration, not the reader, is the one that checks for a deadlock.
         reader.execute("SET deadlock_timeout = '1h'")
         reader.execute(lane)
         migrated = pool.submit(migrate_to, url, tmp_path)

@@ -1,4 +1,4 @@
-"""Whoever waits is woken by other processes, too; and nothing is told where nobody waits."""
+"""Waiters are also woken by other processes; nothing is sent if there are no waiters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wakes]]:
-    """Makes what stands for a process."""
+    """Return a function that creates the equivalent of a process."""
     made_here: list[Wakes] = []
 
     def one(options: PostgresOptions) -> Wakes:
@@ -57,7 +57,7 @@ async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wa
 
 @pytest.fixture(autouse=True)
 def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test hears it hears by a notification, unless it asks for looks."""
+    """Disable the slow poll, so that only notifications wake a test, unless it enables the poll."""
     monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
     monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
 
@@ -69,15 +69,17 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def asleep(wakes: Wakes, *lanes: str, until_at: int | None = None) -> asyncio.Task[None]:
-    """Wait in lanes as a worker does: whatever wakes it meanwhile, it claims and waits again.
+    """Wait in lanes as a worker does: after an unrelated wake, claim and wait again.
 
-    Until it sleeps, listening may end and begin again on a busy machine, which wakes for nothing.
+    On a busy machine, listening may stop and start again before the task sleeps, which wakes it for
+    no job.
     """
     wanted = lanes or (LANE,)
 
     def sleeps() -> bool:
         here = [one for one in wakes._waiters if one.lanes == frozenset(wanted)]
-        # In this order: who is woken by the beginning is woken before the lane is listened for.
+        # In this order: a waiter woken by the start of listening is woken before the lane is
+        # listened for.
         return (
             wakes._listening.listens_for(wanted)
             and bool(here)
@@ -92,7 +94,7 @@ async def asleep(wakes: Wakes, *lanes: str, until_at: int | None = None) -> asyn
 
 
 def heard(options: PostgresOptions) -> bool:
-    """Whether anybody listens."""
+    """Return whether any process listens."""
     key = waiting_key(options.namespace)
     with psycopg.connect(options.conninfo, autocommit=True) as db:
         row = db.execute(
@@ -105,7 +107,7 @@ def heard(options: PostgresOptions) -> bool:
 
 
 def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
-    """Tells by a statement that goes with a commit; whether anybody was there to be told."""
+    """Send a notice in a statement, as a commit does; return whether any process listens."""
     notice = wakes.make_notice([(lane, None)])
     assert notice is not None
     cursor = psycopg.RawCursor(db)
@@ -126,7 +128,7 @@ async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(opt
 async def test_first_waiter_of_another_lane_is_sent_to_claim_once_more(options, make):
     wakes = make(options)
     task = await asleep(wakes)
-    # What was committed there before this process listened for it told others.
+    # Commits there, before this process listened for the lane, notified only others.
     await asyncio.wait_for(wakes.wait(["other"], None, wakes.count), LIMIT)
     assert not task.done()
     task.cancel()
@@ -143,13 +145,13 @@ async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(opti
 
 
 async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wakes]) -> int:
-    """How many of those who slept were woken by what `there` announced so far."""
-    # A moment to come reaches everyone, in the order of commits.
+    """Return how many of the sleepers were woken by the notices of `there` so far."""
+    # A time in the future reaches every process, in the order of commits.
     moment = next(MOMENTS)
     there.announce([(LANE, moment)])
 
     def reached() -> bool:
-        # One that is awake is about to end its task.
+        # A waiter that is awake is about to finish its task.
         return all(
             one.until_at == moment and not one.awake for wakes in sleepers for one in wakes._waiters
         )
@@ -188,7 +190,8 @@ async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, ma
     for wakes in busy:
         (await asleep(wakes)).cancel()
         await until(lambda: not wakes._waiters)  # noqa: B023  (awaited here)
-    # Each is picked in turn: by chance the one that sleeps is so at first once in four times.
+    # Each process is picked in turn; at random, the sleeping one would be picked first once in four
+    # times.
     for _ in range(12):
         task = await asleep(idle)
         there.announce([(LANE, None)])
@@ -211,7 +214,7 @@ async def test_wake_that_was_passed_on_often_enough_reaches_all(options, make, m
             break
         for task in tasks:
             task.cancel()
-    # By chance the busy one is picked once in four times, and then passes it on to all.
+    # At random, the busy process is picked once in four times, and then passes the wake on to all.
     async with asyncio.timeout(LIMIT):
         await asyncio.gather(*tasks)
 
@@ -222,7 +225,7 @@ async def test_wake_in_a_lane_whose_callers_are_all_busy_ends(options, make):
         (await asleep(wakes)).cancel()
     before = [wakes.count for wakes in busy]
     there.announce([(LANE, None)])
-    # Each heard of it, and a caller of one that waits now claims once more.
+    # Each process received it, and the next caller that waits in one claims once more.
     for wakes, seen in zip(busy, before, strict=True):
         await until(lambda: wakes.count > seen)  # noqa: B023  (awaited here)
         await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
@@ -242,7 +245,7 @@ async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(
     claim = played(first, jobs=taken)
     first.follow(*claim)
     assert await woken(tasks, first, sleepers) == 1 + more
-    # Once is enough: those that it woke go on.
+    # Once is enough: the woken waiters continue.
     first.follow(*claim)
     assert not first._listening._unsent
 
@@ -286,7 +289,7 @@ async def test_lanes_that_were_left_are_listened_for_no_longer(options, make, mo
 
 
 def locks(options: PostgresOptions) -> int:
-    """Lanes that processes listen for, each as often as it is listened for."""
+    """Return the number of lanes listened for, counted once for each process."""
     with psycopg.connect(options.conninfo, autocommit=True) as db:
         row = db.execute(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
@@ -297,7 +300,7 @@ def locks(options: PostgresOptions) -> int:
 
 
 def played(wakes: Wakes, *, jobs: int) -> tuple[ClaimRequest, ClaimReply]:
-    """A claim of three, and what it came to."""
+    """Return a claim of three jobs, and its reply."""
     request = ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=3, free=3, lease_ms=30_000)
     blank = {"run": 1, "attempt": 1, "kind": "k", "stage": "", "lane": LANE, "tenant": ""}
     blank |= {"subject": None, "args": b"{}", "priority": 512, "due_at": 1, "candidate": ""}
@@ -340,7 +343,7 @@ async def test_nothing_is_told_where_nobody_listens(options, make):
     task = await asleep(here)
     assert heard(options)
     await asyncio.to_thread(here.close)
-    # A backend ends by itself, some time after its connection.
+    # A backend exits by itself, some time after its connection is closed.
     await until(lambda: not heard(options))
     task.cancel()
 
@@ -355,7 +358,7 @@ async def test_commits_that_tell_at_once_do_not_take_each_other_for_listeners(
         with psycopg.connect(options.conninfo, autocommit=True) as db:
             return {say(db, wakes, "nobody's") for _ in range(300)}
 
-    # Now and then two meet: then one tells for nothing. It must be the exception.
+    # Occasionally two commits overlap, and one notifies for nothing. It must be the exception.
     answers = await asyncio.gather(*[asyncio.to_thread(tell) for _ in range(2)])
     assert all(False in one for one in answers)
     task = await asleep(here)
@@ -391,7 +394,7 @@ async def test_commits_that_follow_each_other_at_once_are_told_together(options,
             list(ear.notifies(timeout=0.01))
         monkeypatch.setattr(listening, "NOTIFY_EVERY", 0.0)
         there.announce([(LANE, None)])
-        # Its thread sleeps until the old pause is over, which never is.
+        # Its thread sleeps until the old pause ends, which is never.
         there._listening._wake_thread()
         await asyncio.wait_for(task, LIMIT)
         (told,) = ear.notifies(timeout=LIMIT, stop_after=1)
@@ -425,7 +428,7 @@ async def test_lone_process_notifies_nobody(options, make):
         wakes.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
         await until(lambda: not wakes._listening._unsent)
-        # It is told before the next look, if at all.
+        # If it is sent at all, it is sent before the next poll.
         ear.execute("SELECT 1")
         assert not list(ear.notifies(timeout=0.1))
 
@@ -463,7 +466,7 @@ async def test_looks_find_nothing_while_nobody_writes(options, make, monkeypatch
     count = here.count
     seen = len(looks)
     await until(lambda: len(looks) > seen + 20)
-    # Other tests may write on the same server; each of them wakes at most once a look.
+    # Other tests may write on the same server; each of them causes at most one wake per poll.
     assert here.count - count < 20
     task.cancel()
 
@@ -477,7 +480,7 @@ async def test_missed_notification_is_found_by_the_slow_poll(options, make, monk
     with psycopg.connect(options.conninfo) as db:
         db.execute("CREATE TABLE anything (n int)")
     await asyncio.wait_for(task, LIMIT)
-    # One waiter of the lane is enough for it.
+    # A single waiter of the lane is enough.
     assert not all_woken
 
 
@@ -499,7 +502,7 @@ async def test_look_wakes_one_waiter_of_each_lane_and_a_full_claim_wakes_the_oth
     here.follow(*claim)
     full = [LANE, LANE, LANE, "other"]
     assert awake() == (full if taken == 3 else [LANE, "other"])
-    # Once is enough: those that it woke go on.
+    # Once is enough: the woken waiters continue.
     count = here.count
     here.follow(*played(here, jobs=3))
     assert here.count == count
@@ -572,7 +575,8 @@ async def test_namespaces_do_not_wake_each_other(options, make, monkeypatch):
     other = await asleep(away)
     there.announce([(LANE, None)])
     await asyncio.wait_for(other, LIMIT)
-    # The server delivers in the order of commits: what is told first is heard before this.
+    # The server delivers in the order of commits, so an earlier notice would arrive before this
+    # one.
     beside.announce([("last", FAR)])
     await until(lambda: "last" in told)
     assert told == ["last"]
