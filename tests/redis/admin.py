@@ -1,4 +1,4 @@
-"""What these tests have in common: stores in namespaces of their own, and somebody who looks in."""
+"""Helpers of these tests: stores in separate namespaces, and a second client to inspect them."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from headway.stores.redis.store import RedisStore
 
 
 def new_url(url: str, **options: object) -> str:
-    """The URL of a store that nobody has used."""
+    """Return the URL of a store that is not used yet."""
     more = "".join(f"&{name}={value}" for name, value in options.items())
     return f"{url}?namespace=t{uuid4().hex}{more}"
 
 
 def opened(url: str, clock: Clock | None = None) -> RedisStore:
-    """A store at a URL."""
+    """Open a store at a URL."""
     return RedisStore(parse_url(url), clock)
 
 
 def admin(url: str) -> Any:
-    """Another client, of another make; to be used in a `with`."""
+    """Return a client of another library, for use in a `with`."""
     make: Any = redis.Redis
     return make.from_url(url.partition("?")[0])
 
 
 def new_job(**fields: object) -> NewJob:
-    """A job of a new id."""
+    """Return a job with a new id."""
     return NewJob(id=str(uuid4()), kind="call", **fields)  # pyright: ignore[reportArgumentType]
 
 
 async def claim(store: RedisStore, request: int = 1, n: int = 10) -> ClaimReply:
-    """A claim of the lane main by the worker w."""
+    """Claim from the lane main, as worker w."""
     return await store.claim(
         ClaimRequest(worker="w", request=request, lanes=(("main", 1),), n=n, free=n)
     )
 
 
 async def settle(store: RedisStore, claimed: ClaimReply) -> list[Verdict]:
-    """All that was claimed has succeeded."""
+    """Settle everything that was claimed as succeeded."""
     outcomes = tuple(Succeeded(job.id, job.run) for job in claimed.jobs)
     return await store.settle(SettleRequest(worker="w", outcomes=outcomes))

@@ -52,16 +52,16 @@ return cmsgpack.pack({ value == nil and 'nothing' or value })
 
 
 class SnippetFailed(Exception):
-    """The snippet raised; the message is what it said."""
+    """The snippet raised an error; the message is the snippet's."""
 
 
 class Snippets:
-    """A namespace of its own on a server, and Lua to look at it.
+    """A separate namespace on a server, and Lua to inspect it.
 
     Args:
-        url: of the server.
-        namespace: nobody else's.
-        modules: what the snippets may use, with all that it needs.
+        url: URL of the server.
+        namespace: a namespace that no other test uses.
+        modules: modules for the snippets; those that they need are included.
     """
 
     def __init__(self, url: str, namespace: str, modules: Sequence[str] = TABLES) -> None:
@@ -72,7 +72,7 @@ class Snippets:
         self.now = START_AT
 
     def text(self, snippet: str) -> str:
-        """The whole script of a snippet."""
+        """Return the complete script of a snippet."""
         return self._modules + _FRAME % snippet
 
     def _sha(self, snippet: str) -> str:
@@ -82,13 +82,13 @@ class Snippets:
         return known
 
     def run(self, snippet: str, request: object = None) -> Any:
-        """Runs Lua in one step; `request` is there under that name.
+        """Run Lua in one step, with `request` available under that name.
 
         Returns:
             What the snippet returns; None for nil.
 
         Raises:
-            SnippetFailed: it raised, and what it had written since `Write.begin()` was undone.
+            SnippetFailed: it raised, and its writes since `Write.begin()` were rolled back.
         """
         arguments = [*self.keys, encode(_packable(told(request))), str(self.now)]
         try:
@@ -99,16 +99,16 @@ class Snippets:
         return None if value == "nothing" else value
 
     def call(self, function: str, *arguments: object) -> Any:
-        """Calls a function of a table; None stands for nil, but not as the last argument.
+        """Call a function of a table; None is passed as nil, but not as the last argument.
 
         Returns:
-            What it returns first, told as `told` tells it; None for nil.
+            Its first return value, converted by `told`; None for nil.
         """
         names = ", ".join(f"request[{place}]" for place in range(1, len(arguments) + 1))
         return told(self.run(f"return ({function}({names}))", list(arguments)))
 
     def contents(self) -> dict[str, dict[bytes, object]]:
-        """All that the namespace holds; a key that holds nothing is left out."""
+        """Return everything in the namespace, without empty keys."""
         found: dict[str, dict[bytes, object]] = {}
         for key in self.keys:
             kind = self.client.type(key)
@@ -119,13 +119,13 @@ class Snippets:
         return found
 
     def close(self) -> None:
-        """Removes the namespace."""
+        """Remove the namespace."""
         self.client.delete(*self.keys)
         self.client.close()
 
 
 def _packable(value: object) -> Any:
-    """Text as a script takes it: with bytes that are no UTF-8, too."""
+    """Return text as a script accepts it, including bytes that are not UTF-8."""
     if isinstance(value, str):
         return text_of(value.encode("utf-8", "surrogateescape"))
     if isinstance(value, list):
@@ -136,7 +136,7 @@ def _packable(value: object) -> Any:
 
 
 def _ordered(modules: Sequence[str]) -> list[str]:
-    """The modules, and before each what it needs."""
+    """Return the modules, each after those that it needs."""
     order: dict[str, None] = {}
 
     def need(module: str) -> None:

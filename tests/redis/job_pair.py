@@ -1,4 +1,4 @@
-"""Two tables of jobs, the reference and the scripts, that are told the same."""
+"""Two tables of jobs, the reference and the scripts, that get the same calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKERS = ("w", "w\x00", "w" * 500)
 
 
 class Pair:
-    """The reference and the scripts, told the same; flows begin at 0 there and at 1 here."""
+    """The reference and the scripts, called alike; flow numbers start at 0 there and at 1 here."""
 
     def __init__(self, lua: Snippets, seed: int) -> None:
         self.lua = lua
@@ -51,11 +51,11 @@ class Pair:
         return flow
 
     def sent(self, row: JobRow) -> dict[str, Any]:
-        """A row as scripts know it."""
+        """Return a row as the scripts represent it."""
         return {**told(row), "flow": row.flow + 1, "policy": row.policy + 1}
 
     def new(self) -> JobRow:
-        """A job with something of everything."""
+        """Return a job with a value in every field."""
         draw = self.draw
         flow = self.memory.flow(number := draw.choice(self.flows))
         row = JobRow(
@@ -87,7 +87,7 @@ class Pair:
         row.care = True
 
     def change(self, row: JobRow) -> None:
-        """Moves a row anywhere, and fills its fields with other values."""
+        """Move a row anywhere, and fill its fields with other values."""
         draw = self.draw
         row.state = draw.choice(tuple(State))
         row.flow = draw.choice([f for f in self.flows if self._same_place(f, row.flow)])
@@ -115,12 +115,12 @@ class Pair:
         return self.memory.flow(flow)[:3] == self.memory.flow(other)[:3]
 
     def in_state(self, state: State, most: int = 5) -> list[JobRow]:
-        """Some jobs in a state."""
+        """Return some jobs in a state."""
         rows = [row for row in self.memory.load(self.ids).values() if row.state is state]
         return self.draw.sample(rows, min(most, len(rows)))
 
 
 def cascade() -> Cascade:
-    """A turn that was taken among others, with names that try to break out."""
+    """Return a cascade with some turns taken, and names that try to break out."""
     asked = Asked(candidate="a\x00", answer=Answer.DECLINED, at=3, reason="no")
     return Cascade(left=("b", "c|", "{d}"), turn="c|", asked=(asked,))

@@ -1,4 +1,4 @@
-"""Sentinels of our own, which watch a master and make its replica the next one."""
+"""Sentinels for tests, which watch a master and promote its replica."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tests.servers.process import ServerProcess
 from tests.servers.redis import RedisServer, server_binary
 
 SERVICE = "calls"
-"""The name under which they know the master."""
+"""The name of the master for the sentinels."""
 
 
 class Sentinel(ServerProcess):
     """One sentinel.
 
     Args:
-        master: that it watches.
-        quorum: how many sentinels must find it dead.
+        master: the master to watch.
+        quorum: number of sentinels that must consider it down.
     """
 
     def __init__(self, master: RedisServer, quorum: int = 1) -> None:
@@ -38,5 +38,5 @@ class Sentinel(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Of the sentinel itself."""
+        """URL of the sentinel itself."""
         return f"redis://127.0.0.1:{self.port}"

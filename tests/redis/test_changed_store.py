@@ -21,7 +21,7 @@ from tests.servers.redis import GivenRedis, RedisServer
 
 
 def _wipe(url: str) -> None:
-    """What a FLUSHALL does, of one namespace."""
+    """Delete one namespace, as a FLUSHALL deletes everything."""
     with admin(url) as other:
         keys = list(other.scan_iter(f"{{headway:{parse_url(url).namespace}}}:*", count=10_000))
         if keys:
@@ -71,7 +71,7 @@ async def test_time_of_a_call_that_was_refused_is_none_that_the_store_must_have_
     store = opened(new_url(redis_server.url), clock)
     await store.enqueue([new_job()])
     clock.advance(5_000)
-    # Its time is written, and taken back with the rest.
+    # The store's time is written, and rolled back with the rest.
     with pytest.raises(UnknownGate):
         await store.define(DefineRequest(items=(SetGate(name="nobody", capacity=1),), author="ann"))
     assert len((await claim(store)).jobs) == 1
@@ -111,7 +111,7 @@ async def test_backup_of_an_older_state_refuses_claims_though_time_went_on(
     assert len(claimed.jobs) == 1
     _put_back(url, kept)
     clock.advance(1000)
-    # The first that writes there finds it, whatever it writes, and tells all others.
+    # The first call that writes there detects it, whatever it writes, and marks it for all others.
     await store.enqueue([new_job()])
     with pytest.raises(StoreChanged):
         await claim(other)
@@ -173,7 +173,7 @@ async def test_mark_says_who_found_what_and_every_process_repeats_it(
     assert why is not None
     assert found.reason in why.sentence
     assert "--new-epoch" in why.sentence
-    # The first store is put back whole, and nobody has doubted it.
+    # The first store is restored completely, without a mark.
     _put_back(url, kept)
     back = opened(url)
     assert [one.id for one in (await claim(back)).jobs] == [job.id]
@@ -188,7 +188,7 @@ async def test_link_to_a_server_that_was_replaced_proves_nothing(
     options = parse_url(url)
     store = opened(url)
     await store.enqueue([new_job(), new_job()])
-    # An older state stands in another database, to which only an old link leads.
+    # An older state is in another database, which only an old link reaches.
     with admin(url) as other:
         for key in other.scan_iter(f"{{headway:{options.namespace}}}:*"):
             other.copy(key, key, destination_db=1)
@@ -234,7 +234,7 @@ def test_suspicion_ends_with_a_new_epoch_and_begins_only_with_what_was_seen_here
 
     seen = LastSeen()
     seen.learn(told(1, 5_000))
-    # Another process found it; and what an old link says proves nothing.
+    # Another process detected it; and a reply on an old link proves nothing.
     seen.learn(told(1, 2_000, CHANGED))
     seen.learn(told(1, 2_000, MISMATCH, mismatch=True))
     assert seen.packed == encode(("store", 1, 5_000))

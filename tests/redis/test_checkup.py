@@ -14,7 +14,7 @@ from tests.servers.redis import RedisServer
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """A server whose settings each test changes, and puts back."""
+    """A server whose settings each test changes and then restores."""
     with made(lambda: RedisServer({"appendonly": "yes", "appendfsync": "always"})) as running:
         yield running
 
@@ -60,7 +60,7 @@ def test_server_without_an_append_only_file_is_warned_of(server: RedisServer) ->
         other.config_set("appendonly", "no")
         told = found(server.url, "durability")
         other.config_set("appendonly", "yes")
-        # The child that writes the file would outlive the server, for five seconds.
+        # The child that rewrites the file would outlive the server by five seconds.
         while other.info("persistence")["aof_rewrite_in_progress"]:
             pass
     assert told.health is Health.WARNING

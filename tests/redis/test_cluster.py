@@ -30,7 +30,7 @@ Cluster = list[RedisServer]
 
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
-    """Masters that share the slots, once all agree on that."""
+    """Yield masters that share the slots, once all of them agree on that."""
     options = {"cluster-enabled": "yes", "cluster-node-timeout": "3000"}
     with ExitStack() as stack:
         nodes = [stack.enter_context(made(lambda: RedisServer(options))) for _ in range(NODES)]
@@ -39,7 +39,7 @@ def running_cluster() -> Iterator[Cluster]:
             with admin(node.url) as other:
                 slots = range(ends[place], ends[place + 1])
                 other.execute_command("CLUSTER", "ADDSLOTS", *slots)
-                # Else two of them may begin in the same epoch, and agree on nothing for seconds.
+                # Otherwise two of them may start in the same epoch, and disagree for seconds.
                 other.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
         for node in nodes[1:]:
             with admin(node.url) as other:
@@ -51,17 +51,17 @@ def running_cluster() -> Iterator[Cluster]:
 
 
 def agreed(node: Any) -> bool:
-    """Whether a node knows all others and their slots."""
+    """Return whether a node knows all others and their slots."""
     state = node.cluster("info")
     known = state["cluster_known_nodes"], state["cluster_slots_assigned"]
     return state["cluster_state"] == "ok" and known == (str(NODES), str(SLOTS))
 
 
 async def until(happens: Callable[[], object]) -> None:
-    """Waits until something is so.
+    """Wait until the condition holds.
 
     Raises:
-        TimeoutError: it does not become so.
+        TimeoutError: it does not hold in time.
     """
     async with asyncio.timeout(LIMIT):
         while not happens():
@@ -75,7 +75,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def new_url(cluster: Cluster) -> str:
-    """A store that nobody has used; each is in a slot of its own."""
+    """Return the URL of a store that is not used yet; each is in a different slot."""
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster)
     return (
         f"redis+cluster://{hosts}?namespace=suite-{uuid4().hex}&patience_ms=20000&timeout_ms=120000"
@@ -91,7 +91,7 @@ class TestRepeatedClusterStore(StoreConformance):
 
 
 def move_slot(url: str, cluster: Cluster) -> tuple[RedisServer, RedisServer]:
-    """Moves a namespace to another node, key by key, as `redis-cli --cluster reshard` does.
+    """Move a namespace to another node, key by key, as `redis-cli --cluster reshard` does.
 
     Returns:
         The node that had it, and the one that has it now.
@@ -115,7 +115,7 @@ def move_slot(url: str, cluster: Cluster) -> tuple[RedisServer, RedisServer]:
 
 
 def has(node: RedisServer, slot: int) -> bool:
-    """Whether there are keys of a slot at a node."""
+    """Return whether a node has keys of a slot."""
     with admin(node.url) as at:
         return bool(at.execute_command("CLUSTER", "COUNTKEYSINSLOT", slot))
 

@@ -33,13 +33,13 @@ from tests.servers.redis import GivenRedis, RedisServer
 
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
-    """A server that the test may stop and set otherwise."""
+    """A server that the test may stop and reconfigure."""
     with made(lambda: RedisServer({"appendonly": "yes", "appendfsync": "always"})) as server:
         yield server
 
 
 def driven(operation: Any) -> Any:
-    """Runs an operation to its end without an event loop."""
+    """Run an operation to completion without an event loop."""
     with pytest.raises(StopIteration) as end:
         operation.send(None)
     return end.value.value
@@ -102,7 +102,7 @@ def test_caller_that_goes_while_it_is_connected_leaves_no_connection_open(
     for _ in range(20):
         asyncio.run(go_away())
     asyncio.run(store.close())
-    # What nobody closed is told here, and a warning is an error.
+    # Connections that were not closed are reported here, and a warning is an error.
     gc.collect()
 
 
@@ -137,7 +137,7 @@ async def test_reset_connections_are_made_again(redis_server: RedisServer | Give
             try:
                 await store.enqueue([new_job()])
             except OutcomeUnknown:
-                # The reset may be seen only when the call is under way.
+                # The reset may be noticed only while the call is in progress.
                 await store.enqueue([new_job()])
         await store.close()
 
@@ -172,7 +172,7 @@ def test_reply_that_is_lost_to_a_caller_without_a_loop_leaves_an_unknown_outcome
 
 
 def dropper(other: Any, times: int) -> Callable[[bytes], None]:
-    """Drops all scripts just before a script is called, so many times."""
+    """Flush all scripts just before a script is called, this many times."""
     left = iter(range(times))
 
     def look(sent: bytes) -> None:
@@ -271,9 +271,9 @@ async def test_patience_begins_again_after_a_server_that_was_away_for_long_has_c
         with pytest.raises(StoreUnavailable):
             await asyncio.to_thread(driven, store.enqueue([new_job()]))
         proxy.resume()
-        # Over the link of this loop, which needs no patience.
+        # On the link of this loop, which needs no patience.
         await store.enqueue([new_job()])
-        # Long after, it is away for a moment.
+        # Much later, the server is unreachable for a short time.
         now += 3_600
         proxy.refuse()
         comes_back = True
@@ -357,7 +357,7 @@ async def test_full_memory_refuses_jobs_whole_and_lets_what_runs_be_settled(
     with admin(own_server.url) as other:
         other.config_set("maxmemory", 1)
         before = other.dbsize()
-        # Plain ones, and such as the whole script makes.
+        # Plain jobs, and jobs that only the full script creates.
         for args in (b"{}", b"x" * 1000):
             with pytest.raises(StoreFull, match="OOM") as caught:
                 await store.enqueue([new_job(args=args) for _ in range(100)])
@@ -417,7 +417,7 @@ async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
     store = opened(new_url(redis_server.url))
     beat = BeatRequest(worker="w", lease_ms=30_000)
     note = Signal(key="", event="e", kind=SignalKind.NOTE, label="x", body=b"1" * 10_000)
-    # Both links are there from now on.
+    # From here on, both links exist.
     await store.beat(beat)
     await store.signal(replace(note, key="first"))
     order: list[str] = []
@@ -426,7 +426,8 @@ async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
         await asked
         order.append(what)
 
-    # More than all buffers of a connection hold: the last ones cannot be sent before the beat.
+    # More than all buffers of a connection can take, so the last ones cannot be sent before the
+    # beat.
     waiting = [
         asyncio.ensure_future(noted("signal", store.signal(replace(note, key=f"k{n}"))))
         for n in range(3_000)
@@ -460,7 +461,7 @@ def test_link_that_comes_back_to_a_pool_that_was_closed_meanwhile_is_closed(
 
 
 def linked() -> tuple[LoopLink, socket.socket]:
-    """A link of the running loop, and the server's end of its connection."""
+    """Return a link of the running loop, and the server's end of its connection."""
     ours, theirs = socket.socketpair()
     link = Link.__new__(Link)
     link.address, link.reader, link.socket = Address("", 0), hiredis.Reader(), ours
@@ -480,7 +481,7 @@ async def test_only_calls_that_were_sent_when_a_link_failed_are_unknown() -> Non
 
 async def test_call_of_which_the_socket_takes_nothing_was_not_sent() -> None:
     link, theirs = linked()
-    # Not looked at before the call: the server goes between a look and the call.
+    # Not checked before the call: the server may vanish between a check and the call.
     link._received_at = asyncio.get_running_loop().time() + 3_600
     theirs.close()
     with pytest.raises(NotSentError):

@@ -1,4 +1,4 @@
-"""What the scripts decide is what `core` decides: the same inputs, the same results."""
+"""The scripts decide what `core` decides: the same inputs, the same results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
 
 
 def maps(value: Any) -> Any:
-    """An empty table comes back as a list: both sides are told the same way."""
+    """Lua returns an empty table as a list, so empty maps are converted on both sides."""
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
         return {key: maps(one) for key, one in table.items()} or []

@@ -1,4 +1,4 @@
-"""Plain jobs are made by a shorter script, which leaves the same as the whole one, or nothing."""
+"""A shorter script creates plain jobs, with the same result as the full one, or does nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def pair(redis_server: RedisServer | GivenRedis) -> Iterator[tuple[Snippets, Snippets]]:
-    """Two namespaces of equal contents, for the two scripts; the lanes are there."""
+    """Two namespaces with equal contents, for the two scripts; the lanes exist."""
     namespaces = [f"plain-{next(_numbers)}" for _ in range(2)]
     both = [Snippets(redis_server.url, name, MODULES) for name in namespaces]
     for one in both:
@@ -38,14 +38,14 @@ def pair(redis_server: RedisServer | GivenRedis) -> Iterator[tuple[Snippets, Sni
 
 
 def job(number: int, shape: int = 1, **fields: Any) -> list[object]:
-    """A job of a request, by position."""
+    """Return a job of a request, by position."""
     args = fields.get("args", ARGS)
     short: list[object] = [derived_id("plain", number), shape, args, fields.get("priority", 512)]
     return [*short, fields["due_at"]] if "due_at" in fields else short
 
 
 def request(*jobs: list[object]) -> dict[str, object]:
-    """A request of jobs in three lanes."""
+    """Return a request for jobs in three lanes."""
     return {
         "policies": [packed_policy(DEFAULT_POLICY)],
         "gates": [],
@@ -59,7 +59,7 @@ def request(*jobs: list[object]) -> dict[str, object]:
 
 
 def left(snippets: Snippets) -> dict[str, object]:
-    """All that the namespace holds, by the ends of the keys' names."""
+    """Return everything in the namespace, by the last parts of the keys."""
     return {key.rpartition(":")[2]: value for key, value in snippets.contents().items()}
 
 
@@ -77,7 +77,7 @@ def test_plain_jobs_leave_the_same_by_either_script(pair: tuple[Snippets, Snippe
     for step in steps:
         (done, woken), (made, roused) = plain.run(PLAIN, step), whole.run(WHOLE, step)
         assert done is made is True
-        # Whoever waits is woken once, in whatever order.
+        # Each waiter is woken once, in any order.
         assert sorted(map(str, woken)) == sorted(map(str, roused))
         assert left(plain) == left(whole)
         for one in pair:

@@ -1,4 +1,4 @@
-"""What breaks under the store on Redis, at work: told exactly, and fixed by a repeat."""
+"""Faults under a working store on Redis: each is reported exactly, and fixed by a repeat."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
 
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
-    """A server that the test may kill, and that keeps what it has acknowledged."""
+    """A server that the test may kill, and that keeps everything it acknowledged."""
     with made(lambda: RedisServer(ALWAYS)) as server:
         yield server
 
@@ -84,12 +84,12 @@ async def test_load_goes_on_after_the_server_was_killed_and_its_scripts_and_clie
 
 
 def _log_of(server: RedisServer) -> Path:
-    """The file to which the server appends what it does."""
+    """Return the file to which the server appends its commands."""
     return max(server.folder.rglob("*.aof"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def _until_written(server: RedisServer) -> None:
-    """Returns when all that was acknowledged is in the file; a busy device takes its time."""
+    """Wait until everything acknowledged is in the file, which takes a while on a busy device."""
     with admin(server.url) as client:
         until = time.monotonic() + 30
         while client.info("persistence")["aof_buffer_length"]:
@@ -97,7 +97,7 @@ def _until_written(server: RedisServer) -> None:
 
 
 async def test_power_cut_takes_what_was_not_synced_and_the_store_says_so() -> None:
-    """`everysec` acknowledges before it syncs: the last second of the log may be lost."""
+    """`everysec` acknowledges before it syncs, so the last second of the log may be lost."""
     options = {"appendonly": "yes", "appendfsync": "everysec"}
     with made(lambda: RedisServer(options)) as server:
         clock = FakeClock()
@@ -113,7 +113,8 @@ async def test_power_cut_takes_what_was_not_synced_and_the_store_says_so() -> No
         server.kill()
         os.truncate(_log_of(server), kept)
         server.start()
-        # Nobody is given what another may hold, until somebody has looked into it.
+        # No job is handed out that another worker may hold, until an operator has checked the
+        # store.
         with pytest.raises(StoreChanged):
             await claim(store, request=2)
         assert await store.suspicion() is not None

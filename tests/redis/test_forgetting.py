@@ -1,4 +1,4 @@
-"""What is forgotten leaves no key, index or answer behind: a store on Redis is its memory."""
+"""What is forgotten leaves no key, index or reply behind: a Redis store lives in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STAYS = {
     *("facts", "templates", "lanes", "counts", "totals", "numbers", "trail", "trail_of"),
     *("answers", "answered"),
 }
-"""What does not grow with the jobs, and what is kept for operators."""
+"""Keys that do not grow with the jobs, and keys that are kept for operators."""
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ async def test_answers_to_operators_are_forgotten_as_new_ones_come(
         await ask(number)
     assert kept() == [150, 150]
     clock.advance(DAY_MS)
-    # Each takes a hundred old ones along.
+    # Each call also removes a hundred old ones.
     await ask(150)
     assert kept() == [51, 51]
     await ask(151)

@@ -1,4 +1,4 @@
-"""Memory that is used up: what gives room back passes, and the rest is refused whole."""
+"""When memory is full, calls that free memory succeed, and all others are refused completely."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Step = Callable[[RedisStore, list[str]], Awaitable[object]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """A server of our own, because its limit is changed."""
+    """A server for this test only, because its limit is changed."""
     with made(RedisServer) as running:
         yield running
 
@@ -58,7 +58,7 @@ def set_limit(server: RedisServer, size: int) -> None:
 
 @pytest.fixture
 async def held(store: RedisStore, server: RedisServer) -> list[str]:
-    """Ids of jobs that hold a gate: one runs, one awaits, one runs; and then memory is full."""
+    """Ids of jobs that hold a gate: one runs, one awaits, one runs. Then memory is full."""
     entry = EntrySpec(name="nightly", schedule=Every(60_000), job=new_job())
     await define(store, DeclareGate(spec=LINE), DeclareEntry(spec=entry))
     jobs = [new_job(gates=(USE,)) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""A script knows no zones: whatever first asks for hours asks the caller for them, and goes on."""
+"""A script knows no time zones: the first one that needs hours gets them from the caller."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def clock() -> FakeClock:
 async def stores(
     redis_server: RedisServer | GivenRedis, clock: FakeClock
 ) -> AsyncIterator[tuple[Store, Store]]:
-    """Redis, and memory beside it; in both the same two jobs run."""
+    """Redis and memory, with the same two running jobs in each."""
     remote, memory = opened(new_url(redis_server.url), clock), MemoryStore(clock)
     for store in (remote, memory):
         await define(store, DeclareGate(spec=OFFICE))

@@ -1,4 +1,4 @@
-"""The table of jobs in Lua does what the reference does, whatever the names and numbers."""
+"""The job table in Lua behaves like the reference, whatever the names and numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _namespaces = count(1)
 
 @pytest.fixture
 def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
-    """A namespace of its own."""
+    """A separate namespace."""
     snippets = Snippets(redis_server.url, f"jobs-{next(_namespaces)}")
     yield snippets
     snippets.close()
@@ -101,7 +101,7 @@ def feed(pair: Pair) -> None:
 def remove(pair: Pair) -> None:
     gone = [one for one in pair.memory.load(pair.ids) if pair.draw.random() < 0.1]
     runs = {one: pair.memory.load([one])[one].run for one in gone}
-    # A job's runs are walked up to its last: none has had billions.
+    # The script visits every run of a job up to the last; no real job has billions of them.
     gone = [one for one in gone if runs[one] < 100]
     pair.lua.call("Jobs.remove", gone)
     pair.memory.remove(gone)
@@ -147,7 +147,7 @@ MOVES = (
 
 
 def look(pair: Pair) -> None:
-    """Compares everything that can be asked."""
+    """Compare everything that can be read."""
     lua, memory, draw = pair.lua, pair.memory, pair.draw
     here = lua.call("Jobs.load", pair.ids)
     there = {one: pair.sent(row) for one, row in memory.load(pair.ids).items()}

@@ -1,4 +1,4 @@
-"""A signal that is kept goes on being kept where a store of another kind is copied to Redis."""
+"""A kept signal stays kept when a store of another kind is copied to Redis."""
 
 from __future__ import annotations
 

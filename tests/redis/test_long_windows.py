@@ -1,4 +1,4 @@
-"""A rate over a long window is counted by what has left it, to the same number."""
+"""A rate over a long window is counted by what has left it, with the same result."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def test_a_long_window_is_not_read_where_little_has_left_it(lua: Snippets) -> No
 
 
 def walks(lua: Snippets) -> int:
-    """How often the server has walked a range of a sorted set by its members."""
+    """Return how often the server has scanned a range of a sorted set by its members."""
     stats = lua.client.info("commandstats")
     return stats["cmdstat_zrangebylex"]["calls"]

@@ -1,4 +1,4 @@
-"""Servers that are found through others: a master by its sentinels, a slot by a cluster's nodes."""
+"""Servers found through others: a master by its sentinels, a slot by the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LIMIT = 240.0
 
 
 async def until(happens: Any) -> None:
-    """Waits until something is so.
+    """Wait until the condition holds.
 
     Raises:
-        TimeoutError: it does not become so.
+        TimeoutError: it does not hold in time.
     """
     async with asyncio.timeout(LIMIT):
         while not happens():

@@ -1,4 +1,4 @@
-"""The quick way of a verb answers the commonest calls as the verb does, and leaves the rest."""
+"""The quick path of a verb replies to common calls as the verb does, and leaves the rest to it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Step = Callable[["World"], Awaitable[object]]
 
 
 def by_quick_way(name: str) -> Script:
-    """A script that counts what its quick way answers."""
+    """Return a script that counts the replies of its quick path."""
     return _patched(name, ANSWERED, COUNTED)
 
 
 def by_verb(name: str) -> Script:
-    """A script without its quick way."""
+    """Return a script without its quick path."""
     return _patched(name, r"local answer, request = Quick\.call\(\w+\)", "local answer, request")
 
 
@@ -47,7 +47,7 @@ def _patched(name: str, old: str, new: str) -> Script:
 
 
 class World:
-    """A store whose scripts are made by `made`, and what it answers."""
+    """A store with scripts made by `made`, and its replies."""
 
     def __init__(self, url: str, made: Callable[[str], Script]) -> None:
         self.now = START_AT
@@ -60,13 +60,13 @@ class World:
 
     @contextmanager
     def scripts(self) -> Generator[None]:
-        """This world's scripts, instead of those that the store would run."""
+        """Use this world's scripts instead of those that the store would run."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("headway.stores.redis.store.script", self.made)
             yield
 
     def answered(self) -> int:
-        """How often the quick way answered since the last look."""
+        """Return how often the quick path replied since the last call."""
         with admin(self.url) as other:
             found: Any = [
                 int(other.getdel(key)) for key in other.keys(f"*{self._namespace}*:answered")
@@ -78,7 +78,7 @@ class World:
         return self.url.rpartition("=")[2]
 
     def left(self) -> dict[str, dict[bytes, object]]:
-        """All that the store holds, but for its identity."""
+        """Return everything in the store, except for its identity."""
         found = {key.rpartition(":")[2]: value for key, value in self.snippets.contents().items()}
         found["facts"].pop(b"identity")
         return found
@@ -107,7 +107,7 @@ class World:
         return await self.store.define(DefineRequest(items=(item,), author="me"))
 
     async def mark(self) -> object:
-        """Another process finds the store restored."""
+        """Mark the store as restored, as another process does."""
         mark = encode((self.now, "another", "it is older"))
         with admin(self.url) as other:
             other.hset(f"{{headway:{self._namespace}}}:facts", "suspect", mark)
@@ -159,7 +159,7 @@ async def _refused(world: World) -> object:
     return str(refused.value)
 
 
-# A lane and a worker that the store knows.
+# The store knows a lane and a worker.
 KNOWN: list[Step] = [lambda w: w.enqueue(0), lambda w: w.claim(), lambda w: w.settle(0)]
 TWO: list[Step] = [*KNOWN, lambda w: w.enqueue(1), lambda w: w.enqueue(2)]
 
@@ -167,7 +167,7 @@ FULL: list[Step] = [
     *[*TWO, lambda w: w.enqueue(3), lambda w: w.cap("lane:main")],
     *[lambda w: w.claim(1), lambda w: w.claim(1), lambda w: w.wait(500)],
 ]
-"""Two jobs have waited at a full lane."""
+"""Two jobs have waited in a full lane."""
 
 ANSWERS: dict[str, tuple[list[Step], Step]] = {
     "claim of what is due after its lane was full": (
@@ -311,7 +311,7 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
 def _compared(
     server: RedisServer | GivenRedis, before: list[Step], step: Step
 ) -> tuple[int, bool, bool]:
-    """How often the quick way answered the last step; whether replies and contents are equal."""
+    """Return the quick path's replies to the last step; whether replies and contents are equal."""
     replies: list[list[object]] = []
     worlds: list[World] = []
     answered = 0

@@ -1,4 +1,4 @@
-"""Reads: each is one script that writes nothing, so that a read-only replica can run it."""
+"""Each read is a single script that writes nothing, so that a read-only replica can run it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def replica(master: RedisServer) -> Iterator[RedisServer]:
 
 
 async def fill(store: Store) -> None:
-    """A little of everything."""
+    """Create a little of everything."""
     entry = EntrySpec(name="nightly", schedule=Every(60_000), job=NewJob(id="", kind="tidy"))
     items = (*(DeclareGate(spec=spec) for spec in SPECS), DeclareEntry(spec=entry))
     await store.define(DefineRequest(items=items, author="ann"))
@@ -106,7 +106,7 @@ async def fill(store: Store) -> None:
 
 
 def asker(client: redis.Redis, namespace: str, now: int) -> Callable[[Query[Any]], Any]:
-    """Runs the script of a read on this very server."""
+    """Return a function that runs the script of a read on this particular server."""
 
     def ask(query: Query[Any]) -> object:
         query = views.bounded(query)
@@ -129,7 +129,7 @@ async def test_replica_answers_every_question_as_its_master_does(
     await fill(store)
     with redis.Redis.from_url(master.url) as client:
         client.set("last", namespace)
-        # The last write has reached it, and with it all before.
+        # The last write has reached the replica, and so have all writes before it.
         assert client.wait(1, 10_000) == 1
     with redis.Redis.from_url(replica.url) as client:
         assert client.get("last") == namespace.encode()

@@ -1,4 +1,4 @@
-"""A Redis that lost all while calls were on: rebuilt from PostgreSQL, nobody called twice."""
+"""A Redis that lost everything during calls is rebuilt from PostgreSQL; no lead is called twice."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LEADS = 30
 
 @pytest.fixture
 def lost_server() -> Iterator[RedisServer]:
-    """A Redis of its own: what is flushed here is nobody else's."""
+    """A separate Redis, because the test flushes it."""
     with made(RedisServer) as server:
         yield server
 
 
 @dataclass
 class World:
-    """The outside world: the leads' table in PostgreSQL, and who is on the phone."""
+    """The outside world: the leads' table in PostgreSQL, and the leads on the phone."""
 
     link: psycopg.AsyncConnection
     table: str = field(default_factory=lambda: f"lead_{uuid4().hex}")
@@ -65,7 +65,7 @@ class World:
         async with asyncio.timeout(120):
             while not await holds():  # type: ignore[operator]
                 self.changed.clear()
-                # The store is looked at as well, and nothing here is told when that changes.
+                # The condition may also read the store, and changes there set no event here.
                 await hw.Timing().wait(self.changed, 0.05)
 
 
@@ -73,7 +73,7 @@ class World:
 async def world(
     fast_postgres_server: PostgresServer | GivenPostgres,
 ) -> AsyncIterator[World]:
-    # One connection for all: one that a cancelled handler is opening is closed by nobody.
+    # One connection for all: one opened by a cancelled handler would never be closed.
     url = fast_postgres_server.url
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as link:
         yield World(link)
@@ -93,7 +93,7 @@ def declare(app: hw.App, world: World) -> None:
         try:
             await job.hand_over(f"call-{lead}", timeout="30m")
         except BaseException:
-            # It was not dialled: the table must not say that it was.
+            # The lead was not dialled, and the table must not say that it was.
             await world.write("UPDATE {lead} SET state = 'pending' WHERE id = %s", lead)
             raise
         world.dial(lead)
@@ -148,7 +148,7 @@ async def test_lost_redis_is_rebuilt_while_calls_are_on_and_nobody_is_called_twi
         server.flushall()
 
     async def rebuilt() -> bool:
-        # The other may have asked for nothing meanwhile, and goes on as it was.
+        # The other worker may have sent no call meanwhile, and continues unchanged.
         return [worker.id for worker in workers] != before and not await changed(app)
 
     await world.until(rebuilt)
@@ -193,7 +193,7 @@ async def test_redis_that_is_lost_while_a_source_is_read_is_rebuilt_and_the_sour
     async def table() -> AsyncIterator[hw.NewJob]:
         looks.append(len(looks))
         if len(looks) == 1:
-            # The rebuild before this look found the store well.
+            # The rebuild before this read found the store healthy.
             with redis.Redis.from_url(lost_server.url) as server:
                 server.flushall()
         yield call.make(number=7)

@@ -1,4 +1,4 @@
-"""A verb that is refused late has undone all that it wrote before: no key tells of it."""
+"""A verb that is refused late has rolled back all its earlier writes: no key shows any of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _numbers = count(1)
 
 
 def job(number: int, **fields: object) -> NewJob:
-    """A job that holds a gate, has a key and a follow-up: its end writes as much as an end can."""
+    """Return a job with a gate, a key and a follow-up, whose end writes as much as possible."""
     given: dict[str, object] = {
         "id": derived_id("rolling", number),
         "kind": "call",
@@ -79,7 +79,7 @@ def namespace() -> str:
 
 @pytest.fixture
 async def store(redis_server: RedisServer | GivenRedis, namespace: str) -> AsyncIterator[Store]:
-    """One job runs and holds the gate, one is parked at it, one more runs without a gate."""
+    """One job runs and holds the gate, one is parked at it, and one runs without a gate."""
     opened = open_store(f"{redis_server.url}?namespace={namespace}", clock=FakeClock())
     await define(opened, DeclareGate(spec=PHONE))
     await opened.enqueue([job(1), job(2), job(3, gates=())])
@@ -93,7 +93,7 @@ async def store(redis_server: RedisServer | GivenRedis, namespace: str) -> Async
 
 @pytest.fixture
 def contents(redis_server: RedisServer | GivenRedis, namespace: str) -> Read:
-    """Reads all that the namespace holds, byte for byte."""
+    """Return a function that reads everything in the namespace, byte for byte."""
 
     def read() -> Contents:
         client: Any
@@ -137,7 +137,7 @@ PLAIN = derived_id("rolling", "plain")
 async def test_settle_that_what_follows_refuses_leaves_plain_ends_unwritten_too(
     store: Store, contents: Read, result: bytes | None
 ) -> None:
-    """Somebody has taken the id of the job that is to follow the first."""
+    """The id of the first job's follow-up is already taken."""
     taken = NewJob(id=derived_id("rolling", "taken"), kind="other", due_at=2**42)
     plain = NewJob(id=PLAIN, kind="plain")
     await store.enqueue([taken, plain])
@@ -193,7 +193,7 @@ async def test_refused_restore_leaves_every_key_as_it_was(store: Store, contents
 
 
 async def test_settle_that_is_not_refused_is_seen_in_the_keys(store: Store, contents: Read) -> None:
-    """The other tests compare what can differ."""
+    """Proves that the other tests compare keys that can differ."""
     before = contents()
     await settle(store, HandedOver(FIRST, 1, key="sid"), Succeeded(FREE, 1))
     await store.signal(Signal(key="sid", event="1"))

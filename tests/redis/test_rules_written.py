@@ -1,4 +1,4 @@
-"""The rules that scripts share with `core` are written from it, and have a folder of their own."""
+"""The rules that scripts share with `core` are generated from it, into a separate folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three sentinels, a master and its replica: a fail-over while people work."""
+"""Three sentinels, a master and its replica: a failover during work."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Watched = tuple[RedisServer, RedisServer, list[Sentinel]]
 
 
 async def until(happens: Callable[[], object]) -> None:
-    """Waits until something is so.
+    """Wait until the condition holds.
 
     Raises:
-        TimeoutError: it does not become so.
+        TimeoutError: it does not hold in time.
     """
     async with asyncio.timeout(LIMIT):
         while not happens():
@@ -37,7 +37,7 @@ async def until(happens: Callable[[], object]) -> None:
 
 
 def is_master(server: RedisServer) -> bool:
-    """Whether a server says that it is one; a sentinel cuts its clients off when it becomes one."""
+    """Return whether a server reports being a master; a sentinel drops its clients on promotion."""
     try:
         with admin(server.url) as one:
             return one.info("replication")["role"] == "master"
@@ -46,10 +46,10 @@ def is_master(server: RedisServer) -> bool:
 
 
 async def succeeded(app: hw.App, number: int) -> None:
-    """Waits until so many jobs are settled.
+    """Wait until this many jobs are settled.
 
     Raises:
-        TimeoutError: they are not.
+        TimeoutError: fewer are settled in time.
     """
     async with asyncio.timeout(LIMIT):
         while (await app.store.read(StatsQuery())).counts.get("succeeded") != number:
@@ -58,7 +58,7 @@ async def succeeded(app: hw.App, number: int) -> None:
 
 @pytest.fixture
 async def watched() -> Iterator[Watched]:
-    """A master, its replica, and three sentinels that know each other and both."""
+    """Yield a master, its replica, and three sentinels that know each other and both servers."""
     with ExitStack() as stack:
         master = stack.enter_context(made(RedisServer))
         replica = stack.enter_context(made(RedisServer))
@@ -109,7 +109,7 @@ async def test_workers_and_senders_go_on_at_the_replica_and_nothing_it_had_is_lo
         await send(range(EACH))
         await succeeded(app, EACH)
         with admin(master.url) as at_master:
-            # Whatever was settled is at the replica; what comes later the master will not have.
+            # All settlements so far are on the replica; the master will not get the later ones.
             assert at_master.wait(1, 10_000) == 1
         later = asyncio.create_task(send(range(EACH, 2 * EACH)))
         master.kill()
@@ -133,7 +133,7 @@ async def test_replica_that_had_not_all_is_an_older_store_until_somebody_says_go
     await store.enqueue([first])
     with admin(master.url) as at_master, admin(replica.url) as at_replica:
         assert at_master.wait(1, 10_000) == 1
-        # The replica is cut off: its master knows no such password.
+        # The replica is cut off, because its password for the master is wrong.
         at_replica.config_set("masterauth", "wrong")
         at_master.client_kill_filter(_type="replica", skipme=True)
         await until(lambda: at_replica.info("replication")["master_link_status"] == "down")
@@ -146,7 +146,7 @@ async def test_replica_that_had_not_all_is_an_older_store_until_somebody_says_go
         await claim(store, 2)
     assert "--new-epoch" in refused.value.hint
     assert await store.suspicion() is not None
-    # Sending goes on, and whoever comes new is warned as well.
+    # Sending still works, and new processes are refused as well.
     more = new_job()
     await store.enqueue([more])
     late = opened(url_of(sentinels))

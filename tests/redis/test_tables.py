@@ -1,4 +1,4 @@
-"""The other tables in Lua do what the reference does, with names that try to break out."""
+"""The other tables in Lua behave like the reference, with names that try to break out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _namespaces = count(1)
 
 @pytest.fixture
 def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
-    """A namespace of its own."""
+    """A separate namespace."""
     snippets = Snippets(redis_server.url, f"tables-{next(_namespaces)}")
     yield snippets
     snippets.close()
@@ -41,7 +41,7 @@ def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
 
 @pytest.fixture
 def time(lua: Snippets) -> StepTime:
-    """The time of both."""
+    """The time of both tables."""
     time = StepTime(lambda: lua.now)
     time.begin()
     return time
@@ -192,7 +192,7 @@ def test_signals_are_known_heard_kept_and_forgotten(lua: Snippets, time: StepTim
         row = SignalRow(
             scope=scope, event=draw.choice(("e", "\x00", "e\x00")), key=scope, at=lua.now
         )
-        # Only what comes for a key is kept: an event of a job's own scope is done with.
+        # Only events for a key are kept; an event in a job's own scope is finished.
         if scope not in IDS and draw.random() < 0.6:
             row.kept_until, row.payload = lua.now + draw.choice((1, 3_600_000)), b"\x00\xff" * 300
         lua.now += 1

@@ -20,7 +20,7 @@ LIMIT = 120
 
 
 class TlsEnd:
-    """Takes TLS off before a server that has none; a context manager."""
+    """Terminates TLS for a server without TLS; a context manager."""
 
     def __init__(self, target: tuple[str, int], certificate: Path, key: Path) -> None:
         self._target = target
@@ -74,7 +74,7 @@ class TlsEnd:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate of localhost that signs itself, and its key."""
+    """A self-signed certificate for localhost, and its key."""
     return self_signed(tmp_path_factory.mktemp("tls"))
 
 
@@ -96,11 +96,11 @@ async def test_store_is_reached_through_tls_from_loops_and_from_without(
 ) -> None:
     store = opened(new_url(f"rediss://localhost:{end.port}/0") + f"&tls_ca={certificate[0]}")
     await store.enqueue([new_job()])
-    # More than one record of TLS, in both directions.
+    # More than one TLS record, in both directions.
     await store.enqueue([new_job(args=b"x" * 200_000) for _ in range(20)])
     await asyncio.gather(*(store.enqueue([new_job(args=b"y" * 9_000)]) for _ in range(100)))
     assert len((await store.read(JobsQuery(limit=1000))).rows) == 121
-    # Without a loop, in a thread of its own.
+    # Without an event loop, in a separate thread.
     await asyncio.to_thread(_enqueue, store)
     await store.close()
 

@@ -1,4 +1,4 @@
-"""Whom a script tells to wake: each lane once, at the first moment."""
+"""The wakes that a script reports: each lane once, with its earliest time."""
 
 from __future__ import annotations
 

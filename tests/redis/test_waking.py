@@ -24,7 +24,7 @@ def url(redis_server: RedisServer | GivenRedis) -> str:
 
 
 async def asleep(store: RedisStore) -> asyncio.Task[None]:
-    """Somebody who sleeps, and has claimed since the store listens."""
+    """Return a task that waits, and has claimed since the store started listening."""
     while True:
         seen = (await claim(store)).seen
         task = asyncio.create_task(store.wait(["main"], None, seen))
@@ -53,7 +53,7 @@ async def test_waiter_is_woken_by_a_job_of_its_own_process(url: str) -> None:
 
 async def test_wake_that_comes_while_a_claim_is_on_its_way_ends_the_wait_after_it(url: str) -> None:
     store = opened(url)
-    # It listens from now on, so that no beginning of that wakes anybody.
+    # The store listens from now on, so the start of listening wakes no waiter later.
     (await asleep(store)).cancel()
     run = store._calls.run
 
@@ -121,7 +121,7 @@ async def test_waiter_is_woken_again_after_its_connection_was_reset(url: str) ->
         one, other = opened(proxy.url), opened(url)
         task = await asleep(one)
         proxy.reset()
-        # It may have missed something, so it looks once more by itself.
+        # The waiter may have missed a message, so it looks again by itself.
         await asyncio.wait_for(task, LIMIT)
         task = await asleep(one)
         await other.enqueue([new_job()])
@@ -140,7 +140,7 @@ async def test_waiter_is_woken_by_a_job_of_its_own_process_of_which_the_reply_is
         proxy.lose_reply_to(job.id.encode())
         with pytest.raises(OutcomeUnknown):
             await store.enqueue([job])
-        # Its own message does not wake it, and the reply did not come.
+        # Its own message does not wake it, and the reply did not arrive.
         await asyncio.wait_for(task, LIMIT)
         await store.close()
 
@@ -151,7 +151,7 @@ async def test_waiter_looks_once_more_when_its_registration_had_ended(url: str) 
     prefix = f"{{headway:{parse_url(url).namespace}}}"
     with admin(url) as client:
         client.delete(f"{prefix}:waiters")
-        # Nobody is registered, so this is told to nobody.
+        # No process is registered, so no message is sent.
         await other.enqueue([new_job()])
         one._listener._registered_at = -inf  # pyright: ignore[reportPrivateUsage]
         client.publish(f"{prefix}:wakes", encode(("another", [("elsewhere", False)])))
@@ -161,7 +161,7 @@ async def test_waiter_looks_once_more_when_its_registration_had_ended(url: str) 
 
 
 class Pauses(threading.Event):
-    """Notes for how long the listener pauses, and does not."""
+    """Records the pauses of the listener, and skips them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Writes of a script: batches that fit a call, numbers that stay exact, and what is undone."""
+"""Writes of a script: batches that fit one call, numbers that stay exact, and rollback."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Write.zadd(Keys.stale, {1, 'a key that was not there'})
 
 @pytest.fixture
 def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
-    """A namespace of its own."""
+    """A separate namespace."""
     snippets = Snippets(redis_server.url, f"writes-{next(_namespaces)}")
     yield snippets
     snippets.close()

@@ -1,4 +1,4 @@
-"""Rows of the reference and rows of scripts, told alike so that they can be compared and sent."""
+"""Converts rows of the reference and of scripts to one form, to compare and send them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 
 
 def told(value: object) -> Any:
-    """A value as scripts know it: records are maps without what is None, bytes are text.
+    """Return a value as scripts represent it: records are maps without None values, bytes are text.
 
-    An empty map is told as an empty list, for Lua has one for both.
+    An empty map becomes an empty list, because Lua has the same value for both.
     """
     found = value
     if isinstance(value, StrEnum):

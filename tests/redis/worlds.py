@@ -1,4 +1,4 @@
-"""Random worlds of one claim's decision, for Python and for Lua alike."""
+"""Random worlds for the decision of one claim, for Python and for Lua alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CANDIDATES = ("ann", "bob", "c%d")
 
 
 def world(random: Random) -> World:
-    """What a claim sees: flows of heads, gates, who is parked, and how much may start."""
+    """Return the input of a claim: flows with heads, gates, parked jobs, and maximum starts."""
     keyed = [*_NAMES, *(f"{name}:{one}" for name in _NAMES[:2] for one in _CANDIDATES)]
     shared = ["s1", "s2", "s3", "all"]
     gates = {name: _gate(random, name, implicit=name == "all") for name in [*keyed, *shared]}
@@ -121,7 +121,7 @@ def _fairness(random: Random) -> World:
 
 
 def decided(given: World) -> World:
-    """What `core.claim` decides, and what it leaves of the gates and the tenants' starts."""
+    """Return the decision of `core.claim`, and the resulting gates and starts of the tenants."""
     views = {name: _view(gate) for name, gate in given["gates"].items()}
     ahead = {(flow, name): Order(*order) for flow, name, order in given["ahead"]}
     told = given["fairness"]
@@ -275,4 +275,4 @@ for place, given in ipairs(request) do
 end
 return answers
 """
-"""Lua that decides the worlds of a request, and tells it as `decided` does."""
+"""Lua that decides the worlds of a request, with the same result format as `decided`."""
