@@ -1,4 +1,4 @@
-"""Sites: where stores stand, which an operator may replace by a backup, or by another store."""
+"""Sites: locations of stores, which an operator may replace with a backup or another store."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from tests.sqlite.rig import options
 
 
 class Durable(Store, Repairable, Protocol):
-    """A store that may come back as another or an older one."""
+    """A store that may be replaced by another one, or by an older state of itself."""
 
 
 Kind = TypeVar("Kind", bound=Durable)
 
 
 class Site(ABC, Generic[Kind]):
-    """Where stores stand."""
+    """The location of stores."""
 
     @abstractmethod
     def open(self) -> Kind:
-        """A store of a process of its own, as far as it knows; closed with the site at the last."""
+        """Open a store as a new process does; it is closed with the site."""
 
     @abstractmethod
     async def back_up(self, store: Kind) -> Kind:
-        """Keeps all as it is now; with the store that goes on, here the only one."""
+        """Back up everything as it is now; return the store to use next, the only open one."""
 
     @abstractmethod
     def restore(self, kept: Self | None = None) -> None:
-        """Puts back what was kept here, or there; the stores stay open, and know nothing."""
+        """Restore the backup of this or another site; open stores stay open, and get no notice."""
 
     @abstractmethod
     def look(self, store: Kind) -> None:
-        """Lets a store look for what it looks for by itself once a second, if it does so."""
+        """Run the check that the store makes by itself once a second, if it has one."""
 
     @abstractmethod
     def another(self) -> Self:
-        """A site of its own, to be closed too."""
+        """Return a separate site, which must also be closed."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Closes the stores, and forgets what they left."""
+        """Close the stores, and remove what they left behind."""
 
 
 class SqliteSite(Site[SqliteStore]):
     """A file.
 
     Args:
-        path: of it.
-        clock: of its stores.
+        path: path of the file.
+        clock: clock of its stores.
     """
 
     def __init__(self, path: Path, clock: FakeClock) -> None:
@@ -75,7 +75,7 @@ class SqliteSite(Site[SqliteStore]):
         return store
 
     async def back_up(self, store: SqliteStore) -> SqliteStore:
-        # A closed store is all in one file.
+        # After a store is closed, all its data is in one file.
         await store.close()
         shutil.copy(self._path, self._kept)
         return self.open()
@@ -85,7 +85,7 @@ class SqliteSite(Site[SqliteStore]):
             self._path.with_name(name).unlink(missing_ok=True)
         coming = self._path.with_suffix(".coming")
         shutil.copy((kept or self)._kept, coming)
-        # Another file under the old name.
+        # A different file with the same name.
         os.replace(coming, self._path)
 
     def look(self, store: SqliteStore) -> None:
@@ -103,8 +103,8 @@ class PostgresSite(Site[PostgresStore]):
     """A namespace of a database.
 
     Args:
-        database: its URL.
-        clock: of the stores.
+        database: URL of the database.
+        clock: clock of the stores.
     """
 
     def __init__(self, database: str, clock: FakeClock) -> None:
@@ -122,7 +122,7 @@ class PostgresSite(Site[PostgresStore]):
         self._place.restore(None if kept is None else kept._place.namespace)
 
     def look(self, store: PostgresStore) -> None:
-        """It does so with each of its steps."""
+        """Do nothing: the store checks in each of its steps."""
 
     def another(self) -> PostgresSite:
         return PostgresSite(self._place.database, self._clock)

@@ -1,4 +1,4 @@
-"""A store that is another one, or an older state of itself, hands out nothing."""
+"""A store replaced by another one, or by an older state of itself, hands out no jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AnySite = Site[Any]
 
 
 async def backed_up(site: AnySite, clock: FakeClock) -> Durable:
-    """A store that has gone on since its backup, with two jobs then."""
+    """Return a store that was used after its backup, which contains two jobs."""
     store = site.open()
     await store.enqueue(jobs(0, 2))
     await store.lead("chores", "here", 1)
@@ -201,7 +201,7 @@ async def test_worker_that_left_before_the_clock_was_set_back_keeps_what_it_clai
     await store.beat(BeatRequest(worker="w", running=(), leaving=True))
     clock.jump_to(right)
     await store.reset_clock("ann", "the clock was an hour ahead")
-    # Its lease ended at a moment that lies ahead now.
+    # The worker's lease ended at a time that is now in the future.
     await store.enqueue(jobs(2, 3))
     runs = [
         (one.id, one.run)

@@ -1,4 +1,4 @@
-"""What proves that a store is another or an older one, and what does not."""
+"""What proves that a store is a different or an older one, and what does not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_another_identity_or_an_earlier_epoch_is_proof(
 
 def test_overtaken_reply_of_the_epoch_before_changes_nothing(watch: FingerprintWatch) -> None:
     early = watch.known
-    # The operator has set the store's time back.
+    # The operator has set back the store's time.
     watch.accept(StoreFingerprint(identity=1, epoch=2, epoch_at=50, high_water=50), watch.known)
     assert watch.may_follow(FIRST._replace(high_water=150), early)
     watch.accept(FIRST._replace(high_water=150), early)
