@@ -1,4 +1,4 @@
-"""How many random histories tests play: HEADWAY_TEST_DEPTH times as many as for each change."""
+"""Number of random histories to play: HEADWAY_TEST_DEPTH times as many as for each change."""
 
 from __future__ import annotations
 

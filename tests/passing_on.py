@@ -1,4 +1,4 @@
-"""Wrappers of stores that pass on what they do not define themselves."""
+"""Wrappers of stores that forward what they do not define themselves."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from headway.contract.extensions import InsertsWithin, Movable, Repairable
 
 
 def pass_on_extensions(wrapper: Any, inner: object) -> None:
-    """Give a wrapper with a `__getattr__` the extensions that the store in it has.
+    """Give a wrapper with a `__getattr__` the extensions of the store that it wraps.
 
-    From Python 3.12 on `isinstance` does not ask `__getattr__` for the methods of a protocol.
+    From Python 3.12 on, `isinstance` does not use `__getattr__` to find the methods of a protocol.
     """
     for extension in (InsertsWithin, Movable, Repairable):
         if isinstance(inner, extension):

@@ -1,4 +1,4 @@
-"""Plain work on any store: jobs that need nothing, and how a worker claims and ends them."""
+"""Plain work on any store: jobs without gates, and how a worker claims and settles them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LANE = "main"
 
 
 def job(number: int, **fields: Any) -> NewJob:
-    """A plain job whose id follows from its number."""
+    """Return a plain job whose id is derived from its number."""
     return NewJob(id=derived_id("plain", number), kind="noop", **fields)
 
 
