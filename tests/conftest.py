@@ -28,7 +28,7 @@ transport.create_ssl_context = httpx.create_ssl_context  # pyright: ignore[repor
 
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.stores"]
 
-_MEMORY = "/dev/shm"  # noqa: S108  (pytest makes a folder in it that only this user can read)
+_MEMORY = "/dev/shm"  # noqa: S108  (pytest creates a private folder in it)
 _ROOM = 4 << 30
 """In bytes: four test processes write 1 GiB, most of it PostgreSQL data."""
 

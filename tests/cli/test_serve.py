@@ -41,7 +41,7 @@ def serving(
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "HEADWAY_LOG_FORMAT": "json"},
-        preexec_fn=before,  # noqa: PLW1509  (of one thread here)
+        preexec_fn=before,  # noqa: PLW1509  (this process has one thread)
     )
     try:
         assert process.stderr is not None

@@ -98,7 +98,7 @@ async def place(kind: str, clock: FakeClock, path: object) -> AsyncIterator[tupl
             address = read_address(rig.url, rig.tokens[Role.OPERATOR])
             remote = RemoteStore(address, patience_s=0.0)
             stack.push_async_callback(remote.close)
-            yield remote, rig.store  # type: ignore[misc]  (all that the screen asks)
+            yield remote, rig.store  # type: ignore[misc]  (enough for the screen)
             return
         store = open_store(
             "memory://" if kind == "memory" else f"sqlite:///{path}/t.db", clock=clock

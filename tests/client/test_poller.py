@@ -40,7 +40,7 @@ class Hand(Timing):
         self.now += seconds
         self._moved.set()
         for _ in range(20):
-            await asyncio.sleep(0)  # noqa: TID251  (lets all that was woken run, in no time)
+            await asyncio.sleep(0)  # noqa: TID251  (lets woken tasks run; no time passes)
         self._moved.clear()
 
 
@@ -122,7 +122,7 @@ async def waiting(pull: WorkerPoller) -> asyncio.Task[None]:
     """Return a wait that is in progress."""
     task = asyncio.create_task(pull.wait())
     for _ in range(5):
-        await asyncio.sleep(0)  # noqa: TID251  (lets the poll begin)
+        await asyncio.sleep(0)  # noqa: TID251  (lets the poll start)
     return task
 
 

@@ -135,7 +135,7 @@ class Player:
         self.printed = out.getvalue()
 
     def _execute(self, code: CodeType) -> None:
-        result = eval(code, self.names)  # noqa: S307  (the page's own code is what is tested)
+        result = eval(code, self.names)  # noqa: S307  (the code of the page is under test)
         if inspect.iscoroutine(result):
             self.loop.run_until_complete(result)
 

@@ -97,7 +97,7 @@ class Rig:
         with self.world.database.write() as db:
             for row in rows:
                 marks = ", ".join("?" * len(row))
-                db.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608  (a test's own)
+                db.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608  (names made by the test)
 
 
 @pytest.fixture
@@ -423,7 +423,7 @@ async def test_ai_summarize_board_keeps_the_summary(rig: Rig) -> None:
 class Parrot:
     """A writer for the test."""
 
-    asked: list[tuple[str, str, int]] = []  # noqa: RUF012  (made again by each test that looks)
+    asked: list[tuple[str, str, int]] = []  # noqa: RUF012  (reset by each test that reads it)
 
     async def write(self, task: str, material: str, *, sentences: int) -> str:
         self.asked.append((task, material, sentences))

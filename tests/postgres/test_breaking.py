@@ -112,7 +112,7 @@ async def losing_each_reply(proxy: Proxy, call: Callable[[], Awaitable[object]])
     raised: list[type] = []
     while len(raised) < 12:
         left = count(-len(raised))
-        proxy.lose_reply_to(lambda _sent: next(left) == 0)  # noqa: B023  (of this round)
+        proxy.lose_reply_to(lambda _sent: next(left) == 0)  # noqa: B023  (used within this round)
         try:
             await call()
         except (StoreUnavailable, OutcomeUnknown) as error:
@@ -139,7 +139,7 @@ async def test_plain_claim_of_which_any_reply_is_lost_is_found_by_the_claim_itse
     await succeed(store, await claim(store, 2, lanes=PLAIN))
     for request, numbers in ((3, (50, 51)), (4, (52, 53))):
         await store.enqueue([job(number) for number in numbers])
-        raised = await losing_each_reply(proxy, lambda: claim(store, request, lanes=PLAIN))  # noqa: B023  (of this round)
+        raised = await losing_each_reply(proxy, lambda: claim(store, request, lanes=PLAIN))  # noqa: B023  (used within this round)
         assert type(None) in raised
         again = await claim(store, request, lanes=PLAIN)
         assert [one.id for one in again.jobs] == [job(number).id for number in numbers]
@@ -171,11 +171,11 @@ async def test_enqueue_of_which_any_reply_is_lost_makes_the_job_once(
 async def test_replies_cut_off_anywhere_lose_and_double_nothing(store: PostgresStore, proxy: Proxy):
     for number, size in enumerate((1, 10, 100, 300), 2):
         proxy.cut_after(size)
-        await again(lambda: store.enqueue([job(number)]))  # noqa: B023  (awaited here)
+        await again(lambda: store.enqueue([job(number)]))  # noqa: B023  (awaited within the loop)
         proxy.cut_after(size)
-        reply = await again(lambda: claim(store, number))  # noqa: B023  (awaited here)
+        reply = await again(lambda: claim(store, number))  # noqa: B023  (awaited within the loop)
         proxy.cut_after(size)
-        await again(lambda: succeed(store, reply))  # noqa: B023  (awaited here)
+        await again(lambda: succeed(store, reply))  # noqa: B023  (awaited within the loop)
         proxy.resume()
     assert await counts(store) == {"succeeded": 6}
     assert (await store.read(AuditQuery())).differences == ()
@@ -200,10 +200,10 @@ async def test_reset_of_all_connections_costs_each_one_call_at_most(
 ):
     for round_ in range(3):
         proxy.reset()
-        await again(lambda: store.enqueue([job(10 + round_)]))  # noqa: B023  (awaited here)
-        reply = await again(lambda: claim(store, 2 + round_))  # noqa: B023  (awaited here)
+        await again(lambda: store.enqueue([job(10 + round_)]))  # noqa: B023  (awaited within the loop)
+        reply = await again(lambda: claim(store, 2 + round_))  # noqa: B023  (awaited within the loop)
         assert reply.jobs
-        await again(lambda: succeed(store, reply))  # noqa: B023  (awaited here)
+        await again(lambda: succeed(store, reply))  # noqa: B023  (awaited within the loop)
     assert await again(lambda: counts(store)) == {"succeeded": 5}
 
 

@@ -1,4 +1,4 @@
-"""Calls that only look take no lock and one trip, and never miss what has become due."""
+"""Read-only calls take no lock and a single trip, and never miss what has become due."""
 
 from __future__ import annotations
 

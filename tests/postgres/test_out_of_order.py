@@ -121,7 +121,7 @@ async def test_ended_backends_under_many_calls_never_make_the_store_suspect(plac
                 await call(number)
             except (OutcomeUnknown, StoreUnavailable):
                 continue
-            except Exception as error:  # noqa: BLE001  (whatever it is, the test tells it)
+            except Exception as error:  # noqa: BLE001  (the test reports any error)
                 raised.append(error)
                 return
 

@@ -88,7 +88,7 @@ async def asleep(wakes: Wakes, *lanes: str, until_at: int | None = None) -> asyn
 
     while True:
         task = asyncio.ensure_future(wakes.wait(wanted, until_at, wakes.count))
-        await until(lambda: task.done() or sleeps())  # noqa: B023  (awaited here)
+        await until(lambda: task.done() or sleeps())  # noqa: B023  (awaited within the loop)
         if not task.done():
             return task
 
@@ -189,9 +189,9 @@ async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, ma
     there, busy, idle = make(options), [make(options) for _ in range(3)], make(options)
     for wakes in busy:
         (await asleep(wakes)).cancel()
-        await until(lambda: not wakes._waiters)  # noqa: B023  (awaited here)
-    # Each process is picked in turn; at random, the sleeping one would be picked first once in four
-    # times.
+        await until(lambda: not wakes._waiters)  # noqa: B023  (awaited within the loop)
+    # Each process is picked in turn. A random pick would wake the sleeping one first only once in
+    # four times.
     for _ in range(12):
         task = await asleep(idle)
         there.announce([(LANE, None)])
@@ -227,7 +227,7 @@ async def test_wake_in_a_lane_whose_callers_are_all_busy_ends(options, make):
     there.announce([(LANE, None)])
     # Each process received it, and the next caller that waits in one claims once more.
     for wakes, seen in zip(busy, before, strict=True):
-        await until(lambda: wakes.count > seen)  # noqa: B023  (awaited here)
+        await until(lambda: wakes.count > seen)  # noqa: B023  (awaited within the loop)
         await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
 
 

@@ -17,7 +17,7 @@ async def produce(url: str) -> None:
             for place in range(3)
         ]
         await store.enqueue(jobs)
-        print("\n".join(job.id for job in jobs), flush=True)  # noqa: T201  (this is how it tells)
+        print("\n".join(job.id for job in jobs), flush=True)  # noqa: T201  (how it reports)
 
 
 if __name__ == "__main__":

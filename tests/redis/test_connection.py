@@ -95,7 +95,7 @@ def test_caller_that_goes_while_it_is_connected_leaves_no_connection_open(
 
     async def go_away() -> None:
         task = asyncio.create_task(store.enqueue([new_job()]))
-        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no sleep)
+        await asyncio.sleep(0)  # noqa: TID251  (one loop iteration, no sleep)
         task.cancel()
         await asyncio.wait([task])
 

@@ -265,7 +265,7 @@ def test_a_name_belongs_to_the_same_declared_gate(
     """
     try:
         expected: object = list(place_of(rows, name))
-    except Exception as error:  # noqa: BLE001  (its name is compared)
+    except Exception as error:  # noqa: BLE001  (names of errors are compared)
         expected = type(error).__name__
     assert lua.run(text, [told, name]) == expected
 

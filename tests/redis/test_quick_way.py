@@ -311,7 +311,7 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
 def _compared(
     server: RedisServer | GivenRedis, before: list[Step], step: Step
 ) -> tuple[int, bool, bool]:
-    """Return the quick path's replies to the last step; whether replies and contents are equal."""
+    """Return the number of quick replies to the last step; if replies and contents are equal."""
     replies: list[list[object]] = []
     worlds: list[World] = []
     answered = 0
