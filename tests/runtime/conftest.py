@@ -1,4 +1,4 @@
-"""Every test here runs on each store that there is."""
+"""Run every test in this folder on each store."""
 
 from __future__ import annotations
 

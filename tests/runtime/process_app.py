@@ -1,4 +1,4 @@
-"""An app whose handlers run in processes; the test's process and theirs both import it."""
+"""An app whose handlers run in processes; imported by the test process and by theirs."""
 
 from __future__ import annotations
 

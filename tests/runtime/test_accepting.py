@@ -1,4 +1,4 @@
-"""Offers that are accepted, and go on awaiting their end."""
+"""Offers that are accepted, and whose jobs then wait for their final signal."""
 
 from __future__ import annotations
 

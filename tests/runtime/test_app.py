@@ -1,4 +1,4 @@
-"""The app for callers that cannot await: the same code, on a loop in the background."""
+"""The app for callers that cannot await: the same code on a background loop."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_store_that_cannot_be_opened_leaves_no_coroutine_behind(
     app = hw.App(f"sqlite:///{tmp_path}/nowhere/jobs.db")
     with pytest.raises(hw.HeadwayError):
         call(app)
-    gc.collect()  # what was never awaited is reported when it is collected
+    gc.collect()  # a coroutine that was never awaited is reported when it is collected
 
 
 def test_environment_says_where_the_store_is(

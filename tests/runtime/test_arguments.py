@@ -1,4 +1,4 @@
-"""Arguments are checked against the handler's annotations when a job is made."""
+"""Arguments are checked against the handler's annotations when a job is created."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
 
         monkeypatch.setattr(handler, name, noted)
     count.make(values=[{"a": 1, "b": None, "c": "x"}, *[None] * 1_000, *range(1_000)])
-    # The list and the object in it, for each of two checks.
+    # The list and the object in it, for each of the two checks.
     assert len(looks) <= 4
     text = refused(app, count, values=[*range(1_000), {"a": [datetime(2026, 1, 1)]}])  # noqa: DTZ001
     assert "datetime without an offset" in text

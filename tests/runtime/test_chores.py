@@ -1,4 +1,4 @@
-"""The chores of a worker: what time alone decides, and the timetable's fires ahead of time."""
+"""A worker's chores: transitions driven by time alone, and timetable fires created in advance."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def still(url: str, clock: FakeClock) -> AsyncIterator[Store]:
-    """A store whose time stands still."""
+    """Return a store whose clock does not advance."""
     store = open_store(url, clock=clock)
     yield store
     await store.close()
@@ -201,7 +201,7 @@ async def test_jobs_of_a_claim_that_finds_an_expired_one_are_started(
     await store.enqueue(
         [NewJob(id="01890000-0000-7000-8000-000000000001", kind="plain", expires_at=1)]
     )
-    # Its first claim finds them, for no sweep comes before.
+    # Its first claim finds them, because no sweep runs before it.
     async with working(app, chores=False):
         views = [await store.ends(one.id) for one in sent]
     assert [view.run for view in views] == [1] * 6
@@ -226,7 +226,7 @@ async def test_worker_ends_jobs_that_never_started_in_time(
 
 
 class Rests(Timing):
-    """Time that only goes on by pauses; ends with the last of them."""
+    """A clock that advances only during pauses, and stops the test after the last one."""
 
     def __init__(self, rests: int) -> None:
         self.left = rests
@@ -242,7 +242,7 @@ class Rests(Timing):
 
 
 class Asked:
-    """A real store that remembers what its chore asked."""
+    """A real store that records which operations its chore called."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -282,7 +282,8 @@ async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: S
     timing = Rests(6)
     with pytest.raises(asyncio.CancelledError):
         await Sweep(asked, timing).run()
-    # The store's time stands still, so that it is taken for 8 s later than it is in the end.
+    # The store's clock does not advance, so the sweep assumes it to be 8 s later than it is in the
+    # end.
     assert asked.names == ["sweep", "read", *(3 * ["sweep"]), "sweep", "read", "sweep"]
     assert timing.rests == [LONGEST_REST] * 6
 
@@ -310,7 +311,7 @@ async def test_each_of_several_workers_sweeps_less_often(
         await Sweep(still, timing, sweepers=Sweepers() if shares else None).run()
     assert least <= mean(timing.rests) <= most
     assert max(timing.rests) <= max(LONGEST_REST, 2 * min(workers, MOST_SHARING))
-    # They do not go on together when they have begun together.
+    # They do not stay in step although they start together.
     assert (len(set(timing.rests)) > 200) == (least < most)
 
 
@@ -331,13 +332,14 @@ async def test_one_worker_of_an_app_sweeps_for_all_and_the_next_when_it_ends(sti
         for _ in range(5):
             await pause(0)
         assert not any(one.names for one in asked)
-        # One that ends while it stands by neither sweeps nor counts.
+        # A worker that exits while on standby neither sweeps nor counts.
         sweeps[1].cancel()
         await asyncio.wait(sweeps[1:2])
     ended = await asyncio.gather(*sweeps, return_exceptions=True)
     assert [type(one) for one in ended] == [asyncio.CancelledError] * 5
     assert not asked[1].names
-    # Each rests for its process: with four of the twenty here, as one of five. The last is alone.
+    # Each rests for its process: with four of the twenty here, as one of five. The last one is
+    # alone.
     assert 3.5 <= mean(timings[0].rests) <= 5
     assert 5.5 <= mean(timings[4].rests) <= 8
 
@@ -352,5 +354,5 @@ async def test_worker_that_shares_sweeps_rests_no_longer_than_until_the_next_mom
     timing = Rests(100)
     with pytest.raises(asyncio.CancelledError):
         await Sweep(still, timing, sweepers=Sweepers()).run()
-    # The store's time stands still, so the moment is always as far away.
+    # The store's clock does not advance, so the next due time is always equally far off.
     assert max(timing.rests) == 3.0

@@ -1,4 +1,4 @@
-"""An App whose closing is cancelled has let go of its store all the same."""
+"""An App whose close is cancelled has released its store anyway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an app declares: kinds, gates, lanes, entries, and what is refused."""
+"""What an app declares: kinds, gates, lanes, timetable entries, and which of them are refused."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ async def store() -> WatchedStore:
 
 @pytest.fixture
 def failures(app: hw.App) -> list[hw.Failure]:
-    """All failures that the app's hook was given."""
+    """Collect all failures passed to the app's hook."""
     found: list[hw.Failure] = []
     app.on_failure(found.append)
     return found
@@ -255,7 +255,7 @@ async def test_snooze_may_give_an_error_as_its_reason(app: hw.App, store: Watche
 async def test_reason_of_a_failed_job_is_what_was_raised_and_not_a_later_line(
     app: hw.App, store: WatchedStore
 ) -> None:
-    """Errors of several lines, and groups of them, end in a line that says nothing."""
+    """Multi-line errors and exception groups end in a line that says nothing."""
 
     @app.job(retry=hw.Backoff(attempts=1))
     async def work(how: str) -> None:
@@ -426,7 +426,7 @@ async def test_source_that_fails_is_logged_with_its_traceback(
 
 
 class Minutes(Timing):
-    """Real time, but for minutes, which pass when the test says so."""
+    """Real time, except that minutes pass only when the test says so."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[asyncio.Event] = asyncio.Queue()
@@ -440,7 +440,7 @@ class Minutes(Timing):
         return None
 
     async def begins(self) -> asyncio.Event:
-        """The next minute, once the worker waits for it."""
+        """Let the next minute start once the worker waits for it."""
         async with asyncio.timeout(120):
             return await self._waiting.get()
 
@@ -532,7 +532,7 @@ def test_program_that_configures_no_logging_shows_failures_on_standard_error() -
 
 
 class AwayAtFirst(WatchedStore):
-    """A store that takes the second declaration, not the first."""
+    """A store that refuses the first declaration and accepts the second."""
 
     async def define(self, request: Any) -> Any:
         if not self.asked("define"):

@@ -1,4 +1,4 @@
-"""Jobs with gates are claimed only for handlers that are free, and start in time or not at all."""
+"""Jobs with gates are claimed only for free handlers, and start in time or not at all."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_gated_job_that_is_not_started_in_time_is_handed_back(
     @app.job(gates=[hw.Slots("line", 2)], start_within="1s")
     async def call(job: hw.Job) -> int:
         if job.priority == 1:
-            timing.late = 1.5  # as if this handler had held up the loop
+            timing.late = 1.5  # as if this handler had blocked the loop
         return job.run
 
     first = await app.send_async(call, priority=1)
@@ -62,7 +62,7 @@ async def test_gated_job_that_is_not_started_in_time_is_handed_back(
 
 
 class Late(hw.Timing):
-    """Real time, and some more."""
+    """Real time plus an offset."""
 
     late = 0.0
 

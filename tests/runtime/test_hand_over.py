@@ -1,4 +1,4 @@
-"""Hand-over: the outside world has the job, and a signal tells its end."""
+"""Hand-over: the outside world has the job, and a signal reports how it ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
 
 def returned(store: WatchedStore) -> Callable[[], Awaitable[bool]]:
-    """Whether the return of a handler that handed over is written."""
+    """Return whether the settlement of a handler that handed over has been written."""
 
     async def settled() -> bool:
         outcomes = [one for request, _ in store.asked("settle") for one in request.outcomes]
@@ -49,7 +49,7 @@ async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: Wat
 async def test_early_signal_whose_reason_is_no_text_is_applied_at_the_hand_over(
     app: hw.App, store: WatchedStore
 ) -> None:
-    """A provider's code, say. It is kept, and the job's worker meets it."""
+    """The reason may be a provider's code, for example. It is kept and reaches the job's worker."""
     go_on = asyncio.Event()
 
     @app.job()
@@ -332,15 +332,15 @@ async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touche
         view = await store.ends(sent.id)
     assert (view.state, touched) == ("cancelled", [])
     assert (await store.read(JobsQuery(kind="message"))).rows == ()
-    # A cancel is no failure of the handler that it stops.
+    # A cancel does not count as a failure of the handler that it stops.
     assert [one.getMessage() for one in caplog.records if one.levelname != "DEBUG"] == []
 
 
 class Slow:
-    """A store whose settlements take two seconds of virtual time, of which one is the way back.
+    """A store whose settlements take two seconds of virtual time, one of them for the reply.
 
     Attributes:
-        refuses: settlements that it refuses first.
+        refuses: how many settlements it refuses at first.
     """
 
     def __init__(self, inner: Any, refuses: int) -> None:
@@ -363,7 +363,8 @@ class Slow:
 
 @pytest.mark.parametrize(
     ("timeout", "refuses", "goes_on"),
-    # What was refused was not written, so the deadline counts from the attempt that was not.
+    # A refused settlement was not written, so the deadline counts from the attempt that was
+    # accepted.
     [("1500ms", 0, False), ("2s", 0, False), ("3s", 0, True), ("3s", 4, True), ("2s", 4, False)],
 )
 def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
@@ -401,7 +402,7 @@ def test_beat_before_the_answer_to_a_cancelled_hand_over_is_no_lost_run(
     caplog: pytest.LogCaptureFixture, *, together: bool
 ) -> None:
     class Late(Slow):
-        """The job is cancelled just before its hand-over, whose answer takes three beats."""
+        """The job is cancelled just before its hand-over, whose reply takes three beats."""
 
         async def settle(self, request: SettleRequest) -> list[Verdict]:
             if isinstance(request.outcomes[0], HandedOver):
@@ -424,7 +425,7 @@ def test_beat_before_the_answer_to_a_cancelled_hand_over_is_no_lost_run(
         async def call(job: hw.Job) -> None:
             current: Any = worker._current
             if together:
-                # Its answer is here, but the handler does not have it yet.
+                # The reply has arrived, but the handler does not have it yet.
                 lost = frozenset({(job.id, job.run)})
                 current.settler.on_batch(lambda: current._apply_reply(lost, frozenset()))
             try:
@@ -487,8 +488,8 @@ async def test_reconcile_handler_decides_what_nobody_told(app: hw.App, store: Wa
     async with working(app):
 
         async def swept() -> bool:
-            # At the very deadline, not with the next round of the worker's own sweep. While the
-            # provider is asked, it is minutes away.
+            # Exactly at the deadline, not at the next sweep of the worker. While the provider is
+            # being queried, the deadline is minutes in the future.
             view, now = await store.job(sent.id), (await store.read(StatsQuery())).now
             if view.state == "awaiting" and view.deadline_at < now + 1_000:
                 await store.inner.wait((), view.deadline_at, 10**9)
@@ -539,7 +540,7 @@ async def test_cascade_asks_one_after_another_until_one_accepts(
 
 
 async def test_nothing_is_claimed_for_a_hand_over_or_a_return_that_frees_no_gate() -> None:
-    # Only the memory store wakes nobody for what its own process has just claimed.
+    # Only the memory store wakes no worker for jobs that its own process has just claimed.
     app, store = hw.App(), WatchedStore(open_store("memory://"))
     app.use(store)
     started: asyncio.Queue[str] = asyncio.Queue()
@@ -554,7 +555,7 @@ async def test_nothing_is_claimed_for_a_hand_over_or_a_return_that_frees_no_gate
         assert await started.get() == first.id
         await store.until(returned(store))
         for _ in range(50):
-            # All that the settlements have woken runs: this store and the worker have one loop.
+            # Everything woken by the settlements runs: this store and the worker share a loop.
             await pause(0)
         await app.signal_async(first.id, event="end", final="succeeded")
         assert await started.get() == second.id

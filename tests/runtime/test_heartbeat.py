@@ -1,4 +1,4 @@
-"""The heart beats whatever handlers do, and handlers stop before a lease ends without a beat."""
+"""Beats continue whatever handlers do, and handlers stop before a lease expires without a beat."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_handler_that_blocks_the_loop_does_not_starve_the_heartbeat(
             await job.progress(n)
             while beats.acquire(blocking=False):
                 pass
-            # Nothing else runs in this loop until the heart has beaten again.
+            # Nothing else runs in this loop until the next beat has been sent.
             assert beats.acquire(timeout=LIMIT)
         return job.run
 
@@ -84,7 +84,7 @@ async def test_progress_is_noted_though_it_is_not_awaited(app: hw.App, store: Wa
 
     @app.job()
     async def work(job: hw.Job) -> None:
-        job.progress(1).close()  # closed, so that Python does not warn
+        job.progress(1).close()  # closed to avoid a Python warning
         await go_on.wait()
 
     sent = await app.send_async(work)
@@ -272,7 +272,7 @@ async def test_time_of_the_store_that_stands_still_is_logged_once_until_it_moves
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Quick(Timing):
-        """Two seconds pass between two beats, at once."""
+        """Two seconds of the clock pass between beats, without waiting."""
 
         seconds = 0.0
 
@@ -282,7 +282,8 @@ async def test_time_of_the_store_that_stands_still_is_logged_once_until_it_moves
         async def wait(self, event: asyncio.Event, seconds: float) -> bool:
             beats.append(self.seconds)
             self.seconds += 2
-            # It was set back at the start; it goes on after the fourth beat and stops again.
+            # The clock was set back at the start; it advances after the fourth beat and stops
+            # again.
             if len(beats) == 4:
                 clock.advance(1)
             if len(beats) == 6:

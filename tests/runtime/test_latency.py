@@ -1,4 +1,4 @@
-"""What each lane reaches, beside its target."""
+"""The latency that each lane achieves, next to its target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGET_MS = 5_000
 
 
 class Rig:
-    """A store whose clock stands still until a test moves it."""
+    """A store whose clock stands still until a test advances it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -48,7 +48,7 @@ class Rig:
         return [reply.id for reply in await self.store.enqueue(jobs)]
 
     async def start(self, n: int = 1, lane: str = "mail", *, fail: bool = False) -> int:
-        """Starts and settles; how many."""
+        """Start and settle jobs; return how many."""
         self._claims += 1
         request = ClaimRequest(
             worker="w", request=self._claims, lanes=((lane, 1),), n=n, free=n, lease_ms=10**9

@@ -1,4 +1,4 @@
-"""A program looks at its jobs, waits for their ends, and works off what can start now."""
+"""A program queries its jobs, waits for their results, and works off what can start now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 
 
 class Leaping(Timing):
-    """Time passes in pauses alone, and something may happen in them."""
+    """A clock that advances only during pauses, in which a test can make something happen."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""Middleware stands around each handler call."""
+"""Middleware wraps each handler call."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def app() -> Iterator[hw.App]:
 
 
 def plain(job: hw.Job) -> None:
-    """Not declared."""
+    """A handler that is not declared."""
 
 
 @pytest.mark.parametrize("kind", [None, 3, plain])
@@ -79,7 +79,7 @@ def test_values_of_another_shape_are_refused_in_words(
 def test_a_datetime_without_an_offset_is_refused_wherever_it_stands(app: hw.App) -> None:
     @app.job()
     def meet(job: hw.Job, at: datetime | None = None, times: Any = 0, days: Any = 0) -> None:
-        """Takes moments."""
+        """Takes datetimes."""
 
     naive = datetime(2026, 12, 1, 10, 0)  # noqa: DTZ001
     for given in ({"at": naive}, {"times": [naive]}, {"days": {"deep": [naive]}}):

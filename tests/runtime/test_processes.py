@@ -1,4 +1,4 @@
-"""Handlers in processes: what happens there stays there."""
+"""Handlers in processes: failures there stay isolated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "tests.runtime.process_app"
 
 @pytest.fixture
 async def far(store: WatchedStore) -> Any:
-    """The module of the app, with the store of this test."""
+    """Return the app's module, using the store of this test."""
     sys.modules.pop(NAME, None)
     module = importlib.import_module(NAME)
     module.app._store = module.app._given = store
@@ -89,7 +89,7 @@ async def test_what_follows_a_failure_in_a_process_follows_as_from_any_handler(
 
 
 async def test_result_that_cannot_be_kept_is_not_tried_again(far: Any, store: WatchedStore) -> None:
-    """The work is done."""
+    """The work is already done."""
     strange = far.app.job(name="strange", processes=True, retry=hw.Backoff(attempts=3))(
         far.fail._fn
     )
@@ -117,7 +117,7 @@ async def test_error_whose_class_takes_other_arguments_comes_through(
 async def test_end_of_a_process_is_noticed_though_one_that_it_forked_lives_on(
     far: Any, store: WatchedStore, tmp_path: Path
 ) -> None:
-    """It holds the other end of the pipe."""
+    """The forked process holds the other end of the pipe."""
     path = tmp_path / "child"
     async with working(far.app):
         sent = await far.app.send_async(far.crash_with_a_child, path=str(path))
@@ -172,7 +172,7 @@ async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_
         return (await store.job(sent.id)).progress == b'"hangs"'
 
     await store.until(hangs)
-    # As `asyncio.run` does at its end.
+    # As `asyncio.run` does when it finishes.
     tasks = asyncio.all_tasks() - before
     for task in tasks:
         task.cancel()

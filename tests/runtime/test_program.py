@@ -1,4 +1,4 @@
-"""A whole program: `app.run()` works until it is told to end by a signal."""
+"""A complete program: `app.run()` works until a signal stops it."""
 
 from __future__ import annotations
 

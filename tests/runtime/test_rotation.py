@@ -1,4 +1,4 @@
-"""A rotated token: the new secret first, the old ones for as long as was said, and no others."""
+"""A rotated token: the new secret first, old ones for as long as configured, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many jobs are sent in steps: one is made while the one before is stored, and they keep order."""
+"""Jobs are sent in batches, in order: the next batch is created while one is stored."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LIMIT_S = 60
 
 
 class Watched(StoreProxy):
-    """Takes many turns of the loop to store a step, and may refuse one.
+    """Takes many iterations of the loop to store a batch, and may refuse one.
 
     Args:
-        made: returns how many jobs were made so far.
-        refused: the step that is refused, from 1.
+        made: returns how many jobs have been created so far.
+        refused: the number of the batch to refuse, from 1.
     """
 
     def __init__(self, made: Callable[[], int], refused: int = 0) -> None:
@@ -53,7 +53,7 @@ class Watched(StoreProxy):
 
 
 class Sender:
-    """Sends numbered jobs, and stops to make them at some number."""
+    """Sends numbered jobs, and fails to create them at a given number."""
 
     def __init__(self, count: int, *, fails_at: int | None = None, refused: int = 0) -> None:
         self.made = 0
@@ -111,7 +111,7 @@ async def test_no_step_is_sent_after_one_that_was_refused() -> None:
 
 
 class Stuck(Watched):
-    """Never ends to store a step; says when it began, and when it was cancelled."""
+    """Never finishes storing a batch; records when it started and when it was cancelled."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0)
@@ -131,7 +131,7 @@ class Stuck(Watched):
 
 @pytest.mark.parametrize("count", [100_000, 1_000])
 async def test_a_cancelled_call_waits_for_no_store(count: int) -> None:
-    # While jobs are made, and while the last step is awaited.
+    # While jobs are created, and while the last batch is awaited.
     store = Stuck()
     app = hw.App(store=store)
     jobs = (app.kind("noop").make(n=n) for n in range(count))
@@ -178,7 +178,7 @@ async def test_a_step_wakes_each_lane_when_its_jobs_are_due(
             noop.make(lane="a", due=moments[2]),
             noop.make(lane="a", due=moments[0]),
             noop.make(lane="now"),
-            # Dead at once: nobody is left to ask.
+            # Dead immediately: there is no candidate left.
             offer.make(lane="dead", candidates=[]),
         ]
     )

@@ -1,4 +1,4 @@
-"""Sources: an application's own tables are the truth, and the store is brought in line."""
+"""Sources: the application's own tables are authoritative; the store is reconciled with them."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_them(
         cursor = page.cursor
         if cursor is None:
             break
-    # Drawn evenly, eight tenths of them fill eight tenths of the window, whenever it begins.
+    # Drawn evenly, eight tenths of them fill eight tenths of the window, whenever it starts.
     dues.sort()
     spans = [dues[240 * (tenth + 1)] - dues[240 * tenth] for tenth in range(1, 9)]
     assert all(800 < span < 7_200 for span in spans), spans
@@ -196,7 +196,7 @@ async def test_source_that_is_looked_at_is_closed_when_its_worker_has_ended(
             for n in range(MAX_BATCH + 1):
                 yield app.kind("noop").make(key=f"{n}")
         finally:
-            for _ in range(2000):  # as closing a connection takes more than one turn
+            for _ in range(2000):  # because closing a connection takes more than one turn
                 await pause(0)
             closed.append(at)
 
@@ -236,7 +236,7 @@ async def test_older_state_of_a_store_is_rebuilt_and_what_is_in_flight_not_dispa
     task = asyncio.create_task(worker.run())
     await soon(truth.called)
     first = worker.id
-    # The disk is lost, and an old backup put back; meanwhile 1 and 8 are on the phone.
+    # The disk is lost and an old backup restored; meanwhile 1 and 8 are on the phone.
     truth.pending, truth.calling = ["2", "3"], {"1": "sid1", "8": "sid8"}
     for end in ("-wal", "-shm"):
         (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)

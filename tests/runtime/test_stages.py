@@ -1,4 +1,4 @@
-"""Stages: where a job goes on, with gates that are declared or that its handler chooses."""
+"""Stages: where a job continues, with gates that are declared or chosen by its handler."""
 
 from __future__ import annotations
 

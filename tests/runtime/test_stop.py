@@ -1,4 +1,4 @@
-"""A worker that is asked to stop drains or hands back, and takes leave."""
+"""A worker that is asked to stop drains its jobs or hands them back, and unregisters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 async def test_stop_lets_handlers_end_and_hands_back_what_is_held_ready_at_once(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Or the job is back before a slow machine sees that it was claimed.
+    # Otherwise the job is back before a slow machine sees that it was claimed.
     monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -311,7 +311,7 @@ async def test_run_that_is_cancelled_while_it_winds_down_hands_back_and_leaves_a
     with pytest.raises(asyncio.CancelledError):
         await ended(task)
     assert asyncio.all_tasks() <= before
-    # After the end of the heartbeat: one that goes on alone would keep the job forever.
+    # After the heartbeat ended: one that continues alone would keep the job forever.
     request, _ = store.asked("beat")[-1]
     assert (request.leaving, request.running) == (True, ())
     assert (await store.job(sent.id)).state == "waiting"
@@ -403,7 +403,7 @@ async def _six(order: list[str]) -> bool:
 
 
 def away(operation: str) -> FaultyStore:
-    """A store that refuses an operation, again and again."""
+    """A store that refuses an operation repeatedly."""
     store = FaultyStore(MemoryStore())
     for nth in range(1, 200):
         store.plan(Fault.REFUSE, operation=operation, nth=nth)
@@ -489,10 +489,10 @@ def test_worker_in_the_background_of_asyncio_run_leaves_no_run_of_a_handler_that
         view = app.find(sent)
         assert view is not None
         if place == "loop":
-            # Given back, although it had one attempt, and its worker has left.
+            # Released although it had only one attempt, and its worker has left.
             assert (view.state, view.runs[0].outcome) == ("waiting", "released")
         else:
-            # A thread cannot be stopped: its run is kept until the lease ends.
+            # A thread cannot be stopped: its run is kept until the lease expires.
             assert view.state == "running"
     assert running[0].cancelled()
     assert "cancelled from outside" not in caplog.text

@@ -1,4 +1,4 @@
-"""A handler is asked to stop: by a cancel, a timeout, or a lease that is lost."""
+"""A handler is asked to stop: by a cancel, a timeout, or a lost lease."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_handler_that_cleans_up_is_not_cancelled_again_by_later_beats(
         await store.move(Verb.CANCEL, sent.id)
         beat_soon(worker)
         await soon(cleaning)
-        for _ in range(2):  # when the second is sent, the answer to the first was passed on
+        for _ in range(2):  # when the second is sent, the first reply has been passed on
             beats = len(store.asked("beat"))
             beat_soon(worker)
             await store.until(beaten)
@@ -101,7 +101,7 @@ async def test_cancelled_job_ends_cancelled_whatever_its_handler_makes_of_it(
         await store.move(Verb.CANCEL, sent.id)
         beat_soon(worker)
         view = await store.ends(sent.id)
-        # The slot has forgotten the cancellation.
+        # The handler slot has cleared the cancellation.
         later = await store.ends((await app.send_async(after)).id)
     assert (view.state, view.runs[0].outcome) == ("cancelled", "succeeded")
     assert (later.state, later.result) == ("succeeded", b"0")
@@ -138,7 +138,7 @@ async def test_cancelled_handler_that_gives_up_is_reported_and_one_that_stops_is
 async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Or the job is back before a slow machine sees that it was claimed.
+    # Otherwise the job is back before a slow machine sees that it was claimed.
     monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -156,7 +156,7 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
     async with working(app, concurrency=1) as worker:
         await soon(begun)
         current: Any = worker._current
-        # Held ready, as it is when handlers are quick.
+        # Prefetched, as happens with quick handlers.
         current._claimer._prefetch.target = 5
         sent = await app.send_async(second)
         current.queue.asked.set()
@@ -195,7 +195,7 @@ async def test_job_held_ready_whose_run_was_lost_is_not_started(
         current.queue.asked.set()
         await store.becomes(sent.id, "running")
         assert await store.move(Verb.KILL, sent.id) == ["done"]
-        for _ in range(2):  # when the second is sent, the answer to the first was passed on
+        for _ in range(2):  # when the second is sent, the first reply has been passed on
             beats = len(store.asked("beat"))
             beat_soon(worker)
             await store.until(beaten)

@@ -1,4 +1,4 @@
-"""How a worker keeps its handlers supplied: the small parts by themselves."""
+"""How a worker keeps its handlers supplied: unit tests of the small parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def claimed(number: int, *, gated: bool = False) -> Claimed:
 
 
 class NoStore:
-    """Nothing here may reach a store."""
+    """No test here may reach a store."""
 
 
 async def queue_of(size: int, jobs: Sequence[Claimed]) -> ReadyQueue:
@@ -105,7 +105,8 @@ def test_handlers_that_end_together_are_not_taken_for_quick_ones() -> None:
     prefetch = Prefetch(2_000)
     prefetch.mark(10.0, 0, idle=True)
     for n in range(1, 40):
-        # Fifty handlers of 200 ms end within two milliseconds, and several claims see some of them.
+        # Fifty handlers of 200 ms finish within two milliseconds, and several claims see some of
+        # them.
         burst = 10.0 + n * 0.2
         prefetch.measure(burst, 50 * n - 49)
         prefetch.mark(burst + 0.001, 50 * n - 30)
@@ -153,9 +154,9 @@ def test_jobs_that_no_handler_starts_are_kept_half_a_second_while_there_is_a_bac
     surplus = Surplus(2_000, 0)
     kept = [surplus.keep(2_000 - n, n, dry=False) for n in range(1, CHECKS_KEPT)]
     assert kept == [2_000 - n for n in range(1, CHECKS_KEPT)]
-    # Ten started in that time, so that ten are about to start.
+    # Ten started in that time, so ten are about to start.
     assert surplus.keep(1_990, 10, dry=False) == 10
-    # What is left is held again.
+    # The remaining jobs are held again.
     assert surplus.keep(9, 11, dry=False) == 9
 
 
@@ -204,7 +205,7 @@ def test_tightest_exchange_bounds_when_a_claim_was(sent: float, bound: float) ->
     time = StoreTime()
     time.observe(sent, 1_000_000)
     assert time.earliest(1_000_000, 100.0) == pytest.approx(bound)
-    # A slow exchange says less than a quick one, and does not make a claim look older.
+    # A slow round trip is less precise than a quick one, and does not make a claim look older.
     time.observe(sent, 1_000_500)
     assert time.earliest(1_000_500, 101.0) == pytest.approx(bound + 0.5)
     assert time.earliest(1_009_000, 101.0) == 101.0
@@ -226,7 +227,7 @@ def test_beat_carries_the_newest_progress_once_and_again_if_it_failed() -> None:
 
 
 class Far:
-    """A store whose claims and settlements take 2 ms in virtual time, and go one at a time."""
+    """A store whose claims and settlements take 2 ms of virtual time and run one at a time."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -260,7 +261,7 @@ def test_workers_share_a_queue_so_that_hardly_a_handler_is_idle(workers: int) ->
         @app.job()
         async def step() -> None:
             nonlocal done
-            # All that began together end together, which must not be taken for speed.
+            # All that start together finish together, which must not be mistaken for speed.
             await pause(seconds)
             done += 1
             if done == count:
@@ -278,7 +279,7 @@ def test_workers_share_a_queue_so_that_hardly_a_handler_is_idle(workers: int) ->
         await asyncio.gather(*tasks)
         return rounds * seconds / took
 
-    # A last round that not all workers share is a sixteenth of the whole.
+    # A last round in which not all workers take part is a sixteenth of the whole.
     assert run_virtually(work, 1_700_000_000_000) >= 0.9
 
 

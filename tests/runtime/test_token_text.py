@@ -1,4 +1,4 @@
-"""A token's text is told once; what is kept of it opens nothing but what fits it."""
+"""A token's text is shown once; its stored form authenticates nothing but that text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each job is a trace of its own, told from the process that sends it to the one that ends it."""
+"""Each job has its own trace, propagated from the sending process to the one that finishes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.servers.stores import EVERYWHERE, NewUrl
 
 
 class Spans:
-    """What was recorded, by a provider of its own."""
+    """Spans recorded by a tracer provider of its own."""
 
     def __init__(self, **options: Any) -> None:
         self.exporter = InMemorySpanExporter()
@@ -45,7 +45,7 @@ class Spans:
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
 
     def of(self, job: str) -> dict[str, list[ReadableSpan]]:
-        """The spans of a job's trace, by what they are of."""
+        """Return the spans of a job's trace, grouped by the first word of their names."""
         found: dict[str, list[ReadableSpan]] = {}
         for span in self.exporter.get_finished_spans():
             if span.context.trace_id == UUID(job).int:
@@ -363,7 +363,7 @@ def test_a_program_that_is_not_traced_loads_nothing_of_opentelemetry():
 
 
 class Collector(HTTPServer):
-    """Takes traces by OTLP over HTTP."""
+    """Receives traces by OTLP over HTTP."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Taking)

@@ -1,4 +1,4 @@
-"""A worker runs jobs, and says how each ended."""
+"""A worker runs jobs and reports the outcome of each."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ async def test_closed_lane_starts_nothing_until_it_is_opened(
 
 
 class OneLook(hw.Timing):
-    """From a moment on looks once more at what is held ready, when the test says so."""
+    """Once `begun`, checks the prefetched jobs one more time, when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -448,7 +448,7 @@ async def test_jobs_that_a_busy_worker_holds_ready_go_to_one_that_is_idle(
         await soon(begun)
         held = await app.send_many_async([work.make(n=n) for n in range(1, 9)])
         current: Any = busy._current
-        # As if its handlers had been quick so far, and there had been a backlog.
+        # As if its handlers had been quick so far, with a backlog.
         current._claimer._prefetch.target = 20
         current._claimer._dry = False
         timing.begun = True

@@ -1,4 +1,4 @@
-"""A real store that tells a test when it was asked something, so that tests wait for events."""
+"""A real store that notifies a test of each operation, so that tests wait for events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPERATIONS = frozenset(
 
 
 class WatchedStore:
-    """Passes everything on; remembers requests and replies in order."""
+    """Forwards everything; records requests and replies in order."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -68,11 +68,11 @@ class WatchedStore:
                 self._loop.call_soon_threadsafe(self._asked.set)
 
     def asked(self, name: str) -> list[tuple[Any, Any]]:
-        """Requests and replies of one operation so far."""
+        """Return the requests and replies of one operation so far."""
         return [(request, reply) for one, request, reply in list(self.calls) if one == name]
 
     async def until(self, holds: Callable[[], Awaitable[Any]]) -> Any:
-        """Looks again after each operation, until something holds."""
+        """Check again after each operation, until a condition holds."""
         async with asyncio.timeout(LIMIT):
             while True:
                 self._asked.clear()
@@ -85,7 +85,7 @@ class WatchedStore:
         return await self.inner.read(JobQuery(id=job_id))
 
     async def ends(self, job_id: str) -> Any:
-        """The job, when it is final."""
+        """Return the job once it is final."""
 
         async def final() -> Any:
             view = await self.job(job_id)
@@ -94,7 +94,7 @@ class WatchedStore:
         return await self.until(final)
 
     async def becomes(self, job_id: str, state: str) -> Any:
-        """The job, when it is in this state."""
+        """Return the job once it is in this state."""
 
         async def there() -> Any:
             view = await self.job(job_id)
@@ -114,7 +114,7 @@ class WatchedStore:
 
 @asynccontextmanager
 async def working(app: hw.App, **options: Any) -> AsyncIterator[hw.Worker]:
-    """A worker that runs meanwhile; a failure of its own fails the test."""
+    """Run a worker meanwhile; an error in the worker itself fails the test."""
     worker = app.worker(**options)
     task = asyncio.create_task(worker.run())
     try:
@@ -126,12 +126,12 @@ async def working(app: hw.App, **options: Any) -> AsyncIterator[hw.Worker]:
 
 
 def beat_soon(worker: hw.Worker) -> None:
-    """Lets the heart beat now, as progress does, and not with the next third of the lease."""
+    """Trigger a beat now, as progress does, instead of after the next third of the lease."""
     current: Any = worker._current
     current._context.on_progress()
 
 
 async def soon(event: asyncio.Event) -> None:
-    """Waits for an event, with a limit."""
+    """Wait for an event, with a limit."""
     async with asyncio.timeout(LIMIT):
         await event.wait()
