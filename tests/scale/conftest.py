@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def path(tmp_path: Path) -> Generator[Path]:
-    """A database that is gone after the test: the largest ones take most of a gigabyte."""
+    """Return the path of a database, removed after the test: the largest take most of 1 GB."""
     yield tmp_path / "crowd.db"
     for file in tmp_path.iterdir():
         if file.is_file():

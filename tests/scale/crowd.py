@@ -1,4 +1,4 @@
-"""A SQLite store with a crowd of jobs in it, filled unwatched and then opened under the meter."""
+"""A SQLite store with many jobs, filled without metering and then opened under the meter."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HOUR_MS = 3_600_000
 
 @dataclass(slots=True)
 class Crowd:
-    """One open store and one worker of it.
+    """An open store and one of its workers.
 
     Attributes:
-        store: open.
-        clock: that the store reads.
-        meter: that watches it.
-        worker: the first of its workers.
-        numbers: that no job has yet.
+        store: the open store.
+        clock: the clock that the store reads.
+        meter: the meter that watches the store.
+        worker: the first of the store's workers.
+        numbers: numbers that no job has yet.
     """
 
     store: Store
@@ -59,7 +59,7 @@ class Crowd:
         lane: str = LANE,
         kind: str = "dial",
     ) -> None:
-        """Enqueues jobs, in steps; scheduled ones are due within the hour after `in_ms`."""
+        """Enqueue jobs in batches; scheduled ones are due within the hour after `in_ms`."""
         left = n
         while left > 0:
             batch: list[NewJob] = []
@@ -88,7 +88,7 @@ class Crowd:
         await self.worker.settle(*(Succeeded(job.id, job.run) for job in jobs))
 
     async def park_all(self, lane: str = LANE) -> None:
-        """Claims until every job that finds a keyed gate full is parked there."""
+        """Claim until every job that finds a keyed gate full is parked there."""
         while (await self.worker.ask(1, lane)).again:
             pass
 
@@ -96,7 +96,7 @@ class Crowd:
         return (await self.store.read(StatsQuery())).counts
 
     async def audit(self) -> list[object]:
-        """All differences that an audit finds."""
+        """Return all differences that an audit finds."""
         found: list[object] = []
         cursor: str | None = None
         while True:
@@ -109,7 +109,7 @@ class Crowd:
 
 @asynccontextmanager
 async def crowd(path: Path, clock: FakeClock | None = None) -> AsyncGenerator[Crowd]:
-    """Opens a store under a meter; one that was filled before may be opened again."""
+    """Open a store under a meter; a store that was filled before may be opened again."""
     meter = Meter()
     clock = clock or FakeClock()
     with meter.watching():

@@ -1,6 +1,6 @@
-"""Counts what SQLite does: rows written, and steps of its virtual machine.
+"""Count what SQLite does: rows written, and steps of its virtual machine.
 
-Steps stand for work as time does, but are the same on a slow machine and a busy one.
+Steps measure work as time does, but are the same on a slow or a busy machine.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import apsw
 
 @dataclass(slots=True)
 class Reading:
-    """What was done in one stretch.
+    """Work done within one measurement.
 
     Attributes:
-        rows: inserted, changed or deleted.
-        steps: of the virtual machine.
-        scanned: rows passed over by full scans.
-        statements: how often each was run.
+        rows: rows inserted, changed or deleted.
+        steps: steps of the virtual machine.
+        scanned: rows visited by full scans.
+        statements: how often each statement was run.
     """
 
     rows: int = 0
@@ -32,7 +32,7 @@ class Reading:
 
 
 class Meter:
-    """Watches every connection that is opened while it is `watching`."""
+    """Watches every connection that is opened inside `watching`."""
 
     def __init__(self) -> None:
         self._reading: Reading | None = None
@@ -40,7 +40,7 @@ class Meter:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Stores opened in here are watched from their first statement on."""
+        """Watch stores opened in this block from their first statement on."""
         apsw.connection_hooks.append(self._watch)
         try:
             yield
@@ -49,7 +49,7 @@ class Meter:
 
     @contextmanager
     def reading(self) -> Generator[Reading]:
-        """What is done in here is counted; what ran before must have been awaited."""
+        """Count the work done in this block; earlier operations must have been awaited."""
         self._reading = reading = Reading()
         try:
             yield reading

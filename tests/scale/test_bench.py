@@ -1,4 +1,4 @@
-"""The bench says what it must, whatever the figures are."""
+"""The bench reports what it must, whatever the figures are."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _result() -> dict[str, Any]:
         "missing": [{"name": "streaq", "why": "it needs Redis 7 or newer"}],
         **notebook.as_json(),
     }
-    # What was written to a file and read again is what the page is made of.
+    # The page is rendered from what was written to a file and read back.
     return json.loads(json.dumps({"about": {"python": "3"}, "stores": [store]}))
 
 

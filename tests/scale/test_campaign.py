@@ -1,4 +1,4 @@
-"""A campaign of the bench in small: it finds no fault, and would find one."""
+"""A small campaign of the bench: it finds no fault, and would find one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_a_campaign_finds_calls_that_should_not_be_and_reasons_that_are_no
     clock = FakeClock(START)
     store = open_store("memory://", clock=clock)
     day = Day(store, clock, Campaign(60), lambda _: None)
-    # The bench is told that all of them are paused, and nobody has told the store.
+    # The bench believes that all of them are paused, but the store was not told.
     for n in range(50):
         day.allowed.pause(f"reseller-{n:02}", paused=True)
     seen = await day.play()

@@ -1,4 +1,4 @@
-"""What one job costs is counted on every store."""
+"""The cost of one job is counted on every store."""
 
 from __future__ import annotations
 

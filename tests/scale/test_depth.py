@@ -1,4 +1,4 @@
-"""Beside a million scheduled jobs an enqueue and a claim do what they do beside a few."""
+"""With a million scheduled jobs, an enqueue and a claim do the same work as with a few."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OPERATIONS = ("enqueue", "schedule", "claim 1", "claim 50", "settle", "sweep")
 
 
 async def costs(c: Crowd) -> dict[str, tuple[int, int]]:
-    """Rows written and steps done, by operation."""
+    """Return rows written and steps done, by operation."""
     for what in OPERATIONS:
         await cost(c, what)  # names are interned once
     sums = dict.fromkeys(OPERATIONS, (0, 0))
@@ -64,7 +64,7 @@ async def costs(c: Crowd) -> dict[str, tuple[int, int]]:
 
 
 async def cost(c: Crowd, what: str) -> Reading:
-    """Does one operation; what it takes to have something to do it with is not counted."""
+    """Perform one operation; the setup it needs is not counted."""
     started: list[Claimed] = []
     verb, _, n = what.partition(" ")
     if verb in {"claim", "settle"}:

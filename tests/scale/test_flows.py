@@ -1,4 +1,4 @@
-"""Waiting, parked and running jobs are read with the same work beside any number of ended ones."""
+"""Reading waiting, parked and running jobs takes the same work with any number of ended jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ONCE = 20
 
 
 async def steps_beside(path: Path, ended: int) -> dict[str, tuple[int, int]]:
-    """Return how many rows each read finds, and its steps; the jobs arrived after the ended."""
+    """Return the rows and steps of each read; the jobs arrived after the ended ones."""
     async with crowd(path) as c:
         (lock,) = await c.declare(LOCK)
         for _ in range(ended // MAX_BATCH):

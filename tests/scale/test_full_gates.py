@@ -1,4 +1,4 @@
-"""What stands behind full gates costs nothing until there is room, and then a bounded amount."""
+"""Jobs behind full gates cost nothing until there is room, and then a bounded amount."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_two_gates_full_in_turn_write_a_bounded_number_of_rows_for_each_st
 
 
 async def one_start_between_two_blocks(c: Crowd) -> None:
-    """The left gate is full, then the right one, then neither: one of the crowd starts."""
+    """Fill the left gate, then the right one, then neither: one of the crowd starts."""
     left = await c.take(1, "left only")
     assert not await c.take(1)
     right = await c.take(1, "right only")
@@ -98,7 +98,7 @@ async def test_jobs_behind_a_full_gate_do_not_make_claims_of_others_dearer(
 
 
 async def cost_of_others(c: Crowd) -> tuple[int, int]:
-    """Rows written and steps done for claims of jobs that nothing holds back, in the same lane."""
+    """Return rows and steps of claims of jobs in the same lane that no gate blocks."""
     rows, steps = 0, 0
     for _ in range(5):
         await c.add(20, kind="ring")

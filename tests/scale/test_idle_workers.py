@@ -1,4 +1,4 @@
-"""On PostgreSQL a job costs a few claims, however many workers wait for one."""
+"""On PostgreSQL a job costs a few claims, however many workers are idle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 120
 
 @pytest.fixture(autouse=True)
 def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is woken is woken by a notification, however slow the machine is."""
+    """Make sure that workers are woken only by notifications, however slow the machine is."""
     monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
     monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
 
@@ -47,7 +47,7 @@ def sleeps(made: Site, moment: int) -> bool:
 
 
 async def rest(sender: Site, idle: list[Site]) -> None:
-    """Wait until all sleep: a moment to come reaches those who do, after what was told before."""
+    """Wait until all sleep: an announced time reaches them after all earlier notifications."""
     async with asyncio.timeout(LIMIT):
         while True:
             moment = next(MOMENTS)
@@ -77,7 +77,7 @@ async def test_one_job_is_claimed_by_few_of_many_idle_workers(
                 async with asyncio.timeout(LIMIT):
                     await done.get()
                 await rest(sender, idle)
-                # Two that are woken, and one of them once more after its job.
+                # Two workers are woken, and one of them claims once more after its job.
                 assert len(claims) == 3
             for task in tasks:
                 task.cancel()

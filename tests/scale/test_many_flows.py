@@ -1,4 +1,4 @@
-"""A claim among many flows reads little of each, and yet starts all that can start."""
+"""With many flows, a claim reads little of each and still starts everything that can start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_one_free_permit_among_many_flows_costs_few_heads_of_each(path: Pa
             with c.meter.reading() as read:
                 started = await c.take(100)
                 assert len(started) == 1
-            # Two heads of each of 60 flows; they are 7,600 steps, and sixteen of each 30,000.
+            # Two heads of each of 60 flows take 7,600 steps; sixteen of each take 30,000.
             assert read.steps < 15_000
             assert read.scanned == 0
             await c.finish(started)
@@ -41,7 +41,7 @@ async def test_all_that_can_start_among_many_flows_starts_behind_those_that_cann
             await c.add(DEEP, [line, same], kind=f"kind-{n}")
             await c.add(10, [line], kind=f"kind-{n}")
         started = await c.take(400)
-        # Of each flow the first to that phone, and all behind those that wait for it.
+        # The first job of each flow for that phone, and all jobs behind those that wait for it.
         assert len(started) == 12 * (1 + 10)
         assert (await c.counts())["parked"] == 12 * (DEEP - 1)
         await c.define(SetGate(name="phone:3", capacity=3))

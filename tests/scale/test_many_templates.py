@@ -1,4 +1,4 @@
-"""A gate is found among any number of declared ones."""
+"""A gate is found among any number of declared gates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headway.stores.ledger.gaterows import TemplateRow, place_of
 
 
 def test_gate_is_found_among_more_templates_than_patterns_are_kept() -> None:
-    """To make a pattern costs a hundred times what it costs to use one."""
+    """Compiling a pattern costs a hundred times what using it costs."""
     names = [f"shop {one}:{{phone}}" for one in range(3_000)]
     templates = {name: TemplateRow(spec=Slots(name, 1)) for name in names}
     made = gaterows._pattern.cache_info().misses

@@ -1,4 +1,4 @@
-"""What a process caches of names is bounded, and jobs of any number of tenants are told apart."""
+"""A process's name caches are bounded, and jobs of any number of tenants are kept apart."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _holds_spells(found: dict[object, object]) -> bool:
 async def test_flows_that_are_known_use_up_no_numbers(new_url: NewUrl) -> None:
     url = new_url("postgresql")
     for tenants in (TENANTS, TENANTS + 1):
-        # As another process: it knows no flow yet.
+        # As another process would: it knows no flow yet.
         store = open_store(url)
         jobs = [NewJob(id=str(uuid4()), kind="k", lane="a", tenant=f"t{n}") for n in range(tenants)]
         await store.enqueue(jobs)

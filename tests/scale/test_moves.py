@@ -1,4 +1,4 @@
-"""One row is written when an operator, or the clock, changes what a million waiting jobs may do."""
+"""One row is written when an operator or the clock changes what a million waiting jobs may do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_pausing_and_resuming_write_at_most_ten_rows(path: Path, waiting: 
 
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
 async def test_hours_that_open_and_close_write_at_most_ten_rows(path: Path, waiting: int) -> None:
-    # The fake clock begins on a Thursday at midnight.
+    # The fake clock starts on a Thursday at midnight.
     async with crowd(path) as c:
         (hours,) = await c.declare(Hours("office", "09:00-18:00", days="mon-fri", tz="UTC"))
         await c.add(waiting, [hours])

@@ -1,4 +1,4 @@
-"""What one operation calls is counted on every store."""
+"""The calls made by one operation are counted on every store."""
 
 from __future__ import annotations
 

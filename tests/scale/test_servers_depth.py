@@ -1,4 +1,4 @@
-"""On servers, too, what an operation does is the same beside many jobs as beside a few."""
+"""On servers, too, an operation does the same work with many jobs as with a few."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHERS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
-# Backends of our own tell their counts when they are told to; nobody has to wait for it.
+# Our own backends report their counts on request; there is no need to wait for them.
 _READ = """
 SELECT coalesce(sum(seq_tup_read), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint
 FROM pg_stat_user_tables WHERE relname = 'job'
@@ -41,7 +41,7 @@ FROM pg_stat_user_tables WHERE relname = 'job'
 
 
 async def add(store: Store, n: int, due_at: int | None = None) -> None:
-    """Jobs of one flow; scheduled for a day far away if it is said so."""
+    """Add jobs to one flow, scheduled for a distant day if requested."""
     for begin in range(0, n, 1_000):
         jobs = [
             NewJob(id=derived_id("deep", next(_NUMBERS)), kind="dial", lane=LANE, due_at=due_at)
@@ -51,7 +51,7 @@ async def add(store: Store, n: int, due_at: int | None = None) -> None:
 
 
 async def work(store: Store) -> None:
-    """A claim and the settlement of what it gives."""
+    """Claim jobs and settle them."""
     reply = await store.claim(
         ClaimRequest(worker="w", request=next(_TURNS), lanes=((LANE, 1),), n=AT_ONCE, free=AT_ONCE)
     )
@@ -61,7 +61,7 @@ async def work(store: Store) -> None:
 
 
 async def look(store: Store) -> None:
-    """What waits in the lane."""
+    """List the jobs waiting in the lane."""
     (flow,) = (await store.read(FlowsQuery(lane=LANE, first=AT_ONCE))).rows
     assert len(flow.first) == AT_ONCE
 
@@ -71,9 +71,9 @@ async def cost(
     told: Callable[[], Awaitable[dict[str, int]]],
     once: Callable[[Store], Awaitable[None]] = work,
 ) -> dict[str, int]:
-    """What ten claims and settlements, or ten looks, add to the server's counts."""
+    """Return what ten claims and settlements, or ten reads, add to the server's counts."""
     for _ in range(10):
-        await once(store)  # what is known once is not asked for again
+        await once(store)  # cached data is not queried again
     before = await told()
     for _ in range(10):
         await once(store)
@@ -82,7 +82,7 @@ async def cost(
 
 
 def _wait_for_others(db: psycopg.Connection[Any]) -> None:
-    """Returns when all other backends of the database have ended, and so have told their counts."""
+    """Return when all other backends of the database have exited, and so reported their counts."""
     for _ in range(3_000):
         row = db.execute(_OTHERS).fetchone()
         if row is None or not row[0]:
@@ -98,7 +98,7 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
     with fresh_database(fast_postgres_server.url) as url:
 
         async def told() -> dict[str, int]:
-            # The counts of a backend are told for certain when it ends.
+            # A backend's counts are certain to be reported when it exits.
             nonlocal store
             await store.close()
             with psycopg.connect(url, autocommit=True) as db:
@@ -109,7 +109,7 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
             return {"scanned": row[0], "fetched": row[1]}
 
         class Reopened:
-            """The store that is open now."""
+            """The store that is currently open."""
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(store, name)
@@ -124,8 +124,8 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
         await store.close()
     assert beside["scanned"] == 0
     assert few["fetched"] > 0
-    # Ten or a hundred times the jobs; a step may ask once more for what it knew, and one that met
-    # another is made again.
+    # Ten or a hundred times the jobs; a step may repeat a query for data it had cached, and a step
+    # that conflicted with another is retried.
     assert beside["fetched"] <= 2.5 * few["fetched"]
     assert looks["scanned"] == 0
     assert looks["fetched"] <= 2.5 * few_looks["fetched"]
@@ -154,6 +154,6 @@ async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
     await store.close()
     assert few["cmdstat_evalsha"] == 20
     assert beside["cmdstat_evalsha"] == 20
-    # Counts are gathered and folded now and then, and jobs lie in buckets that fill.
+    # Counts are aggregated and folded occasionally, and jobs are stored in buckets that fill up.
     assert sum(beside.values()) <= 1.1 * sum(few.values()) + 20
     assert sum(looks.values()) <= 1.1 * sum(few_looks.values()) + 20

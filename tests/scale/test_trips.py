@@ -1,4 +1,4 @@
-"""On PostgreSQL a verb waits for the server as often for a thousand jobs as for one."""
+"""On PostgreSQL an operation makes as many round trips for a thousand jobs as for one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_signals_that_come_at_once_are_a_few_steps(here: Site, n: int, gat
     async def work() -> None:
         replies.extend(await signal_at_once(here.store, [final(job) for job in jobs]))
 
-    # Begin and read, write; 256 signals share a step.
+    # Begin and read, then write; 256 signals share a step.
     assert await trips(work) <= 2 * (1 + n // 256)
     assert {reply.answer for reply in replies} == {Heard.APPLIED}
 
@@ -177,7 +177,7 @@ async def test_gates_at_which_nothing_waits_are_opened_together(here: Site, n: i
 
 @pytest.mark.parametrize("n", SIZES)
 async def test_shared_gates_are_declared_together(here: Site, n: int) -> None:
-    """What is declared already is read once, not again for each of them."""
+    """Existing declarations are read once, not again for each gate."""
     items = tuple(DeclareGate(spec=Slots(f"declared {one}", 1)) for one in range(n))
     request = DefineRequest(items=items, author="ann", reason="a drill")
     assert await trips(lambda: here.store.define(request)) <= 6
@@ -192,7 +192,7 @@ async def test_settlement_and_claim_at_keyed_gates_come_to_five_trips(here: Site
         took.append(told.n)
         held = reply.jobs
         assert len(held) == 20
-    # Both feed from each gate, and what is parked there is read once.
+    # Both feed from each gate, and the jobs parked there are read once.
     assert took[2:] == [5, 5, 5]
 
 
@@ -282,7 +282,7 @@ async def test_claim_that_parks_reads_more_heads_each_round(here: Site, n: int, 
 async def test_settlement_at_keyed_locks_with_followers_is_one_step(here: Site, n: int) -> None:
     jobs = await here.with_followers(n)
     ended = [Succeeded(job.id, job.run) for job in jobs]
-    # A worker whose last settlement needed no turn begins without it, once.
+    # A worker whose last settlement needed no turn starts without it, once.
     assert await trips(lambda: here.worker.settle(*ended)) <= 8
     followers = await here.take(n)
     assert len(followers) == n
@@ -299,7 +299,7 @@ async def test_claim_of_followers_with_tickets_is_a_few_trips(here: Site, n: int
     async def work() -> None:
         taken.extend((await here.worker.ask(n, LANE)).jobs)
 
-    # Heads, their gates, what is parked there, and the writes; many heads in two rounds.
+    # Heads, their gates, the jobs parked there, and the writes; many heads in two rounds.
     assert await trips(work) <= (5 if n < 1_000 else 7)
     assert len(taken) == n
     ended = here.worker.settle(*(Succeeded(job.id, job.run) for job in taken))
@@ -325,7 +325,7 @@ async def test_claim_of_cascades_reads_candidates_together(here: Site, n: int, b
     async def work() -> None:
         taken.extend((await here.worker.ask(n, LANE)).jobs)
 
-    # Each further read is of four times as many candidates.
+    # Each further read fetches four times as many candidates.
     assert await trips(work) <= (7 if n < 1_000 else 8)
     assert [one.candidate for one in taken] == [own[busy] for own in names]
 
@@ -351,9 +351,9 @@ async def test_sweep_takes_from_many_dead_workers_together(here: Site, n: int) -
     async def work() -> None:
         replies.append(await here.store.sweep(1_000))
 
-    # The first sweep of a process looks without the lock before.
+    # The first sweep of a process first checks without the lock.
     assert await trips(work) <= 28
-    # Two failed jobs are due again by now; they count among the thousand.
+    # Two failed jobs are due again by now; they count towards the thousand.
     assert (replies[0].promoted, replies[0].lost) == (2, min(n, 998))
 
 
@@ -475,7 +475,7 @@ async def test_plain_successes_of_any_number_are_settled_in_one_trip(here: Site,
     assert after.totals["succeeded"] == before.totals["succeeded"] + n
     assert after.counts["succeeded"] == before.counts["succeeded"] + n
     assert "running" not in after.counts
-    # Repeated, as after a lost reply, it is found to be done.
+    # Repeated, as after a lost reply, it is reported as already done.
     assert await here.worker.settle(*said) == [Verdict.ALREADY] * n
 
 
@@ -513,7 +513,7 @@ async def test_success_of_a_job_with_a_gate_among_plain_ones_gives_its_permit_ba
 
 
 async def at_one(here: Site, n: int) -> list[NewJob]:
-    """Jobs of which one at a time runs; the settlement of the first is known to need a turn."""
+    """Create jobs that run one at a time; the first one's settlement is known to need a turn."""
     await here.declare(ONE)
     made = [here.new(here.use(ONE)) for _ in range(n + 1)]
     await here.add(made)
@@ -531,10 +531,11 @@ async def test_settlement_and_claim_of_a_process_are_one_step_of_two_trips(here:
         with counting() as told:
             reply, verdicts = await at_once(here.store._turn_queue, calls)
         took.append(told.n)
-        # What the settlement gives back starts the next one, though the claim was asked first.
+        # The capacity freed by the settlement starts the next job, although the claim was made
+        # first.
         assert (verdicts, [one.id for one in reply.jobs]) == (["done"], [job.id])
         (held,) = reply.jobs
-    # The first of its kind reads a lane's flows once more.
+    # The first step of this kind reads a lane's flows once more.
     assert took[1:] == [2, 2]
 
 
@@ -550,7 +551,7 @@ async def test_claim_shares_no_step_that_changes_what_it_has_read(here: Site) ->
         took.append(told.n)
         assert (verdicts, len(reply.jobs)) == ([["done"]] * 2, 3)
         await here.worker.settle(handed(jobs[2]), *map(handed, reply.jobs))
-    # The settlements by themselves take five, and a claim two.
+    # The settlements alone take five trips, and a claim two.
     assert took[-1] <= 7
 
 
@@ -570,7 +571,7 @@ async def test_claim_after_a_small_one_reads_few_heads_of_many_flows(here: Site)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Link, "run", watched)
         assert len((await here.worker.ask(100, LANE)).jobs) == 100
-    # What is sent with the begin; later rounds read as many as their decisions need.
+    # The heads requested with the begin; later rounds read as many as their decisions need.
     assert read[0] <= 2 * 100 + 16 * 32
 
 
@@ -636,7 +637,7 @@ async def test_first_claim_of_a_process_holds_the_lock_for_few_trips(here: Site)
             assert len((await cold.ask(20, LANE)).jobs) == 20
     finally:
         await store.close()
-    # Begin, with what was looked at before; what the keyed gates need; write.
+    # Begin, with the reads made before the lock; what the keyed gates need; write.
     assert len(locked) == 1
     assert locked[0] <= 4
 
@@ -649,7 +650,7 @@ async def test_first_sweep_of_a_process_takes_no_lock_if_nothing_is_due(here: Si
         with psycopg.connect(here.store._options.conninfo) as other:
             key = lock_key(here.store._options.namespace)
             other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
-            # It would wait for the other one for ever.
+            # It would wait for the other transaction forever.
             reply = await asyncio.wait_for(store.sweep(1_000), 60)
         assert (reply.lost, reply.workers) == (0, 1)
     finally:
@@ -676,5 +677,5 @@ async def test_claim_that_comes_back_to_a_lane_reads_its_heads_together(here: Si
     await here.store.enqueue(jobs)
     lanes = (("many", 1), ("few", 1))
     ask = ClaimRequest(worker="w" * 32, request=1, lanes=lanes, n=20, free=20)
-    # The shares of the lanes are 10 and 10; the few leave 7 of theirs to the many.
+    # The shares of the lanes are 10 and 10; `few` leaves 7 of its share to `many`.
     assert await trips(lambda: here.store.claim(ask)) <= 40

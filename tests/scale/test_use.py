@@ -1,4 +1,4 @@
-"""The bench's own telling of how well channels are used, which no store has a part in."""
+"""How the bench itself computes channel utilisation, independently of any store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLAN = Plan(numbers=1, channels=2, leads=3, begins_at=BEGIN)
 
 
 def call(placed: int, ended: int, *, due: int = 0, opens: int = 0, **more: str) -> Called:
-    """A call; moments from the beginning on, in ms. Its line is held 10 ms more at each end."""
+    """Return a call; times in ms from the start. Its line is held 10 ms more at each end."""
     lead = Lead(
         phone="+14155550100",
         tz="Etc/UTC",
@@ -33,7 +33,7 @@ def call(placed: int, ended: int, *, due: int = 0, opens: int = 0, **more: str) 
 def test_a_channel_that_stands_idle_while_a_lead_could_be_called_is_lost() -> None:
     calls = [call(10, 1_000), call(10, 2_000), call(1_100, 3_000)]
     use = use_of(PLAN, calls, lines=False)
-    # A backlog is there for 1,100 ms: 10 with both channels idle, 100 with one.
+    # There is a backlog for 1,100 ms: 10 ms with both channels idle, 100 ms with one.
     assert use.span_ms == 1_100
     assert (use.used, use.allowed) == (2 * 990 + 100, 2 * 1_100)
     assert use.most == 2

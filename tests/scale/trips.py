@@ -1,4 +1,4 @@
-"""Counts how often a PostgreSQL store waits for its server, and plays what is counted."""
+"""Count how often a PostgreSQL store waits for its server, and run the operations to be counted."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PACE = Rate("pace:{phone}", 1, per="10s")
 
 @dataclass(slots=True)
 class Trips:
-    """How often all connections together waited in one stretch."""
+    """How often all connections together waited within one measurement."""
 
     n: int = 0
 
 
 @contextmanager
 def counting(wait: Callable[[], None] = lambda: None) -> Generator[Trips]:
-    """Counts trips of every connection; each waits besides, as a slow network would."""
+    """Count the trips of every connection; each trip is also delayed, as on a slow network."""
     trips = Trips()
     run = Link.run
 
@@ -61,10 +61,10 @@ def counting(wait: Callable[[], None] = lambda: None) -> Generator[Trips]:
 
 @dataclass(slots=True)
 class Site:
-    """One open store, its clock and a worker.
+    """An open store, its clock and a worker.
 
     Attributes:
-        numbers: that no job, phone or tenant has yet.
+        numbers: numbers that no job, phone or tenant has yet.
     """
 
     store: PostgresStore
@@ -104,12 +104,12 @@ class Site:
         return taken
 
     async def running(self, n: int, *specs: GateSpec) -> list[Claimed]:
-        """Jobs that run, each at gates of its own."""
+        """Return running jobs, each with gates of its own."""
         await self.add([self.new(*(self.use(spec) for spec in specs)) for _ in range(n)])
         return await self.take(n)
 
     async def with_followers(self, n: int, followers: int = 1) -> list[Claimed]:
-        """Jobs that hold a lock each, and behind each others that are parked."""
+        """Return jobs that each hold a lock, with other jobs parked behind them."""
         uses = [self.use(LOCK) for _ in range(n)]
         for _ in range(1 + followers):
             await self.add([self.new(use) for use in uses])
@@ -119,7 +119,7 @@ class Site:
         return taken
 
     async def awaiting(self, n: int, *specs: GateSpec) -> list[Claimed]:
-        """Jobs that were handed over, each under `key-<its id>`."""
+        """Return jobs that were handed over, each under `key-<its id>`."""
         taken = await self.running(n, *specs)
         for begin in range(0, n, MAX_BATCH):
             await self.worker.settle(*(handed(job) for job in taken[begin : begin + MAX_BATCH]))
@@ -135,7 +135,7 @@ def final(job: Claimed) -> Signal:
 
 
 async def at_once(queue: CallQueue, calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Makes calls of which none is served before all wait: its thread may still be awake."""
+    """Queue calls so that none is served before all wait: the queue's thread may still be awake."""
     tasks = [asyncio.ensure_future(one) for one in calls]
     with queue._turn:
         while len(queue._calls) < len(tasks):
