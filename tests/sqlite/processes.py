@@ -1,4 +1,4 @@
-"""What other processes do in these tests; each runs in an interpreter of its own."""
+"""Programs of the other processes in these tests; each runs in its own interpreter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT = 240.0
 
 @contextmanager
 def running(*processes: BaseProcess) -> Iterator[None]:
-    """Starts processes, and leaves none behind."""
+    """Start processes, and make sure that none survives."""
     for one in processes:
         one.start()
     try:
@@ -46,7 +46,7 @@ def opened(path: str) -> SqliteStore:
 
 
 def produce(path: str, name: str, batches: int, size: int, go: Event) -> None:
-    """Enqueues batches as fast as it can."""
+    """Enqueue batches as fast as possible."""
 
     async def work() -> None:
         store = opened(path)
@@ -61,7 +61,7 @@ def produce(path: str, name: str, batches: int, size: int, go: Event) -> None:
 
 
 def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> None:
-    """Claims and settles until so many jobs are done by all; tells what it took itself."""
+    """Claim and settle until all processes together have done so many jobs; report its own."""
 
     async def work() -> None:
         store = opened(path)
@@ -87,7 +87,7 @@ def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> 
 
 
 def stop_inside(path: str, inside: Event) -> None:
-    """Takes the write lock, says so, and is never seen again."""
+    """Take the write lock, report it, and never return."""
     write_lock = WriteLock(Path(path))
     write_lock.acquire()
     inside.set()
@@ -95,7 +95,7 @@ def stop_inside(path: str, inside: Event) -> None:
 
 
 def die_inside(path: str, inside: Event) -> None:
-    """Writes half of a step, says so, and waits to be killed with its transaction open."""
+    """Write half of a step, report it, and wait to be killed with the transaction open."""
 
     async def work() -> None:
         store = opened(path)
@@ -112,7 +112,7 @@ def die_inside(path: str, inside: Event) -> None:
 
 
 def enqueue_one(path: str, number: int) -> None:
-    """Enqueues one job and ends."""
+    """Enqueue one job and exit."""
 
     async def work() -> None:
         store = opened(path)
@@ -123,7 +123,7 @@ def enqueue_one(path: str, number: int) -> None:
 
 
 def create_at_once(path: str, told: Queue[Any], go: Event) -> None:
-    """Opens a file that is not there, in the same moment as others."""
+    """Open a file that does not exist, at the same time as other processes."""
     go.wait(LIMIT)
 
     async def work() -> None:

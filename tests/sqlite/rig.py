@@ -1,4 +1,4 @@
-"""A store in a folder, and what tests of it need."""
+"""A store in a folder, and helpers for testing it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Answer = TypeVar("Answer")
 
 
 def options(path: Path, **changes: object) -> SqliteOptions:
-    """How tests open a file: without waiting for the device, unless they say so."""
+    """Return the options to open a file: no wait for the device unless a test asks for it."""
     given: dict[str, object] = {"synchronous": "normal", "reserve_bytes": 0, **changes}
     return SqliteOptions(path=path, **given)  # type: ignore[arg-type]
 
 
 def number(path: Path, key: int) -> int:
-    """A number as another connection finds it in the file."""
+    """Return a number as another connection reads it from the file."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         return db.execute("SELECT n FROM number WHERE key = ?", (key,)).get or 0
@@ -34,7 +34,7 @@ def number(path: Path, key: int) -> int:
 
 @contextmanager
 def door_shut(path: Path) -> Iterator[None]:
-    """Holds the write lock as another process would, so that calls gather behind it."""
+    """Hold the write lock as another process would, so that calls queue behind it."""
     write_lock = WriteLock(path)
     write_lock.acquire()
     try:
@@ -50,17 +50,17 @@ class _Turn:
 
 
 async def one_turn() -> None:
-    """Lets everything else that is ready in the loop go on once."""
+    """Let everything else that is ready in the loop run once."""
     await _Turn()
 
 
 async def until(done: threading.Event, seconds: float = 30) -> None:
-    """Waits for a named event of a thread, with a limit."""
+    """Wait for a named event of a thread, with a limit."""
     assert await asyncio.to_thread(done.wait, seconds), "the event did not come"
 
 
 def drive(answer: Awaitable[Answer]) -> Answer:
-    """Runs a coroutine outside any event loop; it must end without suspending."""
+    """Run a coroutine outside any event loop; it must finish without suspending."""
     steps = answer.__await__()
     try:
         next(steps)

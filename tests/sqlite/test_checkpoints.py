@@ -1,4 +1,4 @@
-"""The log stays short, whoever writes, and a reader that needs it is not fought with."""
+"""The WAL stays short, whichever process writes, and a checkpoint does not block on a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process whose clock is not that of the machine that has the file writes nothing."""
+"""A process whose clock differs from that of the machine with the file writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 async def right(path: Path) -> AsyncIterator[SqliteStore]:
-    """A store by the machine's clock."""
+    """Return a store that uses the machine's clock."""
     opened = SqliteStore(options(path))
     yield opened
     await opened.close()
@@ -45,7 +45,7 @@ def own() -> OwnClock:
 
 @pytest.fixture
 async def other(right: SqliteStore, path: Path, own: OwnClock) -> AsyncIterator[SqliteStore]:
-    """The same file as another process opens it."""
+    """Open the same file as another process would."""
     opened = SqliteStore(options(path), own)
     yield opened
     await opened.close()
@@ -115,7 +115,7 @@ async def test_time_does_not_go_back_with_the_clock_even_if_nothing_was_written(
     store = SqliteStore(options(path), clock)
     await claim(store)
     clock.advance(1_000)
-    # The lease is long enough: this writes nothing.
+    # The lease is long enough, so this writes nothing.
     later = (await claim(store, request=2)).now
     assert later == clock.at
     clock.advance(-1_000)

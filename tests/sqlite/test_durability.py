@@ -1,4 +1,4 @@
-"""What is acknowledged is on the device: seen from the system calls that SQLite makes."""
+"""Acknowledged writes are on the device, as shown by the system calls that SQLite makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.plain import claim, job, succeed
 
 
 class CountingFile(apsw.VFSFile):
-    """A file of the system that counts its syncs."""
+    """A file of the operating system that counts its syncs."""
 
     def __init__(self, vfs: CountingVfs, name: object, flags: list[int]) -> None:
         self.vfs = vfs
@@ -26,7 +26,7 @@ class CountingFile(apsw.VFSFile):
 
 
 class CountingVfs(apsw.VFS):
-    """The system's files, with their syncs counted."""
+    """The operating system's VFS, with syncs counted."""
 
     def __init__(self) -> None:
         self.base = apsw.vfs_names()[0]

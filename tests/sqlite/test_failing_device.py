@@ -1,4 +1,4 @@
-"""A device that fails at the commit: the outcome is said to be unknown, and a repeat is safe."""
+"""A device that fails at the commit: the outcome is reported as unknown, and a repeat is safe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ real_commit = Session.commit
 
 
 def fail_after_commit(self: Session) -> bool:
-    """The frames reached the file, and then the device said that it failed."""
+    """The frames reached the file before the device reported a failure."""
     real_commit(self)
     raise apsw.IOError("disk I/O error")
 
@@ -59,7 +59,7 @@ async def test_failed_commit_is_unknown_and_its_repeat_has_the_effect_of_one(
 async def test_connection_that_failed_is_never_used_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the kernel could not write it may have dropped: a second fsync would lie."""
+    """The kernel may have dropped what it could not write: a second fsync would wrongly succeed."""
     store = SqliteStore(options(path))
     await store.enqueue([job(0)])
     used = store._writer._open().session.db

@@ -1,4 +1,4 @@
-"""A device without room: a clear error, nothing half written, and what is under way can end."""
+"""A full device: a clear error, no partial writes, and work in progress can finish."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIG = b'{"n":"' + b"x" * 2000 + b'"}'
 
 
 def limit_pages(pages: int) -> Call[None]:
-    """Lets the file grow no further than so many pages, as a full device would."""
+    """Limit the file to a number of pages, as a full device would."""
 
     def shut(ledger: SqliteLedger) -> None:
         ledger.session.db.pragma("max_page_count", pages)
@@ -54,7 +54,7 @@ async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path:
     runs = [(one.id, one.run) for one in taken.jobs]
     with door_shut(path):
         large = asyncio.ensure_future(store.enqueue(jobs(100, 500, args=BIG)))
-        # Enqueues of more than a few jobs form a group.
+        # Enqueues of more than a few jobs are written as a group.
         beside = asyncio.ensure_future(store.enqueue(jobs(50, 20)))
         small = asyncio.ensure_future(succeed(store, runs))
         await one_turn()
@@ -69,7 +69,7 @@ async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path:
 
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
-    """The kernel refuses to let any file of this process grow beyond a size."""
+    """Make the kernel refuse to let any file of this process grow beyond a size."""
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
     try:
@@ -111,7 +111,7 @@ async def test_reserve_refuses_new_jobs_while_those_under_way_can_still_be_settl
         store._writer._disk_space._looked_at = float("-inf")
         with pytest.raises(StoreFull, match="reserve"):
             await store.enqueue([job(2)])
-        # In one group, too.
+        # Within one group, too.
         with door_shut(path):
             more = asyncio.ensure_future(store.enqueue([job(2)]))
             end = asyncio.ensure_future(succeed(store, [(run.id, run.run)]))

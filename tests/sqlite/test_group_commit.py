@@ -1,4 +1,4 @@
-"""Calls that come together share a commit, and none pays for another's fault."""
+"""Concurrent calls share a commit, and no call is affected by another's error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNKNOWN = (GateUse(name="nobody", template="nobody", shared=True),)
 
 
 async def gathered(store: SqliteStore, path: Path, *asked: object) -> list[object]:
-    """Lets calls gather behind a shut door, then opens it: they are one group."""
+    """Let calls queue while the write lock is held, then release it: they form one group."""
     with door_shut(path):
         tasks = [asyncio.ensure_future(one) for one in asked]  # type: ignore[arg-type]
         for _ in tasks:
@@ -68,7 +68,7 @@ async def test_one_refused_call_of_a_group_writes_nothing_and_the_others_are_wri
 async def test_refused_call_leaves_no_trace_in_what_the_process_remembers(
     store: SqliteStore, path: Path
 ) -> None:
-    """Lane, flow and policy of a refused job were numbered and then taken back."""
+    """The numbers assigned to the refused job's lane, flow and policy were rolled back."""
     refused = [job(1, lane="new", tenant="new"), job(2, lane="new", gates=UNKNOWN)]
     replies = await gathered(store, path, store.enqueue([job(3)]), store.enqueue(refused))
     assert isinstance(replies[1], UnknownGate)
@@ -174,7 +174,7 @@ async def test_same_job_from_two_callers_of_a_group_is_made_once(
 async def test_failure_of_sqlite_inside_a_group_writes_nothing_of_it(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit itself is made to fail: no call of the group may believe that it was done."""
+    """The commit itself fails: no call of the group may be reported as done."""
     await store.enqueue([job(0)])
 
     def broken(self: Session) -> bool:
@@ -202,7 +202,7 @@ async def test_step_that_writes_nothing_costs_no_commit(
 
 
 async def test_bulk_stands_behind_what_came_later(path: Path) -> None:
-    """A beat or a claim does not wait for bulk that was asked for before it."""
+    """A beat or a claim does not wait for bulk operations that were queued before it."""
     store = SqliteStore(options(path))
     order: list[str] = []
 
@@ -264,7 +264,7 @@ def bulk_call(verb: Callable[[SqliteLedger], None], *, first: int) -> Call[None]
 
 @pytest.fixture
 def one_call_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if each call took longer than the time of a group."""
+    """Make each group hold one call, as if a call took longer than a group's time limit."""
     monkeypatch.setattr(writer, "GROUP_SECONDS", -1.0)
 
 

@@ -1,4 +1,4 @@
-"""How many signals are kept for jobs that do not await them: no store keeps more than so many."""
+"""Early signals, for jobs that do not await them yet: no store keeps more than a fixed number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_signals_kept_for_a_job_are_counted_no_more_when_it_is_forgotten(
 ) -> None:
     jobs = [job(n, policy=JobPolicy(keep_ms=1_000)) for n in range(3)]
     await store.enqueue(jobs)
-    # Under the job's bare id, which names no run of it.
+    # Under the job's bare id, which names none of its runs.
     for one in jobs:
         for event in ("first", "second"):
             signal = Signal(key=one.id, event=event, kind=SignalKind.FINAL)

@@ -1,4 +1,4 @@
-"""Pages of a listing, against a listing of the same jobs that filters them one by one."""
+"""Pages of a listing, compared with filtering the same jobs one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOBS = [(seq, seq % 3, CODES[list(State)[seq % 4]]) for seq in range(1, 30)]
 
 
 class Listed:
-    """As a database examines them."""
+    """A job as a database sees it."""
 
     def __init__(self, newest: bool) -> None:
         self._newest = newest
@@ -68,6 +68,6 @@ def test_pages_have_every_fitting_job_once_and_a_cursor_while_more_follow(
             found += page
             if cursor is None:
                 break
-            # It leads to another job: the last page says itself that it is the last.
+            # The cursor leads to another job: the last page says itself that it is the last.
             assert int(cursor) != listed[-1][0], query
         assert found == fits, query

@@ -1,4 +1,4 @@
-"""What is opened, what is refused, and that a refused file is left exactly as it was."""
+"""Which files are opened, which are refused, and that a refused file is left unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 async def used(path: Path) -> None:
-    """Opens a file, reads and writes it."""
+    """Open a file, read it and write to it."""
     store = SqliteStore(options(path))
     try:
         await store.sweep(10)
@@ -126,7 +126,8 @@ def before_statement(place: int, intrude: Callable[[], object]) -> Iterator[Call
         if threading.get_ident() == here:
             left -= 1
             if left == -1:
-                # The opening may hold a lock at this moment: then the other process is refused.
+                # The opening process may hold a lock at this point: then the other process is
+                # refused.
                 with suppress(StoreUnavailable):
                     intrude()
         return True
@@ -145,7 +146,7 @@ def test_file_whose_creator_was_killed_in_its_commit_is_created_again(path: Path
     pid = os.fork()
     if pid == 0:
         db = apsw.Connection(str(path))
-        # As in a commit that is cut off: some pages are in the file, their journal is on the disk.
+        # As in an interrupted commit: some pages are in the file, their journal is on disk.
         db.execute("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE")
         db.execute("".join(statements for _, statements in connection.migrations()))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -171,7 +172,7 @@ async def test_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> Non
 
 
 def test_file_that_may_not_be_written_is_refused() -> None:
-    # Not in tmp_path: where root runs this, the child below is another user, who may not go there.
+    # Not in tmp_path: if root runs this, the child below is another user, who has no access there.
     with TemporaryDirectory() as folder:
         path = Path(folder) / "headway.db"
         open_and_close(options(path))
@@ -233,7 +234,7 @@ async def test_damaged_database_is_refused_or_reported_never_served_silently(pat
 
 
 async def test_database_whose_first_table_is_damaged_is_refused(path: Path) -> None:
-    """Opening it reads that table."""
+    """Opening the file reads that table."""
     await SqliteStore(options(path)).close()
     db = apsw.Connection(str(path))
     page: int = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'number'").get

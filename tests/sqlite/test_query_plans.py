@@ -1,4 +1,4 @@
-"""No statement looks at more rows than it answers with: shown by SQLite's own plans."""
+"""No statement examines more rows than it returns, as shown by SQLite's own query plans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def modules() -> list[ModuleType]:
 
 
 def statements() -> dict[str, str]:
-    """Every statement of the store, by where it stands."""
+    """Return every statement of the store, by its location in the source."""
     found: dict[str, str] = {}
     for module in modules():
         for name, value in vars(module).items():
@@ -51,7 +51,7 @@ def statements() -> dict[str, str]:
 
 @pytest.fixture
 def plan_of(path: Path) -> Iterator[apsw.Connection]:
-    """A database that was made by the migrations and never analysed."""
+    """Return a database created by the migrations and never analysed."""
     create(options(path))
     db = apsw.Connection(str(path))
     assert not db.table_exists("main", "sqlite_stat1")
@@ -79,7 +79,7 @@ def test_no_statement_scans_a_table_that_grows_also_before_analyze(
 
 
 def test_no_statement_sorts_more_than_it_names(plan_of: apsw.Connection) -> None:
-    """A sort means that all candidates were read first; these sort what one holder or gate has."""
+    """A sort reads all candidates first; the statements listed sort rows of one holder or gate."""
     sorts = {
         where.rpartition(".")[0].rpartition(".")[2]
         for where, statement in statements().items()
@@ -105,12 +105,12 @@ def test_every_statement_that_is_executed_is_among_those_that_are_explained() ->
                 continue
             first = node.args[0]
             if ast.unparse(first) in {"resolve(select.text)", "resolve(write.text)"}:
-                # A statement that the SQL stores share.
+                # A statement shared by the SQL stores.
                 continue
             if isinstance(first, ast.Constant):
                 assert first.value in _CONTROL, f"{module.__name__}:{node.lineno}"
             else:
-                # A constant of its module, or one that was passed on under a small name.
+                # A constant of its module, or one that was passed in under a local name.
                 assert isinstance(first, ast.Name | ast.Attribute | ast.Subscript | ast.IfExp), (
                     f"{module.__name__}:{node.lineno}"
                 )

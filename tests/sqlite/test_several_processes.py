@@ -1,4 +1,4 @@
-"""Several processes on one file: each job starts once, each gets its turn, the dead free theirs."""
+"""Several processes on one file: each job starts once, all get a turn, dead ones free theirs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_process_that_stops_inside_delays_others_no_longer_than_their_pati
             await store.enqueue([job(1)])
         assert "nothing was written" in error.value.hint
         assert await count(store, "waiting") == 1
-    # It was killed: its locks went with it, and what was refused was never begun.
+    # It was killed: its locks were released with it, and the refused job never started.
     assert (await store.enqueue([job(2)]))[0].created
     assert await count(store, "waiting") == 2
     await store.close()

@@ -1,4 +1,4 @@
-"""What a job takes on the device."""
+"""How much space a job takes on the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARGS = b'{"text":"' + b"x" * 189 + b'"}'
 async def test_scheduled_job_with_200_bytes_of_arguments_takes_at_most_700_bytes(
     path: Path,
 ) -> None:
-    """Due times are spread, so that their index is not filled in order."""
+    """Due times are spread, so the index on them is not filled in order."""
     assert len(ARGS) == 200
     store = SqliteStore(options(path))
     empty = os.stat(path).st_size

@@ -1,4 +1,4 @@
-"""Whoever waits is woken, by its own process and by others, and sleeps through nothing."""
+"""A waiting worker is woken by its own process and by others, and misses no wake-up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT = 120
 
 
 async def asleep(store: SqliteStore, seen: int, lane: str = LANE) -> asyncio.Task[None]:
-    """Somebody who is seen to sleep."""
+    """Return a waiter that is known to be asleep."""
     task = asyncio.ensure_future(store.wait([lane], None, seen))
     while not store._wakes._waiters:
         await one_turn()
@@ -29,7 +29,7 @@ async def asleep(store: SqliteStore, seen: int, lane: str = LANE) -> asyncio.Tas
 
 
 async def with_listener(store: SqliteStore) -> int:
-    """The first wait binds the socket and returns, so that its caller claims once more."""
+    """Bind the socket with a first wait, which returns so that its caller claims once more."""
     await asyncio.wait_for(store.wait([LANE], None, 0), LIMIT)
     return (await claim(store)).seen
 
@@ -136,7 +136,7 @@ def test_folder_that_the_last_process_removes_is_made_again(
 
     def made(folder: Path, mode: int, *, exist_ok: bool) -> None:
         mkdir(folder, mode, exist_ok=exist_ok)
-        # The other process ends before the socket is bound.
+        # The other process exits before the socket is bound.
         while ending:
             ending.pop().close()
 
@@ -154,7 +154,7 @@ def test_process_that_comes_in_the_same_tick_of_the_folders_time_stamp_is_notifi
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, three = (Notifier(path) for _ in range(3))
-    # As long as that has just been set, a change may leave it the same.
+    # If that value has just been set, a change may leave it the same.
     monkeypatch.setattr(notifier, "file_age_ms", lambda _: 1)
     two.start()
     one.notify(1, [("a", None)])
@@ -229,7 +229,7 @@ async def test_path_too_long_for_a_socket_has_its_sockets_elsewhere(
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
     path = deep / "headway.db"
-    # The runtime folder of a test is deep itself; what counts is that the name is short.
+    # The runtime folder of a test is itself deep; what counts is that the name is short.
     assert folder_of(path).parent == runtime
     assert len(folder_of(path).name) < 60
 

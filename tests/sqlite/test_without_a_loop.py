@@ -1,4 +1,4 @@
-"""A caller without an event loop is served on its own thread, and serves those who wait with it."""
+"""A caller without an event loop is served on its own thread, and serves others waiting with it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_caller_behind_a_stopped_process_is_refused_in_time(path: Path) -> None:
 def test_caller_is_refused_that_comes_while_another_thread_closes_the_store(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was let in, and the store's thread has ended before its call stood in the queue."""
+    """It passed the check, but the store's thread exited before the call was queued."""
     store = SqliteStore(options(path))
     queue = store._writer.queue
 
@@ -109,7 +109,7 @@ def test_caller_is_refused_that_comes_while_another_thread_closes_the_store(
 def test_interrupted_caller_leaves_the_store_usable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the thread that serves: it is raised there, and nothing of the step is written."""
+    """Ctrl-C in the serving thread is raised there, and nothing of the step is written."""
     store = SqliteStore(options(path))
     drive(store.enqueue([job(0)]))
 

@@ -1,4 +1,4 @@
-"""Turns at the write lock: whoever has just left stands behind those who wait."""
+"""Fairness of the write lock: a process that has just released it queues behind all waiters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 120
 
 
 class Other:
-    """Another process, as far as the locks can tell: it has files of its own."""
+    """Another process, as far as the locks can tell: it has its own file descriptors."""
 
     def __init__(self, path: Path) -> None:
         self.write_lock = WriteLock(path)
@@ -33,7 +33,7 @@ class Other:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds this lock file."""
+    """Return whether this lock file is locked."""
     file = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
