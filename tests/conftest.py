@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == "not slow" and os.access(_MEMORY, os.W_OK):
         found = os.statvfs(_MEMORY)
         room = found.f_bavail * found.f_frsize
-        # Some tests write programs and run them.
+        # Some tests write programs and execute them.
         if room >= _ROOM and not found.f_flag & os.ST_NOEXEC:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
