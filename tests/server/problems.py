@@ -1,4 +1,4 @@
-"""What a problem must be, whoever tells it."""
+"""Check problem replies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import httpx
 
 
 def problem(reply: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The problem that a reply tells, which must be of this status and code."""
+    """Return the problem in a reply; it must have this status and code."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "application/problem+json"
     told = reply.json()

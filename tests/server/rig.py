@@ -1,4 +1,4 @@
-"""A real server on a real store, and clients of every role."""
+"""A real server on a real store, with clients of every role."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Rig:
     """A server that runs in this process.
 
     Attributes:
-        url: where it listens.
-        service: what its routes work with.
-        store: where the jobs are.
-        tokens: the text of one token for each role, each named after its role.
+        url: the URL where it listens.
+        service: the service that its routes use.
+        store: the store with the jobs.
+        tokens: the text of one token for each role, named after its role.
         http: a client without a token.
     """
 
@@ -53,7 +53,7 @@ class Rig:
         closes: Sequence[str] = (),
         expires_at: int | None = None,
     ) -> str:
-        """Makes a token in the store; its text."""
+        """Create a token in the store; return its text."""
         new = new_token()
         spec = TokenSpec(
             id=new.id,
@@ -71,7 +71,7 @@ class Rig:
     async def call(
         self, who: Role | str | None, method: str, path: str, body: Any = None, **more: Any
     ) -> httpx.Response:
-        """Sends one request, as a role, with a token's text, or as nobody."""
+        """Send one request as a role, with a token's text, or without a token."""
         headers = dict(more.pop("headers", {}))
         if who is not None:
             text = self.tokens[who] if isinstance(who, Role) else who
@@ -81,13 +81,13 @@ class Rig:
         return await self.http.request(method, path, headers=headers, **more)
 
     async def ask(self, who: Role | str | None, path: str, **params: Any) -> Any:
-        """What a GET answers; it must be 200."""
+        """Return the reply to a GET; it must be 200."""
         reply = await self.call(who, "GET", path, params=params)
         assert reply.status_code == 200, reply.text
         return reply.json()
 
     async def send(self, who: Role | str | None = Role.PRODUCER, **job: Any) -> str:
-        """Makes a job; its id."""
+        """Send a job; return its id."""
         reply = await self.call(who, "POST", "/v1/jobs", {"kind": "noop", **job})
         assert reply.status_code == 201, reply.text
         return reply.json()["id"]
@@ -103,15 +103,16 @@ async def serving(
     port: int = 0,
     **options: Any,
 ) -> AsyncIterator[Rig]:
-    """A server on a free port, until the block ends.
+    """Run a server on a free port until the block exits.
 
     Args:
-        url: of its store, which is opened and closed with it; an App brings its own.
-        tokens: whether there is a token for each role; without any the server is open.
-        app: whose kinds jobs are made by.
-        systems: that it serves besides.
-        port: where it listens; 0 for any that is free.
-        options: of the server.
+        url: URL of its store, which is opened and closed with the server; an App brings its own
+            store.
+        tokens: whether to create a token for each role; without tokens the server is open.
+        app: the App whose kinds jobs are created with.
+        systems: systems that it serves as well.
+        port: port to listen on; 0 for any free port.
+        options: options of the server.
     """
     async with AsyncExitStack() as stack:
         if app is None:

@@ -1,4 +1,4 @@
-"""Every route, for every role, tenant and lane: who may call it is one table."""
+"""One table lists every route with the roles, tenants and lanes that may call it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.server.rig import Rig, serving
 
 
 class Reach(Enum):
-    """What a token that is scoped meets."""
+    """What a scoped token is allowed to reach."""
 
     JOB = auto()
     """The job of the path: another's is unknown."""
@@ -133,7 +133,7 @@ def all_routes() -> Iterator[tuple[str, APIRoute]]:
 
 
 def calls(name: str, **filled: str) -> tuple[str, str]:
-    """The method and path of a route, its placeholders filled in."""
+    """Return the method and path of a route, with placeholders filled in."""
     method, path = name.split(" ")
     for word in ("id", "name:path", "gate:path", "key:path", "provider"):
         path = path.replace(f"{{{word}}}", filled.get(word.partition(":")[0], "theirs"))
@@ -141,7 +141,7 @@ def calls(name: str, **filled: str) -> tuple[str, str]:
 
 
 async def status(rig: Rig, who: Role | str | None, name: str, **filled: str) -> httpx.Response:
-    """What a route answers; of one that never ends, its beginning."""
+    """Return a route's reply, or the start of a reply that never ends."""
     method, path = calls(name, **{"id": str(uuid4()), **filled})
     headers = {}
     if who is not None:
@@ -210,7 +210,7 @@ async def test_a_role_may_do_what_the_table_says_and_nothing_else(role: Role):
         for name, expected in EXPECTED.items():
             reply = await status(rig, role, name)
             if expected.may is None or expected.may in may:
-                # Public routes look at their callers by themselves.
+                # Public routes authenticate their callers themselves.
                 refusals = {401, 403} if expected.may is not None else {403}
                 assert reply.status_code not in refusals, (name, reply.text)
             else:
@@ -337,7 +337,7 @@ NEEDS = {
 
 
 def body_models() -> dict[str, type[BaseModel]]:
-    """The models of all bodies, and of all that lies in them, by name."""
+    """Return the models of all bodies, and all models nested in them, by name."""
     found: dict[str, type[BaseModel]] = {"SignalBody": SignalBody}
     routers = (*ROUTERS, LANE_ROUTES)
     for router in routers:
@@ -375,7 +375,7 @@ def test_every_part_of_a_body_is_covered_by_a_permission():
 
 @asynccontextmanager
 async def a_run(token: str, rig: Rig, **more: Any) -> AsyncIterator[dict[str, Any]]:
-    """A run in the lane `mine` that a token holds; it is still held at the end."""
+    """Claim a run in the lane `mine` with a token; the run stays held."""
     job = await rig.send(lane=MINE, **more)
     body = {"worker": "w", "lanes": [MINE]}
     claimed = await rig.call(token, "POST", "/v1/claims", body)
@@ -386,7 +386,7 @@ async def a_run(token: str, rig: Rig, **more: Any) -> AsyncIterator[dict[str, An
 async def said_with(
     rig: Rig, token: str, part: str, run: dict[str, Any] | None, value: Any
 ) -> httpx.Response:
-    """The answer to a body with one part."""
+    """Return the reply to a body that contains one part."""
     _, route = NEEDS[part]
     method, path = calls(route)
     body = {"schedule": "every 1h", part: value}
@@ -467,7 +467,7 @@ async def test_a_granted_closing_is_for_settlements_alone():
     async with a_server() as rig:
         token = await rig.token(Role.WORKER, lanes=[MINE], closes=["t*"])
         assert (await rig.ask(token, "/v1/me"))["closes"] == ["t*"]
-        # The route replaces and ends what an operator has closed.
+        # The route would replace and remove closings made by an operator.
         for method, path in (("POST", "/v1/closures"), ("DELETE", "/v1/closures/theirs")):
             reply = await rig.call(token, method, path, {"gate": "theirs", "after": "1m"})
             problem(reply, 403, "forbidden")
@@ -542,12 +542,13 @@ _ADDRESSED = {
 }
 """Each part that names a lane, a tenant or a gate, in a request that names another's."""
 _BOUND_OTHERWISE = {
-    # Of the job that is made or held: it must be declared, and is reached by that job alone.
+    # Gates of the job that is created or held: they must be declared, and only that job reaches
+    # them.
     "GateBody.gate",
     "GaveBackBody.gate",
-    # Of a permit whose holder the caller must see.
+    # Gate of a permit whose holder must be visible to the caller.
     "PermitBody.gate",
-    # The tenant under which a key is looked up: of a job that its worker must hold.
+    # The tenant under which a key is looked up, for a job that its worker must hold.
     "AckBody.tenant",
     "FailBody.tenant",
     "ExtendBody.tenant",

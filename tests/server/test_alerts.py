@@ -43,7 +43,7 @@ from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import serving
 
-# apprise loads its services when the first address is added, and one of them imports this.
+# apprise loads its services when the first address is added, and one of them imports this module.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 LIMIT_S = 120
@@ -51,7 +51,7 @@ MINUTE = 60_000
 
 
 class Hand(Timing):
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -61,7 +61,7 @@ class Hand(Timing):
 
 
 class Told:
-    """A sink that remembers."""
+    """A sink that records alerts."""
 
     def __init__(self) -> None:
         self.alerts: list[Alert] = []
@@ -77,7 +77,7 @@ class Told:
 
 
 class World:
-    """A store, a watch over it, and a clock for both."""
+    """A store, a watch over it, and a clock shared by both."""
 
     def __init__(self, books: Sequence[Book] = (), **settings: Any) -> None:
         self.books = books
@@ -260,7 +260,7 @@ async def test_a_rule_that_fails_silences_no_other(world: World, caplog: pytest.
 
 
 class Another:
-    """A rule of a system, which finds what it is told to find."""
+    """A system's rule that returns what the test tells it to find."""
 
     name = "another"
     severity = Severity.P1
@@ -367,7 +367,7 @@ async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_o
     await world.watch.look()
     await other.look()
     assert (world.told.take(), told.take()) == ([("no_worker", "calls", False)], [])
-    # The first one dies; the second learns it when the term is over, and waits its minute.
+    # The first server dies; the other one notices when the term is over, and waits a minute.
     for _ in range(5):
         world.pass_by(MINUTE // 2)
         await other.look()
@@ -406,7 +406,7 @@ async def test_a_store_that_is_away_is_told_by_the_others_too_if_they_wait_longe
 
 
 class Suspect(FaultyStore):
-    """A store that another process found to be an older one."""
+    """A store that another process found to be an older copy."""
 
     async def suspicion(self) -> Suspicion:
         return Suspicion(at=1, by="process 7", reason="the highest time it remembers is 5")
@@ -496,7 +496,7 @@ def test_standing_alert_is_repeated_and_does_not_heal_behind_many_other_findings
 
 
 class Receiver(ThreadingHTTPServer):
-    """A service that is told by apprise's json:// scheme."""
+    """A service that apprise notifies by its json:// scheme."""
 
     daemon_threads = True
 

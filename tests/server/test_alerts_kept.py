@@ -1,4 +1,4 @@
-"""What was told of alerts outlives a server: it is neither told again nor forgotten to be over."""
+"""Alerts outlive a server: they are not sent twice, and their recovery is still reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WALL_AT = 1_800_000_000_000
 
 
 class Clocks(Timing):
-    """The clocks of one process: its monotonic one begins anywhere."""
+    """The clocks of one process: its monotonic clock starts at an arbitrary value."""
 
     def __init__(self, world: World, begins_s: float) -> None:
         self._world = world
@@ -45,7 +45,7 @@ class Clocks(Timing):
 
 
 class Server:
-    """A server that alerts."""
+    """A server that sends alerts."""
 
     def __init__(self, world: World, begins_s: float, **settings: Any) -> None:
         read = AlertSettings.model_construct(**settings)
@@ -70,7 +70,7 @@ class Server:
 
 
 class World:
-    """A store, a directory, and time for both."""
+    """A store, a directory, and a clock for both."""
 
     def __init__(self, directory: Directory) -> None:
         self.passed_ms = 0
@@ -81,17 +81,17 @@ class World:
         self._begun = 0
 
     def server(self, **settings: Any) -> Server:
-        """A server that begins now."""
+        """Start a server now."""
         self._begun += 1
         return Server(self, self._begun * 10_000.0, **settings)
 
     async def works(self) -> None:
-        """A worker serves the lane from now on."""
+        """Let a worker serve the lane from now on."""
         beat = BeatRequest(worker="w", lanes=("calls",), lease_ms=1_000 * MINUTE)
         await self.store.beat(beat)
 
     async def die(self, request: int) -> None:
-        """A job of the lane dies."""
+        """Let a job of the lane die."""
         await self.app.send_async("noop", lane="calls")
         asked = ClaimRequest(worker="w", request=request, lanes=(("calls", 1),), lease_ms=MINUTE)
         (job,) = (await self.store.claim(asked)).jobs
@@ -121,7 +121,7 @@ HEALED = ("no_worker", "calls", True)
 
 
 async def a_server_that_told(world: World) -> Server:
-    """No worker serves a lane, and that was told a moment ago."""
+    """Return a server that has just reported that no worker serves a lane."""
     await world.app.send_async("noop", lane="calls")
     server = world.server()
     assert await server.look() == []
@@ -133,9 +133,9 @@ async def test_what_still_stands_after_a_restart_is_not_told_again(world: World)
     await a_server_that_told(world)
     restarted = world.server()
     assert await restarted.look(TERM) == []
-    # It comes again when it would have come.
+    # It is repeated when it would have been repeated without the restart.
     again_ms = AGAIN_MS[Severity.P1]
-    # Nor is it told to be over because the rule would have to see it last again.
+    # Nor is it reported as over because the rule would have to see the condition persist again.
     assert await restarted.look(CALM_MS) == []
     assert await restarted.look(again_ms - TERM - CALM_MS - 1) == []
     assert await restarted.look(1) == [NO_WORKER]
@@ -180,7 +180,7 @@ async def test_jobs_that_died_before_and_during_a_restart_count(world: World):
     await world.die(2)
     restarted = world.server(dead_jobs_more_than=1)
     assert await restarted.look(TERM) == [("dead_jobs", "calls", False)]
-    # The first one is not new any more: 15 minutes are over since it was seen.
+    # The first dead job is no longer new: 15 minutes have passed since it was seen.
     third = world.server(dead_jobs_more_than=1)
     assert await third.look(15 * MINUTE - TERM) == []
     assert await third.look(1) == []
@@ -191,7 +191,7 @@ async def test_who_takes_over_goes_on_with_what_the_one_before_told(world: World
     first = await a_server_that_told(world)
     other = world.server()
     assert await other.look() == []
-    # The first one stands still; then it is back, and does not lead.
+    # The first server is suspended; when it is back, it does not lead.
     assert await other.look(TERM) == []
     assert await first.look() == []
     await world.works()
@@ -223,7 +223,7 @@ AWAY = ("store_away", "store", False)
 
 
 async def away(world: World, server: Server, after_ms: int) -> list[tuple[str, str, bool]]:
-    """A look while the store refuses."""
+    """Run one look while the store refuses requests."""
     world.store.plan(Fault.REFUSE)
     return await server.look(after_ms)
 
@@ -244,7 +244,7 @@ async def test_a_server_that_restarts_after_the_store_was_away_tells_that_it_is_
     assert await server.look() == []
     assert await away(world, server, 15_000) == [AWAY]
     restarted = world.server()
-    # The one before leads still, as far as the store knows.
+    # As far as the store knows, the previous server still leads.
     assert await restarted.look(1_000) == []
     assert await restarted.look(TERM) == []
     assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
@@ -274,7 +274,7 @@ async def test_alerts_are_told_though_what_is_kept_cannot_be_reached(
         assert await restarted.look(MINUTE) == [NO_WORKER]
     assert "stored alerts could not be read" in caplog.text
     await directory.open()
-    # What it told itself stands; what is kept is its own from now on.
+    # What it reported itself stays valid; the stored alerts are its own from now on.
     assert await restarted.look() == []
     third = world.server()
     assert await third.look(TERM) == []

@@ -1,4 +1,4 @@
-"""Servers as they are started: one that is killed and started again goes on with what it told."""
+"""Real servers: one that is killed and restarted continues with the alerts that it has reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ no_worker_for = "200ms"
 
 
 class Served:
-    """`headway serve --system field_service --no-work` in a folder, with a log of its own."""
+    """`headway serve --system field_service --no-work` in a folder, with its own log."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Served:
             await self.process.wait()
 
     def told(self) -> list[tuple[str, bool]]:
-        """The subjects of `no_worker` that were told, and whether as over."""
+        """Return the subjects of `no_worker` alerts, and whether each was reported as recovered."""
         lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
         told = [one for one in map(json.loads, lines) if one.get("rule") == "no_worker"]
         return [(one["subject"], one["healed"]) for one in told]
@@ -77,7 +77,7 @@ class Served:
         assert await process.wait() == 0
 
     async def send(self, lane: str) -> None:
-        """A job that nobody takes."""
+        """Send a job that no worker takes."""
         async with httpx.AsyncClient(timeout=LIMIT_S) as http:
             url = f"http://127.0.0.1:{self.port}/v1/jobs"
             reply = await http.post(url, json={"kind": "noop", "lane": lane})
@@ -98,7 +98,7 @@ async def test_a_server_that_follows_a_killed_one_tells_nothing_again_and_what_i
             await second.start()
         await first.send("mail")
         await first.tells("mail", healed=False)
-        # Once it tells of another lane at a later look, what it told of this one is kept.
+        # Once it reports another lane at a later look, its report of this one has been stored.
         await first.send("post")
         await first.tells("post", healed=False)
         await first.kill()
@@ -106,7 +106,7 @@ async def test_a_server_that_follows_a_killed_one_tells_nothing_again_and_what_i
             await second.start()
         await second.send("other")
         await second.tells("other", healed=False)
-        # What it found at the same looks it knows to be told.
+        # It knows that what it found in the same looks was already reported.
         assert ("mail", False) not in second.told()
         await second.command("pause", "lane:mail")
         await second.tells("mail", healed=True)

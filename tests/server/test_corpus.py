@@ -1,4 +1,4 @@
-"""Whatever a name is, it is a name: every store takes it, refuses it and keeps it apart alike."""
+"""Any name is treated as a name: every store accepts, refuses and distinguishes names alike."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NAMES = (
     "<script>alert(1)</script>",
     "pause",
     "a/pause",
-    # The longest that there is, of what nothing compresses.
+    # The longest names allowed, of incompressible text.
     "".join(_DRAWN.choices("abcdefghijklmnopqrstuvwxyz", k=512)),
     "".join(chr(_DRAWN.randrange(0x4E00, 0x9FFF)) for _ in range(512)),
     "".join(chr(_DRAWN.randrange(0x20000, 0x2A6DF)) for _ in range(512)),
@@ -72,12 +72,12 @@ Transcript = list[tuple[str, str, int, str]]
 
 
 def in_path(name: str) -> str:
-    """A name as a path carries it; every byte is escaped, or clients would fix what they see."""
+    """Return a name as a path segment; every byte is escaped, or clients would normalise it."""
     return "".join(f"%{byte:02X}" for byte in name[:600].encode())
 
 
 class Told:
-    """Calls a server, and keeps what it answered."""
+    """Calls a server and records its replies."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -96,7 +96,7 @@ class Told:
 
 
 async def tell(rig: Rig, name: str) -> Transcript:
-    """Uses a name for everything that has one."""
+    """Use a name for everything that has a name."""
     told = Told(rig)
     path = in_path(name)
     job = {
@@ -151,7 +151,7 @@ async def tell(rig: Rig, name: str) -> Transcript:
 
 
 async def work(rig: Rig, name: str) -> Transcript:
-    """Does the one job of a lane, as a worker of that name; a pattern stands for other lanes."""
+    """Do the one job of a lane, as a worker of that name; a pattern would match other lanes."""
     told = Told(rig)
     if {*"*?["} & {*name}:
         return told.transcript
@@ -172,7 +172,7 @@ async def work(rig: Rig, name: str) -> Transcript:
 
 @asynccontextmanager
 async def both(url: str) -> AsyncGenerator[tuple[Rig, Rig]]:
-    """A server on a store, and one on the store that is the reference."""
+    """Run a server on a store, and one on the reference store."""
     async with serving(url) as rig, serving() as reference:
         yield rig, reference
 

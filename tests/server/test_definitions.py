@@ -1,4 +1,4 @@
-"""Lanes, gates, closings, the timetable, and the views of the whole store."""
+"""Lanes, gates, closings, the timetable, and views of the whole store."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ async def test_an_entry_is_declared_listed_switched_and_removed(rig: Rig):
 
 
 async def test_the_fires_of_an_entry_are_laid_as_soon_as_it_is_declared_or_switched_on(rig: Rig):
-    # The rig's server does no chores: only these requests lay any.
+    # The rig's server does no chores: only these requests create fires.
     async def laid() -> list[int]:
         rows = (await rig.ask(VIEWER, "/v1/jobs", state="scheduled", limit=50))["rows"]
         return sorted(row["fired_at"] for row in rows)
@@ -348,7 +348,7 @@ async def test_a_declared_entry_fires(tmp_path: Path):
     async with serving(url) as live:
         body = {"schedule": "every 1h", "job": {"kind": "noop", "lane": "hourly"}}
         await live.call(OPERATOR, "PUT", "/v1/timetable/e", body)
-    # Its chores lay the next fires at their first look; another one comes much later.
+    # Its chores create the next fires in their first round; the next round comes much later.
     async with serving(url, chores=True) as live:
         for _ in range(600):
             rows = (await live.ask(VIEWER, "/v1/jobs", lane="hourly"))["rows"]

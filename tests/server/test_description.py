@@ -1,4 +1,4 @@
-"""The description of the API is whole: what each operation does, takes, answers and refuses."""
+"""The API description is complete: effect, parameters, replies and errors of each operation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OURS = {name: one for name, one in OPERATIONS.items() if name.split(" ")[1].spli
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema, its reference followed."""
+    """Return a schema with its reference resolved."""
     while "$ref" in schema:
         found: Any = WHOLE
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -50,7 +50,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, operation in OPERATIONS.items():
         content = operation.get("requestBody", {}).get("content", {})
-        # What a webhook says is its provider's to describe.
+        # The body of a webhook is for its provider to describe.
         if "application/json" in content and "/hooks/" not in name:
             yield name, content["application/json"]
 
@@ -77,7 +77,7 @@ def test_every_operation_says_what_it_does_and_how_it_may_end(name: str) -> None
     assert operation["summary"]
     assert len(operation["description"]) > 20
     assert "Raises:" not in operation["description"]
-    assert "_v1_" not in operation["operationId"]  # a name for clients that are generated
+    assert "_v1_" not in operation["operationId"]  # a name for generated clients
     assert operation["tags"]
     assert {"4XX", "5XX"} <= operation["responses"].keys()
     for status in ("4XX", "5XX"):
@@ -132,7 +132,7 @@ async def test_the_examples_of_jobs_are_taken_by_a_server() -> None:
 
 
 class Links(HTMLParser):
-    """What a page names and loads."""
+    """The links and resources of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ async def test_a_browser_shows_the_page_of_the_api_and_asks_no_other_host() -> N
         page.on("console", lambda message: wrong.append(message.text))
         await page.goto(f"{rig.url}/docs")
         await page.locator("summary", has_text="/v1/claims").first.click()
-        # The style is the page's own, and its policy lets it through.
+        # The stylesheet is the page's own, and its content security policy permits it.
         assert await page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
         assert {urlsplit(url).netloc for url in asked} == {urlsplit(rig.url).netloc}
         assert [line for line in wrong if "favicon" not in line] == []

@@ -1,4 +1,4 @@
-"""A token that ends while its request goes on: nothing more is told or handed out."""
+"""A token that ends while its request is running: no more data or jobs are returned."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ LIMIT_S = 120
 
 
 class Stream:
-    """An event stream, read as a browser does."""
+    """An event stream, read as a browser reads it."""
 
     def __init__(self, reply: httpx.Response) -> None:
         self._lines = reply.aiter_lines()
         self.comments = 0
 
     async def next(self) -> dict[str, Any] | None:
-        """The next event; None at the end."""
+        """Return the next event, or None at the end."""
         event: dict[str, Any] = {}
         async with asyncio.timeout(LIMIT_S):
             async for line in self._lines:

@@ -1,4 +1,4 @@
-"""The routes that are called most answer the same on the quick way and on the usual one."""
+"""The most-called routes give the same replies on the fast path as on the usual one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def calling() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def replies() -> list[tuple[int, dict[str, str], Any]]:
-    """What each of them is answered, in this order, without what differs from call to call."""
+    """Return the replies to each request, in order, without the fields that vary between calls."""
     found: list[tuple[int, dict[str, str], Any]] = []
     async with calling() as client:
         for path, body, headers in JOBS:

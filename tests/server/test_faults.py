@@ -1,4 +1,4 @@
-"""What a wrong body is answered with: the place in the JSON, what is allowed, the value."""
+"""The error for an invalid body: the location in the JSON, the allowed values, and the value."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def wrong_values(annotation: Any, seen: frozenset[type] = frozenset()) -> Iterator[Any]:
-    """Values most of which do not fit an annotation, at any depth of it."""
+    """Draw values most of which do not match an annotation, at any depth."""
     yield from WRONG
     yield from _nested(annotation, seen)
 
@@ -79,7 +79,7 @@ def _nested(annotation: Any, seen: frozenset[type]) -> Iterator[Any]:
 
 
 def bodies() -> dict[str, Any]:
-    """The annotation of each route's body, by the route."""
+    """Return the annotation of each route's body, by route."""
     routers = [*ROUTERS]
     for module in pkgutil.walk_packages(systems.__path__, "headway.systems."):
         if "routes" in module.name:
@@ -98,7 +98,7 @@ BODIES = bodies()
 
 
 def exists(fault: Fault, body: Any) -> bool:
-    """Whether the place of a fault is in the body, or would be, if it was there."""
+    """Return whether a fault's location is in the body, or would be if the key was present."""
     for step in fault.path[:-1]:
         is_key = isinstance(body, dict) and step in body
         if not is_key and not (isinstance(body, list) and isinstance(step, int)):
@@ -108,7 +108,7 @@ def exists(fault: Fault, body: Any) -> bool:
 
 
 def refusals(adapter: TypeAdapter[Any], body: object) -> list[Any]:
-    """What the validator says against a body; nothing if it takes it."""
+    """Return the validator's errors for a body; none if it is valid."""
     try:
         adapter.validate_python(body)
     except ValidationError as error:
@@ -174,7 +174,7 @@ def test_a_union_told_apart_by_a_field_does_not_stand_in_the_path():
 
 
 class Signed(BaseModel):
-    """A body with a value that nobody else may see."""
+    """A body with a value that must not be shown."""
 
     webhook_secret: int
     name: int
@@ -188,7 +188,7 @@ def test_a_value_that_may_be_secret_is_not_shown():
 
 
 class Bounded(BaseModel):
-    """A span, and a number that may be written as text."""
+    """A duration, and a number that may be written as text."""
 
     every: Annotated[Span, Field(ge=100, le=90_061_000)]
     count: Annotated[int, Field(ge=2)]

@@ -1,4 +1,4 @@
-"""What stands around every request: sizes, times, browsers, ids, headers."""
+"""Checks around every request: sizes, timeouts, browsers, ids, headers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Echoes:
 
 @asynccontextmanager
 async def serving(**options: object) -> AsyncIterator[str]:
-    """A real server with that route; its address."""
+    """Run a real server with that route; yield its address."""
     store = open_store("memory://")
     system: System = Echoes()
     chosen = ServerOptions(**{"open_here": True, "chores": False, **options})
@@ -209,7 +209,7 @@ async def test_a_caller_who_asks_too_often_is_told_to_wait():
 
 
 class Hand(Timing):
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     now = 1_000.0
 

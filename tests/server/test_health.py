@@ -12,7 +12,7 @@ from tests.server.rig import Rig, serving
 
 
 class Failing:
-    """A store that does not do its work."""
+    """A store whose operations fail."""
 
     def __init__(self, error: Exception | None = None, *, changed: bool = False) -> None:
         self.error = error

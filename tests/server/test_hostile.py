@@ -1,4 +1,4 @@
-"""What no honest client sends: it is refused or borne, and others are answered meanwhile."""
+"""Requests that no honest client sends are refused or tolerated, without delaying other clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def opened(rig: Rig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 
 async def tell(rig: Rig, *parts: str | bytes) -> bytes:
-    """Sends bytes on a connection of their own; what comes back until the server closes it."""
+    """Send bytes on a separate connection; return the reply up to the server's close."""
     reader, writer = await opened(rig)
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -228,7 +228,7 @@ async def test_a_client_that_reads_nothing_is_sent_away(
     _, writer = await opened(rig)
     token = rig.tokens[Role.VIEWER]
     one = f"GET /v1/jobs HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {token}\r\n\r\n"
-    # Replies that nobody reads fill what the system keeps for them.
+    # Unread replies fill the socket buffers of the operating system.
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
         await flood(writer, one.encode() * 20)
     writer.close()
@@ -299,7 +299,7 @@ def test_a_body_of_too_many_values_is_refused_before_any_of_them_is_made(body: b
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Copies and pieces of the text; as values of Python it would have twenty times its length.
+    # Copies and parts of the text; as Python values it would take twenty times its length.
     assert most < 18 * len(body)
 
 
@@ -385,7 +385,7 @@ _threads: list[int] = []
 
 
 class ThreadBody(Body):
-    """Notes the thread in which it is validated."""
+    """Records the thread in which it is validated."""
 
     text: Annotated[str, AfterValidator(_thread)]
 
@@ -421,10 +421,10 @@ ITEM = b'{"kind":"noop","args":{"a":"' + b"x" * 400 + b'"}}'
 @pytest.mark.parametrize(
     ("body", "steps"),
     [
-        # Counted in slices, then decoded, validated and encoded whole.
+        # Counted in slices, then decoded, validated and encoded as a whole.
         (b'{"kind":"noop","args":{"a":"' + b"x" * (40 * INLINE) + b'"}}', 40),
         (b'{"kind":"noop","args":{"a":"' + b'\\\\\\"' * (10 * INLINE) + b'"}}', 40),
-        # Counted in slices, decoded in slices, and validated so many items at a time.
+        # Counted in slices, decoded in slices, and validated a fixed number of items at a time.
         (b"[" + b",".join([ITEM] * 8_000) + b"]", 2 * 8_000 * 400 // INLINE - 8 + 8_000 // SLICE),
     ],
     ids=["text", "escapes", "items"],
@@ -446,7 +446,7 @@ async def test_the_loop_runs_between_two_steps_of_a_body() -> None:
     def work() -> str:
         for _ in range(100):
             order.append("step")
-            # What has arrived is read in one round, and answered in the next.
+            # Data that has arrived is read in one iteration and answered in the next.
             loop.call_soon_threadsafe(loop.call_soon, order.append, "others")
             yield_to_loop()
         return "read"

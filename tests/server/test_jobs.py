@@ -1,4 +1,4 @@
-"""Making jobs, finding them, and why one is not running."""
+"""Creating jobs, finding them, and why one is not running."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_a_repeat_under_one_idempotency_key_makes_no_second_job(rig: Rig):
     assert again.json() == {"jobs": [{"id": one, "created": False} for one in ids]}
     stats = await rig.ask(Role.VIEWER, "/v1/stats")
     assert stats["totals"]["enqueued"] == 3
-    # Another caller's key of the same text is another key.
+    # The same key text from another caller is a different key.
     other = await rig.call(Role.OPERATOR, "POST", "/v1/jobs", jobs, headers=headers)
     assert all(one["created"] for one in other.json()["jobs"])
 
@@ -486,7 +486,7 @@ async def test_jobs_under_way_are_found_whatever_else_there_is(
     assert await seen(kind="many") == many
     assert await seen(kind="few3", state=["waiting", "running"]) == [few[3]]
     assert await seen(state="running") == held
-    # Those that do not fit take no place on the page.
+    # Jobs that do not match the filter do not count towards the page size.
     assert await seen(state="running", kind="k2", limit=10) == held[2::3]
     assert await seen(lane="a", kind="k1", limit=3) == held[1:8:3]
     assert await seen() == [*few, *many, *held]

@@ -7,8 +7,8 @@ from headway.server.listener import ListenAddress, Listener
 
 
 async def test_small_packets_of_a_reply_do_not_wait_for_one_another() -> None:
-    # On a transport that asyncio takes for no TCP, Nagle's rule and late acknowledgements make each
-    # reply that is written in two parts 40 ms late.
+    # On a transport that asyncio does not recognise as TCP, Nagle's algorithm and delayed ACKs
+    # delay each reply that is written in two parts by 40 ms.
     async def answers(*_: object) -> None: ...
 
     listener = Listener(answers, ListenAddress(port=0))

@@ -1,4 +1,4 @@
-"""An operator's moves: one job, many, and those that fit a filter."""
+"""Operator actions: on one job, on many, and on those that match a filter."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_repeat_under_one_idempotency_key_tells_what_the_first_did(rig: 
     again = await rig.call(OPERATOR, "POST", path, headers=headers)
     assert first.json() == again.json() == {"id": job, "answer": "done", "state": "cancelled"}
     assert await state(rig, job) == "waiting"
-    # The same key with another reason is another move.
+    # The same key with another reason is a different move.
     await rig.call(OPERATOR, "POST", path, {"reason": "now really"}, headers=headers)
     assert await state(rig, job) == "cancelled"
 

@@ -1,4 +1,4 @@
-"""What the routes ask of a store, each store answers alike."""
+"""Every store gives the same answers to the queries that the routes make."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ODD = "ö/{[%2F]} 'x';--\u202e😀"
 
 
 async def rows(rig: Rig, path: str, **asked: Any) -> list[Any]:
-    """All rows of a listing, two a page."""
+    """Return all rows of a listing, two per page."""
     found: list[Any] = []
     cursor = None
     while True:

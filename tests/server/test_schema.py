@@ -1,6 +1,6 @@
-"""The API does what its description says: requests made of it, replies held to it."""
+"""The API matches its description, from which requests are generated and replies checked."""
 
-# Schemathesis types little of what it gives.
+# Schemathesis has few type annotations.
 # pyright: basic
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ EXAMPLES = int(os.environ.get("HEADWAY_TEST_EXAMPLES", "12"))
 NEVER_ENDS = ("/events",)
 LEFT_OUT = frozenset(
     {
-        # What fits the description may still name a gate, a job or a moment that is not there.
+        # A request that matches the description may still name a gate, job or time that does not
+        # exist.
         "positive_data_acceptance",
-        # They follow links between operations, and the description has none.
+        # These checks follow links between operations, and the description has none.
         "use_after_free",
         "ensure_resource_availability",
     }
@@ -45,7 +46,7 @@ LEFT_OUT = frozenset(
 
 
 def described() -> dict[str, Any]:
-    """The description, as the server itself tells it."""
+    """Return the description as the server itself serves it."""
     return {**WHOLE, "paths": {k: v for k, v in WHOLE["paths"].items() if k not in NEVER_ENDS}}
 
 
@@ -53,8 +54,8 @@ load_all_checks()
 REFUSED = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, 431]
 CONFIG = schemathesis.Config.from_dict(
     {
-        # Made-up tokens would be replaced by the test's before they are sent, and a request whose
-        # only fault was its token would then count as one to be refused.
+        # Generated tokens would be replaced by the test's token before the request is sent, and a
+        # request whose only fault was its token would then be expected to be refused.
         "generation": {"with-security-parameters": False},
         "checks": {"negative_data_rejection": {"expected-statuses": REFUSED}},
     }
@@ -62,7 +63,7 @@ CONFIG = schemathesis.Config.from_dict(
 SCHEMA = schemathesis.openapi.from_dict(described(), config=CONFIG)
 QUERY = {
     f"{method.upper()} {path}": {
-        # With the components, for a parameter may refer to them.
+        # With the components, because a parameter may refer to them.
         one["name"]: {**one["schema"], "components": SCHEMA.raw_schema["components"]}
         for one in operation.get("parameters", ())
         if one["in"] == "query"
@@ -80,7 +81,7 @@ class Served:
 
 
 class InThread:
-    """A server on a loop of its own, so that tests which cannot await may call it."""
+    """A server on its own event loop, for tests that cannot await."""
 
     def __init__(self) -> None:
         self.served: Served | None = None
@@ -104,7 +105,7 @@ class InThread:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    # Empty each time: what is refused must not depend on what another case made.
+    # Empty each time: a refusal must not depend on what another case created.
     thread = InThread()
     assert thread.served is not None
     yield thread.served
@@ -115,7 +116,7 @@ REJECTION: Any = CHECKS.get_one("negative_data_rejection")
 
 
 def wrong_only_before_it_is_sent(case: schemathesis.Case) -> bool:
-    """Whether its faults are in the query, and gone in the URL, where `true` is the text "true"."""
+    """Return whether the query's faults vanish in the URL, where `true` is the text "true"."""
     if case.meta is None or not case.meta.is_negative_at(ParameterLocation.QUERY):
         return False
     if sum(component.mode.is_negative for component in case.meta.components.values()) > 1:
@@ -131,7 +132,7 @@ def wrong_only_before_it_is_sent(case: schemathesis.Case) -> bool:
 
 
 def read(texts: list[str]) -> Iterator[object]:
-    """What a parameter's texts may mean: a list, a text, a number or truth."""
+    """Yield the possible meanings of a parameter's texts: a list, a text, a number or a boolean."""
     yield texts
     if len(texts) == 1:
         yield texts[0]
@@ -168,7 +169,7 @@ def test_replies_are_as_the_description_says(
     try:
         holds()
     except Unsatisfiable:
-        # It takes nothing that could be wrong.
+        # The operation takes no input that could be invalid.
         assert mode is GenerationMode.NEGATIVE
 
 

@@ -1,4 +1,4 @@
-"""Scope: what a token for some tenants or lanes makes, sees and moves."""
+"""Scope: what a token limited to some tenants or lanes can create, see and act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is away for a while: the server says so, goes on by itself, and loses nothing."""
+"""A store that is unreachable for a while: the server reports it, recovers, and loses nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Away = tuple[Server, str]
 
 @pytest.fixture(params=["postgresql", "redis"])
 def away(request: pytest.FixtureRequest) -> Iterator[Away]:
-    """A server of its own that keeps what it has acknowledged, and the URL of a store there."""
+    """Run a server that keeps acknowledged writes; yield it and the URL of a store there."""
     if request.param == "redis":
         with made(lambda: RedisServer(ALWAYS)) as server:
             yield server, f"{server.url}?patience_ms=300"
@@ -39,7 +39,7 @@ async def watched(url: str) -> AsyncIterator[Rig]:
 
 
 async def until(holds: Callable[[httpx.Response], bool], rig: Rig, path: str) -> httpx.Response:
-    """Asks again and again until the reply is as wanted."""
+    """Repeat a request until the reply is as wanted."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             reply = await rig.call(None, "GET", path)
@@ -87,6 +87,7 @@ async def test_a_long_poll_outlives_it_and_gets_the_job_that_comes_then(away: Aw
         sent = await rig.send(None, lane="mail")
         reply = await polling
         if reply.status_code == 503:
-            # It was looking when the store went away: then it is told, and asks again.
+            # It was claiming when the store became unreachable: it got an error, and repeats the
+            # request.
             reply = await rig.call(None, "POST", "/v1/claims", ask)
         assert [job["id"] for job in reply.json()["jobs"]] == [sent]

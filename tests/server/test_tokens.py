@@ -1,4 +1,4 @@
-"""Tokens over HTTP: told once, never further than their maker, and gone when they are revoked."""
+"""Tokens over HTTP: shown once, never wider than their creator's, and dead once revoked."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_what_cannot_be_a_token_is_refused(rig: Rig, body: object):
 
 
 class Together(StoreProxy):
-    """Two reads of the store's counts are answered together, once that is asked for."""
+    """Two reads of the store's counts return together, once a barrier is set."""
 
     meeting: asyncio.Barrier | None = None
 
@@ -178,7 +178,7 @@ async def test_of_two_who_rotate_a_token_at_once_one_is_told_that_its_secret_is_
 
 
 class Hand(Timing):
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     now = 1_000.0
 
@@ -187,7 +187,7 @@ class Hand(Timing):
 
 
 class Leaving(StoreProxy):
-    """A store that is away while a test says so."""
+    """A store that is unreachable while the test says so."""
 
     away = False
 
@@ -205,7 +205,7 @@ async def test_what_was_read_is_believed_for_a_while_only_while_the_store_is_awa
         await store.define(DefineRequest(items=(SetToken(spec=spec),), author="tester"))
     callers = Authenticator(store, clock, open_here=is_open)
     store.away = True
-    with pytest.raises(StoreUnavailable):  # nothing was read yet
+    with pytest.raises(StoreUnavailable):  # nothing had been read yet
         await callers.caller(new.text)
     store.away = False
     assert await callers.caller(new.text) is not None

@@ -1,4 +1,4 @@
-"""Traces over HTTP: what a request makes is linked with who sent it."""
+"""Traces over HTTP: spans of a request are linked to its sender's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app whose handlers tell the signal URL that they are given, wherever they run."""
+"""An app whose handlers request the signal URL that they are given, wherever they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outside world of these tests: jobs that await it, and webhooks on their way."""
+"""The outside world of these tests: jobs that await it, and webhooks sent to the server."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def awaiting(
     lane: str = "calls",
     policy: JobPolicy = DEFAULT_POLICY,
 ) -> str:
-    """A job that was handed over, and is known under these keys too; its reference."""
+    """Create a job, hand it over, add these keys to it, and return its reference."""
     own = str(uuid4())
     await store.enqueue([NewJob(id=own, kind="call", lane=lane, tenant=tenant, policy=policy)])
     return await begun(store, own, *keys, lane=lane)
 
 
 async def begun(store: Store, own: str, *keys: str, lane: str = "calls") -> str:
-    """The next run of a job, handed over, and known under these keys too; its reference."""
+    """Start a job's next run, hand it over, add these keys to it, and return its reference."""
     worker = uuid4().hex
     request = ClaimRequest(worker=worker, request=1, lanes=((lane, 1),), lease_ms=3_600_000)
     [job] = (await store.claim(request)).jobs
@@ -50,30 +50,30 @@ async def begun(store: Store, own: str, *keys: str, lane: str = "calls") -> str:
 
 
 async def seen(store: Store, ref: str) -> JobView:
-    """The job of a reference."""
+    """Return the job of a reference."""
     job = await store.read(JobQuery(id=ref.partition(":")[0]))
     assert job is not None
     return job
 
 
 async def labels(store: Store, ref: str) -> list[str]:
-    """The labels on the job's trail, oldest first."""
+    """Return the labels on the job's trail, oldest first."""
     return [one.what for one in (await seen(store, ref)).trail]
 
 
 async def applied(store: Store) -> tuple[int, int]:
-    """How many signals had an effect, and how many were late."""
+    """Return how many signals had an effect, and how many were late."""
     totals = (await store.read(StatsQuery())).totals
     return totals.get("signals", 0), totals.get("late_signals", 0)
 
 
 async def post(http: httpx.AsyncClient, sent: Sent) -> httpx.Response:
-    """Sends a webhook."""
+    """Send a webhook."""
     return await http.post(sent.url, content=sent.body, headers=list(sent.headers))
 
 
 async def post_all(http: httpx.AsyncClient, sent: Iterable[Sent]) -> list[httpx.Response]:
-    """Sends webhooks, many at once."""
+    """Send webhooks concurrently."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(each: Sent) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Senders of webhooks, each signing with its provider's own package wherever that can sign."""
+"""Webhook senders, each signing with its provider's own package if that package can sign."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ MESSAGE = "SM" + "fedcba9876543210" * 2
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """A webhook on its way."""
+    """A webhook as it is sent."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes = b""
 
     def came(self) -> HookRequest:
-        """The same, as the server sees it."""
+        """Return the webhook as the server sees it."""
         headers = tuple((name.lower(), value) for name, value in self.headers)
         return HookRequest(method="POST", url=self.url, headers=headers, body=self.body)
 
     def with_header(self, name: str, value: str | None) -> Sent:
-        """With another value of a header, or without it."""
+        """Return the webhook with another value of a header, or without it."""
         kept = tuple(one for one in self.headers if one[0].lower() != name.lower())
         return replace(self, headers=kept if value is None else (*kept, (name, value)))
 
     def twice(self, name: str) -> Sent:
-        """With a header once more."""
+        """Return the webhook with a header repeated."""
         again = tuple(one for one in self.headers if one[0].lower() == name.lower())
         return replace(self, headers=self.headers + again)
 
     def header(self, name: str) -> str:
-        """The value of a header."""
+        """Return the value of a header."""
         return next(value for one, value in self.headers if one.lower() == name.lower())
 
 
@@ -66,7 +66,7 @@ def from_twilio(
     token: str = TOKEN,
     signed_url: str | None = None,
 ) -> Sent:
-    """A form of Twilio's."""
+    """Return a form post from Twilio."""
     signature = RequestValidator(token).compute_signature(signed_url or url, dict(fields))
     return Sent(
         url=url,
@@ -76,7 +76,7 @@ def from_twilio(
 
 
 def json_from_twilio(url: str, said: Any, *, token: str = TOKEN) -> Sent:
-    """A JSON body of Twilio's, signed by its hash in the URL."""
+    """Return a JSON post from Twilio, signed by the body's hash in the URL."""
     body = json.dumps(said).encode()
     whole = f"{url}?bodySHA256={sha256(body).hexdigest()}"
     signature = RequestValidator(token).compute_signature(whole, {})
@@ -88,27 +88,27 @@ def json_from_twilio(url: str, said: Any, *, token: str = TOKEN) -> Sent:
 
 
 def call_status(status: str, sequence: int, sid: str = CALL, **more: str) -> dict[str, str]:
-    """What Twilio says of a call."""
+    """Return the fields of a Twilio call status."""
     return {"CallSid": sid, "CallStatus": status, "SequenceNumber": str(sequence), **more}
 
 
 @dataclass(frozen=True)
 class Mailer:
-    """SendGrid, with a key of its own."""
+    """SendGrid, with its own key."""
 
     key: EllipticCurvePrivateKey = field(default_factory=lambda: generate_private_key(SECP256R1()))
 
     @property
     def public_key(self) -> str:
-        """As SendGrid shows it."""
+        """Return the key as SendGrid displays it."""
         return public_text(self.key)
 
     def sends(self, url: str, events: Any, *, now: int = NOW) -> Sent:
-        """Events, signed."""
+        """Return a signed webhook with events."""
         return self.signs(url, json.dumps(events, ensure_ascii=False).encode(), now=now)
 
     def signs(self, url: str, body: bytes, *, now: int = NOW) -> Sent:
-        """A body, signed."""
+        """Return a signed webhook with a body."""
         timestamp = str(now // 1000)
         signature = self.key.sign(timestamp.encode() + body, ECDSA(SHA256()))
         return Sent(
@@ -123,7 +123,7 @@ class Mailer:
 
 
 def public_text(key: EllipticCurvePrivateKey) -> str:
-    """A public key in base64."""
+    """Return a public key in base64."""
     data = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return b64encode(data).decode()
 
@@ -131,7 +131,7 @@ def public_text(key: EllipticCurvePrivateKey) -> str:
 def from_standard(
     url: str, said: Any, *, own: str = "msg_1", secret: str = SECRET, now: int = NOW
 ) -> Sent:
-    """A Standard Webhook with HMAC."""
+    """Return a Standard Webhook signed with HMAC."""
     body = json.dumps(said, ensure_ascii=False)
     at = datetime.fromtimestamp(now // 1000, tz=UTC)
     return Sent(
@@ -154,12 +154,12 @@ class PublicSigner:
 
     @property
     def public_key(self) -> str:
-        """As the specification writes it."""
+        """Return the key in the specification's format."""
         data = self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         return "whpk_" + b64encode(data).decode()
 
     def sends(self, url: str, said: Any, *, own: str = "msg_1", now: int = NOW) -> Sent:
-        """A webhook, signed."""
+        """Return a signed webhook."""
         body = json.dumps(said).encode()
         signature = self.key.sign(f"{own}.{now // 1000}.".encode() + body)
         return Sent(

@@ -25,7 +25,7 @@ TIMEOUT_S = 300
 
 
 class WorkClock:
-    """A clock that goes on by 1 ms whenever it is read: once for each operation of the store."""
+    """A clock that advances by 1 ms on each read: once for each store operation."""
 
     at = START_AT
 
@@ -35,7 +35,7 @@ class WorkClock:
 
 
 async def webhook(url: str, number: int) -> bytes:
-    """Send a webhook over a connection of its own; the status of the reply."""
+    """Send a webhook on a connection of its own; return the reply's status."""
     data = {"key": "order 7", "note": "SEEN"}
     said = {"type": "headway.signal", "timestamp": "2026-01-01T00:00:00Z", "data": data}
     sent = from_standard(url, said, own=f"m{number}", now=REAL.wall_at())

@@ -1,4 +1,4 @@
-"""The table [hooks] of the settings."""
+"""The settings table [hooks]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server process that is killed with -9 while webhooks come, and started again."""
+"""A server process that is killed with -9 while webhooks arrive, and started again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ auth_tokens = ["{TOKEN}"]
 
 
 class HeadwayServer(ServerProcess):
-    """`headway serve`, on a store that outlives it."""
+    """`headway serve` on a store that outlives it."""
 
     def __init__(self, store: str) -> None:
         super().__init__("serve", ready="server listens", last_signal=signal.SIGKILL)
@@ -55,7 +55,7 @@ class HeadwayServer(ServerProcess):
 
 @dataclass
 class Provider:
-    """Sends each webhook until it is told that it was heard."""
+    """Sends each webhook until it is acknowledged."""
 
     server: HeadwayServer
     left: list[Sent]

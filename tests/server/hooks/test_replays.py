@@ -1,4 +1,4 @@
-"""Webhooks that come again, many at once, or while the store is away: one effect, never none."""
+"""Webhooks repeated, sent at once or while the store is unreachable have exactly one effect."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_replays_of_every_provider_mixed_and_at_once_have_one_effect_each(
         ]
         replies = await post_all(rig.http, sent * 100)
         assert {one.status_code for one in replies} == {204}
-        # A bounce is noted as well as decided.
+        # A bounce is recorded as a note as well as a final signal.
         assert await applied(rig.store) == (4, 0)
         assert len((await rig.store.read(JobsQuery(lane="alerts"))).rows) == 3
 
@@ -119,7 +119,7 @@ async def faulty_server(*, at: int) -> AsyncIterator[tuple[FaultyStore, str, htt
 async def test_while_the_store_is_away_the_provider_is_told_to_come_again(at: int) -> None:
     async with faulty_server(at=at) as (store, url, http):
         ref = await awaiting(store.inner, MESSAGE, policy=ALERTED)
-        # Two signals: a note, and the end.
+        # Two signals: a note, and the final one.
         said = {"MessageSid": MESSAGE, "MessageStatus": "failed"}
         sent = from_twilio(f"{url}/hooks/twilio", said)
         statuses: list[int] = []

@@ -1,4 +1,4 @@
-"""The URL as the sender of a webhook wrote it."""
+"""The URL as written by the sender of a webhook."""
 
 from __future__ import annotations
 

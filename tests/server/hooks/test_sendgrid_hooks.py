@@ -1,4 +1,4 @@
-"""SendGrid's events, over HTTP, at a real store."""
+"""SendGrid's events over HTTP, on a real store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SendGrid's signature, beside SendGrid's own check."""
+"""SendGrid's signature, compared with SendGrid's own check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMESTAMP = "X-Twilio-Email-Event-Webhook-Timestamp"
 MAILER, OTHER = Mailer(), Mailer()
 EVENTS = [{"event": "delivered", "sg_event_id": "e1", "sg_message_id": "m1.filter1", "ü": "你好"}]
 
-# The vector of SendGrid's own library: its key, body, signature and timestamp.
+# The test vector of SendGrid's own library: key, body, signature and timestamp.
 VECTOR_KEY = (
     "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe62gw+"
     "2fNNRaINXvVpiglSI8eNEc6wEA3F+g=="

@@ -1,4 +1,4 @@
-"""Pre-signed signal URLs: made by workers, checked by the server."""
+"""Pre-signed signal URLs: created by workers, verified by the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URLS = SignalUrls(base="https://hw.example.org/", keys=(NEW, OLD))
 
 
 def parts(url: str) -> tuple[str, str, str]:
-    """Key, expiry and signature of a URL."""
+    """Return the key, expiry and signature of a URL."""
     split = urlsplit(url)
     query = parse_qs(split.query, strict_parsing=True)
     key = unquote(split.path.removeprefix("/v1/signals/"))

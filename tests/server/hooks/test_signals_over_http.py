@@ -1,4 +1,4 @@
-"""POST /v1/signals/{key}: by a token, or by a signed URL."""
+"""POST /v1/signals/{key}, authenticated by a token or a signed URL."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ async def test_a_signed_url_needs_no_token_and_opens_its_run_alone(rig: Rig) -> 
         refused = await rig.call(None, "POST", spoilt, body)
         assert refused.status_code == 401
         assert KEY not in refused.text
-        # A token does not fix it.
+        # A token does not fix this.
         assert (await rig.call(Role.ADMIN, "POST", spoilt, body)).status_code == 401
     assert (await rig.call(None, "POST", signed, body)).json()["answer"] == "applied"
     assert (await seen(rig.store, other)).state == "awaiting"

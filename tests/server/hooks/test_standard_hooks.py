@@ -1,4 +1,4 @@
-"""Standard Webhooks, over HTTP, at a real store."""
+"""Standard Webhooks over HTTP, on a real store."""
 
 from __future__ import annotations
 

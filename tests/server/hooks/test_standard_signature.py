@@ -1,4 +1,4 @@
-"""Standard Webhooks' signatures, beside the reference implementation."""
+"""Standard Webhooks' signatures, compared with the reference implementation."""
 
 from __future__ import annotations
 

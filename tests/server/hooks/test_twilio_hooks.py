@@ -1,4 +1,4 @@
-"""Twilio's status callbacks, over HTTP, at a real store."""
+"""Twilio's status callbacks over HTTP, on a real store."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_a_status_that_nobody_knows_is_noted_and_settles_nothing(rig: Rig)
 async def test_fields_cut_in_another_way_find_no_job(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
     honest = from_twilio(f"{rig.url}/hooks/twilio", {"CallSid": CALL, "CallStatus": "completed"})
-    # The same signed text: names and values stand in it without a mark between them.
+    # The signed text is the same: it joins names and values without a separator.
     forged = replace(honest, body=f"CallSid={CALL}CallStatus&completed=".encode())
     assert (await post(rig.http, forged)).status_code == 204
     assert (await seen(rig.store, ref)).state == "awaiting"

@@ -1,4 +1,4 @@
-"""Twilio's signature, beside Twilio's own validator."""
+"""Twilio's signature, compared with Twilio's own validator."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_port_that_was_signed_must_be_the_one_that_was_called() -> None:
     assert accepted(sent)
     assert not accepted(replace(sent, url=at_9443))
     assert not accepted(replace(sent, url=URL))
-    # Some of Twilio signs without a port, whatever it calls.
+    # Some Twilio products sign the URL without the port, whatever URL they call.
     assert accepted(from_twilio(at_8443, FIELDS, signed_url=URL))
 
 
@@ -183,7 +183,7 @@ def test_twilios_own_validator_says_the_same(
 ) -> None:
     tail = f"/{urlencode({'p': path})}?{urlencode({'q': path})}"
     url, signed_url = (f"https://hw.example.org{port}{tail}" for port in (called, signed))
-    # Python's reader of forms passes over what has neither a name nor a value.
+    # Python's form parser skips fields with neither a name nor a value.
     fields = {name: value for name, value in fields.items() if name or value}
     sent = from_twilio(url, fields, signed_url=signed_url)
     told = {**fields, "spoilt": "yes"} if spoil else fields

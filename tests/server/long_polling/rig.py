@@ -1,4 +1,4 @@
-"""What the tests of pulling share: a store whose calls are counted, and waits for named states."""
+"""Helpers of the long-polling tests: a store whose calls are counted, and waits for states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.server.long_polling.registry import LongPollRegistry
 
 
 class Counted:
-    """A store whose calls are counted by name, begun and ended."""
+    """A store that counts started and ongoing calls by name."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -39,7 +39,7 @@ class Counted:
 
 
 async def until(what: Callable[[], object], limit: float = 20.0) -> None:
-    """Lets others run until something holds."""
+    """Let other tasks run until a condition holds."""
     async with asyncio.timeout(limit):
         while not what():
             await REAL.pause(0.001)
@@ -55,7 +55,7 @@ def pull(worker: str, *lanes: str, **fields: Any) -> LongPoll:
 
 
 class Pullers:
-    """Pulls that wait, each as a worker of its own; what they got, in the order of getting."""
+    """Long polls, each from its own worker, and their replies in the order received."""
 
     def __init__(self, registry: LongPollRegistry) -> None:
         self.long_polls = registry
@@ -63,14 +63,14 @@ class Pullers:
         self.got: list[tuple[str, PollReply]] = []
 
     async def wait(self, count: int, *lanes: str, seconds: float = 50, **fields: Any) -> None:
-        """So many more wait; returns when they do."""
+        """Start this many more polls; return once all of them wait."""
         before = len(self.long_polls)
         for number in range(count):
             worker = f"w{len(self.tasks):04}"
             one = pull(worker, *lanes, **fields)
             self.tasks.append(asyncio.create_task(self._one(worker, one, seconds)))
             if number == 0:
-                # The first claims, the others stand behind it.
+                # The first one claims; the others wait behind it.
                 await until(lambda: len(self.long_polls) >= before + 1)
         await until(lambda: len(self.long_polls) == before + count)
 

@@ -1,4 +1,4 @@
-"""Replies to clients that disconnect while they are written."""
+"""Replies to clients that disconnect while the reply is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.server.routes.claims import ClientGone, ClientWatch, TrackedReply
 
 @pytest.mark.parametrize("gone", [True, False])
 async def test_a_reply_written_to_a_connection_whose_end_was_just_read_is_not_whole(gone: bool):
-    """As uvicorn over asyncio: a closing connection takes all that is written, and drops it."""
+    """As with uvicorn over asyncio: a closing connection accepts all writes and drops them."""
     lost = asyncio.Event()
     unread: list[bool] = []
 
@@ -23,7 +23,7 @@ async def test_a_reply_written_to_a_connection_whose_end_was_just_read_is_not_wh
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start" and gone:
-            # The end was read in this turn; the protocol is told in the next one.
+            # EOF was read in this iteration; the protocol is notified in the next one.
             asyncio.get_running_loop().call_soon(lost.set)
 
     presence = ClientWatch(receive)

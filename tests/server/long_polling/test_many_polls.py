@@ -19,7 +19,7 @@ POLLS = 1_000
 
 
 class Poll:
-    """One long poll on a connection of its own."""
+    """A long poll on a connection of its own."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -51,7 +51,7 @@ async def polling(rig: Rig, worker: str) -> Poll:
 
 @pytest.fixture
 def many_files() -> None:
-    """Both ends of each connection are in this process."""
+    """Raise the limit on open files: both ends of each connection are in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 3 * POLLS
     if soft < needed:
@@ -77,7 +77,8 @@ async def test_a_thousand_polls_cost_one_claim_and_each_gets_one_job_in_the_orde
         if number % 50 == 0:
             await until(lambda wanted=number + 1: len(lobby) == wanted)
     await until(lambda: len(lobby) == POLLS)
-    # The first claimed, once more when it could hear of others; those behind it never did.
+    # The first poll claimed, and once more when it could be woken by others; those behind it never
+    # did.
     assert counted.calls["claim"] <= 3
     assert counted.open["wait"] == 1
     await rig.store.enqueue([job(number, due_at=number + 1) for number in range(POLLS)])
@@ -85,7 +86,7 @@ async def test_a_thousand_polls_cost_one_claim_and_each_gets_one_job_in_the_orde
     ids = [one["id"] for answer in answers for one in answer["jobs"]]
     wanted = [job(number).id for number in range(POLLS)]
     assert sorted(ids) == sorted(wanted)
-    # A few look at the same time, so that neighbours may change places, and nobody else.
+    # A few claim at the same time, so neighbours may swap places, but no others.
     places = {one: place for place, one in enumerate(wanted)}
     assert all(abs(places[one] - place) < 32 for place, one in enumerate(ids))
     assert counted.calls["claim"] <= POLLS + 32

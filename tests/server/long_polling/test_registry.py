@@ -54,7 +54,7 @@ async def test_what_is_there_is_pulled_at_once(store: Counted, registry: LongPol
 
 
 class Apart(Timing):
-    """A clock by which two readings are always as many milliseconds apart."""
+    """A clock that advances by a fixed number of milliseconds on each read."""
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
@@ -121,14 +121,14 @@ async def test_a_thousand_who_wait_cost_one_sleep_and_no_claims(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     await pullers.wait(1)
-    # A store may wake the first one who waits for nothing, once it can hear of others.
+    # A store may wake the first waiter spuriously, once it can be notified by other processes.
     await until(lambda: store.open["wait"] == 1)
     await REAL.pause(0.3)
     await until(lambda: store.open["wait"] == 1)
     before = store.calls.copy()
     await pullers.wait(999)
     assert len(registry) == 1_000
-    # But for one beat in ten seconds, which stands for all of them.
+    # Except for one beat every ten seconds, which covers all of them.
     del store.calls["beat"], before["beat"]
     assert store.calls == before
     assert store.open["wait"] == 1
@@ -144,7 +144,7 @@ async def test_each_of_a_thousand_jobs_goes_to_one_of_a_thousand_in_the_order_of
     await until(lambda: len(pullers.got) == 1_000, 50)
     assert sorted(pullers.jobs) == sorted(one.id for one in jobs)
     assert all(len(pulled.jobs) == 1 for _, pulled in pullers.got)
-    # Nobody is called before those who came earlier; a few look at the same time.
+    # No poll is served before earlier ones, except that a few claim at the same time.
     places = {worker: place for place, worker in enumerate(sorted(pullers.workers))}
     assert all(abs(places[worker] - at) < 32 for at, worker in enumerate(pullers.workers))
     assert store.calls["claim"] - before <= 1_100
@@ -209,7 +209,7 @@ async def test_a_job_that_was_scheduled_before_wakes_who_waits_when_it_is_due(
 async def test_what_is_committed_after_a_look_and_before_the_sleep_is_not_slept_through(
     store: Counted, registry: LongPollRegistry
 ) -> None:
-    # A store may wake the first one who waits for nothing.
+    # A store may wake the first waiter spuriously.
     await registry.pull(pull("w"), 0.3)
     looks = 0
 
@@ -231,7 +231,7 @@ async def test_who_leaves_passes_on_the_turn_that_it_was_given(
 ) -> None:
     await pullers.wait(3, "send_*")
     await store.enqueue([job(1, "send_push")])
-    # The turn is given, and before the first one takes it its client goes away.
+    # The turn is assigned, and the first poll's client disconnects before it takes the turn.
     registry.note_lanes(["send_push"])
     pullers.tasks[0].cancel()
     await until(lambda: pullers.got)
@@ -289,7 +289,7 @@ async def test_the_answer_to_a_repeated_number_is_never_given_back(
     leaving.cancel()
     await asyncio.wait((leaving,))
     await registry.finish()
-    # The first answer may have been heard: the worker still holds the job.
+    # The first reply may have arrived: the worker still holds the job.
     page = await store.read(JobsQuery(ids=(job(1).id,)))
     assert page.rows[0].state is State.RUNNING
 

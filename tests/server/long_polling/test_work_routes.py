@@ -402,7 +402,7 @@ async def test_a_job_of_a_worker_that_fell_silent_comes_back_and_its_word_is_los
 
 
 async def _open_poll(rig: Rig, **more: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A long poll on a connection of its own, which can be cut."""
+    """Open a long poll on a connection of its own, which can be cut."""
     at = urlsplit(rig.url)
     client = socket.create_connection((at.hostname, at.port))
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -419,7 +419,7 @@ async def _open_poll(rig: Rig, **more: Any) -> tuple[asyncio.StreamReader, async
 
 
 async def test_a_client_killed_in_the_middle_of_a_long_poll_leaks_nothing(rig: Rig) -> None:
-    await claim(rig)  # so that what is made at the first claim is there
+    await claim(rig)  # creates everything that the first claim creates
     registry = rig.service.long_polls
     tasks = len(asyncio.all_tasks())
     polls = [await _open_poll(rig, worker=f"cut{n}") for n in range(50)]
@@ -459,7 +459,7 @@ async def test_a_client_gone_while_jobs_are_claimed_for_it_leaves_none_claimed(r
 
 async def test_a_reply_that_cannot_be_written_whole_hands_its_jobs_back(rig: Rig) -> None:
     jobs = [await rig.send(args={"text": "x" * 900_000}) for _ in range(16)]
-    # It reads nothing, and the buffers of a connection do not hold so much.
+    # The client reads nothing, and the connection's buffers cannot hold that much.
     _, writer = await _open_poll(rig, max=16)
     async with asyncio.timeout(120):
         while await state(rig, jobs[-1]) is not State.RUNNING:
