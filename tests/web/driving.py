@@ -1,4 +1,4 @@
-"""A browser that is driven by keyboard alone, and what is looked for on each page that it shows."""
+"""Drive a browser by keyboard alone, and check each page that it shows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WINDOWS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((375, "light"), (14
 async def opened(
     browser: Browser, rig: Rig, path: str = "/ui", *, token: str | None = None, **how: Any
 ) -> AsyncIterator[Page]:
-    """A page of a browser profile of its own, that must meet no error.
+    """Open a page in its own browser profile; it must not meet any error.
 
     Args:
-        browser: whose profile.
-        rig: whose dashboard.
-        path: that is opened.
-        token: that the browser keeps already.
-        how: of the profile.
+        browser: the browser that the profile belongs to.
+        rig: the rig with the dashboard.
+        path: path to open.
+        token: token that the browser already has.
+        how: options of the profile.
     """
     context = await browser.new_context(**how)
     context.set_default_timeout(LIMIT_MS)
@@ -53,18 +53,18 @@ async def is_live(page: Page) -> None:
 
 
 async def show(page: Page, rig: Rig, path: str) -> None:
-    """Goes to a page, and waits until it is live."""
+    """Go to a page, and wait until it is live."""
     await page.goto(rig.url + path)
     await is_live(page)
 
 
 def button(page: Page, name: str, within: str = "") -> Locator:
-    """The first button of an action, within a part of the page."""
+    """Return the first button of an action, within a part of the page."""
     return page.locator(f"{within} [data-ask][href*='/-/do/{name}?']").first
 
 
 async def tab_to(page: Page, place: Locator) -> None:
-    """Presses Tab until a place has the focus."""
+    """Press Tab until an element has the focus."""
     for _ in range(MOST_TABS):
         if await place.evaluate("one => one === document.activeElement"):
             return
@@ -74,14 +74,14 @@ async def tab_to(page: Page, place: Locator) -> None:
 
 
 async def act(page: Page, name: str, said: str, *, within: str = "", **fields: str) -> None:
-    """Does an action by keyboard alone.
+    """Perform an action by keyboard alone.
 
     Args:
-        page: that shows its button.
-        name: of the action.
-        said: what the page says when it is done.
-        within: a selector, where several buttons of the action are shown.
-        fields: what is filled in, by name.
+        page: the page with the action's button.
+        name: name of the action.
+        said: text that the page shows when the action is done.
+        within: a selector, if several buttons of the action are shown.
+        fields: values to fill in, by field name.
     """
     await button(page, name, within).focus()
     await page.keyboard.press("Enter")
@@ -89,7 +89,7 @@ async def act(page: Page, name: str, said: str, *, within: str = "", **fields: s
 
 
 async def fill_in(page: Page, said: str, **fields: str) -> None:
-    """Fills in the dialog that is open or opens, and sends it, by keyboard alone."""
+    """Fill in the dialog that is open or opens, and submit it, by keyboard alone."""
     dialog = page.get_by_role("dialog")
     await dialog.locator("form.ask").wait_for()
     for field, text in fields.items():
@@ -108,11 +108,11 @@ async def fill_in(page: Page, said: str, **fields: str) -> None:
 
 
 async def look_at(page: Page, rig: Rig, paths: Sequence[str]) -> None:
-    """Looks at pages, and at the dialog of each action on them: they must be whole for everybody.
+    """Check pages, and the dialog of each action on them, for layout, safety and accessibility.
 
-    No text of users runs; nothing is wider than the window, on a telephone and on a desk; axe-core
-    finds nothing, in the light and in the dark; each dialog gets the focus, keeps it, and gives it
-    back where it came from.
+    User text is never executed; nothing is wider than the window, on a phone or a desktop; axe-core
+    finds nothing, in the light or the dark theme; each dialog gets the focus, keeps it, and returns
+    it to where it came from.
     """
     wrong: list[str] = []
     seen: set[str] = set()
@@ -158,7 +158,7 @@ async def _faults_of_dialog(page: Page, name: str) -> list[str]:
         if inner > 0:
             wrong.append(f"the dialog {name}: {inner} px too wide inside of {width}")
     for _ in range(12):
-        # What is not of the page, such as the address, may have it between.
+        # Something outside the page, such as the address bar, may have the focus in between.
         inside = await page.evaluate(
             "document.activeElement === document.body"
             " || document.getElementById('ask').contains(document.activeElement)"

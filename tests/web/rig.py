@@ -1,4 +1,4 @@
-"""A server with its dashboard, and a browser of whatever token."""
+"""A server with its dashboard, and a browser with any token."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def dashboard(
     pages: Sequence[Page] = (),
     **options: Any,
 ) -> AsyncIterator[Rig]:
-    """A server with its dashboard, until the block ends; its options are those of `serving`."""
+    """Run a server with its dashboard until the block exits; the options are those of `serving`."""
 
     def with_dashboard(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         app = build(service, systems)
@@ -57,7 +57,7 @@ async def dashboard(
 
 @asynccontextmanager
 async def signed_in(rig: Rig, who: Role | str | None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that keeps a token as a browser does, and says whose page sends its forms."""
+    """Yield a client that keeps a token as a browser does, and sends forms as same-origin."""
     text = rig.tokens[who] if isinstance(who, Role) else who
     async with httpx.AsyncClient(
         base_url=rig.url,
@@ -69,7 +69,7 @@ async def signed_in(rig: Rig, who: Role | str | None) -> AsyncIterator[httpx.Asy
 
 
 async def form_of(http: httpx.AsyncClient, path: str) -> dict[str, str]:
-    """The hidden fields of a form, as a browser would send them."""
+    """Return the hidden fields of a form, as a browser would send them."""
     reply = await http.get(path)
     assert reply.status_code == 200, reply.text
     html = re.sub(r"(?s)<header.*?</header>", "", reply.text)
@@ -80,7 +80,7 @@ async def form_of(http: httpx.AsyncClient, path: str) -> dict[str, str]:
 async def do(
     http: httpx.AsyncClient, path: str, *, script: bool = False, **fields: str
 ) -> httpx.Response:
-    """Opens the form of an action, fills it in and sends it."""
+    """Open the form of an action, fill it in and submit it."""
     form = await form_of(http, path)
     headers = {"X-Headway-Script": "1"} if script else {}
     action = path.partition("?")[0]

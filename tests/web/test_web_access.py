@@ -1,4 +1,4 @@
-"""Who gets in, what each sees, and what no other site's page can do."""
+"""Who can sign in, what each role sees, and what other sites' pages cannot do."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def request_with(headers: dict[str, str]) -> Request:
 def test_form_check_by_itself_accepts_forms_of_the_same_origin_alone(
     headers: dict[str, str], accepted: bool
 ):
-    # The server's middleware refuses most of these before: this is what stands behind it.
+    # The server's middleware refuses most of these earlier; this is the check behind it.
     request = request_with(headers)
     token = form_token(request)
     if accepted:

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: what is live, what is kept, and what never runs."""
+"""The dashboard in a real browser: live updates, stored state, and scripts that must never run."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def test_latencies_of_days_fit_on_a_telephone():
         await page.set_viewport_size({"width": 375, "height": 900})
         await page.goto(f"{rig.url}/ui/lanes?lane=calls")
         await is_live(page)
-        # No store waits for days in a test: what differs is put into the page.
+        # No test can wait for days: the longer text is put into the page instead.
         many, width = await page.evaluate(
             """text => {
               const all = document.querySelectorAll(".pair dd");

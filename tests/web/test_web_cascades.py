@@ -1,4 +1,4 @@
-"""The cascades' page: who was asked, what they said, who is asked now and for how long."""
+"""The page of cascades: who was asked, their answers, who is being asked now and for how long."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def offering(who: Role = Role.OPERATOR) -> AsyncIterator[tuple[Rig, httpx.
 
 
 async def offer(rig: Rig, name: str, *candidates: str, **more: Any) -> str:
-    """A job with candidates, whose first is asked; its id."""
+    """Create a job with candidates, offer it to the first, and return its id."""
     job = NewJob(
         id=derived_id("test", name),
         **{"kind": "offer", "lane": f"lane {name}", "subject": name, **more},
@@ -49,7 +49,7 @@ async def offer(rig: Rig, name: str, *candidates: str, **more: Any) -> str:
 
 
 async def turn(rig: Rig, job: NewJob | str) -> None:
-    """The next turn of a job begins, and its candidate has an hour."""
+    """Start the next turn of a job; its candidate has an hour."""
     if isinstance(job, str):
         found = await rig.store.read(JobQuery(id=job))
         assert found is not None
@@ -172,6 +172,6 @@ async def test_a_cascade_whose_handler_runs_is_shown_behind_many_that_wait():
             ClaimRequest(worker="w", request=next(REQUESTS), lanes=(("run", 1),), lease_ms=HOUR)
         )
         await rig.store.enqueue(waiting)
-        # Of a kind that the App does not know, and by its kind.
+        # Once for all kinds, including one the App does not know, and once filtered by its kind.
         for asked in ({}, {"kind": "offer"}):
             assert "boiler 0" in plain((await http.get("/ui/cascades", params=asked)).text)

@@ -232,7 +232,7 @@ async def test_an_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F8
         rows = (await rig.store.read(JobsQuery(lane="nightly"))).rows
         (job,) = (one for one in rows if one.entry is None)
         assert job.state is State.WAITING
-        # The fires of the timetable were laid when it was switched on.
+        # The timetable's fires were created when it was switched on.
         assert {one.state for one in rows if one.entry == "nightly"} == {State.SCHEDULED}
         await show(page, rig, "/ui/trail")
         await expect(page.locator("#trail")).to_contain_text("fired the entry nightly")

@@ -1,4 +1,4 @@
-"""What the dashboard keeps back: secrets, pages of tokens that ended, more than it has room for."""
+"""What the dashboard withholds: secrets, pages of ended tokens, data beyond its size limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_secrets_in_errors_reasons_and_the_trail_are_masked_on_every_page(
         for page in seen:
             assert "hunter2" not in page
             assert "password=[hidden]" in page
-        # Its next life has the error of the run before on its timeline.
+        # The timeline of its next life shows the error of the previous run.
         assert "hunter2" not in (await http.get(f"/ui/jobs/{made}")).text
 
 

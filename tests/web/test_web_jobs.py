@@ -1,4 +1,4 @@
-"""Jobs: finding them, a job's own page, dead ones by error, workers and the trail."""
+"""Jobs: finding them, a job's own page, dead jobs by error, workers and the trail."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def text_of(http: httpx.AsyncClient, path: str, **params: str) -> str:
 
 
 async def ids_on(http: httpx.AsyncClient, path: str, **params: str) -> list[str]:
-    """The jobs that a page has rows of, in its order."""
+    """Return the ids of the jobs in a page's rows, in order."""
     reply = await http.get(path, params=params or None)
     assert reply.status_code == 200, reply.text
     rows = reply.text.partition('<div id="')[2].split('<tr data-key="')[1:]
@@ -206,7 +206,7 @@ def test_a_timeline_says_what_each_part_of_the_time_went_into():
         ("running", 1_000, None),
         ("awaiting", 4_000, 21_000),
     ]
-    # Bars are of one scale: the longest line fills its own.
+    # All bars have the same scale: the longest line fills its width.
     assert sum(part for what, part in one.parts if what != "ground") == pytest.approx(1, abs=0.01)
     assert dict(two.parts)["ground"] == pytest.approx(6 / 11, abs=0.02)
     waiting = replace(job, runs=(), state=State.WAITING, due_at=5_000)
@@ -241,7 +241,7 @@ async def test_what_followed_a_job_and_its_cause_lead_to_each_other():
         follows = derived_id("on_final", made, 1)
         assert f'href="/ui/jobs/{follows}"' in (await http.get(f"/ui/jobs/{made}")).text
         assert f'href="/ui/jobs/{made}"' in (await http.get(f"/ui/jobs/{follows}")).text
-        # A job that only says so does not follow.
+        # A job that merely claims to follow another is not shown as following it.
         liar = await rig.send(args={"job": made})
         assert f'href="/ui/jobs/{made}"' not in (await http.get(f"/ui/jobs/{liar}")).text
 
@@ -350,11 +350,11 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
         ids = await ids_on(http, group)
         assert len(ids) == 6
         assert "Retry these 6…" in await text_of(http, group)
-        # One.
+        # One job.
         await do(http, f"/ui/-/do/retry-job?job={ids[0]}")
         assert (await job_of(rig, ids[0])).state is State.WAITING
         assert len(await ids_on(http, group)) == 5
-        # Many, as a browser sends ticked boxes.
+        # Many, as sent by a browser with ticked boxes.
         many = f"/ui/-/do/retry-jobs?ids={ids[1]}&ids={ids[2]}"
         assert "Retry 2 dead jobs" in await text_of(http, many)
         reply = await do(http, many, reason="the server is back")
@@ -366,7 +366,7 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
         refused = await http.get("/ui/-/do/retry-jobs?ids=")
         assert refused.status_code == 422
         assert "no job is selected" in refused.text
-        # All of a filter: it asks first, and says how many.
+        # All that match a filter: the page asks for confirmation first, and shows the count.
         left = await ids_on(http, "/ui/dead", lane="mail", error=digest)
         path = "/ui/-/do/retry-all-dead?lane=mail"
         asked = await text_of(http, path)
@@ -433,7 +433,7 @@ async def test_a_listing_that_reaches_no_fitting_job_goes_on_from_either_end(
         assert "Look from the oldest" in text
         assert await ids_on(http, "/ui/jobs", state="succeeded", order="oldest") == [ended]
         assert await ids_on(http, "/ui/jobs", state="cancelled") == []
-        # By and by every page is reached.
+        # Every page is eventually reached.
         found: list[str] = []
         path = "/ui/jobs?state=succeeded"
         while "cursor=" in reply.text and not found:
@@ -444,11 +444,12 @@ async def test_a_listing_that_reaches_no_fitting_job_goes_on_from_either_end(
 
 
 async def among_many(rig: Rig, worker: Worker) -> tuple[str, str, list[str]]:
-    """Two running jobs, one that waits for a line, two parked at a telephone; before and after
-    them nine that ended or are due later.
+    """Create two running jobs, one waiting for a line, two parked at a phone, and nine others.
+
+    The nine have ended or are due later; they come before and after the others.
 
     Returns:
-        The running one that holds the line, the waiting one, the parked ones.
+        The running job that holds the line, the waiting one, the parked ones.
     """
     await rig.store.define(
         DefineRequest(

@@ -1,4 +1,4 @@
-"""The live fragments: who shares a look, what is sent, and that nothing is read for nobody."""
+"""The live fragments: which streams share a read, what is sent, and no needless reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def messages(reply: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
 
 
 async def until(found: AsyncIterator[tuple[str, Any]], words: str) -> str:
-    """The event whose fragments have these words."""
+    """Return the event whose fragments contain these words."""
     async for event, data in found:
         if words in "".join(data["parts"].values()):
             return event
@@ -88,7 +88,7 @@ async def test_a_browser_that_goes_away_leaves_no_look_behind_and_its_requests_a
 
 
 class Counted:
-    """A store that counts what it is asked."""
+    """A store that counts the calls made to it."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -109,7 +109,7 @@ class Counted:
 
 @asynccontextmanager
 async def counted() -> AsyncIterator[tuple[Counted, Feed, Look]]:
-    """A feed of pages of which a look is a read of a counted store."""
+    """Yield a feed of pages whose every refresh is a read of a counted store."""
     inner = open_store("memory://")
     store = Counted(inner)
     service = Service(store, ServerOptions(open_here=True, chores=False, events_each_s=0.01))
@@ -174,7 +174,7 @@ async def test_nothing_is_read_before_the_first_looks_and_after_the_last_has_gon
         for _ in range(3):
             await REAL.pause(0)
         before = store.reads.total()
-        # Another stream on the same clock looks five times; the first looks no more.
+        # Another stream on the same clock refreshes five times; the first no longer does.
         other, third = feed.join(gates.PAGE, replace(look, values={**look.values, "q": "none"}))
         await third.next()
         feed.leave(other, third)

@@ -33,7 +33,7 @@ async def gate_of(rig: Rig, name: str) -> GateState:
 
 
 async def take(rig: Rig, lane: str, n: int = 1) -> list[str]:
-    """Starts jobs of a lane, with a worker that lives; their ids."""
+    """Start jobs of a lane with a live worker; return their ids."""
     request = ClaimRequest(
         worker="w", request=1, lanes=((lane, 1),), n=n, free=n, lease_ms=3_600_000
     )
@@ -169,7 +169,7 @@ async def test_the_script_gets_the_form_alone_and_the_message_as_json():
 
 async def test_hostile_names_and_texts_are_shown_as_text_on_every_page():
     async with operating() as (rig, http):
-        # A gate's name has braces around placeholders alone.
+        # In a gate's name, braces may only enclose placeholders.
         gates = [f"g{i} {one.replace('{', '(').replace('}', ')')}" for i, one in enumerate(HOSTILE)]
         for i, (evil, gate) in enumerate(zip(HOSTILE, gates, strict=True)):
             await declare(rig, gate, 0)
@@ -216,7 +216,7 @@ class Tags(HTMLParser):
 
 
 def plain(page: str) -> str:
-    """The text of a page, with single spaces."""
+    """Return the text of a page, with single spaces."""
     return " ".join(Tags(page).text.split())
 
 

@@ -1,4 +1,4 @@
-"""What is made of several looks: rates, charts, and the pace at which a gate frees."""
+"""What is computed from several reads: rates, charts, and the rate at which a gate frees slots."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_a_read_that_takes_long_is_kept_longer_but_for_what_must_be_the_fr
     assert await looks("short", 0, took=0.01, fresh_s=2.0) == 1
     assert await looks("short", 1.9, took=0.01, fresh_s=2.0) == 1
     assert await looks("short", 2.1, took=0.01, fresh_s=2.0) == 2
-    # Five hundredths of a second are a hundredth of five seconds.
+    # Five hundredths of a second are one percent of five seconds.
     assert await looks("long", 10, took=0.05, fresh_s=2.0) == 1
     assert await looks("long", 15, took=0.05, fresh_s=2.0) == 1
     assert await looks("long", 15.1, took=0.05, fresh_s=2.0) == 2
@@ -152,7 +152,7 @@ async def test_a_read_that_takes_long_is_kept_longer_but_for_what_must_be_the_fr
 
 
 class Listing:
-    """A store whose listings reach nothing from the beginning, as behind many jobs that ended."""
+    """A store whose listings from the oldest find nothing, as behind many ended jobs."""
 
     def __init__(self, *newest: str, more_gates: bool = False) -> None:
         self._newest = newest
@@ -179,7 +179,7 @@ async def test_parked_jobs_of_which_none_is_found_are_counted_all_the_same():
     seen = replace(seen, lanes=(lane,))
     (cause,) = (await find_stuck(cast("Any", Listing(more_gates=True)), seen)).causes
     assert (cause.kind, cause.count, cause.lane) == ("unknown", 590, "calls")
-    # All gates were read: the jobs went on since they were counted.
+    # All gates were read: the jobs have moved on since they were counted.
     assert (await find_stuck(cast("Any", Listing()), seen)).causes == ()
 
 

@@ -39,7 +39,7 @@ slow = pytest.mark.slow
 
 @asynccontextmanager
 async def shown(rig: Rig, path: str, role: Role = Role.ADMIN) -> AsyncIterator[Page]:
-    """A page of a browser with a token of this role."""
+    """Open a page of a browser with a token of this role."""
     async with (
         browsing() as browser,
         opened(browser, rig, path, token=rig.tokens.get(role)) as page,

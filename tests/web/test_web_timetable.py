@@ -1,4 +1,4 @@
-"""The timetable's pages: when what fires, what became of it, and pausing and firing entries."""
+"""The timetable's pages: when each entry fires, the outcomes, and pausing and firing entries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REQUESTS = count(1)
 async def calendar(
     who: Role = Role.OPERATOR,
 ) -> AsyncIterator[tuple[Rig, httpx.AsyncClient, FakeClock]]:
-    """A dashboard over a store whose time is Thursday, 2026-01-01, 10:00 UTC."""
+    """Run a dashboard over a store whose time is Thursday, 2026-01-01, 10:00 UTC."""
     clock = FakeClock(START_AT + 10 * HOUR)
     app = App(store=open_store("memory://", clock=clock))
     async with dashboard(app=app) as rig, signed_in(rig, who) as http:
@@ -65,7 +65,7 @@ async def jobs_of(rig: Rig, lane: str = "nightly") -> list[JobView]:
 
 
 async def fire_due(rig: Rig, clock: FakeClock, ms: int) -> None:
-    """Lets time pass, with fires laid ahead, and those that are due waiting."""
+    """Advance the clock, with fires created ahead and those that are due moved to waiting."""
     chore = TimetableChore(rig.store, REAL)
     await chore.lay()
     clock.advance(ms)
@@ -74,7 +74,7 @@ async def fire_due(rig: Rig, clock: FakeClock, ms: int) -> None:
 
 
 async def run(rig: Rig, *, dies: bool = False) -> str:
-    """Runs the next job of the lane; its id."""
+    """Run the next job of the lane; return its id."""
     asked = ClaimRequest(
         worker="w", request=next(REQUESTS), lanes=(("nightly", 1),), n=1, free=1, lease_ms=HOUR
     )
@@ -96,7 +96,7 @@ async def test_the_week_shows_each_fire_on_its_day_and_frequent_entries_once():
         text = plain((await http.get("/ui/timetable")).text)
         assert "1 Jan to 7 Jan 2026" in text
         week = text[text.index("Thu 1 Jan") : text.index("Entries")]
-        # The first day's backup is over, and was before the entry was made.
+        # The first day's backup is in the past, and was due before the entry was created.
         assert week.count("03:30 nightly backup") == 6
         friday = week[week.index("Fri 2 Jan") : week.index("Sat 3 Jan")]
         assert "16:15 friday report" in friday
@@ -122,7 +122,7 @@ async def test_the_day_that_clocks_change_has_each_hour_that_is_there_once():
     async with calendar() as (rig, http, _):
         await declare(rig, "early", At("02:30", tz="Europe/Berlin"))
         page = await http.get("/ui/timetable?view=day&tz=Europe/Berlin&day=2026-03-29")
-        # It is jumped over, and fires at the end of the gap.
+        # 02:30 is skipped by the clock change, so it fires at the end of the gap.
         assert plain(page.text).count("03:00 early") == 1
 
 

@@ -1,4 +1,4 @@
-"""Every page as those meet it who cannot see it, use no mouse, or write what should not run."""
+"""Every page for users of screen readers and keyboards, and with hostile text in every field."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ EVIL = (*HOSTILE, LONG, "\N{HEBREW LETTER ALEF}\N{RIGHT-TO-LEFT EMBEDDING}x" * 2
 
 
 async def scene(rig: Rig) -> list[str]:
-    """A store in which all that pages show is there, with what users should not write.
+    """Fill a store with everything that pages show, including hostile text from users.
 
     Returns:
-        The pages.
+        The paths of the pages.
     """
     await rig.store.define(
         DefineRequest(
@@ -93,7 +93,7 @@ async def scene(rig: Rig) -> list[str]:
 
 
 async def _evil(rig: Rig, i: int, evil: str) -> list[str]:
-    """Jobs in several states, each field of which is evil; the pages of some."""
+    """Create jobs in several states with hostile text in each field; return the pages of some."""
     name = evil.replace("{", "(").replace("}", ")").replace("\0", "")
     lane = f"l{i} {name}"[:512]
     worker = Worker(rig, f"w{i} {name}"[:200])
@@ -131,7 +131,7 @@ async def test_pages_of_the_engine_are_whole_for_everybody():
 
 
 async def whole(rig: Rig, *paths: str) -> None:
-    """Looks at pages of a system as an administrator."""
+    """Check pages of a system as an administrator."""
     async with browsing() as browser, opened(browser, rig, token=rig.tokens[Role.ADMIN]) as page:
         await look_at(page, rig, paths)
 
@@ -146,7 +146,7 @@ async def test_the_page_of_the_http_queue_is_whole_for_everybody():
                 job = {"type": f"t {lane}"[:200], "job_id": f"{n} {lane}"[:200]}
                 await makes.enqueue(lane, **job)
             pulled = await works.pull(lane, worker=f"w {lane}"[:100])
-            # A name with brackets is a pattern to a pull, and may match nothing.
+            # A pull takes a name with brackets as a pattern, which may match nothing.
             for job in pulled[:1]:
                 await works.say("/fail", job, worker=f"w {lane}"[:100], error=evil, dead=True)
         await whole(rig, "/ui/queue")
