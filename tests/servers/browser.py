@@ -13,12 +13,12 @@ from tests.servers.fixtures import missing
 
 @asynccontextmanager
 async def browsing() -> AsyncGenerator[Browser]:
-    """A browser without a window, until the block ends; skips the test where there is none."""
+    """Run a headless browser until the block exits; skip the test if there is none."""
     path = shutil.which("chromium")
     if path is None:
         missing("there is no chromium (apt-get install chromium)")
     async with async_playwright() as play:
-        # Its sandbox refuses to run as root.
+        # Chromium's sandbox refuses to run as root.
         browser = await play.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         await browser.close()

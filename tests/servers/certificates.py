@@ -14,13 +14,13 @@ from headway.runtime.timing import REAL
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
-    """Makes a certificate of localhost that signs itself.
+    """Create a self-signed certificate for localhost.
 
     Args:
-        folder: where the files go.
+        folder: folder for the files.
 
     Returns:
-        The certificate and its key, both PEM.
+        The certificate and its key, both as PEM files.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])

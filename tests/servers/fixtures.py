@@ -23,7 +23,7 @@ Server = TypeVar("Server", bound=ServerProcess)
 
 
 def missing(reason: object) -> NoReturn:
-    """Skips the test, unless services must be there; Java need not."""
+    """Skip the test, or fail it if services are required; Java is never required."""
     if isinstance(reason, JavaMissing):
         pytest.skip(str(reason))
     if os.environ.get("HEADWAY_REQUIRE_SERVICES") == "1":
@@ -32,7 +32,7 @@ def missing(reason: object) -> NoReturn:
 
 
 def made(make: Callable[[], Server]) -> Server:
-    """A server that a test makes for itself, not started; skips if there can be none."""
+    """Return a server that a test creates for itself, not started; skip if there can be none."""
     try:
         return make()
     except ServiceMissing as reason:
@@ -41,7 +41,7 @@ def made(make: Callable[[], Server]) -> Server:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer | GivenPostgres]:
-    """A PostgreSQL that is not stopped while the tests run; fsync is on."""
+    """Run a PostgreSQL that is not stopped while the tests run; fsync is on."""
     if postgres.GIVEN_URL:
         yield GivenPostgres(postgres.GIVEN_URL)
         return
@@ -51,7 +51,7 @@ def postgres_server() -> Iterator[PostgresServer | GivenPostgres]:
 
 @pytest.fixture(scope="session")
 def fast_postgres_server() -> Iterator[PostgresServer | GivenPostgres]:
-    """As `postgres_server`, but it does not wait for the device: nothing here cuts the power."""
+    """As `postgres_server`, but with fsync off: no test cuts the power."""
     if postgres.GIVEN_URL:
         yield GivenPostgres(postgres.GIVEN_URL)
         return
@@ -61,7 +61,7 @@ def fast_postgres_server() -> Iterator[PostgresServer | GivenPostgres]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer | GivenRedis]:
-    """A Redis that is not stopped while the tests run; it keeps nothing on the device."""
+    """Run a Redis that is not stopped while the tests run, without persistence."""
     if redis.GIVEN_URL:
         yield GivenRedis(redis.GIVEN_URL)
         return
@@ -71,7 +71,7 @@ def redis_server() -> Iterator[RedisServer | GivenRedis]:
 
 @pytest.fixture(scope="session")
 def kafka_server() -> Iterator[GivenKafka]:
-    """A Kafka that is not stopped while the tests run; its topics are named by the tests."""
+    """Run a Kafka that is not stopped while the tests run; tests choose the names of its topics."""
     if kafka.GIVEN_ADDRESS:
         yield GivenKafka(kafka.GIVEN_ADDRESS)
         return
@@ -81,7 +81,7 @@ def kafka_server() -> Iterator[GivenKafka]:
 
 @pytest.fixture(scope="session")
 def cassandra_server() -> Iterator[GivenCassandra]:
-    """A Cassandra that is not stopped while the tests run; its keyspaces are named by the tests."""
+    """Run a Cassandra that is not stopped while the tests run; tests choose its keyspace names."""
     if cassandra.GIVEN_ADDRESS:
         yield GivenCassandra(cassandra.GIVEN_ADDRESS)
         return
@@ -91,7 +91,7 @@ def cassandra_server() -> Iterator[GivenCassandra]:
 
 @contextmanager
 def broker(name: str) -> Iterator[str]:
-    """The address of a broker that all test processes share; skips if there can be none."""
+    """Return the address of a broker shared by all test processes; skip if there can be none."""
     with ExitStack() as stack:
         try:
             address = stack.enter_context(shared(name))

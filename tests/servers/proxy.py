@@ -1,4 +1,4 @@
-"""A TCP proxy that fails on demand: between a client and a server, in a thread of its own."""
+"""A TCP proxy that fails on demand: between a client and a server, in its own thread."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class _Link:
 
 
 class Proxy:
-    """Passes everything on, until it is told otherwise; a context manager.
+    """Forwards everything until it is told to fail; a context manager.
 
     Args:
-        url: of the server behind it, with host and port.
-        delay_s: seconds by which each request is late at the server: the round trip of a network
-            that is otherwise as fast as this machine.
+        url: URL of the server behind it, with host and port.
+        delay_s: seconds by which each request is delayed: the round trip of a network that is
+            otherwise as fast as this machine.
 
     Attributes:
-        url: of the proxy: the same but for host and port.
-        cut: set when a reply was lost or cut off as asked.
+        url: URL of the proxy: the same except for host and port.
+        cut: set when a reply was lost or cut off as requested.
     """
 
     def __init__(self, url: str, *, delay_s: float = 0.0) -> None:
@@ -69,57 +69,57 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections pass through it now."""
+        """Return the number of connections that currently pass through it."""
         return len(self._links)
 
     def reset(self) -> None:
-        """Breaks all connections with RST; new ones pass."""
+        """Reset all connections (RST); new ones pass."""
         self._do(self._reset())
 
     def refuse(self) -> None:
-        """Breaks all connections, and each new one at once, until `resume`."""
+        """Reset all connections, and refuse new ones until `resume`."""
         self._do(self._refuse())
 
     def stall(self) -> None:
-        """Keeps what is sent, in both directions, until `resume`; nobody is told."""
+        """Hold back all data, in both directions, until `resume`, without an error."""
         self._do(self._stall())
 
     def resume(self) -> None:
-        """Passes everything on again, and forgets what was to be lost or cut."""
+        """Forward everything again, and cancel pending requests to lose or cut replies."""
         self._do(self._resume())
 
     def cut_after(self, reply_bytes: int) -> None:
-        """Passes so many further bytes of replies, then breaks that connection, once."""
+        """Forward this many more bytes of replies, then reset that connection, once."""
         self._do(self._cut_after(reply_bytes))
 
     def lose_reply_to(self, asked: bytes | Callable[[bytes], bool]) -> None:
-        """Passes the next request that has these bytes, and breaks when its reply comes, once.
+        """Forward the next matching request, and reset the connection when its reply arrives, once.
 
-        The server has done it all then, and the client knows nothing.
+        The server has then carried out the request, but the client does not know.
 
         Args:
-            asked: stands in what the client sends, such as b"COMMIT"; or tells it from what is
+            asked: bytes contained in the request, such as b"COMMIT"; or a predicate on the bytes
                 sent at once.
         """
         wanted = (lambda sent: asked in sent) if isinstance(asked, bytes) else asked
         self._do(self._lose(wanted))
 
     def show(self, look: Callable[[bytes], None] | None) -> None:
-        """Shows all that clients send from now on, before it is passed on.
+        """Pass all data from clients to a callback from now on, before it is forwarded.
 
         Args:
-            look: is given what was sent at once, in the proxy's thread; None to show no more.
+            look: called with each chunk of data in the proxy's thread; None to stop.
         """
         self._look = look
 
     def start(self) -> Self:
-        """Listens on a free port of 127.0.0.1."""
+        """Listen on a free port of 127.0.0.1."""
         self._thread.start()
         self._do(self._listen())
         return self
 
     def stop(self) -> None:
-        """Breaks all connections, and listens no more."""
+        """Reset all connections and stop listening."""
         if self._thread.is_alive():
             self._do(self._shut())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -131,7 +131,7 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # In the thread
+    # Runs in the thread
 
     def _main(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -216,7 +216,7 @@ class Proxy:
                 await self._flowing.wait()
                 writer.write(look(link, data))
                 await writer.drain()
-            # Only this direction has ended: the other may still have something to say.
+            # Only this direction is closed: the other side may still send data.
             writer.write_eof()
         except (OSError, RuntimeError):
             link.reset()
@@ -224,14 +224,16 @@ class Proxy:
     async def _carry_late(
         self, link: _Link, reader: asyncio.StreamReader, server: asyncio.StreamWriter
     ) -> None:
-        """Pass requests on after the delay, in their order.
+        """Forward requests after the delay, in order.
 
-        All of the round trip is here: half of a millisecond is more than a timer can hold exactly.
+        The delay of the whole round trip is here: half a millisecond is too short for an exact
+        timer.
         """
         late: deque[bytes] = deque()
 
         def pass_one() -> None:
-            # Timers of one moment run in any order, so what each passes on is the oldest.
+            # Timers that expire at the same time run in any order, so each forwards the oldest
+            # data.
             data = late.popleft()
             if server.transport.is_closing():
                 return

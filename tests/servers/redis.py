@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.servers.process import ServerProcess, ServiceMissing, program
 
-# Read once: the tests of the command take all settings out of the environment.
+# Read once: the tests of the command remove all settings from the environment.
 GIVEN_URL = os.environ.get("HEADWAY_TEST_REDIS")
 GIVEN_BIN = os.environ.get("HEADWAY_TEST_REDIS_BIN")
 
@@ -20,21 +20,21 @@ _OPTIONS = {"save": "", "appendonly": "no", "daemonize": "no", "logfile": ""}
 
 @dataclass(frozen=True, slots=True)
 class GivenRedis:
-    """A server that somebody else runs: it can be used, not stopped."""
+    """A server run by someone else: tests can use it but not stop it."""
 
     url: str
 
 
 class RedisServer(ServerProcess):
-    """A server of our own in a folder of its own; a context manager.
+    """A server of our own in its own folder; a context manager.
 
     Args:
-        options: of redis.conf, such as `{"appendonly": "yes", "appendfsync": "always"}`; nothing
-            is kept on the device unless they say so.
-        binary: the server's program; else HEADWAY_TEST_REDIS_BIN, else the wheel's.
+        options: entries of redis.conf, such as `{"appendonly": "yes", "appendfsync": "always"}`;
+            without such options nothing is persisted.
+        binary: the server program. Defaults to HEADWAY_TEST_REDIS_BIN, then the wheel's.
 
     Raises:
-        ServiceMissing: there is no binary.
+        ServiceMissing: the binary is not available.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class RedisServer(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Of its database 0."""
+        """Return the URL of database 0."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def socket_url(self) -> str:
-        """The same through the UNIX socket."""
+        """Return the same URL through the UNIX socket."""
         return f"unix://{self.folder}/redis.sock?db=0"
 
     def _command(self) -> list[str]:
@@ -66,10 +66,10 @@ class RedisServer(ServerProcess):
 
 
 def server_binary() -> Path:
-    """The server's program.
+    """Return the server program.
 
     Raises:
-        ServiceMissing: there is none.
+        ServiceMissing: it is not available.
     """
     if GIVEN_BIN:
         found = program(None, GIVEN_BIN)

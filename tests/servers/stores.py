@@ -1,4 +1,4 @@
-"""Stores of every kind for tests that say nothing of one: each empty, and nobody else's."""
+"""Stores of every kind for tests that name none: each is empty and used by one test only."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SERVERS_SAMPLED = [
 
 def third_of(name: str) -> int:
     """Return which third a test belongs to, by a hash of its name: 0, 1 or 2."""
-    # Pytest escapes a parameter once more for each class that was collected before.
+    # Pytest escapes a parameter once more for each class collected before it.
     return crc32(name.replace("\\", "").encode()) % 3
 
 
 def is_quick(nodeid: str) -> bool:
-    """Return whether a test marked `sampled` is run by `make test`: a third of them are."""
+    """Return whether `make test` runs a test marked `sampled`: it runs a third of them."""
     return third_of(nodeid) == 0
 
 
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_namespaces(request: pytest.FixtureRequest) -> Iterator[Namespaces]:
-    """Namespaces of one database for all tests of a process."""
+    """Create the namespaces of one database for all tests of a process."""
     server = request.getfixturevalue("fast_postgres_server")
     with fresh_database(server.url) as url, Namespaces(url) as namespaces:
         yield namespaces
@@ -66,9 +66,9 @@ def shared_namespaces(request: pytest.FixtureRequest) -> Iterator[Namespaces]:
 
 @pytest.fixture
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewUrl]:
-    """Return URLs of empty stores; those on PostgreSQL are emptied after the test.
+    """Yield a function that returns URLs of empty stores; PostgreSQL's are emptied after the test.
 
-    A server is started with the first store on it, so a test of another kind needs none.
+    A server is started for its first store, so tests of other stores need none.
     """
     lent: list[Namespaces] = []
 

@@ -1,4 +1,4 @@
-"""What a machine lacks skips a test on a desk, and fails it where all must be there."""
+"""A missing program skips tests on a developer's machine, and fails them where all are required."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.servers.browser import browsing
 
 @pytest.fixture(params=["0", "1"], ids=["desk", "all must be there"])
 def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """What is raised where no program is on the path."""
+    """Return the exception raised if a program is not on the path."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HEADWAY_REQUIRE_SERVICES", request.param)
     monkeypatch.delenv("HEADWAY_TEST_PHP", raising=False)

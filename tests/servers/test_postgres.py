@@ -53,7 +53,7 @@ sys.stdin.read()
     pid, folder = child.stdout.readline().split()
     child.send_signal(signal.SIGKILL)
     child.communicate(timeout=30)
-    # `tail` ends once the process and then the folder's last file are gone.
+    # `tail` exits once the process is gone; then wait for the folder to be removed.
     gone = f"tail --pid={pid} -f /dev/null; while [ -e {folder} ]; do read -t 1 _ <> <(:); done"
     subprocess.run(["bash", "-c", gone], check=True, timeout=30)
 

@@ -95,7 +95,7 @@ def test_a_server_at_a_distance_answers_each_request_a_round_trip_later(url: str
         assert time.monotonic() - begin >= 4 * 0.05
         rows = db.execute("SELECT repeat('x', 1000) FROM generate_series(1, 2000)").fetchall()
         assert len(rows) == 2_000
-        # What is sent in many parts arrives in their order.
+        # Data that is sent in many parts arrives in order.
         text = "".join(map(str, range(100_000)))
         assert db.execute("SELECT md5(%s) = md5(%s)", (text, text)).fetchone() == (True,)
         assert db.execute("SELECT %s", (text,)).fetchone() == (text,)

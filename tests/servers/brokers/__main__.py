@@ -1,4 +1,4 @@
-"""`python -m tests.servers.brokers start`, and `stop`: what `make brokers` does."""
+"""`python -m tests.servers.brokers start` and `stop`, as used by `make brokers`."""
 
 from __future__ import annotations
 

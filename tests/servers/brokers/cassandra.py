@@ -1,4 +1,4 @@
-"""A real Apache Cassandra for tests: one node."""
+"""A real Apache Cassandra for tests, with one node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from tests.servers.brokers.java import jars, java
 from tests.servers.process import ServerProcess, free_port
 
-# Read once, as the other servers' are.
+# Read once, as for the other servers.
 GIVEN_ADDRESS = os.environ.get("HEADWAY_TEST_CASSANDRA")
 
 _LIMIT = 300.0  # seconds: about one minute on a busy machine
@@ -68,7 +68,7 @@ PERIODIC = MappingProxyType({"commitlog_sync": "periodic", "commitlog_sync_perio
 BATCH = MappingProxyType({"commitlog_sync": "batch"})
 """A write is acknowledged once it is on the device."""
 
-# Warnings alone, and the line that says it can be talked to.
+# Only warnings, and the line that says it accepts connections.
 _LOGBACK = """\
 <configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -82,20 +82,20 @@ _LOGBACK = """\
 
 @dataclass(frozen=True, slots=True)
 class GivenCassandra:
-    """A node that runs outside the test process: it can be used, not stopped."""
+    """A node that runs outside the test process: tests can use it but not stop it."""
 
     address: str
 
 
 class CassandraServer(ServerProcess):
-    """A node of our own in a folder of its own; a context manager.
+    """A node of our own in its own folder; a context manager.
 
     Args:
-        commitlog: its settings of the commit log.
+        commitlog: the node's commit log settings.
 
     Raises:
-        JavaMissing: there is no Java.
-        ServiceMissing: its jars can not be had.
+        JavaMissing: Java is not installed.
+        ServiceMissing: the jars are not available.
     """
 
     def __init__(self, commitlog: Mapping[str, str] = PERIODIC) -> None:
@@ -109,11 +109,11 @@ class CassandraServer(ServerProcess):
 
     @property
     def address(self) -> str:
-        """Host and native port, as `127.0.0.1:9042`."""
+        """Return the host and native port, such as `127.0.0.1:9042`."""
         return f"127.0.0.1:{self.port}"
 
     def _command(self) -> list[str]:
-        # A node is known to itself by its storage port: kept by restarts.
+        # A node identifies itself by its storage port, which is therefore kept across restarts.
         self._storage_port = self._storage_port or free_port()
         conf = self.folder / "conf"
         conf.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Programs in Java: their jars from Maven Central, fetched once per user."""
+"""Java programs: their jars from Maven Central, fetched once per user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OLDEST = 17
 
 
 class JavaMissing(ServiceMissing):
-    """There is no Java of the needed version; the tests that need it are skipped everywhere."""
+    """Java is missing or too old; tests that need it are skipped on every machine."""
 
 
 def java() -> Path:
     """Return the `java` program.
 
     Raises:
-        JavaMissing: there is none, or it is too old.
+        JavaMissing: Java is not installed, or is too old.
     """
     home = os.environ.get("JAVA_HOME")
     found = program(str(Path(home) / "bin"), "java") if home else None
@@ -47,9 +47,9 @@ def java() -> Path:
 
 
 def jars(name: str) -> Path:
-    """Return the folder with the jars of `NAME.pom.xml` beside this file; fetch them if needed.
+    """Return the folder with the jars of `NAME.pom.xml`, next to this file; fetch them if needed.
 
-    They are cached by the content of the pom, under `~/.cache/headway/brokers`.
+    They are cached by the pom's content, under `~/.cache/headway/brokers`.
 
     Raises:
         ServiceMissing: they are not cached, and Maven is missing or cannot fetch them.

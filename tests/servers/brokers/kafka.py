@@ -1,4 +1,4 @@
-"""A real Apache Kafka for tests: one node, broker and controller in one (KRaft)."""
+"""A real Apache Kafka for tests: one node, both broker and controller (KRaft)."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from pathlib import Path
 from tests.servers.brokers.java import jars, java
 from tests.servers.process import ServerFailed, ServerProcess, free_port
 
-# Read once, as the other servers' are.
+# Read once, as for the other servers.
 GIVEN_ADDRESS = os.environ.get("HEADWAY_TEST_KAFKA")
 
 _LIMIT = 180.0  # seconds: 10 on a quiet machine, 40 on a busy one
 
-# Warnings alone, and the line that says it can be talked to.
+# Only warnings, and the line that says it accepts connections.
 _LOGGED = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
 )
 
-_CLUSTER = "aGVhZHdheS10ZXN0cy0xMg"  # 16 bytes in base64, as the format command demands
+_CLUSTER = "aGVhZHdheS10ZXN0cy0xMg"  # 16 bytes in base64, as the format command requires
 
 
 @dataclass(frozen=True, slots=True)
 class GivenKafka:
-    """A broker that runs outside the test process: it can be used, not stopped."""
+    """A broker that runs outside the test process: tests can use it but not stop it."""
 
     address: str
 
 
 class KafkaServer(ServerProcess):
-    """A broker of our own in a folder of its own; a context manager.
+    """A broker of our own in its own folder; a context manager.
 
     Args:
-        settings: of server.properties, such as `{"message.max.bytes": "2000000"}`.
+        settings: entries of server.properties, such as `{"message.max.bytes": "2000000"}`.
 
     Raises:
-        JavaMissing: there is no Java.
-        ServiceMissing: its jars can not be had.
+        JavaMissing: Java is not installed.
+        ServiceMissing: the jars are not available.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -55,11 +55,11 @@ class KafkaServer(ServerProcess):
 
     @property
     def address(self) -> str:
-        """What clients call `bootstrap.servers`."""
+        """Return the address that clients use as `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
 
     def _command(self) -> list[str]:
-        # As the first port, kept by restarts.
+        # Kept across restarts, like the first port.
         self._controller_port = self._controller_port or free_port()
         broker, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._controller_port}"
         settings = {
@@ -86,7 +86,7 @@ class KafkaServer(ServerProcess):
         return [*self._run("-Xmx512m"), "kafka.Kafka", str(file)]
 
     def _format(self, file: Path) -> None:
-        """Prepare the folder for data: a broker does not start without."""
+        """Prepare the folder for data: a broker does not start without this."""
         tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(file)]
         done = subprocess.run(
             [*self._run("-Xmx256m"), *tool],

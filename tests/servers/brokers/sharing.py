@@ -1,8 +1,8 @@
-"""One broker for all processes of a user: those of test runs, and `make brokers`.
+"""One broker shared by all processes of a user: test runs and `make brokers`.
 
-A process of its own, the holder, runs the broker. Each user of it has a shared lock on a file; the
-holder ends the broker once it gets that lock for itself, and the system takes a user's lock away
-however that user ended.
+A separate process, the holder, runs the broker. Each process that uses it has a shared lock on a
+file. The holder stops the broker once it gets that lock exclusively; the operating system releases
+a user's lock however that process exits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _PROJECT = Path(__file__).parents[3]
 
 @contextmanager
 def shared(name: str, folder: Path = FOLDER) -> Iterator[str]:
-    """Yield the address of the broker that all who name this folder share; start it if needed.
+    """Yield the address of the broker that all callers with this folder share; start it if needed.
 
     Raises:
-        JavaMissing: there is no Java.
-        ServiceMissing: the broker's jars can not be had.
+        JavaMissing: Java is not installed.
+        ServiceMissing: the broker's jars are not available.
         ServerFailed: it did not start.
     """
     SERVERS[name]().close()  # a missing Java or jar is raised here, not in the holder
@@ -44,11 +44,11 @@ def shared(name: str, folder: Path = FOLDER) -> Iterator[str]:
 
 @contextmanager
 def _using(name: str, folder: Path) -> Iterator[IO[str]]:
-    """Hold a user's lock while the broker runs; yields the locked file."""
+    """Hold a shared lock while the broker runs; yield the locked file."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / f"{name}.start").open("w") as start, _opened(name, folder) as me:
         fcntl.flock(start, fcntl.LOCK_EX)
-        fcntl.flock(me, fcntl.LOCK_SH)  # waits for a holder that is ending its broker
+        fcntl.flock(me, fcntl.LOCK_SH)  # waits for a holder that is stopping its broker
         if not _is_held(name, folder):
             _start_holder(name, folder)
         fcntl.flock(start, fcntl.LOCK_UN)
@@ -69,7 +69,7 @@ def _is_held(name: str, folder: Path) -> bool:
 
 
 def _start_holder(name: str, folder: Path) -> None:
-    """Start the process that runs the broker, and return once the broker can be talked to."""
+    """Start the process that runs the broker, and return once the broker accepts connections."""
     log = folder / f"{name}.log"
     with log.open("w") as written:
         holder = subprocess.Popen(
@@ -91,7 +91,7 @@ def _start_holder(name: str, folder: Path) -> None:
 
 
 def hold(name: str, folder: Path) -> None:
-    """Run a broker until no user is left; prints one line when it can be talked to."""
+    """Run a broker until it has no users; print one line when it accepts connections."""
     with (
         (folder / f"{name}.holder").open("w") as lock,
         _opened(name, folder) as users,
@@ -105,7 +105,7 @@ def hold(name: str, folder: Path) -> None:
 
 
 def start(folder: Path = FOLDER) -> None:
-    """Start every broker that this machine can run, and print what to set in the environment."""
+    """Start every broker that this machine can run, and print the environment variables to set."""
     for name in SERVERS:
         try:
             with shared(name, folder) as address:
@@ -116,7 +116,7 @@ def start(folder: Path = FOLDER) -> None:
 
 
 def _keep(name: str, folder: Path) -> None:
-    """Leave a user of the broker behind, which waits for `stop` to open a pipe."""
+    """Leave a process behind that uses the broker until `stop` opens a pipe."""
     pipe = folder / f"{name}.stop"
     with suppress(FileExistsError):
         os.mkfifo(pipe)
@@ -134,10 +134,10 @@ def _keep(name: str, folder: Path) -> None:
 
 
 def stop(folder: Path = FOLDER) -> None:
-    """End what `start` left running; a broker that tests use still runs until they end."""
+    """Stop what `start` left running; a broker in use by tests runs until they finish."""
     for name in SERVERS:
         pipe = folder / f"{name}.stop"
-        with suppress(FileNotFoundError, OSError):  # no keeper waits
+        with suppress(FileNotFoundError, OSError):  # no keeper is waiting
             os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
             print(f"{name} was told to end", flush=True)
             pipe.unlink()
