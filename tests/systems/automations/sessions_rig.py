@@ -36,7 +36,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def new_repository(folder: Path, files: Mapping[str, str] | None = None) -> Path:
-    """A repository with one commit."""
+    """Create a repository with one commit."""
     folder.mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")
     commit(folder, files or {"hello.txt": "hello\n"})
@@ -51,7 +51,7 @@ def commit(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def automation(repository: Path | str, command: str, **more: Any) -> Automation:
-    """An entry of a file."""
+    """Return an entry of a file."""
     values: dict[str, Any] = {"id": "one", "repository": str(repository), "schedule": "30m"}
     values |= {"command": command, **more}
     lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
@@ -72,7 +72,7 @@ def _toml(value: Any) -> str:
 
 @dataclass(kw_only=True)
 class Play:
-    """A session that runs, and its owner."""
+    """A running session, and its owner."""
 
     places: Places
     session: Session
@@ -107,14 +107,14 @@ def play(tmp_path: Path, one: Automation, *, run: int = 1, **more: Any) -> Play:
 
 
 async def until(condition: Any) -> None:
-    """Waits for something that another process does."""
+    """Wait for something that another process does."""
     async with asyncio.timeout(LIMIT_S):
         while not condition():
             await REAL.pause(0.02)
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet reaped does not."""
+    """Return whether a process is alive; an unreaped dead process is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
@@ -122,5 +122,5 @@ def lives(pid: int) -> bool:
 
 
 def pids(folder: Path) -> list[int]:
-    """The numbers that processes have written to files of their own."""
+    """Return the pids that processes have written, each to its own file."""
     return [int(text) for one in folder.glob("*.pid") if (text := one.read_text().strip())]

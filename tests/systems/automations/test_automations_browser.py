@@ -1,4 +1,4 @@
-"""The page of automations in a real browser: output as it comes, and a session started there."""
+"""The page of automations in a real browser: live output, and a session started from the page."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ async def test_a_session_is_started_and_its_output_followed_to_the_end(tmp_path)
         await expect(page.locator("#sessions")).to_contain_text("succeeded", timeout=LIMIT_MS)
         assert f"{evil} last" in await output.inner_text()
         assert await page.evaluate("window.evil") is None
-        # The end is in sight, without a script that scrolls.
+        # The end of the output is visible without a script that scrolls.
         assert await output.evaluate("one => Math.abs(one.scrollTop) < 2")
         assert [job.state for job in await jobs(rig, State.SUCCEEDED)] == [State.SUCCEEDED]

@@ -1,4 +1,4 @@
-"""The page of automations in the dashboard: what it shows, what its buttons do, and to whom."""
+"""The page of automations in the dashboard: what it shows and does, and for which roles."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def operating(
     work: bool = False,
     url: str = "memory://",
 ) -> AsyncIterator[tuple[Rig, httpx.AsyncClient]]:
-    """A dashboard with the system, and an operator's browser; with `work` sessions run."""
+    """Run a dashboard with the system, and an operator's browser; with `work`, sessions run."""
     file = tmp_path / "automations.toml"
     file.write_text("\n".join([head, *entries]))
     system = make({"file": str(file), "state_dir": str(tmp_path / "state"), "look_each": "50ms"})
@@ -72,7 +72,7 @@ async def operating(
 
 
 async def shown(http: httpx.AsyncClient, words: str, path: str = PAGE) -> str:
-    """The text of a page, once it has these words."""
+    """Return the text of a page, once it contains these words."""
     async with asyncio.timeout(LIMIT_S):
         while words not in (text := plain((await http.get(path)).text)):
             await REAL.pause(0.05)

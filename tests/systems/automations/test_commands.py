@@ -84,7 +84,7 @@ def test_a_dispatch_that_waits_counts_what_was_locked_meanwhile(
     result = headway("automations", "dispatch", "--wait", "--json").document
     assert result["dispatched"] == 1
     assert result["skipped"] == {"not_due": 0, "locked": 1, "concurrency_limit": 0, "disabled": 0}
-    # Nothing of it is lost.
+    # The skipped entry is not lost.
     again = headway("automations", "dispatch", "--wait", "--json").document
     assert (again["dispatched"], again["skipped"]["not_due"]) == (1, 1)
 
@@ -123,7 +123,7 @@ def test_sessions_go_on_behind_a_dispatch_that_has_returned(
         def locks() -> list[dict[str, Any]]:
             return headway("automations", "locks", "--json").document["locks"]
 
-        # The command begins once its repository is prepared.
+        # The command starts once its repository is prepared.
         wait_until(lambda: locks()[0]["pid"] is not None)
         assert locks()[0]["repo_url"] == str(repository)
         second = headway("automations", "dispatch", "--json").document
@@ -217,7 +217,7 @@ def test_plan_counts_intervals_as_the_timetable_does(
     assert todo["next"] == told["next"]
     assert todo["offsets_ms"] == [told["next"][0] % 1_800_000]
     assert found["plan"]["tick_ms"] % 1000 == 0
-    # An edit keeps where the interval counts from, also before it is applied.
+    # An edit keeps the interval's reference time, also before it is applied.
     write(folder, entry("todo", repository, schedule="45m"))
     (todo,) = headway("automations", "plan", "--json").document["plan"]["entries"]
     assert todo["offsets_ms"] == [(told["next"][0] - 1_800_000) % 2_700_000]
@@ -292,7 +292,7 @@ async def test_a_service_that_is_killed_leaves_no_process_and_no_lock_beyond_its
             return {row["id"]: row for row in reply.json()["automations"]}
 
         async with httpx.AsyncClient() as http:
-            # It cannot begin before the lease of the session that was killed is over.
+            # It cannot start before the lease of the killed session has expired.
             while (await rows())["b"]["status"] != "succeeded":
                 await REAL.pause(0.1)
 
@@ -307,7 +307,7 @@ async def test_a_service_that_stands_still_past_its_lease_has_no_session_when_it
         await until(lambda: len(pids(folder / "pids")) == 3)
         found = pids(folder / "pids")
         server.send_signal(signal.SIGSTOP)
-        # The supervisor is not stopped, and kills before the lease ends in the store.
+        # The supervisor is not stopped, and kills the session before the lease ends in the store.
         await until(lambda: not any(map(lives, found)))
         server.send_signal(signal.SIGCONT)
         async with httpx.AsyncClient() as http:
@@ -321,7 +321,7 @@ async def test_a_service_that_stands_still_past_its_lease_has_no_session_when_it
 
 
 def supervisors() -> list[int]:
-    """Supervisors of this test's folder that still run."""
+    """Return the supervisors of this test's folder that are still running."""
     here = os.getcwd()
     found: list[int] = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
@@ -332,6 +332,6 @@ def supervisors() -> list[int]:
 
 
 def wait_until(condition: Any) -> None:
-    """Waits for something that other processes do; the test's own limit ends it."""
+    """Wait for something that other processes do, up to the test's own limit."""
     while not condition():
         Event().wait(0.05)

@@ -1,4 +1,4 @@
-"""automations.toml: what is valid runs, and what is not is reported with its line."""
+"""automations.toml: valid entries run, and invalid ones are reported with their line."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Service:
         return next((one for one in rows if one["id"] == name), {"status": None})
 
     async def until(self, condition: Callable[[], Any]) -> Any:
-        """Waits until something asked over HTTP is so; its last answer."""
+        """Repeat a query over HTTP until its result is true; return the result."""
         async with asyncio.timeout(LIMIT_S):
             while not (found := await condition()):
                 await REAL.pause(0.05)
@@ -140,7 +140,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def holding(tmp_path: Path, name: str = "go") -> str:
-    """A command that says that it runs, and goes on until it is let go."""
+    """Return a command that signals that it runs, and continues until it is released."""
     mark = tmp_path / f"{name}.$HEADWAY_AUTOMATION_ID.pid"
     return f"echo $$ > {mark}; while [ ! -e {tmp_path}/{name} ]; do sleep 0.05; done"
 
@@ -350,8 +350,8 @@ async def test_the_newest_session_is_none_that_folded_or_fell_with_an_edit(tmp_p
         store, session = one.rig.store, (await one.row("a"))["session_id"]
         laid = await store.read(JobsQuery(lane="automations", states=(State.SCHEDULED,)))
         ahead = laid.rows[0]
-        # The next fire falls due soon, while the session runs. One that was due before it is edited
-        # would wait for the lock: hence so late that the edit certainly comes first.
+        # The next fire is due soon, while the session runs. A fire that was due before the edit
+        # would wait for the lock, so it is due late enough that the edit certainly comes first.
         soon = (await store.read(StatsQuery())).now + 10_000
         await store.act(
             ActRequest(
@@ -510,7 +510,7 @@ async def test_a_session_is_to_end_before_the_store_gives_up_its_lease(
     async with service(tmp_path, url, entry("a", repository), lease="60s") as one:
         await one.ended("a")
     ((left_s, every_s),) = seen
-    # From before the store was asked; and a sixth is kept to end all processes in.
+    # Counted from before the request to the store; a sixth is reserved to end all processes.
     assert (left_s <= 50, every_s) == (True, 20)
 
 

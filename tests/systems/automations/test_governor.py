@@ -1,4 +1,4 @@
-"""The governor by load, with readings that are given, and the rules of alerts."""
+"""The governor's limit by load, with given readings, and the rules of alerts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository)
                 if line.startswith("headway_automations_limit_lowered ")
             )
 
-        # A load that is as high as it may be lowers nothing.
+        # A load at its maximum does not lower the limit.
         await one.until(lambda: most(3))
         assert await metric() == "0.0"
         loads["cpu"] = 91.4
@@ -72,7 +72,7 @@ async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository)
 
         try:
             await one.until(lambda: states(["running", "waiting"]))
-            # What an operator says wins.
+            # An operator's setting takes precedence.
             await one.rig.http.put("/api/automations/concurrency", json={"max": 2})
             assert await most(2)
             await one.until(lambda: states(["running", "running"]))
@@ -136,7 +136,7 @@ def test_a_governor_that_cannot_be_is_reported_and_off(tmp_path: Path) -> None:
 
 
 def found(*sights: AutomationsOverview, **at: Any) -> dict[str, str]:
-    """What each rule finds at the last of these looks."""
+    """Return what each rule finds at the last of these looks."""
     rules = automation_rules(Thresholds.model_construct(**at))
     last: dict[str, str] = {}
     for overview in sights:
@@ -211,7 +211,7 @@ async def test_a_look_finds_what_is_wrong_by_entry(tmp_path, repository):
             return "running" in states and len(waiting) == 1
 
         try:
-            # One runs, and the other has come to wait for it.
+            # One session runs, and the other has started to wait for it.
             await one.until(locked)
             overview = await looked()
         finally:

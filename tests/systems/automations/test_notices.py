@@ -1,4 +1,4 @@
-"""Notices by apprise to a real receiver, and entries that have failed for good."""
+"""Notices sent by apprise to a real receiver, and entries that have failed permanently."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ on_complete = {complete}
 on_error = {error}
 channels = ["{url}"]
 """
-# apprise loads its services when the first address is added, and one of them imports this.
+# apprise loads its services when the first address is added, and one of them imports this module.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 
 class Receiver:
-    """Takes what apprise posts to `json://`."""
+    """Receives what apprise posts to `json://`."""
 
     def __init__(self) -> None:
         taken = self.taken = list[dict[str, Any]]()
@@ -110,7 +110,7 @@ async def test_an_invalid_entry_is_told_once_until_it_is_repaired(tmp_path, repo
             await one.ended("good")
             one.write("# an edit above it", good, bad, head=head(receiver))
             await one.post("/dispatch")
-    # The second service knew from the first one's file that it had been told.
+    # The second service learned from the first one's file that the notice had been sent.
     async with service(tmp_path, url, good, head=head(receiver)) as one:
         await one.post("/dispatch")
         one.write(good, bad, head=head(receiver))

@@ -1,4 +1,4 @@
-"""Where the system keeps what is not in the store: private, rotated, and named if it cannot be."""
+"""Files of the system outside the store: private, rotated, and named in errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_log_is_private_json_and_begins_again_when_it_is_full(
     write_log(one)
     for number in range(300):
         log(logging.ERROR, "session failed", {"session_id": f"cron:a:{number}", "end": "status 3"})
-    # The last one is what processes that rotate at the same time agree by.
+    # The last file is the lock shared by processes that rotate at the same time.
     files = sorted(one.logs.glob("dispatcher.log*"))
     assert files.pop().suffix == ".lock"
     assert [path.name for path in files] == [

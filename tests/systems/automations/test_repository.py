@@ -1,4 +1,4 @@
-"""One key for all URLs of one repository, and no user or token in it."""
+"""All URLs of one repository have the same key, and it contains no user or token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ steps = st.lists(names, min_size=1, max_size=4)
 hosts = st.lists(
     st.text(ascii_letters + digits, min_size=1, max_size=8), min_size=2, max_size=3
 ).map(".".join)
-# Upper-case marks that a host or path in lower case cannot have by chance.
+# An upper-case marker that cannot occur by chance in a lower-case host or path.
 tokens = st.text(ascii_letters + digits + "%:@/?#[] !$", min_size=8, max_size=20).map(
     lambda text: f"TOKEN{text}"
 )
@@ -36,7 +36,7 @@ def key(url: str) -> str:
 
 @st.composite
 def written(draw: st.DrawFn, host: str, path: list[str]) -> str:
-    """One of the forms in which git takes the URL of a repository."""
+    """Draw one of the forms in which git accepts the URL of a repository."""
     spelt = draw(st.sampled_from((host, host.upper(), host.lower(), f"{host}.")))
     tail = draw(st.sampled_from(("", "/", ".git", ".git/", "//", ".GIT", "/.git")))
     inner = draw(st.sampled_from(("/", "//", "/./"))).join(path) + tail
@@ -137,7 +137,7 @@ def test_a_token_is_not_shown_as_a_part_of_a_url_that_is_not_known() -> None:
 
 
 def cleaned(text: str, *secrets: str) -> bytes:
-    """What the run log would have."""
+    """Return the text as the run log would store it."""
     log = Log(os.devnull, 1_000, list(secrets))
     try:
         return log._clean(text.encode())

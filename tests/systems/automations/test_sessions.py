@@ -1,4 +1,4 @@
-"""Sessions as real processes: clone, environment, output, artefacts, and the end of everything."""
+"""Sessions as real processes: clone, environment, output, artefacts, and ending all processes."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_every_process_of_a_session_is_gone_at_its_end_however_it_ends(
 ):
     folder = tmp_path / "pids"
     folder.mkdir()
-    # One whose lease is lost gets no time to end by itself.
+    # A session with a lost lease gets no time to exit by itself.
     more = {"grace": "1h" if how == "lost" else "200ms"}
     more |= {"timeout": "12s"} if how == "timeout" else {}
     entry = automation(repository, STUBBORN.format(folder=folder), **more)

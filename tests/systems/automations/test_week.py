@@ -1,6 +1,6 @@
-"""A week of thirty automations on virtual time, against an oracle that shares no code.
+"""A week of thirty automations on virtual time, checked by an oracle that shares no code.
 
-All is real but the processes of a session: the file, the timetable, the worker, gates and leases.
+Everything is real except the processes of a session: file, timetable, worker, gates and leases.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SCHEDULES = [
 
 
 def expected(fires: Fires) -> set[int]:
-    """By walking through all minutes of the week; those of a cron and `at` after the start."""
+    """Return the week's due times, minute by minute; cron and `at` fires are after the start."""
     found: set[int] = set()
     for minute in range(WEEK):
         at = START + timedelta(minutes=minute)
@@ -80,7 +80,7 @@ def expected(fires: Fires) -> set[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """A session, as the stub saw it; ms UTC."""
+    """A session as recorded by the stub; times in ms UTC."""
 
     entry: str
     repository: str
@@ -148,7 +148,7 @@ async def live_a_week(
     async def work(
         session: Session, places: Places, timing: Timing, until: float, renew: Renew, every_s: float
     ) -> End:
-        """From one to nine minutes, by what is known beforehand."""
+        """Run for one to nine minutes, derived from the session's due time."""
         del places, until
         begin_at = loop.clock()
         left_s = 60.0 * (1 + (due[session.id] // MINUTE_MS) % 9)
@@ -175,7 +175,7 @@ async def live_a_week(
         lanes="automations", concurrency=50, prefetch=0, heartbeat="task", timing=timing, grace="1h"
     )
     working = asyncio.create_task(worker.run())
-    # What fell due in the week and waits still runs in the hour after it.
+    # Sessions due within the week that are still waiting run in the hour after it.
     await timing.pause(WEEK * 60 + 3600)
     worker.stop()
     await working

@@ -1,4 +1,4 @@
-"""The system `calls` as its users have it: a server, a worker, a carrier that speaks Twilio."""
+"""The system `calls` as its users run it: a server, a worker, a carrier with Twilio's API."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ PHONE = "+14155550100"
 
 
 class LiveClock:
-    """A clock that begins at 2026-01-01T00:00Z, goes on as real time does, and can jump.
+    """A clock that starts at 2026-01-01T00:00Z, advances in real time, and can jump.
 
     Attributes:
-        ahead: by how much it was moved on, in ms.
+        ahead: how far it has been moved forward, in ms.
     """
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class Calls:
 
     Attributes:
         rig: the server.
-        app: whose worker runs the leads.
-        system: whose routes are served.
-        carrier: who places the calls.
-        workers: those that run.
+        app: the App whose worker runs the leads.
+        system: the system whose routes are served.
+        carrier: the carrier that places the calls.
+        workers: the running workers.
     """
 
     rig: Rig
@@ -79,50 +79,50 @@ class Calls:
         who: Role | str | None = None,
         **more: Any,
     ) -> httpx.Response:
-        """Sends one request, as an administrator unless it is said otherwise."""
+        """Send one request, as an administrator by default."""
         return await self.rig.call(Role.ADMIN if who is None else who, method, path, body, **more)
 
     async def ask(self, path: str, **params: Any) -> Any:
-        """What a GET answers; it must be 200."""
+        """Return the reply to a GET; it must be 200."""
         return await self.rig.ask(Role.ADMIN, path, **params)
 
     async def number(
         self, number: str = NUMBER, channels: int = 1, provider: str = "twilio", **more: Any
     ) -> None:
-        """Adds a number."""
+        """Add a number."""
         body = {"number": number, "provider": provider, "maximum_channels": channels, **more}
         reply = await self.call("POST", "/numbers", body)
         assert reply.status_code == 201, reply.text
 
     async def change(self, number: str, **change: Any) -> None:
-        """Changes a number."""
+        """Change a number."""
         reply = await self.call("PATCH", f"/numbers/{number}", change)
         assert reply.status_code == 200, reply.text
 
     async def template(self, name: str = "default", **body: Any) -> None:
-        """Makes or replaces a template."""
+        """Create or replace a template."""
         reply = await self.call("PUT", f"/templates/{name}", body)
         assert reply.status_code == 200, reply.text
 
     async def lead(self, phone: str = PHONE, *, status: int = 201, **body: Any) -> str:
-        """Sends a lead; its id."""
+        """Send a lead; return its id."""
         whole = {"phone": phone, "tz": "America/Los_Angeles", "reseller": "acme", **body}
         reply = await self.call("POST", "/leads", whole)
         assert reply.status_code == status, reply.text
         return reply.json()["id"]
 
     async def told(self, lead: str) -> Any:
-        """What GET /leads/{id} says."""
+        """Return the reply to GET /leads/{id}."""
         return await self.ask(f"/leads/{lead}")
 
     async def job(self, lead: str) -> JobView:
-        """The lead's job."""
+        """Return the lead's job."""
         found = await self.store.read(JobQuery(id=lead))
         assert found is not None
         return found
 
     async def until(self, holds: Callable[[], Awaitable[Any]], what: str) -> Any:
-        """What something finds, as soon as it finds anything."""
+        """Repeat a query until it finds anything; return what it finds."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 while not (found := await holds()):
@@ -135,7 +135,7 @@ class Calls:
             raise AssertionError(message) from None
 
     async def until_status(self, lead: str, status: str, **more: Any) -> Any:
-        """The lead, once it has this status and these values."""
+        """Return the lead, once it has this status and these values."""
 
         async def has() -> Any:
             found = await self.told(lead)
@@ -145,11 +145,11 @@ class Calls:
         return await self.until(has, f"{status} {more}")
 
     async def finished(self, lead: str) -> Any:
-        """The lead, once it is finished."""
+        """Return the lead, once it is finished."""
         return await self.until_status(lead, "FINISHED")
 
     async def until_why(self, lead: str, *words: str) -> str:
-        """Why a lead waits, once it is said in these words."""
+        """Return why a lead waits, once the reason contains these words."""
 
         async def says() -> str | None:
             why = (await self.told(lead))["why"] or ""
@@ -158,22 +158,22 @@ class Calls:
         return await self.until(says, f"why with {words}")
 
     async def audit(self) -> None:
-        """Permits and their holders agree."""
+        """Check that permits and their holders agree."""
         found = await self.store.read(AuditQuery())
         assert not found.differences, found
 
     async def close(self, gate: str, reason: str = "a complaint") -> None:
-        """Closes a gate, as an operator does."""
+        """Close a gate, as an operator would."""
         reply = await self.call("POST", "/v1/closures", {"gate": gate, "reason": reason})
         assert reply.status_code == 200, reply.text
 
     async def open(self, gate: str) -> None:
-        """Opens it again."""
+        """Reopen a gate."""
         reply = await self.call("DELETE", f"/v1/closures/{gate}")
         assert reply.status_code == 200, reply.text
 
     async def jump(self, clock: LiveClock, ms: int) -> None:
-        """Moves the store's time on, and lets all look at it."""
+        """Advance the store's clock, and wake all workers and chores."""
         clock.ahead += ms
         await self.store.sweep(1_000)
         await self.store.define(DefineRequest(items=(OpenGate(name="all"),), author="the rig"))
@@ -181,13 +181,13 @@ class Calls:
     async def webhook(
         self, run: str, call_id: str, status: str, *, n: int = 0, **more: str
     ) -> httpx.Response:
-        """Posts a status webhook, signed as Twilio signs.
+        """Post a status webhook, signed as Twilio signs.
 
         Args:
-            run: the reference in its URL.
-            call_id: of the call.
-            status: in Twilio's words.
-            n: its place in the sequence.
+            run: reference of the run, in the URL.
+            call_id: id of the call.
+            status: Twilio's name of the status.
+            n: its sequence number.
             more: further fields.
         """
         url = f"{self.rig.url}/calls/hooks/twilio?ref={run}"
@@ -199,18 +199,18 @@ class Calls:
         return await self.rig.http.post(url, data=form, headers=headers)
 
     def calls_to(self, phone: str = PHONE) -> list[Any]:
-        """The calls that the carrier has placed to a phone."""
+        """Return the calls that the carrier has placed to a phone."""
         calls = self.carrier.world.ledger.calls.values()
         return [one for one in calls if one.plan.to == phone]
 
     async def work(self, **options: Any) -> Worker:
-        """Starts a worker."""
+        """Start a worker."""
         worker = self.app.worker(**{"lease": "5s", "concurrency": 50, **options})
         self.workers.append((worker, asyncio.create_task(worker.run())))
         return worker
 
     async def rest(self) -> None:
-        """Stops all workers."""
+        """Stop all workers."""
         workers, self.workers = self.workers, []
         for worker, _ in workers:
             worker.stop()
@@ -228,16 +228,16 @@ async def calling(
     timing: Any = REAL,
     **carrier: Any,
 ) -> AsyncIterator[Calls]:
-    """A server, a worker and a carrier, until the block ends.
+    """Run a server, a worker and a carrier until the block exits.
 
     Args:
-        folder: for the directory.
-        store: where the leads are.
-        work: whether a worker runs from the beginning.
-        settings: [calls].
+        folder: folder for the directory.
+        store: the store with the leads.
+        work: whether a worker runs from the start.
+        settings: the table [calls].
         telephony: further providers.
-        timing: of the system.
-        carrier: its settings; everybody answers unless it is said otherwise.
+        timing: timing of the system.
+        carrier: settings of the carrier; by default everybody answers.
     """
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(carrying(**carrier))

@@ -1,4 +1,4 @@
-"""A service of a caller's that is asked before a lead is called, on a free port of this process."""
+"""A caller's service that is queried before a lead is called, on a free port of this process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from headway.server.listener import ListenAddress, Listener
 
 @dataclass(kw_only=True)
 class FarService:
-    """What it was asked, and what it answers.
+    """The requests made to the service, and its answers.
 
     Attributes:
-        url: where it is asked.
-        asked: the bodies, in their order.
-        answers: a JSON value; a status; bytes; None to hang; or `...` for an answer that comes byte
-            by byte and never ends. The last one goes on.
-        held: set once it hangs.
-        silent: is called when it has been asked, and will not answer in time.
+        url: URL of the service.
+        asked: the request bodies, in order.
+        answers: a JSON value; a status; bytes; None to hang; or `...` for an answer that arrives
+            byte by byte and never ends. The last one repeats.
+        held: set once a request hangs.
+        silent: called when a request has arrived that will not be answered in time.
     """
 
     url: str = ""
@@ -60,7 +60,7 @@ class FarService:
 
 @asynccontextmanager
 async def far_service() -> AsyncIterator[FarService]:
-    """The service, until the block ends."""
+    """Run the service until the block exits."""
     far = FarService()
     app = Starlette(routes=[Route("/check", far.answer, methods=["POST"])])
     listener = Listener(app, ListenAddress(port=0))

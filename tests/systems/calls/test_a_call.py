@@ -1,4 +1,4 @@
-"""A lead from its intake to its end, against a carrier that speaks Twilio's API."""
+"""A lead from intake to end, with a carrier that speaks Twilio's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route of this system, for every role, and for tokens that are scoped."""
+"""Every route of this system, for every role, and for scoped tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OBSERVE, DEFINE = Permission.OBSERVE, Permission.DEFINE
 
 
 class Reach(Enum):
-    """What a token that is scoped meets."""
+    """What a scoped token is allowed to reach."""
 
     LEAD = auto()
     """The lead of the path: another's is unknown."""
@@ -107,7 +107,7 @@ async def test_a_role_may_do_with_calls_what_the_table_says_and_nothing_else(
                 continue
             reply = await one_call(calls, role, name, lead)
             if expected.may is None:
-                # The provider proves itself; a token is no proof.
+                # The provider authenticates itself; a token is not accepted.
                 problem(reply, 401, "unauthenticated")
             elif role is None:
                 problem(reply, 401, "unauthenticated")

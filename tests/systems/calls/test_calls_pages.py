@@ -1,4 +1,4 @@
-"""The dashboard's pages of calls: numbers with their channels, and what became of calls."""
+"""The dashboard's pages of calls: numbers with their channels, and the outcomes of calls."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ async def test_campaigns_count_what_became_of_calls_by_reseller_and_template(tmp
         await calls.number(NUMBER, 2)
         await calls.template("spring")
         await calls.finished(await calls.lead(template="spring"))
-        # Its own numbers are off: it waits.
+        # The reseller's own numbers are disabled, so the lead waits.
         await calls.number(OTHER, 1, reseller="globex", status="DISABLED")
         await calls.lead("+14155550199", reseller="globex")
         page = (await http.get(CAMPAIGNS)).text
-        # The page of numbers lies above it, yet the menu marks only what is open.
+        # The page of numbers is its parent, but the menu marks only the open page.
         menu = page.partition("</nav>")[0]
         assert f'href="{CAMPAIGNS}" aria-current="page"' in menu
         assert menu.count("aria-current") == 1

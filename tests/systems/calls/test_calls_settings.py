@@ -1,4 +1,4 @@
-"""The table [calls] of the settings: what it does not take, and what it says then."""
+"""The settings table [calls]: invalid values, and the errors for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pre-checks: made before any line is asked for, again if they are stale, and what they decide."""
+"""Pre-checks: run before a line is requested, repeated if stale, and what they decide."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_S, RECHECK_S = 59, 9
 
 
 class Patience(Timing):
-    """Real time, but what may take just one of these spans takes until it is said to be over."""
+    """Real time, but limits of these lengths expire only when the test says so."""
 
     def __init__(self) -> None:
         self._limits: list[asyncio.Timeout] = []

@@ -1,4 +1,4 @@
-"""Calls of whose end nobody tells: the provider is asked, and no live line is freed."""
+"""Calls whose end is never reported: the provider is queried, and no live line is freed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clock() -> LiveClock:
 
 @pytest.fixture
 async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
-    """No webhook ever comes."""
+    """Run calls without any webhooks."""
     store = open_store("memory://", clock=clock)
     async with calling(tmp_path, store=store, post_lost=1.0) as found:
         await found.number()
@@ -44,7 +44,7 @@ async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
 
 @pytest.fixture
 def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The runs after which a lead's row in a table of its users is made pending again."""
+    """Return the runs after which a lead's row in a source table is made pending again."""
     runs: list[int] = []
 
     async def noted(context: CallsContext, job: JobView, run: int) -> None:
@@ -67,7 +67,7 @@ async def dialled(calls: Calls) -> str:
 
 
 async def over(calls: Calls) -> None:
-    """All calls have ended, and nobody has said so."""
+    """Wait until all calls have ended; no webhook reports it."""
     await calls.carrier.until(
         lambda world: all(one.ended_at for one in world.ledger.calls.values()), "ended"
     )
@@ -80,7 +80,7 @@ async def deadline(calls: Calls, lead: str) -> int:
 
 
 async def asked_again(calls: Calls, lead: str, before: int) -> None:
-    """The provider was asked, and the deadline moved on by what it said."""
+    """Wait until the provider was queried and the deadline moved according to its answer."""
 
     async def moved() -> bool:
         left = await deadline(calls, lead) - await calls.rig.service.now()
@@ -185,7 +185,7 @@ async def test_a_late_webhook_and_a_deadline_end_a_lead_once(
 
 
 async def through(calls: Calls, lead: str) -> None:
-    """Its handler has ended, and it awaits what nobody knows."""
+    """Wait until the lead's handler has returned and the lead awaits an outcome no one knows."""
 
     async def is_through() -> bool:
         job = await calls.job(lead)
@@ -229,7 +229,7 @@ async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_tha
         assert len(calls.calls_to()) == 1
         await calls.jump(clock, DEADLINE_MS)
         assert (await calls.finished(other))["outcome"] == "COMPLETED"
-        # Its own was never placed, as far as the provider knows, and is placed now.
+        # Its own call was never placed, as far as the provider knows, and is placed now.
         await calls.carrier.until(lambda world: len(world.ledger.calls) == 2, "called")
         assert (await calls.told(lost))["attempt_count"] == 1
         await calls.audit()
@@ -271,7 +271,7 @@ async def killed_before_its_call(
     telephony: dict[str, Any] | None = None,
     **settings: object,
 ) -> AsyncIterator[tuple[Calls, str]]:
-    """A lead that was handed over, and whose worker is lost before it asks the provider."""
+    """Yield a lead that was handed over and whose worker died before contacting the provider."""
     store = open_store("memory://", clock=clock)
     async with calling(
         folder, store=store, work=False, settings=settings, telephony=telephony, post_lost=1.0
@@ -335,7 +335,7 @@ async def test_a_provider_that_lists_no_call_is_believed_only_once_its_listing_h
 
         await calls.until(put_off, "a later deadline")
         assert (await calls.told(lead))["status"] == "PROCESSING"
-        # A call that is listed late after all is the lead's own, and is not made again.
+        # A call that is listed late is recognised as the lead's own, and is not repeated.
         world = calls.carrier.world
         fate, nth = world.next_fate(PHONE)
         world.place(CallPlan(ref="", to=PHONE, from_=NUMBER), fate, nth)
@@ -380,7 +380,7 @@ async def test_no_call_is_said_to_be_unplaced_while_a_provider_that_may_have_pla
     second = {"simulated": {"answer": 1.0}}
     template = {"providers": ["simulated"]}
     async with killed_before_its_call(tmp_path, clock, template, second) as (calls, lead):
-        # As after a restart with settings without it: a call there would go on unseen.
+        # As after a restart without the provider's settings: a call there could not be tracked.
         del calls.system.context.parts.exchange.voices["simulated"]
         await calls.jump(clock, DEADLINE_MS)
         assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"

@@ -1,4 +1,4 @@
-"""Dialling: at most once, again only after a definite refusal, by another provider only then."""
+"""Dialling: at most once, and again, or by another provider, only after a definite refusal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
 
 @pytest.fixture
 def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The runs after which a lead's row in a table of its users is made pending again."""
+    """Return the runs after which a lead's row in a source table is made pending again."""
     refs, again = list[str](), stages._put_row_back
 
     async def noted(context: CallsContext, job: Job, args: LeadArgs) -> None:
@@ -42,7 +42,7 @@ async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template
         assert "2" in told["attempts"][0]["detail"]
         assert told["attempts"][2]["detail"] == told["attempts"][0]["detail"]
         assert pending_again == [f"{told['id']}:{one['run']}" for one in told["attempts"][:2]]
-        # An ordinary end of a campaign's lead, not a job that somebody has to look at.
+        # A normal outcome for a campaign's lead, not a job that needs attention.
         assert (await calls.job(told["id"])).state is State.SUCCEEDED
         assert not calls.calls_to()
         await calls.audit()
@@ -124,7 +124,7 @@ async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
 
 
 class Still(Timing):
-    """A clock that only the test moves on."""
+    """A clock that only the test advances."""
 
     now_s = 0.0
 

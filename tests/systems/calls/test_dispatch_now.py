@@ -72,7 +72,7 @@ async def test_a_provider_is_asked_once_to_hang_up_however_many_webhooks_still_c
         for n, status in enumerate(("queued", "ringing", "in-progress")):
             assert (await calls.webhook(ref, call.sid, status, n=n)).status_code == 204
         assert asked == [call.sid]
-        # Whoever asks again means it.
+        # A repeated request is intentional.
         assert (await calls.call("DELETE", path)).status_code == 202
         assert asked == [call.sid] * 2
         await calls.webhook(ref, call.sid, "completed", n=3)

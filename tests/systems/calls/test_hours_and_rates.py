@@ -1,4 +1,4 @@
-"""Calling hours in the lead's own zone, and how often one customer is called."""
+"""Calling hours in the lead's own time zone, and limits on calls to one customer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
 
 
 async def test_a_lead_waits_for_the_hours_of_its_own_zone(calls: Calls, clock: LiveClock) -> None:
-    # It is Thursday, 00:00 in London; 16:00 of the day before in Los Angeles.
+    # It is Thursday, 00:00 in London and 16:00 of the previous day in Los Angeles.
     await calls.template("day", hours={"spans": "09:00-18:00", "days": "mon-fri"})
     here = await calls.lead(template="day", tz="America/Los_Angeles")
     there = await calls.lead("+14155550111", template="day", tz="Europe/London")
@@ -104,7 +104,7 @@ async def test_a_lead_that_an_operator_retries_may_be_called_as_often_as_a_new_o
     calls.carrier.person(PHONE, "busy", "busy", "busy")
     lead = await calls.lead()
     await calls.until_status(lead, "BACKLOG", attempt_count=1)
-    # Its life ends while it waits, not with a run.
+    # Its life ends while it waits, not in a run.
     assert (await calls.call("DELETE", f"/leads/{lead}")).json()["outcome"] == "ABORT"
     await calls.template("default", max_retry=1, retry_offset="0s")
     await calls.store.act(ActRequest(request="again", ids=(lead,), verb=Verb.RETRY, author="ann"))
@@ -119,7 +119,7 @@ async def test_a_provider_that_says_when_it_has_room_is_asked_again_then(
     calls.carrier.person(PHONE, "too_many", "talks")
     lead = await calls.lead()
     await calls.until_why(lead, "calls.numbers")
-    # As its reply says; without that word a number rests for longer.
+    # As the provider's reply says; without that value a number rests longer.
     await calls.jump(clock, 1_000)
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
     await calls.audit()

@@ -1,4 +1,4 @@
-"""Taking leads in: once for each key, checked by their templates, within what a token is for."""
+"""Lead intake: once for each key, validated by templates, within a token's scope."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_list_that_is_sent_again_says_how_its_leads_stand(calls: Calls) 
     first = (await calls.call("POST", "/leads", leads)).json()["leads"]
     await calls.call("DELETE", f"/leads/{first[1]['id']}")
     later = [lead(key=one["key"], next_attempt_at="3d") for one in leads]
-    # The last key stands twice in it.
+    # The last key occurs twice in it.
     again = (await calls.call("POST", "/leads", [*later, later[2]])).json()["leads"]
     first.append(first[2])
     assert [one["id"] for one in again] == [one["id"] for one in first]

@@ -1,4 +1,4 @@
-"""Processes killed at each step of a call; `python -m tests.torture calls` does it often."""
+"""Processes killed at each step of a call; `python -m tests.torture calls` repeats this often."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_fault_planted_in_the_dial_is_found(tmp_path: Path, plant: str) -> Non
 
 
 def a_story() -> tuple[Story, Told, Told]:
-    """A lead that was called once, its attempt, and its call."""
+    """Return a lead that was called once, its attempt, and its call."""
     attempt = {
         "n": 1,
         "run": 2,

@@ -1,4 +1,4 @@
-"""Numbers: whose they are, how many lines they have, and what holds at once when they change."""
+"""Numbers: their owners and lines, and which changes to them apply at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ THIRD = "+15550001003"
 
 @pytest.fixture
 async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
-    """Everybody who is called goes on talking."""
+    """Run calls in which everybody who is called keeps talking."""
     async with calling(tmp_path, talk="1000000s", post_lost=1.0) as found:
         yield found
 
 
 async def from_(calls: Calls, lead: str) -> str:
-    """The number from which a lead is called."""
+    """Return the number from which a lead is called."""
     told = await calls.until_status(lead, "PROCESSING")
 
     async def known() -> Any:
@@ -42,7 +42,7 @@ async def from_(calls: Calls, lead: str) -> str:
 
 
 async def end(calls: Calls, lead: str) -> None:
-    """The call of a lead ends."""
+    """End the call of a lead."""
     attempt = (await calls.told(lead))["attempts"][-1]
     await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "completed", n=3)
 

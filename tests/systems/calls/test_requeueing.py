@@ -1,4 +1,4 @@
-"""Leads that wait are looked through; the jobs of others are not."""
+"""Waiting leads are examined; other jobs are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What providers say of calls: early, late, twice, out of order, of no call, and unsigned."""
+"""Providers' webhooks: early, late, repeated, out of order, for unknown calls, and unsigned."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
 
 
 async def called(calls: Calls, n: int = 1) -> tuple[str, str, str]:
-    """A lead whose n-th call was placed; the reference of its run, and the call's id."""
+    """Return a lead whose n-th call was placed, the reference of its run, and the call's id."""
     rows = (await calls.ask("/leads"))["rows"]
     lead = rows[0]["id"] if rows else await calls.lead()
 
@@ -157,7 +157,7 @@ async def test_only_an_end_that_comes_in_time_gives_the_lead_back_to_your_table(
     await calls.webhook(ref, call, "busy", n=2)
     _, second, other = await called(calls, 2)
     assert len(given) == 1
-    # The first call's word again, as its run is over; and one of the second after its own end.
+    # The first call's webhook again, after its run; and one for the second call after its own end.
     await calls.webhook(ref, call, "no-answer", n=3)
     await calls.webhook(second, other, "completed", n=3)
     await calls.webhook(ref, call, "busy", n=4)

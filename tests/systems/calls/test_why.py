@@ -1,4 +1,4 @@
-"""Why a lead does not go: the sentence of each reason, and that it goes once that is over."""
+"""Why a lead is not called: the sentence for each reason, and that it is called once that ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def clock() -> LiveClock:
-    """At first it is midnight in UTC, and nine o'clock comes by a jump."""
+    """Return a clock that starts at midnight UTC; a jump takes it to nine o'clock."""
     return LiveClock()
 
 
 @pytest.fixture
 async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
-    """One number with one line; everybody who is called goes on talking."""
+    """Run one number with one line; everybody who is called keeps talking."""
     store = open_store("memory://", clock=clock)
     async with calling(
         tmp_path, store=store, settings={"customer_limit": 1}, talk="1000000s", post_lost=1.0
@@ -32,7 +32,7 @@ async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
 
 
 async def called(calls: Calls, phone: str, **body: str) -> str:
-    """A lead that is being called."""
+    """Return a lead that is being called."""
     lead = await calls.lead(phone, status=201, **body)
     await calls.until_status(lead, "PROCESSING")
     return lead
@@ -54,7 +54,7 @@ async def test_why_says_when_hours_open_and_nothing_else(calls: Calls, clock: Li
     )
     assert why.endswith("); 1st in its flow")
     await calls.jump(clock, 9 * HOUR_MS)
-    # A worker sleeps in real time until nine: a clock that jumps does not wake it.
+    # A worker sleeps until nine in real time: a clock that jumps does not wake it.
     await calls.close("lane:calls")
     await calls.open("lane:calls")
     await calls.until_status(lead, "PROCESSING")

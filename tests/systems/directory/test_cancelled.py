@@ -1,4 +1,4 @@
-"""Whoever is cancelled in the middle of a session holds nobody else up."""
+"""A task that is cancelled in the middle of a session does not block any other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_writers_need_not_wait_for_those_who_were_cancelled_at_any_moment(
             for one in tasks:
                 one.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # A lock that is not given back ends this: SQLite waits for it, and then refuses.
+            # A lock that was not released shows here: SQLite waits for it, then refuses.
             await write(directory)
     finally:
         await directory.close()
@@ -80,5 +80,5 @@ async def test_closing_waits_for_the_threads_of_those_who_were_cancelled_while_t
     go_on.set()
     await closing
 
-    # Its thread would tell an event loop that may be closed by then.
+    # Its thread would notify an event loop that may be closed by then.
     assert waited

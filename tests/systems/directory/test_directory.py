@@ -1,4 +1,4 @@
-"""The directory's sessions: many write at once, and one that is away is told and comes back."""
+"""The directory's sessions: concurrent writes, and errors and recovery when it is unreachable."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path:
     assert "its folder must exist" in (refused.value.hint or "")
     for one in threading.enumerate():
         if "_connection_worker_thread" in one.name:
-            one.join(30)  # the driver's: it still tells the loop that it ends
+            one.join(30)  # the driver's thread: it still notifies the loop of its exit
 
 
 async def test_a_directory_whose_package_is_not_installed_says_which_extra_brings_it(

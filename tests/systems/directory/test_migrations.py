@@ -1,4 +1,4 @@
-"""The directory's tables: made once, by whoever may, and never by a program that is too old."""
+"""The directory's tables: created once, by a user with permission, never by an outdated program."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def owned(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
-    """A database in which only its owner makes tables."""
+    """Create a database in which only its owner can create tables."""
     with fresh_database(fast_postgres_server.url) as made:
         with psycopg.connect(made, autocommit=True) as db:
             db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
@@ -71,7 +71,7 @@ def owned(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]
 
 @pytest.fixture
 def unprivileged(owned: str) -> Iterator[str]:
-    """The same database, as somebody who may read and write what is in it, and make nothing."""
+    """Return the same database, for a user who can read and write its rows but create nothing."""
     role = f"worker_{uuid4().hex[:12]}"
     name = sql.Identifier(role)
     may = sql.SQL("ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {}")
@@ -176,7 +176,7 @@ async def test_who_opens_a_new_file_waits_for_another_that_writes_in_it(
     writing.close()
 
 
-@pytest.mark.slow  # Each process imports all that a system needs.
+@pytest.mark.slow  # Each process imports everything that a system needs.
 def test_processes_that_migrate_at_once_wait_for_each_other(url: str) -> None:
     line = [sys.executable, "-c", OPENING, url]
     opening = [

@@ -1,4 +1,4 @@
-"""A dispenserd of Headway's in this process, on a free port."""
+"""Headway's dispenserd in this process, on a free port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rig:
         self.http = http
 
     async def post(self, path: str, said: Any = None) -> Any:
-        """What a POST answers; it must be 200."""
+        """Return the reply to a POST; it must be 200."""
         content = None if said is None else json.dumps(said)
         reply = await self.http.post(path, content=content)
         assert reply.status_code == 200, reply.text
@@ -46,7 +46,7 @@ class Rig:
         return [job["message"] for job in (await self.get("/jobs"))[lane]]
 
     async def connect(self, path: str, said: Any = None) -> asyncio.StreamWriter:
-        """A request on a connection of its own, which can be cut."""
+        """Open a request on a connection of its own, which can be cut."""
         at = urlsplit(self.url)
         _, writer = await asyncio.open_connection(at.hostname, at.port)
         body = b"" if said is None else json.dumps(said).encode()
@@ -56,7 +56,7 @@ class Rig:
         return writer
 
     async def receivers(self, count: int) -> None:
-        """Returns when so many wait."""
+        """Return when this many receivers wait."""
         async with asyncio.timeout(120):
             while len(self.service.long_polls) != count:
                 await REAL.pause(0.001)

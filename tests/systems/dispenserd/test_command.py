@@ -1,4 +1,4 @@
-"""`headway dispenserd` as a process: what a kill leaves, and where it may listen."""
+"""`headway dispenserd` as a process: what a kill leaves behind, and where it may listen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
 
 @contextmanager
 def running(*line: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A process, and a client of it."""
+    """Run a process, and a client for it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "dispenserd", "--port=0", *line],
         stderr=subprocess.PIPE,
@@ -56,7 +56,7 @@ def test_what_was_scheduled_outlives_a_kill_and_what_was_received_stays_received
         for number in range(5):
             said = http.post("/receive_noblock", json={"lane": "video"})
             assert said.json()["message"] == f"job {number}"
-        # What is listed after a receive was written before it: one writer keeps their order.
+        # A job listed after a receive was written before it: a single writer keeps their order.
         assert len(http.get("/jobs").json()["video"]) == 15
         http.post("/schedule", json={"message": "last", "lane": "video"})
         process.kill()
@@ -104,9 +104,9 @@ async def test_a_job_whose_receipt_was_not_noted_comes_back_when_its_lease_ends(
         await rig.schedule("b", priority=2)
         assert (await rig.post("/receive_block"))["message"] == "a"
         async with serving(url) as other:
-            # In which order, depends on whether the lease has ended by now.
+            # The order depends on whether the lease has expired by now.
             received = [(await other.post("/receive_block"))["message"] for _ in range(2)]
             assert sorted(received) == ["a", "b"]
-        # Its word comes too late: the job is somebody else's, and nothing is written.
+        # Its settlement comes too late: another worker has the job, and nothing is written.
         del vars(rig.service.store)["settle"]
         end.set()

@@ -319,7 +319,7 @@ async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        # A server says nothing of a client that goes away while it is written to.
+        # A server does not report that a client disconnects while the reply is written.
         gone.set()
         written.append(message.get("body", b""))
 
@@ -335,7 +335,7 @@ async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig
 
 async def test_a_job_that_was_on_its_way_when_its_server_died_is_received_again(rig: Rig) -> None:
     await rig.schedule("a")
-    # As a server that died with the job before its client had read it; and that twice.
+    # As if a server had died before its client had read the job, twice.
     for n in (1, 2):
         gone = ClaimRequest(worker="gone", request=n, lanes=(("dispenserd/main", 1),), lease_ms=1)
         async with asyncio.timeout(120):

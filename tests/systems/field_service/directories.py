@@ -1,4 +1,4 @@
-"""Directories with this system's tables alone, and who is in them."""
+"""Directories with only this system's tables, and the technicians in them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def opened(url: str) -> AsyncGenerator[Directory]:
 
 
 def technician(number: int, lat: float, lon: float, **fields: Any) -> Technician:
-    """Somebody at a position; his number is in his id, his telephone and since when he is idle."""
+    """Return a technician at a position; id, phone and idle time are derived from the number."""
     lat, lon = check_position(lat, lon)
     given: dict[str, Any] = {
         "id": f"t{number:06}",
@@ -45,7 +45,7 @@ def technician(number: int, lat: float, lon: float, **fields: Any) -> Technician
 
 
 async def fill(directory: Directory, technicians: Iterable[Technician]) -> None:
-    """Makes these the only ones who are there."""
+    """Replace all technicians with these."""
     all_ = list(technicians)
     async with directory.change() as session:
         await session.execute(delete(Technician))
@@ -65,7 +65,7 @@ def brute_force(
     radius_km: float = 21_000,
     most: int = 50,
 ) -> list[Candidate]:
-    """What `nearby` must answer, by looking at everybody."""
+    """Return the expected result of `nearby`, by examining every technician."""
     lat, lon = check_position(lat, lon)
     wanted = {skill_key(one) for one in skills}
     fit = [

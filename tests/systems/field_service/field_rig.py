@@ -1,4 +1,4 @@
-"""The system whole: a server, a worker, a directory, and a carrier that speaks Twilio's API."""
+"""The complete system: a server, a worker, a directory, and a carrier that speaks Twilio's API."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ HERE = {"lat": 52.52, "lon": 13.405}
 
 @dataclass(kw_only=True)
 class FieldRig:
-    """The system whole.
+    """The complete system.
 
     Attributes:
         rig: the server.
-        carrier: the telephone world.
-        system: what is tested.
-        app: whose store holds the jobs.
-        who: as whom the server is called.
-        workers: those that work now.
+        carrier: the simulated phone network.
+        system: the system under test.
+        app: the App whose store holds the jobs.
+        who: the role in which the server is called.
+        workers: the running workers.
     """
 
     rig: Rig
@@ -77,7 +77,7 @@ class FieldRig:
         idle_since: int = 0,
         **person: Any,
     ) -> str:
-        """Somebody so far to the north, who answers so; the telephone number."""
+        """Add a technician this far north who answers in this way; return the phone number."""
         phone = phone_of(name)
         row = Technician(
             id=name,
@@ -100,7 +100,7 @@ class FieldRig:
         return phone
 
     async def change(self, technician: str, **fields: Any) -> None:
-        """Changes a technician, as a PATCH does."""
+        """Change a technician, as a PATCH does."""
         async with self.directory.change() as session:
             row = await session.get_one(Technician, technician)
             for key, value in fields.items():
@@ -120,7 +120,7 @@ class FieldRig:
     # --------------------------------------------------------------------------- requests
 
     async def ask(self, **more: Any) -> dict[str, Any]:
-        """Sends a form; the reply."""
+        """Send a form; return the reply."""
         body = {"customer": CUSTOMER, "position": HERE, "description": "no heat", **more}
         reply = await self.rig.call(self.who, "POST", "/service-requests", body)
         assert reply.status_code == 201, reply.text
@@ -130,7 +130,7 @@ class FieldRig:
         return await self.rig.ask(self.who, f"/service-requests/{request}")
 
     async def say(self, request: str, word: str, technician: str, **more: Any) -> Any:
-        """A technician's answer by the API; the whole reply."""
+        """Send a technician's answer by the API; return the reply."""
         path = f"/service-requests/{request}/{word}"
         return await self.rig.call(self.who, "POST", path, {"technician": technician, **more})
 
@@ -139,7 +139,7 @@ class FieldRig:
         return await self.rig.call(self.who, "POST", path, body or None)
 
     async def until(self, request: str, fits: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """The request, as soon as it is so."""
+        """Return the request, once it fits."""
         told: dict[str, Any] = {}
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -156,7 +156,7 @@ class FieldRig:
         return await self.until(request, lambda told: told["status"] == status)
 
     async def asks(self, request: str, technician: str) -> dict[str, Any]:
-        """The request, once this one is asked."""
+        """Return the request, once this technician is being asked."""
         return await self.until(
             request, lambda told: (told["offer"] or {}).get("technician") == technician
         )
@@ -166,14 +166,14 @@ class FieldRig:
         return list(page.rows)
 
     async def hook(self, path: str, **fields: str) -> httpx.Response:
-        """Sends a webhook that Twilio has signed; the reply."""
+        """Send a webhook signed as Twilio signs; return the reply."""
         url = f"{self.rig.url}/field-service/hooks/twilio/{path}"
         key = self.carrier.auth_token.encode()
         signed = {"X-Twilio-Signature": signature(key, url, list(fields.items()))}
         return await self.rig.http.post(url, data=fields, headers=signed)
 
     async def text(self, name: str, words: str, sid: str) -> httpx.Response:
-        """Sends the webhook of a message from a technician; the reply."""
+        """Send the webhook of a technician's text message; return the reply."""
         said = {"From": phone_of(name), "To": LINE, "Body": words, "MessageSid": sid}
         return await self.hook("texts", **said)
 
@@ -188,7 +188,7 @@ class FieldRig:
         return found
 
     async def settled(self, kind: str, count: int) -> list[JobView]:
-        """The jobs of a kind, as soon as so many are final."""
+        """Return the jobs of a kind, once this many are final."""
         async with asyncio.timeout(LIMIT_S):
             while True:
                 found = [one for one in await self.jobs(kind) if one.finished_at is not None]
@@ -199,7 +199,7 @@ class FieldRig:
     # ---------------------------------------------------------------------------- workers
 
     def work(self, **options: Any) -> Worker:
-        """Another worker, until it is stopped."""
+        """Run another worker, until it is stopped."""
         worker = self.app.worker(concurrency=50, lease="2s", **options)
         self.workers[worker] = asyncio.create_task(worker.run())
         return worker
@@ -210,7 +210,7 @@ class FieldRig:
 
 
 def phone_of(name: str) -> str:
-    """The telephone number of somebody of this name."""
+    """Return the phone number of a technician of this name."""
     return "+1555" + "".join(str(ord(letter) % 10) for letter in name.ljust(7, "_")[:7])
 
 
@@ -225,16 +225,16 @@ async def a_field(
     patience: str = "10s",
     **settings: Any,
 ) -> AsyncGenerator[FieldRig]:
-    """The system whole, until the block ends.
+    """Run the complete system until the block exits.
 
     Args:
-        tmp_path: for the directory.
-        url: of the store.
+        tmp_path: folder for the directory.
+        url: URL of the store.
         work: whether a worker runs.
-        tokens: whether the server asks for them.
-        carrier: what the telephone world is like.
-        patience: for each of its replies.
-        settings: of [field_service].
+        tokens: whether the server requires tokens.
+        carrier: settings of the simulated phone network.
+        patience: timeout for each of its replies.
+        settings: the table [field_service].
     """
     async with carrying(**(carrier or {})) as world:
         parts = Parts(
@@ -246,7 +246,7 @@ async def a_field(
         app = hw.App(url)
         system.declare(app)
         async with app, AsyncExitStack() as stack:
-            # After the server: what it still answers must not be cut off from the directory.
+            # Closed after the server, which may still need the directory for its last replies.
             stack.push_async_callback(parts.close)
             served = dashboard(app=app, systems=[system], tokens=tokens)
             rig = await stack.enter_async_context(served)

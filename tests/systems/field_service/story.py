@@ -1,4 +1,4 @@
-"""What a whole history must show, read from the record alone."""
+"""The expected properties of a whole history, checked from the record alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FOREVER = 2**62
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Story:
-    """The record of service requests, and of what followed from them.
+    """The record of service requests, and of the jobs that followed from them.
 
     Attributes:
         offers: the requests, with their runs.
-        alerts: to dispatchers.
-        ended: what followed from ends.
-        differences: that the store found in its own books.
+        alerts: alerts to dispatchers.
+        ended: follow-up jobs of ended offers.
+        differences: differences found by the store's audit.
     """
 
     offers: list[JobView]
@@ -34,7 +34,7 @@ class Story:
 
 
 async def all_jobs(store: Store, kind: str) -> list[JobView]:
-    """Each job of a kind, with its runs and trail."""
+    """Return every job of a kind, with its runs and trail."""
     found: list[JobView] = []
     cursor = None
     while True:
@@ -48,7 +48,7 @@ async def all_jobs(store: Store, kind: str) -> list[JobView]:
 
 
 async def read_story(store: Store) -> Story:
-    """The whole record of a store."""
+    """Return the whole record of a store."""
     audit = await store.read(AuditQuery())
     return Story(
         differences=tuple(audit.differences),
@@ -59,19 +59,19 @@ async def read_story(store: Store) -> Story:
 
 
 async def check_record(store: Store, dispatchers: Iterable[str]) -> Counter[str]:
-    """Holds the record of a store against what is promised; see `check_story`."""
+    """Check a store's record against the guarantees; see `check_story`."""
     return check_story(await read_story(store), dispatchers)
 
 
 def check_story(story: Story, dispatchers: Iterable[str]) -> Counter[str]:
-    """Holds the record against what is promised.
+    """Check a record against the guarantees.
 
     Args:
         story: the record.
-        dispatchers: the ids of those who are to be alerted.
+        dispatchers: ids of the dispatchers to be alerted.
 
     Returns:
-        How many requests ended how.
+        How many requests ended in each way.
     """
     assert story.differences == ()
     for one in story.offers:
@@ -103,7 +103,7 @@ def _one_winner(offer: JobView) -> None:
 
 
 def _one_at_a_time(offers: list[JobView]) -> None:
-    """No technician has two offers or requests at once, and no request two offers."""
+    """Check that no technician has two offers or requests at once, and no request two offers."""
     by_technician: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for offer in offers:
         spans = [
@@ -139,7 +139,7 @@ def _alerted_once(story: Story, dispatchers: set[str]) -> None:
 
 
 def calls_at_once(ledger: Ledger) -> list[str]:
-    """Whoever was called while a call to him went on."""
+    """Return who was called while another call to the same phone was in progress."""
     by_phone: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for call in ledger.calls.values():
         span = (call.placed_at, FOREVER if call.ended_at is None else call.ended_at)

@@ -1,4 +1,4 @@
-"""Answers from outside: by key, message, API; in time, too late, twice, at the same instant."""
+"""Answers from outside: by key, message or API; in time, too late, twice, at the same instant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def texts_to(field: FieldRig, name: str) -> list[str]:
 
 
 async def write(field: FieldRig, name: str, words: str) -> str:
-    """Somebody writes to the line; what is replied."""
+    """Send a message to the line; return the reply."""
     before = len(texts_to(field, name))
     field.carrier.world.write(phone_of(name), LINE, words)
     await field.carrier.until(lambda _: len(texts_to(field, name)) > before, "replied")
@@ -86,7 +86,7 @@ async def test_a_message_that_comes_again_answers_no_later_offer(
         again = await field.text("bob", word, SID)
         assert (again.status_code, again.text) == (200, said.text)
         assert (await field.get(second["id"]))["offer"]["technician"] == "bob"
-        # Another message of the same words is another answer.
+        # Another message with the same words is a separate answer.
         await field.text("bob", word, f"SM{'c' * 32}")
         await field.becomes(second["id"], "assigned" if word == "1" else "pending")
 
@@ -127,7 +127,7 @@ async def test_the_offer_of_a_message_outlives_the_process_and_is_forgotten_afte
         assert await answered(url, "text", "a:1", 1_000) == "a:1"
         assert await answered(url, "text", "b:1", 999 + TEXTS_KEPT_MS) == "a:1"
         assert await answered(url, "other", "", 999 + TEXTS_KEPT_MS) == ""
-        # Nothing else is written that would remember it.
+        # Nothing else is stored that would remember it.
         assert await answered(url, "text", "b:1", 1_000 + TEXTS_KEPT_MS) == "b:1"
         assert await answered(url, "other", "b:1", 1_000 + TEXTS_KEPT_MS) == ""
 
@@ -172,7 +172,7 @@ async def test_two_candidates_accept_in_the_same_instant_and_exactly_one_has_it(
         for number in range(8):
             sent = await field.ask()
             await field.asks(sent["id"], "ada")
-            # The two answers meet the end of the first offer.
+            # The two answers coincide with the end of the first offer.
             await REAL.pause(0.035 + number * 0.006)
             replies: list[Any] = []
 
@@ -272,7 +272,7 @@ async def test_those_whose_offers_ran_out_are_told_that_it_is_taken(tmp_path: Pa
 
 async def test_a_ringing_phone_is_hung_up_when_its_offer_is_over(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s", ring="5m") as field:
-        # A minute of this world takes a second.
+        # A minute of the simulated world takes a second.
         field.carrier.world.pace.speed = 60
         await field.technician("ada", "ignore", km=1)
         sent = await field.ask()
@@ -371,7 +371,7 @@ async def test_webhooks_that_come_twice_late_and_out_of_order_change_nothing(tmp
 
 async def test_a_call_that_nobody_knows_of_is_hung_up_once_a_webhook_has_named_it(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", ring="5m", patience="1s") as field:
-        # A minute of this world takes a second.
+        # A minute of the simulated world takes a second.
         field.carrier.world.pace.speed = 60
         await field.technician("ada", "cut", km=1, ring_s=280)
         sent = await field.ask()

@@ -1,4 +1,4 @@
-"""The words of the board: what a dispatcher reads of each who was asked."""
+"""The text on the board: what a dispatcher reads about each technician who was asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody is asked while he is on the telephone: the next offer waits for the end of the call."""
+"""No technician is asked during a call: the next offer waits for the end of the call."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ SLOW = {"speed": 0.001}
 
 
 async def nothing(*_: object) -> None:
-    """A provider that takes a word and does nothing."""
+    """Do nothing; replaces a provider that accepts a request and ignores it."""
 
 
 def a_second(_: object) -> int:
-    """Instead of minutes, in ms."""
+    """Return a duration in ms that replaces minutes."""
     return 1_000
 
 
 async def on_the_telephone(field: FieldRig, name: str) -> World:
-    """Somebody declines a request by another way, and his call about it goes on all the same."""
+    """Let a technician decline a request by API, while the call about it continues."""
     world = field.carrier.world
     world.hang_up = nothing  # type: ignore[method-assign]  (whoever hangs up is not obeyed)
     sent = await field.ask()
@@ -51,7 +51,7 @@ async def on_the_telephone(field: FieldRig, name: str) -> World:
 
 
 async def end(world: World, name: str) -> None:
-    """The call of somebody ends."""
+    """End a technician's call."""
     calls = world.ledger.calls.values()
     (sid,) = [one.sid for one in calls if one.plan.to == phone_of(name) and one.ended_at is None]
     await World.hang_up(world, sid)
@@ -95,7 +95,7 @@ async def test_a_call_in_which_its_technician_declines_ends_by_itself(tmp_path: 
         pressed = {"CallSid": sid, "CallStatus": "in-progress", "Digits": "2"}
         await field.hook(f"answer?ref={sent['id']}:1", **pressed)
         await field.becomes(sent["id"], "pending")
-        # It is still said that they have declined.
+        # It still reports that they have declined.
         assert await hang_up_others(field.system.context, await field.job(sent["id"]))
         assert hung_up == []
 
@@ -173,7 +173,7 @@ async def test_a_dispatcher_assigns_somebody_who_is_on_the_telephone(tmp_path: P
         told = await field.becomes(second["id"], "assigned")
         assert told["technician"] == "ada"
         assert len(calls_of(world.ledger)) == 1
-        # Offered again, it waits for the end of the call as any other.
+        # When it is offered again, it waits for the end of the call like any other request.
         await field.withdraw(second["id"])
         reply = await field.move(second["id"], "redispatch")
         assert reply.status_code == 200
@@ -288,18 +288,18 @@ async def test_what_the_provider_says_decides_until_the_bound(
         found: Any = await ask(context, awaited)
         assert type(found) is answer
         if extend_s is not None:
-            # The clock goes on while it is asked.
+            # The clock advances during the query.
             assert (extend_s - 5) * 1000 < found.extend_ms <= extend_s * 1000
             assert found.known_as == ("twilio:CA1" if said is CallStatus.IN_PROGRESS else "")
         elif said is CallStatus.COMPLETED:
             assert (found.final, found.reason) == ("succeeded", "completed")
         else:
-            # Nobody knows: the offer's own time decides.
+            # The outcome is unknown: the offer's own timeout decides.
             assert (found.final, found.reason) == ("dead", ringing.UNSURE)
 
 
 class StandsStill(Timing):
-    """A worker that stands still once between the hand-over and the call."""
+    """A worker that stalls once between the hand-over and the call."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -337,7 +337,7 @@ async def test_a_call_of_an_offer_that_is_over_is_not_placed_again_while_another
         await field.asks(sent["id"], "bob")
         await field.carrier.until(lambda one: len(one.ledger.calls) == 2, "bob is called")
         await field.settled("ring", 1)
-        # As one that the provider refused at first, and that is tried once more only now.
+        # Like a job that the provider refused at first, and that is retried only now.
         again = field.app.kind("ring").make(
             job_id=derived_id("again"),
             to=phone_of("ada"),
@@ -363,7 +363,7 @@ async def test_a_word_about_a_call_puts_off_the_asking_and_an_alert_has_the_long
         await field.asks(sent["id"], "ada")
 
         async def deadline_ms(kind: str) -> int:
-            """From the hand-over to the deadline, once the provider has said something."""
+            """Return the time from hand-over to deadline, once the provider has replied."""
             async with asyncio.timeout(LIMIT_S):
                 while True:
                     for job in await field.jobs(kind):

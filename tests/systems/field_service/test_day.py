@@ -1,4 +1,4 @@
-"""A day in seconds: requests and technicians drawn from a seed, where much goes wrong."""
+"""A day in seconds: requests and technicians drawn from a seed, with many failures."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ async def people(field: FieldRig, draw: random.Random) -> list[str]:
 
 
 async def out_of_turn(field: FieldRig, request: str) -> None:
-    """All who were ever asked accept in the same instant."""
+    """Let all technicians who were ever asked accept at the same instant."""
     told = await field.get(request)
     asked = [one["technician"] for one in told["asked"]]
     if told["offer"] is not None:
         asked.append(told["offer"]["technician"])
-    # Each once: whoever was asked several times and has it is answered 200 each time.
+    # Each once: a technician who was asked repeatedly and has the request gets a 200 each time.
     asked = list(dict.fromkeys(asked))
     replies = await asyncio.gather(*(field.say(request, "accept", one) for one in asked))
     assert sum(one.status_code == 200 for one in replies) <= 1
 
 
 async def undecided(field: FieldRig, request: str) -> None:
-    """Whoever is asked declines and accepts in the same instant."""
+    """Let the technician who is being asked decline and accept at the same instant."""
     told = await field.get(request)
     if told["offer"] is not None:
         name = told["offer"]["technician"]
@@ -79,7 +79,7 @@ async def worker_dies(field: FieldRig) -> None:
 
 
 async def chaos(field: FieldRig, draw: random.Random, names: list[str], sent: list[str]) -> None:
-    """Answers nobody asked for, dispatchers who change their minds, workers that stop at once."""
+    """Send unsolicited answers and dispatchers' changes, and stop workers abruptly."""
     while True:
         await REAL.pause(0.02)
         if not sent:
@@ -98,7 +98,7 @@ async def chaos(field: FieldRig, draw: random.Random, names: list[str], sent: li
 
 
 async def completing(field: FieldRig, sent: list[str]) -> None:
-    """Those who have a request do its work in no time."""
+    """Complete assigned requests without delay."""
     while True:
         await REAL.pause(0.1)
         rows = (await field.rig.ask(None, "/service-requests", status="assigned"))["rows"]
@@ -137,7 +137,7 @@ async def a_day(field: FieldRig, seed: int, requests: int) -> dict[str, Any]:
 
 
 async def quiet(field: FieldRig) -> None:
-    """Returns once what follows has followed."""
+    """Return once all follow-up jobs are final."""
     async with asyncio.timeout(LIMIT_S):
         for kind in ("offer_ended", "offer_taken", "alert_dispatcher"):
             while any(one.finished_at is None for one in await field.jobs(kind, limit=1_000)):
@@ -175,6 +175,6 @@ async def test_of_a_random_day_each_request_ends_once_and_nobody_is_offered_two(
         fates = await a_day(field, seed, requests)
         nothing_twice(field.carrier.world)
         assert sum(fates.values()) == requests
-        # Offers end by the real clock: how many are accepted in time depends on the machine.
+        # Offers expire by the real clock: how many are accepted in time depends on the machine.
         assert fates.get("succeeded", 0) + fates.get("assigned", 0) > 0, fates
         assert fates["dead"] > 0, "the day was too easy"

@@ -1,4 +1,4 @@
-"""A dispatcher's moves from outside: assign, redispatch, withdraw, complete."""
+"""A dispatcher's actions from outside: assign, redispatch, withdraw, complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field, ph
 
 
 class Turns:
-    """Turns that stand still before they read the directory, while `held`."""
+    """Turns that pause before they read the directory, while `held`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.held, self.began, self.goes_on = False, asyncio.Event(), asyncio.Event()
@@ -36,7 +36,7 @@ class Turns:
 
 
 async def withdraw_during_a_turn(field: FieldRig, turns: Turns, request: str) -> None:
-    """Withdraws a request while a turn of it stands still, and lets that turn go on."""
+    """Withdraw a request while a turn of it is paused, and let that turn continue."""
     async with asyncio.timeout(LIMIT_S):
         await turns.began.wait()
         ended = len(await field.jobs("offer_ended"))
@@ -44,12 +44,12 @@ async def withdraw_during_a_turn(field: FieldRig, turns: Turns, request: str) ->
         turns.goes_on.set()
         while (await field.job(request)).state is not State.CANCELLED:
             await REAL.pause(0.01)
-    # What the end asks for is made in one step with the follow-up's own end.
+    # Follow-up jobs of an ending are created in the same step that settles `offer_ended`.
     await field.settled("offer_ended", ended + 1)
 
 
 async def messages(field: FieldRig) -> list[tuple[str, str]]:
-    """All messages that were asked for: to whom, and the last words."""
+    """Return all requested messages: recipients, and the last words."""
     args = [msgspec.json.decode(one.args) for one in await field.jobs("ring_text")]
     return sorted((one["to"], one["text"].rpartition(": ")[2]) for one in args)
 
@@ -213,7 +213,7 @@ async def test_a_late_follow_up_raises_no_alert_while_the_request_is_assigned(tm
         await field.technician("ada", "accept")
         sent = await field.ask()
         await field.becomes(sent["id"], "assigned")
-        # An assignment ends what is open, and is about to name the next technician.
+        # An assignment ends the open offer, and is about to name the next technician.
         await act(field.store, Verb.KILL, sent["id"], author="dora", reason="given to bob by Dora")
         stale = {"job": sent["id"], "state": "dead", "reason": "exhausted"}
         await field.app.send_async("offer_ended", **stale)

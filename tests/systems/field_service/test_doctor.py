@@ -1,4 +1,4 @@
-"""What the doctor says of this system, over HTTP and by the command."""
+"""The doctor's report on this system, over HTTP and by the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route of this system, for every role, and for tokens that are scoped."""
+"""Every route of this system, for every role, and for scoped tokens."""
 
 from __future__ import annotations
 

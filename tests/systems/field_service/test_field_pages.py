@@ -1,4 +1,4 @@
-"""The dashboard's pages: requests as they go on, technicians, and what a browser never runs."""
+"""The dashboard's pages: requests in progress, technicians, and text that must never be run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOARD, PEOPLE = "/ui/field-service", "/ui/field-service/technicians"
 
 
 async def evil(field: FieldRig, text: str = EVIL) -> str:
-    """A request that carries whatever it can, with an offer to somebody of such a name."""
+    """Create a request full of hostile text, offered to a technician with such a name."""
     await field.technician("ada", km=1)
     await field.change("ada", name=text[:100], skills=[text[:60]])
     customer = {"name": text[:100], "phone": "+14155550100"}
@@ -32,7 +32,7 @@ async def evil(field: FieldRig, text: str = EVIL) -> str:
 
 
 async def shows(http: httpx.AsyncClient, words: str) -> None:
-    """Waits until the board shows this: a look is shared by all for most of a second."""
+    """Wait until the board shows these words: a read is shared for most of a second."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             page = (await http.get(BOARD)).text

@@ -1,4 +1,4 @@
-"""The table [field_service]: what could never work is refused at the start, by its name."""
+"""The table [field_service]: settings that can never work are refused at startup, by name."""
 
 from __future__ import annotations
 

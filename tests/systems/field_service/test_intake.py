@@ -1,4 +1,4 @@
-"""Intake from outside: positions that are looked up, and what happens while something is away."""
+"""Intake from outside: geocoding of positions, and what happens while a service is unreachable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.systems.field_service.field_rig import CUSTOMER, HERE, FieldRig, a_fi
 
 @asynccontextmanager
 async def a_geocoder(places: dict[str, Any]) -> AsyncGenerator[str]:
-    """A service that answers as Nominatim does; its URL."""
+    """Run a service that answers as Nominatim does; yield its URL."""
 
     async def drips() -> AsyncGenerator[bytes]:
         for _ in range(100):
@@ -61,7 +61,7 @@ async def post(field: FieldRig, **more: Any) -> Any:
 
 
 async def test_an_address_is_looked_up_and_a_geocoder_that_fails_writes_nothing(tmp_path: Path):
-    # Nominatim writes numbers as text.
+    # Nominatim returns numbers as text.
     here = {name: str(value) for name, value in HERE.items()}
     places = {"Alexanderplatz 1": [{**here, "display_name": "x"}], "broken": {"error": "x"}}
     async with (
@@ -89,7 +89,7 @@ async def test_while_the_directory_is_away_intake_says_so_and_a_turn_waits(tmp_p
         problem(reply, 503, "store_unavailable")
         ref = f"{sent['id']}:1"
         await field.app.signal_async(ref, event="no", final="declined", candidate="ada")
-        # The turn is put off, uses no attempt, and asks nobody.
+        # The turn is postponed, uses no attempt, and asks nobody.
         told = await field.until(sent["id"], lambda told: "scheduled" in told["why"])
         assert told["offer"] is None
         await field.directory.open()

@@ -1,4 +1,4 @@
-"""Forms that are long or odd: a job is offered all the same, and told in what a phone can carry."""
+"""Long or odd forms: the job is still offered, in a text short enough for a phone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ID = "01a1fd5c-3534-7364-bb2d-381e7c2d9c63"
 
 def test_words_of_the_longest_form_fit_into_a_message_and_a_script():
     url = "https://dispatch.example.org/field-service/hooks/twilio/answer?ref=" + ID + ":1000"
-    # Twilio: a message has at most 1,600 characters, a script 4,000. Vonage: 1,500 are spoken.
+    # Twilio: a message has at most 1,600 characters, a script 4,000. Vonage speaks 1,500.
     asked = offer_spoken(LONG, 12.0)
     assert len(asked) <= 1_500
     assert len(written(Ask(text=asked, answer_url=url))) <= 4_000

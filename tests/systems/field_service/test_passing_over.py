@@ -1,4 +1,4 @@
-"""Nobody waits for those who have another request, whatever brought the turn to them."""
+"""Technicians who have another request never delay a turn, whatever triggered it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 
 
 async def assigned(field: FieldRig, technician: str) -> str:
-    """Gives somebody a request, so that he is busy for long; its id."""
+    """Assign a request to a technician, who is then busy for long; return its id."""
     sent = await field.ask()
     assert (await field.move(sent["id"], "assign", technician=technician)).status_code == 200
     await field.becomes(sent["id"], "assigned")
@@ -22,7 +22,7 @@ async def assigned(field: FieldRig, technician: str) -> str:
 
 
 async def claimed(field: FieldRig, number: int) -> list[tuple[str, str]]:
-    """What a claim of the lane of offers brings: each request with whom it asks."""
+    """Claim from the lane of offers; return each request with its candidate."""
     asked = ClaimRequest(worker="w" * 32, request=number, lanes=(("offers", 1),), free=1)
     return [(one.id, one.candidate) for one in (await field.store.claim(asked)).jobs]
 
@@ -75,7 +75,7 @@ async def test_an_unfit_candidate_does_not_leave_it_waiting_for_who_has_another(
         sent = await field.ask()
         await field.directory.close()
         field.work()
-        # The turn is put off; the look at its intake finds ada free.
+        # The turn is postponed; the look-over job at its intake finds ada free.
         await field.until(sent["id"], lambda told: "scheduled" in told["why"])
         async with asyncio.timeout(LIMIT_S):
             mine = {"subject": sent["id"], "tenant": ""}
@@ -135,7 +135,7 @@ async def test_a_request_that_waits_for_the_one_a_dispatcher_named_is_not_passed
         await field.asks(second["id"], "bob")
         reply = await field.move(second["id"], "assign", technician="ada", wait=True)
         assert reply.status_code == 200, reply.text
-        # What the end of bob's offer asks for is done, and a look over the request with it.
+        # The follow-up of bob's ended offer is done, and a look-over of the request with it.
         await field.settled("offer_ended", 1)
         await field.settled("offer_look_over", len(await field.jobs("offer_look_over")) - 2)
         await field.until(second["id"], lambda told: "technician:ada" in told["why"])

@@ -1,4 +1,4 @@
-"""Processes that are killed in the middle of offers, and stores that are opened again."""
+"""Processes that are killed in the middle of offers, and stores that are reopened."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ lines = {{ "{line}" = 20 }}
 
 
 async def nothing(*_: object) -> None:
-    """A provider that takes a word and does nothing."""
+    """Do nothing; replaces a provider that accepts a request and ignores it."""
 
 
 def free_port() -> int:
@@ -54,10 +54,10 @@ def free_port() -> int:
 
 
 class Installation:
-    """`headway serve --system field_service` in a folder, killed and started again.
+    """`headway serve --system field_service` in a folder, killed and restarted.
 
     Attributes:
-        url: where it listens, whenever it runs.
+        url: URL where it listens while it runs.
     """
 
     def __init__(self, folder: Path, carrier: CarrierRig) -> None:
@@ -105,7 +105,7 @@ async def installed(folder: Path, **world: Any) -> AsyncGenerator[tuple[Installa
 
 
 async def patiently(http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
-    """The reply, however often it must be asked for."""
+    """Repeat a request until there is a reply; return the reply."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             try:
@@ -190,7 +190,7 @@ async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the
         carrier.person(phone_of("ada"), "silent")
         ada = {"id": "ada", "name": "Ada", "phone": phone_of("ada"), "channel": "voice", **HERE}
         await patiently(http, "POST", "/technicians", ada)
-        # Whoever hangs up is not obeyed: the call goes on after its offer.
+        # Hang-ups are ignored: the call continues after its offer.
         carrier.world.hang_up = nothing  # type: ignore[method-assign]
         form = {"customer": CUSTOMER, "position": HERE}
         first = (await patiently(http, "POST", "/service-requests", form))["id"]
@@ -198,7 +198,7 @@ async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the
         second = (await patiently(http, "POST", "/service-requests", form))["id"]
 
         async def waits() -> None:
-            """The first offer is over, and the second request waits for the end of its call."""
+            """Wait until the first offer is over, and the second request waits for its call."""
             async with asyncio.timeout(LIMIT_S):
                 while True:
                     told = await patiently(http, "GET", f"/service-requests/{first}")
@@ -213,7 +213,7 @@ async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the
         await here.kill()
         (call,) = carrier.world.ledger.calls.values()
         if meanwhile:
-            # Nobody hears that it has ended.
+            # No one is notified of its end.
             await World.hang_up(carrier.world, call.sid)
             await here.start()
         else:

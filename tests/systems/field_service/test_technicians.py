@@ -1,4 +1,4 @@
-"""Technicians over HTTP: kept, changed, removed and imported, and found where they are."""
+"""Technicians over HTTP: stored, changed, removed and imported, and found at their positions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_an_import_adds_changes_and_leaves_alone_and_a_bad_row_writes_noth
         }
         assert await near(field, skill=["gas", "heat"]) == ["ada"]
         assert (await imported(field, first)).json()["unchanged"] == 1
-        # By the phone, where there is no id; what is not said stays.
+        # Matched by phone if there is no id; fields that are not given stay unchanged.
         moved = "name,phone,lat,lon\nAda,+15550000001,52.6,13.4\nBob,+15550000002,52.6,13.4\n"
         told = (await imported(field, moved)).json()
         assert (told["added"], told["changed"]) == (1, 1)
@@ -113,7 +113,7 @@ async def test_an_import_adds_changes_and_leaves_alone_and_a_bad_row_writes_noth
         reply = await imported(field, bad)
         told = problem(reply, 422, "invalid_value")
         assert [one["where"] for one in told["errors"]] == ["row 3", "row 4"]
-        # In the words of every other reply, not of the library that found it.
+        # In the wording of all other replies, not of the library that found the error.
         assert told["errors"][0]["what"].startswith("phone: it is '555'")
         assert len((await field.rig.ask(None, "/technicians"))["rows"]) == 2
         told = (await imported(field, bad, "?partial=true")).json()
@@ -222,7 +222,7 @@ async def test_who_moved_too_far_is_passed_over_at_his_turn(tmp_path: Path):
         assert "km away" in told["asked"][1]["reason"]
 
 
-@pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")  # of apprise's own imports
+@pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")  # raised by apprise's own imports
 @pytest.mark.parametrize("what", ["technicians", "users"])
 async def test_only_who_may_define_changes_the_directory_and_a_scoped_token_sees_nothing(
     tmp_path: Path, what: str

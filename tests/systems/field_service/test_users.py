@@ -1,4 +1,4 @@
-"""Users over HTTP: kept, changed and imported, and alerted by the role that they have then."""
+"""Users over HTTP: stored, changed and imported, and alerted by their current role."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import FieldRig, a_field
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 DORA = {"name": "Dora", "roles": ["DisPatcher"], "channels": ["text:+15557770001"]}

@@ -1,4 +1,4 @@
-"""The command and an empty working folder, as the tests of the command have them."""
+"""The command and an empty working folder, as in the tests of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that speaks to the system over HTTP, as any language would."""
+"""An HTTP client of the system, as in any language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Queue:
 
     Args:
         http: a client with the server's address.
-        token: sent with each call; None for none.
+        token: sent with each call; None for no token.
     """
 
     def __init__(self, http: httpx.AsyncClient, token: str | None = None) -> None:
@@ -34,24 +34,24 @@ class Queue:
         return reply.json()
 
     async def enqueue(self, lane: str = "mail", **job: Any) -> str:
-        """Makes a job; its id."""
+        """Create a job; return its id."""
         reply = await self.post("/enqueue", **{"lane": lane, "type": "t", **job})
         assert reply.status_code == 201, reply.text
         return reply.json()["job_id"]
 
     async def pull(self, lanes: Any = "mail", **body: Any) -> list[dict[str, Any]]:
-        """Takes jobs as the worker w."""
+        """Pull jobs as the worker w."""
         reply = await self.post("/pull", **{"worker": "w", "lanes": lanes, "max": 100, **body})
         assert reply.status_code == 200, reply.text
         return reply.json()["jobs"]
 
     async def say(self, path: str, job: Mapping[str, Any], **more: Any) -> httpx.Response:
-        """Says what became of a job that was pulled."""
+        """Report the outcome of a pulled job."""
         which = {"job_id": job["job_id"], "run": job["run"]}
         return await self.post(path, **{"worker": "w", **which, **more})
 
     async def said(self, path: str, job: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        """The same; it must be heard."""
+        """Report the outcome of a pulled job; it must be accepted."""
         reply = await self.say(path, job, **more)
         assert reply.status_code == 200, reply.text
         return reply.json()
@@ -68,13 +68,13 @@ class Queue:
 async def queueing(
     settings: Mapping[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[tuple[Rig, Queue]]:
-    """An open server with the system, and a program that speaks to it."""
+    """Run an open server with the system, and yield a client."""
     async with serving(systems=[make(settings or {})], tokens=False, **options) as rig:
         yield rig, Queue(rig.http)
 
 
 @asynccontextmanager
 async def calling(url: str) -> AsyncIterator[Queue]:
-    """A program that speaks to a server elsewhere."""
+    """Yield a client of a server that runs elsewhere."""
     async with httpx.AsyncClient(base_url=url, timeout=LIMIT_S) as http:
         yield Queue(http)

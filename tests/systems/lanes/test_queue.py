@@ -1,4 +1,4 @@
-"""The poll queue, driven over HTTP."""
+"""The poll queue, used over HTTP."""
 
 from __future__ import annotations
 
@@ -484,7 +484,7 @@ async def test_a_tenants_producer_sees_and_makes_only_its_own(rig: Rig) -> None:
 
 @pytest.fixture
 async def timed() -> AsyncIterator[tuple[Queue, FakeClock, Store]]:
-    """A queue whose time is moved on by the test."""
+    """Run a queue whose clock the test advances."""
     clock = FakeClock()
     store = open_store("memory://", clock=clock)
     async with queueing(app=hw.App(store=store)) as (_, queue):
@@ -514,7 +514,7 @@ async def test_five_attempts_reach_the_cap_of_an_hour_and_no_outage_of_half_an_h
 
 
 async def test_bodies_are_json_whatever_their_content_type(queue: Queue) -> None:
-    """As `curl -d` sends them: it names a form, and a few programs name nothing."""
+    """`curl -d` sends a form's content type, and a few programs send none."""
     http = queue.http
     types = ("application/x-www-form-urlencoded", "text/plain", "application/json", None)
     for said in types:

@@ -1,4 +1,4 @@
-"""The page of the HTTP queue in the dashboard: depth, who holds what, retries, and for whom."""
+"""The page of the HTTP queue in the dashboard: depth, holders, retries, and access by role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = "/ui/queue"
 
 @asynccontextmanager
 async def operating() -> AsyncIterator[tuple[Rig, Queue, Queue, httpx.AsyncClient]]:
-    """A dashboard with the system: who makes jobs, who works, and an operator's browser."""
+    """Run a dashboard with the system, a producer, a worker, and an operator's browser."""
     async with dashboard(systems=[make({})]) as rig, signed_in(rig, Role.OPERATOR) as http:
         makes = Queue(rig.http, rig.tokens[Role.PRODUCER])
         yield rig, makes, Queue(rig.http, rig.tokens[Role.WORKER]), http
@@ -36,7 +36,7 @@ async def text_of(http: httpx.AsyncClient, path: str = PAGE) -> str:
 
 
 async def shown(http: httpx.AsyncClient, words: str, path: str = PAGE) -> str:
-    """The text of a page, once it has these words: what was read is kept for a moment."""
+    """Return the text of a page, once it contains these words: reads are cached briefly."""
     async with asyncio.timeout(LIMIT_S):
         while words not in (text := await text_of(http, path)):
             await REAL.pause(0.05)

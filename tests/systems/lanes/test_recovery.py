@@ -1,4 +1,4 @@
-"""Server processes and workers that are killed: what was pulled and not acknowledged comes back."""
+"""Server processes and workers that are killed: pulled jobs without an ack are returned."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_server_that_is_killed_loses_nothing_that_it_acknowledged() -> N
             assert (again["answer"], again["status"]) == ("already", "done")
             left = await queue.pull(max=18, worker="another")
             assert [job["job_id"] for job in left] == made[2:]
-            # Nobody has kept its lease: it is handed out once more, when that has ended.
+            # Its lease was not extended: the job is handed out again after the lease expires.
             (back,) = await queue.pull(worker="another", wait="20s")
             assert (back["job_id"], back["run"], back["attempt"]) == (held["job_id"], 2, 2)
             late = await queue.say("/ack", held)
@@ -90,7 +90,7 @@ async def test_what_a_dead_worker_pulled_comes_back_and_what_is_extended_stays()
 
 @pytest.fixture
 def example(folder: Path) -> str:
-    """The example's App, in a file of the working folder."""
+    """Write the example's App to a file in the working folder."""
     Path(folder, "app.py").write_text(EXAMPLE, encoding="utf-8")
     return "app.py"
 
@@ -131,7 +131,7 @@ async def test_jobs_of_http_producers_are_done_by_supervised_workers_of_the_exam
                 assert workers.poll() is None
             assert await queue.status(close) == "done"
             assert (await queue.get(f"/jobs/{summary}"))["result"].startswith("Card")
-            # The killed worker may have held it: then it comes back after its back-off.
+            # The killed worker may have held it: then it returns after its back-off.
             while not (rows := (await queue.get("/dead"))["rows"]):
                 assert workers.poll() is None
             (dead,) = rows
@@ -152,7 +152,7 @@ def summed_up(database: Database) -> bool:
 
 
 def latency_of(lane: str) -> Any:
-    """What the command shows of a lane."""
+    """Return what the command shows of a lane."""
     line = [*COMMAND, "lanes", "--latency", "--lane", lane, "--json"]
     shown = subprocess.run(line, check=True, capture_output=True, timeout=LIMIT_S)
     (found,) = json.loads(shown.stdout)["lanes"]

@@ -1,7 +1,7 @@
 """Notifications that end, a history, and processes that can be killed between any two steps.
 
-The clock stands still. A process is driven step by step: what it does with the store and with
-Cassandra is what the system does, without the threads and pauses of a worker.
+The clock stands still. A process is driven step by step: it performs the system's operations on the
+store and on Cassandra, without the threads and pauses of a worker.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ LEASE_MS = 30_000
 
 
 class Killed(Exception):
-    """The process was killed here; nothing on the way up takes it for an answer."""
+    """The process was killed here; no caller mistakes this for a result."""
 
 
 class ByClock(Timing):
-    """The clock of a process: that of the test."""
+    """The clock of a process: the test's clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -73,14 +73,14 @@ class ByClock(Timing):
 
 
 class Process(StoreProxy):
-    """One process: it can be made to end at the nth seam.
+    """A process that can be made to die at the nth seam.
 
-    A seam is before and after each operation of the store and each statement.
+    There is a seam before and after each store operation and each statement.
 
     Attributes:
-        context: of the system in this process.
-        dies_at: the seam; None for never.
-        seam: the next one's number.
+        context: context of the system in this process.
+        dies_at: the seam at which it dies; None for never.
+        seam: number of the next seam.
     """
 
     def __init__(self, inner: Store, link: Link, timing: Timing, dies_at: int | None) -> None:
@@ -125,7 +125,7 @@ class Process(StoreProxy):
         return [(await self.run(statement, values)).rows for values in each]
 
     async def claim_one(self, lane: str) -> Any:
-        """The next job of a lane; None if nothing can start there."""
+        """Claim the next job of a lane; return None if no job can start there."""
         self.claims += 1
         request = ClaimRequest(
             worker=self.name, request=self.claims, lanes=((lane, 1),), lease_ms=LEASE_MS
@@ -134,7 +134,7 @@ class Process(StoreProxy):
         return found[0] if found else None
 
     async def write(self) -> int:
-        """Does the jobs of the history until none can start; how many it did."""
+        """Run the history's jobs until none can start; return how many ran."""
         await self.sweep(100)
         done = 0
         while (claimed := await self.claim_one(HISTORY_LANE)) is not None:
@@ -182,12 +182,12 @@ class HistoryWorld:
         return await self.store.read(JobQuery(id=id_))
 
     def rows(self) -> list[tuple[str, str]]:
-        """The ids and statuses that the history has."""
+        """Return the ids and statuses in the history."""
         parts = self.link.history.values()
         return [(id_, row[0]) for part in parts for (_, id_), row in part.items()]
 
     async def forget(self) -> None:
-        """Lets the store forget what ended; it was kept long enough."""
+        """Let the store forget ended jobs once their retention is over."""
         self.clock.advance(KEEP_MS + 1)
         await self.store.sweep(1_000)
 
@@ -201,7 +201,7 @@ End = Callable[[Process, str], Awaitable[None]]
 
 
 async def is_sent(process: Process, id_: str) -> None:
-    """Its provider takes it, and says nothing more; again after a crash on the way."""
+    """Let the provider accept it and report nothing more; repeated after a crash on the way."""
     claimed = await process.claim_one(Channel.EMAIL.lane)
     if claimed is not None and claimed.id == id_:
         handed = HandedOver(id_, claimed.run, key=f"{id_}:{claimed.run}", timeout_ms=DAY_MS)
@@ -213,7 +213,7 @@ async def is_sent(process: Process, id_: str) -> None:
 
 
 async def is_refused(process: Process, id_: str) -> None:
-    """Its worker reports that nothing can be sent."""
+    """Let its worker report that it cannot be sent."""
     claimed = await process.claim_one(Channel.EMAIL.lane)
     if claimed is not None:
         died = Died(id_, claimed.run, reason="550")
@@ -221,13 +221,13 @@ async def is_refused(process: Process, id_: str) -> None:
 
 
 async def is_cancelled(process: Process, id_: str, verb: Verb = Verb.CANCEL) -> None:
-    """An operator ends it."""
+    """Let an operator cancel it."""
     request = ActRequest(request=uuid4().hex, ids=(id_,), verb=verb, author="ada")
     await process.act(request)
 
 
 async def is_expired(process: Process, id_: str) -> None:
-    """Its time has passed; a sweep ends it."""
+    """Let it expire; a sweep ends it."""
     del id_
     process.context.timing.clock.advance(3_600_000)  # type: ignore[attr-defined]
     await process.sweep(100)

@@ -1,4 +1,4 @@
-"""The system whole: a server, a worker, a directory, and senders that answer as they are told."""
+"""The complete system: a server, a worker, a directory, and senders controlled by the test."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Answer = Outcome | Callable[[Message], Awaitable[Outcome]]
 
 @dataclass
 class Box:
-    """A sender that keeps what it was given, and answers with what stands first in `answers`.
+    """A sender that records messages, and returns the first of `answers`.
 
     Attributes:
-        queue: what it waits for before the last moment, such as a connection.
+        queue: what it waits for before the final check, such as a connection.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -61,15 +61,15 @@ class Box:
 
 @dataclass(kw_only=True)
 class NotifyRig:
-    """The system whole.
+    """The complete system.
 
     Attributes:
         rig: the server.
-        system: what is tested.
-        app: whose store holds the jobs.
+        system: the system under test.
+        app: the App whose store holds the jobs.
         boxes: the senders.
-        who: as whom the server is called.
-        workers: those that work now.
+        who: the role in which the server is called.
+        workers: the running workers.
     """
 
     rig: Rig
@@ -108,7 +108,7 @@ class NotifyRig:
         return reply.json() if reply.content else None
 
     async def ada(self, **more: Any) -> None:
-        """A recipient with every address."""
+        """Add a recipient with every kind of address."""
         body = {
             "id": "ada",
             "email": "ada@example.org",
@@ -119,7 +119,7 @@ class NotifyRig:
         await self.ok("POST", "/recipients", body, 201)
 
     async def send(self, **more: Any) -> str:
-        """Takes one notification in; its id."""
+        """Send one notification; return its id."""
         body = {"recipient": "ada", "text": "hello", **more}
         if "channels" not in body:
             body.setdefault("channel", "email")
@@ -136,14 +136,14 @@ class NotifyRig:
         return found
 
     async def until(self, fits: Callable[[], Awaitable[Any]]) -> Any:
-        """What it says, as soon as that is true."""
+        """Repeat a query until its result is true; return the result."""
         async with asyncio.timeout(LIMIT_S):
             while not (found := await fits()):
                 await REAL.pause(0.01)
             return found
 
     async def becomes(self, id_: str, status: str) -> dict[str, Any]:
-        """The notification, as soon as it has come to this."""
+        """Return the notification, once it has this status."""
         told: dict[str, Any] = {}
 
         async def fits() -> bool:
@@ -159,7 +159,7 @@ class NotifyRig:
         return told
 
     def work(self, **options: Any) -> Worker:
-        """Another worker, until it is stopped."""
+        """Run another worker, until it is stopped."""
         worker = self.app.worker(**{"concurrency": 20, "lease": "2s", **options})
         self.workers[worker] = asyncio.create_task(worker.run())
         return worker
@@ -182,18 +182,18 @@ async def notifying(  # noqa: PLR0913  (what a test may want otherwise)
     cassandra: Link | None = None,
     **settings: Any,
 ) -> AsyncGenerator[NotifyRig]:
-    """The system whole, until the block ends.
+    """Run the complete system until the block exits.
 
     Args:
-        tmp_path: for the directory.
-        url: of the store.
+        tmp_path: folder for the directory.
+        url: URL of the store.
         work: whether a worker runs.
-        directory: its URL; a file of SQLite if not given.
-        tokens: whether the server asks for them.
-        telephony: the table of the settings.
-        hooks: the same.
-        cassandra: where what is due far ahead lies.
-        settings: of [notifications].
+        directory: URL of the directory (default: an SQLite file).
+        tokens: whether the server requires tokens.
+        telephony: the table [telephony].
+        hooks: the table [hooks].
+        cassandra: where notifications due far ahead are stored.
+        settings: the table [notifications].
     """
     parts = Parts(
         directory=Directory(directory or f"sqlite:///{tmp_path}/directory.db"),

@@ -1,4 +1,4 @@
-"""Calls at once are answered by batches: none by one that began before it, each by one."""
+"""Concurrent calls are answered in batches: each by exactly one that starts after the call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.systems.notifications.batches import Batches
 
 
 class Work:
-    """Answers numbers with their doubles, each batch when it is let through."""
+    """Answers numbers with their doubles; each batch runs when the test releases it."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Recipients and message templates over HTTP: kept, changed, imported, previewed."""
+"""Recipients and message templates over HTTP: stored, changed, imported, previewed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.contract.definitions import Role
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 

@@ -1,4 +1,4 @@
-"""Notifications of a topic: taken in as over HTTP, each message once."""
+"""Notifications from a topic: accepted as over HTTP, each message once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.core.errors import InvalidValue
 from headway.systems.notifications.from_kafka import NotificationSink
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 HELLO = {"recipient": "ada", "channel": "email", "text": "hello"}
@@ -67,7 +67,7 @@ async def test_what_is_no_notification_is_refused_alone_with_its_reason(tmp_path
         reasons = {index: str(one) for index, one in put.unreadable.items()}
         assert sorted(reasons) == [1, 2, 3, 4]
         assert "JSON" in reasons[1]
-        # It names no index: that would be one of the bridge's own batch.
+        # It contains no index, which would refer to the bridge's own batch.
         assert reasons[2].startswith("there is no recipient 'nobody'")
         assert "channel" in reasons[3]
         assert "Value error" not in str(reasons)

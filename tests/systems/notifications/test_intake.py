@@ -1,4 +1,4 @@
-"""Intake over HTTP: checked by index, spread, exact about duplicates, cancelled, told."""
+"""Intake over HTTP: checked by index, spread, exact about duplicates, cancelled, queried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 LATER = "2036-01-01T00:00Z"
@@ -116,7 +116,7 @@ async def test_a_cancelled_notification_keeps_its_key(tmp_path: Path):
         body = {"recipient": "ada", "channel": "email", "text": "x", "dedupe_key": "k"}
         first = await notify.ok("POST", "/notifications", body, 201)
         await notify.ok("DELETE", f"/notifications/{first['id']}")
-        # A repetition of a request whose reply was lost must not send it after all.
+        # Repeating a request whose reply was lost must not send the notification after all.
         again = await notify.ok("POST", "/notifications", body, 200)
         assert again == {"id": first["id"], "created": False, "due_at": None}
         assert (await notify.get(first["id"]))["status"] == "CANCELLED"

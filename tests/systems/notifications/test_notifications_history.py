@@ -1,4 +1,4 @@
-"""The history is written: each that ended, once, through kills; later words; Cassandra away."""
+"""The history: each ended notification once, through kills, late reports and a lost Cassandra."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tests.systems.notifications.history_world import (
 )
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 ENDS = {
@@ -60,7 +60,7 @@ HOUR = 3_600_000
 
 
 async def finish(world: HistoryWorld, id_: str, end: End) -> None:
-    """What the next processes do: leases end, the notification ends, and it is written."""
+    """Run the next processes: leases expire, the notification ends, and it is written."""
     for _ in range(4):
         world.clock.advance(LEASE_MS + 15 * 60_000)
         process = world.process()
@@ -98,7 +98,7 @@ async def test_each_one_that_has_ended_arrives_once_though_the_process_dies_at_a
         assert kept == history.notification_from(history.row_of(view))
         assert row[4] == history.row_of(view).record
         seam += 1
-    # It was killed before and after each operation of the store and of Cassandra.
+    # It was killed before and after each operation on the store and on Cassandra.
     assert seam > 10
 
 
@@ -123,7 +123,7 @@ async def test_a_later_word_is_written_though_the_process_dies_at_any_step_and_h
             await delivery.hear(process.context, word)
         except Killed:
             died = True
-            # The provider had no reply, and posts it again.
+            # The provider got no reply, and posts it again.
             await delivery.hear(world.process().context, word)
         await world.process().write()
         assert world.rows() == [(id_, "DELIVERED")], seam
@@ -256,7 +256,7 @@ async def test_while_cassandra_is_away_few_try_and_each_is_written_when_it_is_ba
     (lane,) = await world.store.read(LanesQuery(names=(HISTORY_LANE,)))
     view = await world.view(ids[0])
     assert view is not None
-    # It says since when nothing is written, however often that was tried.
+    # It reports since when the history has not been written, however often that was tried.
     assert lane.oldest_due_at == view.finished_at
     assert world.rows() == []
     world.link.before = nothing

@@ -1,4 +1,4 @@
-"""The pages of notifications in the dashboard: what they show, what is done there, and by whom."""
+"""The dashboard's pages of notifications: what they show, their actions, and access by role."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEMPLATES = "/ui/notifications/templates"
 async def operating(
     tmp_path: Path, url: str = "memory://", *, work: bool = True, **settings: object
 ) -> AsyncIterator[tuple[NotifyRig, httpx.AsyncClient]]:
-    """The system whole with a dashboard, and an operator's browser."""
+    """Run the complete system with a dashboard, and an operator's browser."""
 
     def with_dashboard(service: Service, systems: list[object]) -> FastAPI:
         app = build(service, systems)

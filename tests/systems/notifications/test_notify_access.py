@@ -1,4 +1,4 @@
-"""Who may do what: by the token's permissions, and not with a token for some tenants or lanes."""
+"""Access by the token's permissions, and none for tokens limited to some tenants or lanes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.contract.definitions import Role
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 

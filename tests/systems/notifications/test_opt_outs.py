@@ -1,4 +1,4 @@
-"""Opting out from outside: STOP and START as Twilio signs them, one click from a received mail."""
+"""Opting out from outside: STOP and START as Twilio signs them, one click in a received mail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.systems.notifications.senders.messages import read_senders
 from tests.systems.notifications.senders.smtp_server import Mailbox, smtp
 from tests.systems.telephony.accounts import ACCOUNT, FROM, MESSAGE, TO, TOKEN
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 TWILIO = {"twilio": {"account_sid": ACCOUNT, "auth_token": TOKEN}}
@@ -28,7 +28,7 @@ KEY, OLDER = "k" * 40, "o" * 40
 
 
 async def writes(notify: NotifyRig, text: str, token: str = TOKEN, **more: str) -> Any:
-    """What Twilio posts of a text that somebody wrote, signed as Twilio signs."""
+    """Post what Twilio sends for an incoming text, signed as Twilio signs."""
     path = "/notifications/hooks/twilio/texts"
     form = {"MessageSid": MESSAGE, "From": TO, "To": FROM, "Body": text, **more}
     signature = RequestValidator(token).compute_signature(notify.rig.url + path, form)
@@ -71,7 +71,7 @@ async def test_a_start_takes_back_a_stop_and_no_other_opt_out(tmp_path: Path):
             await writes(notify, "STOPALL")
             assert await opt_outs(notify) == [*own, "sms:STOP"]
             assert await opt_outs(notify, "bo") == ["sms", "sms:STOP"]
-        # What is read can be written again.
+        # A value that was read can be written back.
         change = {"preferences": {"opt_out": await opt_outs(notify)}}
         assert await notify.ok("PATCH", "/recipients/ada", change)
         problem(await writes(notify, "START", "f" * 32), 401, "unauthenticated")
@@ -120,7 +120,7 @@ async def test_other_texts_change_nothing(tmp_path: Path, text: str):
 
 
 async def linked(notify: NotifyRig, box: Mailbox, url: str = "https://notify.example.org") -> Smtp:
-    """Sends e-mail to a real server, with links of this address."""
+    """Run a system that sends e-mail to a real server, with links at this address."""
     told = {"host": "localhost", "port": box.port, "tls": "none"}
     email = read_senders({"email": {"from": "news@example.org", "smtp": told}}).email
     assert email is not None
@@ -192,7 +192,7 @@ async def test_a_link_that_is_forged_or_altered_is_refused(tmp_path: Path):
                 reply = await notify.rig.http.request(method, one)
                 problem(reply, 401, "unauthenticated")
         assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
-        # A key that no longer signs still verifies; one that is gone does not.
+        # A key that no longer signs still verifies; one that was removed does not.
         notify.context.parts.signing_keys = (OLDER, KEY)
         assert (await notify.rig.http.get(path)).status_code == 200
         notify.context.parts.signing_keys = (OLDER,)

@@ -1,4 +1,4 @@
-"""Metrics and rules: outcomes and lateness by channel, each rule beside its threshold."""
+"""Metrics and alert rules: outcomes and lateness by channel, each rule close to its threshold."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headway.systems.notifications.sender import Refused
 from headway.systems.notifications.settings import NotificationSettings
 from tests.systems.notifications.notify_rig import notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 CALM = NotificationsOverview(at=0, overdue_ms={}, closed={}, totals={})
 
 
 def found(*sights: NotificationsOverview, **at: Any) -> dict[str, str]:
-    """What each rule finds at the last of these looks."""
+    """Return what each rule finds at the last of these looks."""
     rules = notification_rules(Thresholds.model_construct(**at))
     last: dict[str, str] = {}
     for overview in sights:
@@ -68,7 +68,7 @@ def test_each_rule_speaks_beyond_its_threshold_and_not_before():
     late = replace(CALM, overdue_ms={"email": 60_001})
     assert found(late, replace(late, at=119_999)) == {}
     assert set(found(late, replace(late, at=120_000))) == {"notifications_overdue"}
-    # One whose channel is closed waits for that, and is told as that.
+    # A notification whose channel is closed waits for that, and is reported as such.
     shut = replace(late, closed={"email": "by job x: 429"})
     assert set(found(shut, replace(shut, at=600_000))) == {"channel_closed"}
     assert found(shut, replace(shut, at=599_999)) == {}

@@ -1,4 +1,4 @@
-"""Sending: preferences at the send, fallback, gates, at most once; statuses by what is said."""
+"""Sending: preferences at send time, fallback, gates, at most once; statuses from reports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.server.problems import problem
 from tests.servers.stores import NewUrl
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
@@ -49,7 +49,7 @@ def word(provider_id: str, *, delivered: bool = True, **more: object) -> Deliver
 
 
 def quiet_now() -> str:
-    """Quiet hours that began an hour ago and end in about two."""
+    """Return quiet hours that started an hour ago and end in about two."""
     now = datetime.fromtimestamp(REAL.wall_at() / 1000, UTC)
     start, end = now - timedelta(hours=1), now + timedelta(hours=2)
     return f"{start:%H:%M}-{end:%H:%M}"
@@ -70,7 +70,7 @@ async def test_an_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_web
             "hello",
             "<p>x</p>",
         )
-        # The only place is free again, though the first still awaits its delivery.
+        # The only slot is free again, although the first still awaits its delivery report.
         await notify.becomes(await notify.send(), "SENT")
         await delivery.hear(notify.context, word(f"p-{one}-1"))
         told = await notify.get(one)
@@ -141,7 +141,7 @@ async def test_one_that_nothing_tells_of_is_settled_as_sent(tmp_path: Path):
         one = await notify.send()
         await notify.becomes(one, "SENT")
         assert str((await notify.job(one)).state) == "succeeded"
-        # What is said after its end is its status all the same.
+        # A report after its end still becomes its status.
         told = await notify.ok("POST", f"/notifications/{one}/delivered")
         assert told == {"id": one, "status": "DELIVERED"}
 
@@ -262,7 +262,7 @@ async def test_a_refusal_and_an_opt_out_fall_on_to_the_next_channel_in_one_timel
             ("FAILED", "push"),
             ("SENT", "email"),
         ]
-        # The device is retired: the next one goes to e-mail without asking it.
+        # The device is retired: the next notification skips it.
         assert (await notify.ok("GET", "/recipients/ada"))["devices"] == []
         two = await notify.send(channels=["push", "sms"])
         told = await notify.becomes(two, "SKIPPED")
@@ -359,7 +359,8 @@ async def test_an_address_that_is_gone_is_removed_though_another_channel_has_del
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
         await delivery.hear(notify.context, word("m-1", delivered=False, reason="deferred"))
-        # Both are known by then, or kept until the notification is known by it.
+        # Both keys are known by then, or the report is kept until the notification is known by
+        # them.
         await delivery.hear(notify.context, word("s-1", event="e2"))
         assert (await notify.becomes(one, "DELIVERED"))["channel"] == "sms"
         gone = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e3")
@@ -539,7 +540,7 @@ async def test_of_a_worker_that_dies_after_the_answer_the_send_goes_on_awaiting_
 
 
 class Clock:
-    """The real clock, moved ahead by hand."""
+    """The real clock, plus an offset set by the test."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -640,7 +641,7 @@ async def test_many_slow_devices_are_sent_to_at_once_and_any_that_took_it_decide
         async def slow(message: Message) -> Outcome:
             if len(notify.push.got) == len(devices):
                 everybody.set()
-            # Sent one after another, the first would wait here forever.
+            # If they were sent one after another, the first would wait here forever.
             async with asyncio.timeout(60):
                 await everybody.wait()
             if message.to == "d7":
@@ -684,7 +685,7 @@ async def test_one_that_expires_between_two_attempts_is_not_tried_again(tmp_path
         notify.email.answers.append(outlast)
         one = await notify.send(expires_at="1s")
         assert "expired" in (await notify.becomes(one, "FAILED"))["reason"]
-        # Slow as it may be, none was sent after that.
+        # However slow the sending was, none was sent after that.
         assert len(notify.email.got) <= 1
 
 

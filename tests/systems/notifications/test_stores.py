@@ -21,7 +21,7 @@ from tests.servers.postgres import fresh_database
 from tests.servers.stores import NewUrl
 from tests.systems.notifications.notify_rig import notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
@@ -32,7 +32,7 @@ async def test_a_notification_goes_all_its_ways_on_every_store(
     async with AsyncExitStack() as stack:
         directory = ""
         if where == "postgresql":
-            # The keys of duplicates are kept in both databases that a directory can be in.
+            # The deduplication keys are stored in either kind of database that a directory can use.
             server = request.getfixturevalue("fast_postgres_server")
             directory = stack.enter_context(fresh_database(server.url))
         notify = await stack.enter_async_context(

@@ -12,7 +12,7 @@ from headway.systems.notifications.message_templates import check_forms, render
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import notifying
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 NESTED = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}hi"

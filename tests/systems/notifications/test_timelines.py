@@ -1,4 +1,4 @@
-"""A recipient's timeline over store and history: each once, newest first, on pages of any size."""
+"""A recipient's timeline over store and history: each once, newest first, any page size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.systems.notifications.notify_rig import NotifyRig, notifying
 from tests.systems.notifications.test_notifications_page import PAGE, operating, text_of
 from tests.web.rig import signed_in
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
@@ -44,12 +44,12 @@ async def away(statement: Cql, values: Values) -> None:
 async def lived(
     seed: int, *, days: int = 100, world: HistoryWorld | None = None
 ) -> tuple[HistoryWorld, list[str]]:
-    """A recipient's notifications of some months, newest first; the store forgot most."""
+    """Create a recipient's notifications of some months, newest first; the store forgot most."""
     world, draw, ids = world or HistoryWorld(), random.Random(seed), list[str]()
     process, waiting = world.process(), list[str]()
     for _ in range(days):
         world.clock.advance(draw.randrange(2 * DAY_MS))
-        # Several of one moment; of ten, one waits for years.
+        # Several at the same time; one in ten waits for years.
         waits = [draw.random() < 0.1 for _ in range(draw.choice([1, 1, 2, 3]))]
         jobs = [
             world.notification(process, due_at=world.clock() + one * 1_000 * DAY_MS)
@@ -63,7 +63,7 @@ async def lived(
             else:
                 await draw.choice([is_sent, is_refused])(process, job.id)
         if waiting and draw.random() < 0.1:
-            # It ends late, and the store has it longer than those that came after it.
+            # It ends late, and the store keeps it longer than those that arrived after it.
             await is_cancelled(process, waiting.pop(), Verb.KILL)
         await process.write()
         await world.store.sweep(1_000)
@@ -87,7 +87,7 @@ async def test_pages_have_each_once_newest_first_over_months_while_the_store_for
         cursor, pages = page.cursor, pages + 1
         if cursor is None:
             break
-        # What was read from the store is read from the history by the next page, or the reverse.
+        # What one page read from the store, the next may read from the history, or the reverse.
         world.clock.advance(draw.randrange(2 * DAY_MS))
         await world.store.sweep(1_000)
     assert found == ids
@@ -207,7 +207,7 @@ async def test_while_the_history_is_away_the_store_answers_and_the_rest_comes_af
     in_store = [one for one in ids if await world.view(one) is not None]
     assert found == in_store
     assert len(in_store) < len(ids)
-    # Away until the store's last page, nothing is missing on the pages after it.
+    # If the history is unreachable until the store's last page, later pages miss nothing.
     got, cursor = list[str](), None
     while len(got) < len(in_store) - 5:
         page = await world.page(cursor, 5)
@@ -256,7 +256,7 @@ async def test_a_cursor_of_before_the_history_was_switched_on_goes_on():
 
 
 async def forgotten(notify: NotifyRig) -> str:
-    """One that the history alone has; its id."""
+    """Create a notification that only the history has; return its id."""
     world = HistoryWorld()
     process = world.process()
     job = world.notification(process)
@@ -289,7 +289,7 @@ async def test_the_route_and_the_page_tell_what_is_in_the_history_and_that_it_is
         (second,) = (await notify.ok("GET", path))["rows"]
         assert second["id"] == old
         page = (await http.get(PAGE, params={"recipient": "ada"})).text
-        # The store has no job of it to be shown.
+        # The store no longer has a job to show for it.
         assert f"/ui/jobs/{new}" in page
         assert f"/ui/jobs/{old}" not in page
         assert "in the history" in await text_of(http, PAGE, recipient="ada")

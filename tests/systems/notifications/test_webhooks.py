@@ -21,14 +21,14 @@ from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 from tests.systems.telephony.accounts import ACCOUNT, MESSAGE, TO, TOKEN
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 TWILIO = {"twilio": {"account_sid": ACCOUNT, "auth_token": TOKEN}}
 
 
 async def posts(notify: NotifyRig, what: str, token: str = TOKEN, **form: str) -> Any:
-    """What Twilio posts, signed as Twilio signs."""
+    """Post what Twilio posts, signed as Twilio signs."""
     path = f"/notifications/hooks/twilio/{what}"
     signature = RequestValidator(token).compute_signature(notify.rig.url + path, form)
     head = {"X-Twilio-Signature": signature}
@@ -61,7 +61,7 @@ async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
 
         await notify.until(by_mail)
         told = await notify.get(one)
-        # Twilio had taken it, so it was SENT by SMS before it failed.
+        # Twilio had accepted it, so it was SENT by SMS before it failed.
         assert history(told) == [
             ("QUEUED", "", ""),
             ("SENT", "sms", ""),
@@ -174,7 +174,7 @@ async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
         told = await notify.get(two)
         reason = "email: " + "bounce, no such mailbox".ljust(MAX_REASON, ".")
         assert (told["status"], told["reason"]) == ("FAILED", reason)
-        # The address does not exist any more.
+        # The address no longer exists.
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
         forged = await notify.rig.http.post("/notifications/hooks/sendgrid", json=events)
         assert forged.status_code == 401

@@ -1,4 +1,4 @@
-"""Providers as the tests have them: their settings, and replies as they give them."""
+"""Providers for the tests: their settings, and replies in their format."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def order(script: Script | None = None, **more: Any) -> CallOrder:
 
 
 def twilio_call(sid: str = CALL, status: str = "queued", **more: Any) -> dict[str, Any]:
-    """A call as Twilio's API shows it."""
+    """Return a call in the format of Twilio's API."""
     return {"sid": sid, "account_sid": ACCOUNT, "to": TO, "from": FROM, "status": status, **more}
 
 
 def twilio_error(status: int, code: int) -> dict[str, Any]:
-    """An error as Twilio's API shows it."""
+    """Return an error in the format of Twilio's API."""
     more = f"https://www.twilio.com/docs/errors/{code}"
     return {"code": code, "message": f"of {code}", "more_info": more, "status": status}
 
 
 def vonage_made(uuid: str = UUID) -> dict[str, Any]:
-    """A call that was made, as Vonage's API shows it."""
+    """Return a created call in the format of Vonage's API."""
     return {
         "uuid": uuid,
         "status": "started",
@@ -93,7 +93,7 @@ def vonage_made(uuid: str = UUID) -> dict[str, Any]:
 
 
 def vonage_call(uuid: str = UUID, status: str = "completed", **more: Any) -> dict[str, Any]:
-    """A call as Vonage's API shows it later."""
+    """Return a call in the format of Vonage's API at a later time."""
     return {
         **vonage_made(uuid),
         "to": {"type": "phone", "number": TO[1:]},
@@ -105,7 +105,7 @@ def vonage_call(uuid: str = UUID, status: str = "completed", **more: Any) -> dic
 
 
 def vonage_list(*calls: dict[str, Any], more: bool = False) -> dict[str, Any]:
-    """A page of calls."""
+    """Return a page of calls."""
     links = {"self": {"href": "/v1/calls"}, **({"next": {"href": "/next"}} if more else {})}
     return {
         "count": len(calls),

@@ -29,9 +29,9 @@ class CarrierRig:
     """A carrier that runs in this process.
 
     Attributes:
-        url: where it listens.
-        carrier: what runs.
-        http: speaks to it.
+        url: URL where it listens.
+        carrier: the running carrier.
+        http: a client for it.
     """
 
     url: str
@@ -51,16 +51,16 @@ class CarrierRig:
         return self.carrier.settings.token
 
     def settings(self, **more: object) -> dict[str, object]:
-        """The table [telephony.twilio] that uses it."""
+        """Return the table [telephony.twilio] that uses it."""
         told = {"account_sid": self.account_sid, "auth_token": self.auth_token}
         return {**told, "base_url": self.url, **more}
 
     def person(self, phone: str, *answers: str, **more: Any) -> None:
-        """Says what the person at a number does; see `Person`."""
+        """Set the behaviour of the person at a number; see `Person`."""
         self.world.set_person(phone, read_table("person", Person, {"answers": answers, **more}))
 
     async def until(self, fits: Callable[[World], Found], what: str = "") -> Found:
-        """What a look at the world finds, as soon as it finds something."""
+        """Repeat a query of the world until it finds something; return what it finds."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 while not (found := fits(self.world)):
@@ -74,12 +74,12 @@ class CarrierRig:
 
 @asynccontextmanager
 async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[CarrierRig]:
-    """A carrier on a free port, until the block ends.
+    """Run a carrier on a free port until the block exits.
 
-    Everybody answers, and a second takes a millisecond, unless it is said otherwise.
+    By default everybody answers, and a second takes a millisecond.
 
     Args:
-        timing: real time, but in tests of the world itself.
+        timing: real time, except in tests of the world itself.
         settings: see `CarrierSettings`.
     """
     chosen: Mapping[str, object] = {"speed": 1_000, **_sure(settings), **settings}

@@ -1,4 +1,4 @@
-"""The far end of a wire: a server on a raw socket, which answers as it is told, or does not."""
+"""The far end of a wire: a server on a raw socket, whose behaviour the test sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.runtime.timing import pause
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     target: str
@@ -40,7 +40,7 @@ class Seen:
 
     @property
     def basic(self) -> str:
-        """Who asks, as `user:password`."""
+        """Return the caller's credentials, as `user:password`."""
         scheme, _, rest = self.headers["authorization"].partition(" ")
         assert scheme == "Basic"
         return b64decode(rest).decode()
@@ -52,13 +52,13 @@ Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(kw_only=True)
 class FarEnd:
-    """A server that says what it was asked.
+    """A server that records the requests made to it.
 
     Attributes:
-        url: where it listens.
-        seen: the requests that were read whole, in order.
-        acts: what it does, request by request; the last one goes on.
-        links: connections that were made to it.
+        url: URL where it listens.
+        seen: the requests that were read completely, in order.
+        acts: its actions, request by request; the last one repeats.
+        links: number of connections made to it.
     """
 
     url: str = ""
@@ -86,7 +86,7 @@ class FarEnd:
 
 @asynccontextmanager
 async def far_end(*acts: Act) -> AsyncIterator[FarEnd]:
-    """A far end on a free port, until the block ends."""
+    """Run a far end on a free port until the block exits."""
     end = FarEnd(acts=list(acts))
     tasks: set[asyncio.Task[None]] = set()
 
@@ -114,7 +114,7 @@ async def _read(reader: asyncio.StreamReader) -> Seen:
 
 
 def says(status: int, body: object = None, **headers: str) -> Act:
-    """Answers; a body that is not a text is JSON."""
+    """Answer; a body that is not a text is sent as JSON."""
     raw = body.encode() if isinstance(body, str) else b"" if body is None else _json(body)
     lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(raw)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -130,38 +130,38 @@ def _json(body: object) -> bytes:
 
 
 async def hangs(_: asyncio.StreamWriter) -> None:
-    """Never answers."""
+    """Never answer."""
     await asyncio.Event().wait()
 
 
 async def hangs_up(writer: asyncio.StreamWriter) -> None:
-    """Ends the connection without a word."""
+    """Close the connection without a reply."""
     writer.close()
 
 
 async def cuts(writer: asyncio.StreamWriter) -> None:
-    """Ends the connection in the middle of a reply that begins well."""
+    """Close the connection in the middle of a reply that starts well."""
     writer.write(b'HTTP/1.1 201 Created\r\nContent-Length: 4000\r\n\r\n{"sid": "CA')
     await writer.drain()
     writer.close()
 
 
 async def cuts_head(writer: asyncio.StreamWriter) -> None:
-    """Ends the connection in the middle of the reply's head."""
+    """Close the connection in the middle of the reply's head."""
     writer.write(b"HTTP/1.1 201 Cre")
     await writer.drain()
     writer.close()
 
 
 async def babbles(writer: asyncio.StreamWriter) -> None:
-    """Answers what is no HTTP."""
+    """Answer with something that is not HTTP."""
     writer.write(b"\x00\x01 what? \r\n\r\n")
     await writer.drain()
     writer.close()
 
 
 async def drips(writer: asyncio.StreamWriter) -> None:
-    """Answers byte by byte, and never ends."""
+    """Answer byte by byte, and never finish."""
     writer.write(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
     while not writer.is_closing():
         writer.write(b"1\r\n \r\n")
@@ -170,7 +170,7 @@ async def drips(writer: asyncio.StreamWriter) -> None:
 
 
 async def floods(writer: asyncio.StreamWriter) -> None:
-    """Answers without end, as fast as it is read."""
+    """Answer without end, as fast as the client reads."""
     writer.write(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
     while not writer.is_closing():
         writer.write(b"100000\r\n" + b" " * 0x100000 + b"\r\n")

@@ -1,4 +1,4 @@
-"""The carrier that speaks Twilio's API, asked by Twilio's own client."""
+"""The carrier that speaks Twilio's API, used by Twilio's own client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAY = "<Response><Say>hello</Say></Response>"
 
 
 class Towards(TwilioHttpClient):
-    """Twilio's transport, sent to another place."""
+    """Twilio's transport, redirected to another URL."""
 
     def __init__(self, url: str, timeout: float) -> None:
         super().__init__(timeout=timeout)
@@ -55,7 +55,7 @@ async def calling(carrier: CarrierRig, **fields: Any) -> Any:
 
 
 class Hearing:
-    """An application that hears webhooks, and checks that Twilio could have signed them."""
+    """An application that receives webhooks and verifies their Twilio signature."""
 
     def __init__(self) -> None:
         self.url = ""

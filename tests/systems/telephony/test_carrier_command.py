@@ -27,7 +27,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
 
 @contextmanager
 def running(*line: str, lines: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process, and the first lines that it prints."""
+    """Run the process; yield it and the first lines that it prints."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "carrier", "--port=0", *line],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Dialling by one provider after another: when the second one is asked, and when it never is."""
+"""Dialling one provider after another: when the second is tried, and when it never is."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NO_ACCOUNT = says(401, twilio_error(401, 20003))
 async def dialled(
     first: Act, second: Act, providers: Sequence[str] = ("twilio", "vonage")
 ) -> tuple[Dialled | ProviderError, int, int]:
-    """What came of it, and how often each was asked."""
+    """Return the result, and how often each provider was called."""
 
     def made(name: str) -> CallOrder:
         return order(status_url=f"https://headway.test/calls/hooks/{name}?ref=j%3A1")
 
-    # One that never answers is given up soon; the others have time on a busy machine.
+    # A provider that never answers has a short timeout; the others have time on a busy machine.
     soon = {"timeout": "1s"} if first is hangs else {}
     async with far_end(first) as one, far_end(second) as other:
         exchange = Exchange({"twilio": twilio(one.url, **soon), "vonage": vonage(other.url)}, {})

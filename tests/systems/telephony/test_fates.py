@@ -1,4 +1,4 @@
-"""What a provider's answer, or its silence, says about the call: on real sockets, of both."""
+"""What a provider's reply, or its silence, implies about the call: on real sockets, for both."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NOBODY_KNOWS: dict[str, Act] = {
 
 
 def impatient(make: Callable[..., Provider], url: str, act: Act) -> Provider:
-    """Gives up soon where there is no end to wait for; all others have time on a busy machine."""
+    """Use a short timeout for replies that never end; all others have time on a busy machine."""
     return make(url, timeout="1s") if act in {hangs, drips} else make(url)
 
 
@@ -223,7 +223,7 @@ async def test_many_calls_at_once_are_each_asked_for_once() -> None:
 
 
 class Counted(Timing):
-    """Real time that counts how many limits have begun, and can be short of time."""
+    """Real time that counts the started timeouts, and can make them expire early."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -271,7 +271,7 @@ async def test_connections_are_used_again_and_so_many_of_them_are_kept(
 
 
 async def asked_by_many(provider: Provider, end: FarEnd) -> list[asyncio.Task[Dialled]]:
-    """Ten more dials than can be under way at once, once all that can be are."""
+    """Start ten more dials than can run at once; return when the maximum is running."""
     asked = [asyncio.create_task(provider.dial(order())) for _ in range(AT_ONCE + 10)]
     async with asyncio.timeout(120):
         while len(end.seen) < AT_ONCE:
@@ -288,7 +288,7 @@ async def test_a_request_that_waits_for_its_turn_has_neither_been_sent_nor_lost_
 
     async with far_end(held) as end, closing(counted(end.url, timing, "30s")) as provider:
         asked = await asked_by_many(provider, end)
-        # Those that wait for their turn have a limit for that, and the others one more.
+        # Each waiting dial has one timeout for that, and each running one has one more.
         assert timing.begun == AT_ONCE + 10 + AT_ONCE
         answers.set()
         assert await asyncio.gather(*asked) == [Dialled("twilio", CALL)] * (AT_ONCE + 10)

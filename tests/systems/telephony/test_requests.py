@@ -1,4 +1,4 @@
-"""What providers are sent, and what their replies are read as; on real sockets."""
+"""Requests sent to providers, and how their replies are interpreted; on real sockets."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_a_call_of_twilios_is_looked_up_by_its_id() -> None:
 
 
 async def test_a_call_of_twilios_without_id_is_sought_by_whom_and_when() -> None:
-    """One that waits to be placed has no start time, and is asked for by its status."""
+    """A call that waits to be placed has no start time, and is found by its status."""
     at = "Fri, 15 Jan 2027 08:00:03 +0000"
     before = twilio_call(OTHER_CALL, "completed", start_time="Fri, 15 Jan 2027 07:59:00 +0000")
     async with far_end(says(200, listed(before, twilio_call(CALL, "busy", start_time=at)))) as end:
@@ -213,7 +213,7 @@ async def test_hanging_up_is_one_request_whether_a_call_rings_or_is_talked() -> 
     async with far_end(says(200, twilio_call(status="completed"))) as end:
         account = twilio(end.url)
         await account.hang_up(CALL)
-        # Twilio may say how the call stood a moment before.
+        # Twilio may return the call's status from just before.
         end.will(says(200, twilio_call(status="in-progress")))
         await account.hang_up(CALL)
         assert [one.form["Status"] for one in end.seen] == [["completed"]] * 2
@@ -273,7 +273,7 @@ async def test_an_order_that_vonage_cannot_take_is_refused_without_asking() -> N
         with pytest.raises(ProviderRefused) as refused:
             await application.dial(order(Say(text="x" * 1501)))
         await application.close()
-    # Neither Vonage nor the number can help it: the next lead is called from it at once.
+    # Neither Vonage nor the number can help it: the next lead is called from it immediately.
     assert (refused.value.concerns, end.seen) == ("callee", [])
 
 

@@ -1,4 +1,4 @@
-"""The simulated provider in one process: on virtual time, and by webhooks of its own."""
+"""The simulated provider in one process: on virtual time, and with its own webhooks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ASK = Ask(text="A job?", answer_url="http://127.0.0.1:9/answer")
 
 @dataclass(kw_only=True)
 class Play:
-    """A provider on virtual time, and all that it told, with the moment in ms."""
+    """A provider on virtual time, and all its reports with their times in ms."""
 
     loop: VirtualLoop
     provider: Simulated
@@ -82,7 +82,7 @@ def order(ref: str = "job:1", to: str = TO, script: Script | None = None) -> Cal
 def playing(
     main: Callable[[Play], Coroutine[Any, Any, None]], **settings: Any
 ) -> list[tuple[int, Event]]:
-    """Plays on virtual time; what was told."""
+    """Play on virtual time; return the reports."""
     read = read_table("simulated", SimulatedSettings, settings)
 
     async def whole(loop: VirtualLoop) -> list[tuple[int, Event]]:
@@ -471,7 +471,7 @@ def test_the_exchange_knows_the_provider_for_calls_and_for_messages() -> None:
 
 
 class Server:
-    """A server that hears the provider's webhooks and reads them with the provider."""
+    """A server that receives the provider's webhooks and reads them with the provider."""
 
     def __init__(self, provider: Simulated) -> None:
         self.provider = provider
@@ -504,7 +504,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(**settings: Any) -> AsyncGenerator[tuple[Simulated, Server]]:
-    """The provider at great speed, and a server that it tells."""
+    """Run the provider at high speed, and a server that receives its webhooks."""
     provider = make({"speed": 1_000, "answer": 1, **settings})
     server = Server(provider)
     app = Starlette(routes=[Route("/hook", server.hear, methods=["POST"])])
@@ -530,7 +530,7 @@ async def test_webhooks_are_signed_and_read_back() -> None:
         await provider.world.idle()
     assert {one.call_id for one in server.read} == {dialled.call_id}
     assert {one.ref for one in server.read} == {"job:1"}
-    # Each travels on its own, so they may come in any order.
+    # Each is delivered independently, so they may arrive in any order.
     assert sorted(str(getattr(one, "digits", None) or one.status) for one in server.read) == [
         "1", "completed", "in-progress", "queued", "ringing",
     ]  # fmt: skip
@@ -554,7 +554,7 @@ async def test_messages_are_told_and_answered_by_webhooks() -> None:
         await provider.world.idle()
         said = [one.plan.text for one in provider.world.ledger.texts.values()]
     told = [getattr(one, "text", None) or str(one.status) for one in server.read]
-    # What is told of the message and what is written back travel each on their own.
+    # Status reports of the message and the reply to it are delivered independently.
     assert sorted(told) == ["1", "delivered", "sent"]
     assert told.index("sent") < told.index("delivered")
     assert said == ["A job?", "1", "Yours."]

@@ -1,4 +1,4 @@
-"""The reference of telephony says of codes and statuses what the code says."""
+"""The telephony reference lists the same codes and statuses as the code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LINES = (ROOT / "docs/reference/telephony.md").read_text(encoding="utf-8").split
 
 
 def words(row: str, column: int) -> set[str]:
-    """The code spans of one column of a row."""
+    """Return the code spans in one column of a row."""
     return set(re.findall(r"`([^`]+)`", row.split("|")[column + 1]))
 
 
 def rows(head: str) -> dict[str, str]:
-    """The rows of the table with this head, by their first word."""
+    """Return the rows of the table with this head, by their first word."""
     at = next(number for number, line in enumerate(LINES) if line.startswith(head))
     found: dict[str, str] = {}
     for line in LINES[at + 2 :]:

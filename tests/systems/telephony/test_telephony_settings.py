@@ -1,4 +1,4 @@
-"""The table [telephony] of the settings: what it takes, and what it never shows."""
+"""The settings table [telephony]: what it accepts, and what it never shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks of providers at a system's own routes: proved, then read by who placed the call."""
+"""Providers' webhooks at a system's own routes: verified, then read by the call's provider."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PUBLIC = "https://hooks.example.org/deep"
 
 
 class Listening:
-    """A system that says what it heard."""
+    """A system that returns the webhooks it receives."""
 
     name = "listening"
 
@@ -57,7 +57,7 @@ class Listening:
         async def hear(
             request: Request, service: TheService, _: Annotated[Caller, public()], provider: str
         ) -> dict[str, Any]:
-            """Says what came."""
+            """Return what was received."""
             came = await take(service, exchange, provider, request)
             event = exchange.voices[provider].read_status(came)
             return {} if event is None else {**asdict(event), "body": dict(event.body)}
@@ -65,10 +65,10 @@ class Listening:
         self.routers: Sequence[APIRouter] = (routes,)
 
     def declare(self, app: App) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def start(self, service: Service) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @asynccontextmanager
@@ -82,7 +82,7 @@ async def listening(**options: Any) -> AsyncIterator[Rig]:
 
 
 def call_form(status: str = "completed", **more: str) -> dict[str, str]:
-    """A status callback as Twilio sends it."""
+    """Return a status callback in Twilio's format."""
     return {
         "AccountSid": ACCOUNT,
         "ApiVersion": "2010-04-01",
@@ -100,7 +100,7 @@ def call_form(status: str = "completed", **more: str) -> dict[str, str]:
 async def twilio_posts(
     rig: Rig, form: Mapping[str, str], *, token: str = TOKEN, signed_for: str | None = None
 ) -> httpx.Response:
-    """Posts a form as Twilio does, by Twilio's own way of signing."""
+    """Post a form as Twilio does, signed by Twilio's own code."""
     path = "/t/hooks/twilio?ref=0190-job%3A3"
     url = (signed_for or rig.url) + path
     signature = RequestValidator(token).compute_signature(url, dict(form))
@@ -109,7 +109,7 @@ async def twilio_posts(
 
 
 def signed(body: bytes, *, secret: str = SECRET, at: int | None = None, **claims: Any) -> str:
-    """An Authorization as Vonage makes it; Vonage's own check accepts it."""
+    """Return an Authorization header as Vonage creates it; Vonage's own check accepts it."""
     iat = Timing().wall_at() // 1000 if at is None else at
     said = {"iat": iat, "jti": "x", "iss": "Vonage", "payload_hash": sha256(body).hexdigest()}
     token = jwt.encode({**said, **claims}, secret, algorithm="HS256")
@@ -119,7 +119,7 @@ def signed(body: bytes, *, secret: str = SECRET, at: int | None = None, **claims
 
 
 def vonage_said(status: str = "answered", **more: Any) -> bytes:
-    """A status webhook as Vonage sends it."""
+    """Return a status webhook in Vonage's format."""
     said = {
         "from": FROM[1:], "to": TO[1:], "uuid": UUID, "conversation_uuid": "CON-1",
         "status": status, "direction": "outbound", "timestamp": "2027-01-15T08:00:03.123Z",
@@ -171,7 +171,7 @@ async def test_what_vonage_has_signed_is_heard() -> None:
     body = vonage_said("completed", duration="12", price="0.01", network=None)
     async with listening() as rig:
         reply = await vonage_posts(rig, body, signed(body))
-        # Its digest may be that of the same object without blanks.
+        # The digest may be that of the same object without whitespace.
         spread = json.dumps(json.loads(body), indent=1).encode()
         again = await vonage_posts(rig, spread, signed(body))
     assert (reply.status_code, again.status_code) == (200, 200), reply.text

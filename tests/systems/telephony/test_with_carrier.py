@@ -1,4 +1,4 @@
-"""Calls and messages through a carrier that speaks Twilio's API, from the order to the end."""
+"""Calls and messages through a carrier that speaks Twilio's API, from order to end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Heard = CallEvent | Pressed | TextEvent
 
 
 class Hearing:
-    """An application that proves and reads webhooks with the account, and answers keys."""
+    """An application that verifies and reads webhooks with the account, and answers key presses."""
 
     def __init__(self, account: Account) -> None:
         self.account = account

@@ -35,7 +35,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str, str]]:
-    """Each expression with where it stands, and the text that is shown with its labels."""
+    """Return each expression with its location, and the text shown with its labels."""
     for panel in dashboard()["panels"]:
         for target in panel["targets"]:
             yield panel["title"], target["expr"], target["legendFormat"]
@@ -44,7 +44,7 @@ def expressions() -> Iterator[tuple[str, str, str]]:
 
 
 def selectors(node: Any) -> Iterator[Any]:
-    """All selectors of metrics in an expression."""
+    """Return all selectors of metrics in an expression."""
     if isinstance(node, promql.VectorSelector):
         yield node
     for name in ("vector_selector", "expr", "lhs", "rhs", "param"):
@@ -64,7 +64,7 @@ def test_every_expression_is_promql_of_metrics_and_labels_that_there_are(
 ):
     found = list(selectors(promql.parse(text)))
     assert found, where
-    # Each name that is written is one of a selector: the walk has missed none.
+    # Every metric name in the text belongs to a selector, so the walk has missed none.
     assert {one.name for one in found} == set(re.findall(r"\bheadway_\w+", text))
     labels: set[str] = set()
     for one in found:

@@ -40,7 +40,7 @@ async def take_in(
 
 
 class Seeing:
-    """A system that is only seen, with an intake that does as it is told."""
+    """A system that is only observed, with an intake controlled by the test."""
 
     name = "calls"
 

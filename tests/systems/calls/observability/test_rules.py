@@ -59,7 +59,7 @@ async def test_leads_that_could_go_and_do_not_for_two_minutes_alert_and_heal(wor
     await world.dial()
     await world.look()
     assert only(await world.look(CALM_MS), rule) == [(rule, "dispatch", True)]
-    # Armed again: what comes back is told as soon as it has lasted.
+    # Armed again: a recurrence is reported once it has lasted long enough.
     await world.leads(1)
     await world.check(1)
     assert only(await world.looks(2 * MINUTE + 10 * SECOND), rule) == [(rule, "dispatch", False)]
@@ -254,7 +254,7 @@ async def test_a_pool_that_is_closed_as_a_whole_and_one_for_which_nobody_waits_d
 
 
 async def dialled_late(world: World, n: int, late_ms: int) -> None:
-    """So many leads are due, checked at once, and called so much later, one by one."""
+    """Let leads become due, be checked at once, and be called `late_ms` later, one by one."""
     await world.leads(n)
     world.pass_by(late_ms)
     await world.check(n)
@@ -291,7 +291,7 @@ async def test_a_wait_for_a_line_is_not_lateness(world: World):
     await world.check(200)
     calls = list(await world.dial(5))
     for _ in range(30):
-        # A worker asks all the time, and is told that no line is free.
+        # A worker claims continuously, and no line is free.
         for _ in range(2):
             assert await world.claim() == []
             assert only(await world.look(10 * SECOND), "latency_high") == []
@@ -358,7 +358,7 @@ async def test_ended_leases_that_nobody_minds_for_30_seconds_alert_and_heal(worl
     assert await world.look() == []
     assert only(await world.look(30 * SECOND), rule) == []
     assert only(await world.look(SECOND), rule) == [(rule, "chores", False)]
-    # Who sweeps ends the run, and it may be claimed again.
+    # The sweep ends the run, and the job may be claimed again.
     await world.store.sweep(100)
     await world.look()
     assert only(await world.look(CALM_MS), rule) == [(rule, "chores", True)]

@@ -19,7 +19,7 @@ TABLE = "calls_tally"
 
 
 class Held(Timing):
-    """Pauses end when the test lets them."""
+    """Pauses end when the test allows it."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -102,7 +102,7 @@ async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
     with pytest.raises(hw.StoreUnavailable):
         await tally.flush()
     assert tally.away == ""
-    # As last read, with what came since.
+    # As last read, plus what has arrived since.
     assert await tally.totals() == {("outcome", "BUSY"): 5}
     assert tally.away
     await directory.open()

@@ -1,4 +1,4 @@
-"""Calls as they are seen from outside: a real server and worker, a carrier that speaks Twilio."""
+"""Observing calls from outside: a real server and worker, a carrier that speaks Twilio's API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
-# apprise loads its services when the first address is added, and one of them imports this.
+# apprise loads its services when the first address is added, and one of them imports this module.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 LIMIT_S = 120
@@ -36,7 +36,7 @@ PHONE = "+15550100001"
 
 @dataclass
 class Listening:
-    """Somebody who is posted to."""
+    """A receiver of webhooks."""
 
     port: int = 0
     status: int = 204
@@ -66,7 +66,7 @@ async def caller() -> AsyncIterator[Listening]:
 
 @dataclass(kw_only=True)
 class Site:
-    """A server and a worker in this process, with one number of one channel."""
+    """A server and a worker in this process, with one number that has one channel."""
 
     rig: Rig
     app: hw.App
@@ -102,7 +102,7 @@ class Site:
 
 
 async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    """What a look finds, as soon as it finds something."""
+    """Repeat a query until it finds something; return what it finds."""
     async with asyncio.timeout(LIMIT_S):
         while not (found := await look()):
             await REAL.pause(0.02)

@@ -1,4 +1,4 @@
-"""A store with leads and lines, a watch over it, and one clock for all."""
+"""A store with leads and lines, a watch over it, and one clock for everything."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Told = tuple[str, str, bool]
 
 
 class Hand(Timing):
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -41,7 +41,7 @@ class Hand(Timing):
 
 
 class Sink:
-    """A sink that remembers."""
+    """A sink that records alerts."""
 
     def __init__(self) -> None:
         self.alerts: list[Alert] = []
@@ -53,7 +53,7 @@ class Sink:
 
 
 class World:
-    """Leads wait for lines; workers come and go; the watch looks when it is told to."""
+    """Leads wait for lines; workers come and go; the watch looks when the test says so."""
 
     def __init__(self, directory: Directory, **thresholds: Any) -> None:
         self.clock = FakeClock()
@@ -95,21 +95,21 @@ class World:
         self.timing.now += ms / 1000
 
     async def look(self, after_ms: int = 0) -> list[Told]:
-        """What is told after so long, of whatever rule."""
+        """Return the alerts of all rules after this time."""
         self.pass_by(after_ms)
         await self.watch.look()
         told, self.sink.alerts = self.sink.alerts, []
         return [(one.rule, one.subject, one.healed) for one in told]
 
     async def looks(self, for_ms: int, each_ms: int = 10_000) -> list[Told]:
-        """What is told in so long, looking as a server does."""
+        """Return the alerts within this time, looking as often as a server does."""
         told: list[Told] = []
         for _ in range(for_ms // each_ms):
             told += await self.look(each_ms)
         return told
 
     async def leads(self, n: int, tenant: str = "acme") -> None:
-        """So many leads that are due now."""
+        """Send leads that are due now."""
         kind = self.app.kind("lead")
         jobs = [kind.make(phone=f"+1555{number:07}", tenant=tenant) for number in range(n)]
         await self.app.send_many_async(jobs)
@@ -122,13 +122,13 @@ class World:
         return (await self.store.claim(asked)).jobs
 
     async def check(self, n: int) -> None:
-        """So many leads pass their checks, and wait for a line."""
+        """Let leads pass their checks, and wait for a line."""
         for job in await self.claim(n):
             uses = self.app.kind("lead").uses("dial", "calls", job.tenant, job.args)
             await self.settle(NextStage(job.id, job.run, stage="dial", gates=uses))
 
     async def dial(self, n: int = 1) -> Sequence[Claimed]:
-        """So many leads that have a line are called."""
+        """Call leads that have a line."""
         jobs = await self.claim(n)
         for job in jobs:
             assert job.stage == "dial"
@@ -147,7 +147,7 @@ class World:
         assert set(reply) == {Verdict.DONE}, reply
 
     async def live(self, *workers: str, lease_ms: int = 10**9, leaving: bool = False) -> None:
-        """These workers of calls are alive for so long, or take leave."""
+        """Keep these workers of calls alive for the lease, or let them leave."""
         for worker in workers:
             await self.store.beat(
                 BeatRequest(
@@ -170,7 +170,7 @@ class World:
 
 @asynccontextmanager
 async def world_in(folder: Path, **thresholds: Any) -> AsyncIterator[World]:
-    """A world whose directory is in a folder."""
+    """Create a world whose directory is in a folder."""
     directory = Directory(f"sqlite:///{folder}/directory.db")
     made = World(directory, **thresholds)
     await directory.open()
@@ -183,5 +183,5 @@ async def world_in(folder: Path, **thresholds: Any) -> AsyncIterator[World]:
 
 
 def only(told: Sequence[Told], rule: str) -> list[Told]:
-    """What was told of one rule."""
+    """Return the alerts of one rule."""
     return [one for one in told if one[0] == rule]

@@ -22,7 +22,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 class Receiver:
-    """A caller's webhook, on a real socket; it keeps what it is sent, byte by byte."""
+    """A caller's webhook on a real socket; it keeps what it receives, byte by byte."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, str], bytes]] = []
@@ -283,13 +283,13 @@ async def test_a_host_with_any_private_address_is_refused(receiver: Receiver):
 
 
 async def test_what_was_checked_is_what_is_connected_to(receiver: Receiver):
-    """A name that is public when it is looked up, and private a moment later."""
+    """The name resolves to a public address at first, and to a private one the next time."""
     asked: list[str] = []
 
     async def turning(host: str, port: int) -> Sequence[str]:
         del port
         asked.append(host)
-        # What a second look would find is somewhere else.
+        # A second lookup would find another address.
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
     async with reporter(resolve=turning) as one:

@@ -1,4 +1,4 @@
-"""Databases of both kinds that can hold a table of yours."""
+"""Databases of both kinds that can hold a user's table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.systems.calls.source_table.databases import database
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of each kind in turn."""
+    """Create an empty database of each kind in turn."""
     server_url = ""
     if request.param == "postgresql":
         server: PostgresServer | GivenPostgres = request.getfixturevalue("fast_postgres_server")

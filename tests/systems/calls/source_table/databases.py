@@ -1,4 +1,4 @@
-"""A database with a table of leads that somebody else made, and the layer that works on it."""
+"""A database with someone else's table of leads, and the layer that works on it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MAKE = {
 
 
 def settings_of(url: str | None, **more: Any) -> dict[str, Any]:
-    """[calls.table] of the imaginary table."""
+    """Return [calls.table] for the imaginary table."""
     return {
         **({} if url is None else {"url": url}),
         "table": "their_leads",
@@ -66,7 +66,7 @@ def settings_of(url: str | None, **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def database(kind: str, server_url: str, folder: Path) -> Iterator[str]:
-    """An empty database of a kind; yields its URL."""
+    """Create an empty database of a kind; yield its URL."""
     if kind == "sqlite":
         folder.mkdir(exist_ok=True)
         yield f"sqlite:///{folder}/theirs.db"
@@ -77,13 +77,13 @@ def database(kind: str, server_url: str, folder: Path) -> Iterator[str]:
 
 
 async def make_theirs(url: str) -> None:
-    """Makes the imaginary table."""
+    """Create the imaginary table."""
     kind = url.partition(":")[0]
     await run(url, _MAKE[kind])
 
 
 async def run(url: str, statement: str, **values: object) -> list[Any]:
-    """Runs one statement; the rows that it gives."""
+    """Run one statement; return its rows."""
     door = Directory(url)
     await door.open()
     try:
@@ -98,7 +98,7 @@ async def run(url: str, statement: str, **values: object) -> list[Any]:
 async def opened(
     written: Mapping[str, object], directory_url: str = "sqlite:///:memory:"
 ) -> AsyncIterator[LeadTable]:
-    """The layer on a table, until the block ends."""
+    """Open the layer on a table until the block exits."""
     settings = read_lead_table(written)
     directory = Directory(directory_url)
     directory.needs(SCHEMAS[0])

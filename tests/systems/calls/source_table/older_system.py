@@ -1,9 +1,9 @@
-"""An imaginary older system, a process of its own: it goes on taking leads in and calling them.
+"""An imaginary older system in its own process: it keeps taking in leads and calling them.
 
-It is a loop as many have: take a row that is ours and pending, mark it, call, mark it done. Its
-calls are lines in a table. Run as `python -m tests.systems.calls.source_table.older_system`, with
-a URL, how many leads it takes in, and within how many seconds they are due; it ends at SIGTERM,
-after the calls that it has begun.
+It is a typical loop: take a row that is ours and pending, mark it, call, mark it done. Its calls
+are rows of a table. Run it as `python -m tests.systems.calls.source_table.older_system`, with a
+URL, the number of leads to take in, and the number of seconds within which they are due; it exits
+on SIGTERM, after the calls that it has started.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class OlderSystem:
     """The loop.
 
     Args:
-        connection: to the database of the leads.
-        leads: how many it takes in while it runs.
-        within_s: how far ahead they are due at most.
+        connection: connection to the database of the leads.
+        leads: number of leads that it takes in while it runs.
+        within_s: seconds within which the leads are due.
     """
 
     def __init__(self, connection: psycopg.Connection, leads: int, within_s: int) -> None:
@@ -66,7 +66,7 @@ class OlderSystem:
                     (lead,),
                 )
         for lead, phone in rows:
-            # This is the call: what is in this table was said to somebody.
+            # This is the call: each row of this table stands for a call that was made.
             self._connection.execute(
                 "INSERT INTO their_ledger (lead_no, msisdn, at) VALUES (%s, %s, now())",
                 (lead, phone),

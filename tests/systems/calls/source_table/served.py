@@ -1,4 +1,4 @@
-"""`headway serve --system calls` as a process that can be killed and started again."""
+"""`headway serve --system calls` as a process that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Served:
     """The command, with a headway.toml in its folder.
 
     Args:
-        folder: where it works; its store and its log are there.
-        settings: headway.toml.
+        folder: working folder, with the store and the log.
+        settings: content of headway.toml.
     """
 
     def __init__(self, folder: Path, settings: str) -> None:
@@ -31,7 +31,7 @@ class Served:
         self.url = f"http://127.0.0.1:{self._port}"
 
     async def start(self) -> None:
-        """Starts it, and waits until it answers."""
+        """Start the process, and wait until it answers."""
         self._begin()
         end = REAL.monotonic() + LIMIT_S
         async with httpx.AsyncClient(base_url=self.url) as http:
@@ -42,7 +42,7 @@ class Served:
                 try:
                     await http.get("/healthz", timeout=1.0)
                 except httpx.TransportError:
-                    # Nothing tells when another process listens.
+                    # There is no notification when another process starts to listen.
                     await REAL.pause(0.05)
                 else:
                     return
@@ -60,18 +60,18 @@ class Served:
             )
 
     async def kill(self) -> None:
-        """Ends it as a power cut does, and starts it again."""
+        """Kill the process as a power cut would, and restart it."""
         self.stop()
         await self.start()
 
     def stop(self) -> None:
-        """Ends it as a power cut does."""
+        """Kill the process as a power cut would."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(LIMIT_S)
 
     async def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
-        """Sends a request."""
+        """Send a request."""
         async with httpx.AsyncClient(base_url=self.url, timeout=LIMIT_S) as http:
             return await http.request(method, path, json=body)
 

@@ -1,4 +1,4 @@
-"""The system `calls` with a table as truth: a real server and worker, a carrier as Twilio is."""
+"""The system `calls` with a source table: a real server and worker, and a Twilio-like carrier."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Site:
 
     Attributes:
         rig: the server.
-        app: whose worker runs the leads.
-        carrier: who places the calls.
+        app: the App whose worker runs the leads.
+        carrier: the carrier that places the calls.
     """
 
     rig: Rig
@@ -42,17 +42,17 @@ class Site:
     carrier: CarrierRig
 
     async def post(self, *leads: Mapping[str, Any]) -> httpx.Response:
-        """Sends leads."""
+        """Send leads."""
         body = dict(leads[0]) if len(leads) == 1 else [dict(one) for one in leads]
         return await self.rig.call(Role.ADMIN, "POST", "/leads", body)
 
     async def jobs(self, *states: State) -> list[Any]:
-        """The leads' jobs in these states."""
+        """Return the leads' jobs in these states."""
         query = JobsQuery(kind="lead", states=states, limit=1_000, runs=True)
         return list((await self.app.store.read(query)).rows)
 
     async def until(self, holds: Any, what: str) -> None:
-        """Waits until something holds, which is asked again and again."""
+        """Repeat a check until it holds."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 while not await holds():
@@ -63,7 +63,7 @@ class Site:
             raise AssertionError(message) from None
 
     def live(self) -> dict[str, str]:
-        """Who talks: the calls that are answered and not over, by their ids, and whom they call."""
+        """Return the calls that are answered and not over, by id, with the numbers called."""
         calls = self.carrier.world.ledger.calls
         return {
             sid: one.plan.to
@@ -72,7 +72,7 @@ class Site:
         }
 
     def called(self) -> list[str]:
-        """Who was called, once for each call."""
+        """Return the called numbers, once for each call."""
         return [one.plan.to for one in self.carrier.world.ledger.calls.values()]
 
 
@@ -87,15 +87,15 @@ async def calling(
     numbers: Mapping[str, int] = NUMBERS,
     **calls: Any,
 ) -> AsyncIterator[Site]:
-    """A server and a worker of the system, until the block ends.
+    """Run a server and a worker of the system until the block exits.
 
     Args:
-        carrier: who places the calls.
-        store_url: where the jobs are.
-        directory_url: where numbers and templates are.
-        table: [calls.table].
-        migration: [calls.migration].
-        numbers: from where is called.
+        carrier: the carrier that places the calls.
+        store_url: URL of the store with the jobs.
+        directory_url: URL of the directory with numbers and templates.
+        table: the table [calls.table].
+        migration: the table [calls.migration].
+        numbers: numbers to call from.
         calls: further settings of [calls].
     """
     exchange = read_exchange({"twilio": carrier.settings()})
@@ -125,5 +125,5 @@ async def calling(
 
 
 def lead(n: int, **more: Any) -> dict[str, Any]:
-    """A lead as a caller sends it."""
+    """Return a lead as a caller sends it."""
     return {"phone": f"+1555010{n:04}", "tz": "America/Denver", "reseller": "acme", **more}

@@ -1,4 +1,4 @@
-"""Rows that become ours and go back: what becomes of their jobs, and who may choose."""
+"""Rows that Headway adopts and gives back: what happens to their jobs, and who may choose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = "2026-01-01 12:00:00"
 
 @asynccontextmanager
 async def sited(folder: Path, due: str, count: int = 3, **more: Any) -> AsyncIterator[Site]:
-    """A site on a table with rows of the older system."""
+    """Run a site on a table with rows of the older system."""
     url = f"sqlite:///{folder}/theirs.db"
     await make_theirs(url)
     for n in range(count):

@@ -1,4 +1,4 @@
-"""Rows of an older system that goes on working come to us and go back, one hand at a time."""
+"""Migrating rows from a running older system and back: each row has one owner at a time."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ LIMIT_S = 150.0
 
 @pytest.fixture
 def theirs(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
-    """The older system's database."""
+    """Create the older system's database."""
     with fresh_database(fast_postgres_server.url) as url:
         yield url
 
 
 @contextmanager
 def older_system(url: str, leads: int, within_s: int) -> Iterator[None]:
-    """The older system, until the block ends; what it has begun it ends."""
+    """Run the older system until the block exits; it completes the calls it has started."""
     words = [sys.executable, "-m", "tests.systems.calls.source_table.older_system", url]
     words += [str(leads), str(within_s)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as process:
@@ -83,11 +83,11 @@ talk = "100ms"
 
 
 class World:
-    """What both systems did.
+    """The calls made by both systems.
 
     Args:
-        url: of the database that both work on.
-        carrier: who places our calls.
+        url: URL of the database that both systems work on.
+        carrier: the carrier that places our calls.
     """
 
     def __init__(self, url: str, carrier: CarrierRig) -> None:
@@ -107,11 +107,11 @@ class World:
             await link.execute("CREATE SEQUENCE phones")
 
     def ours(self) -> Counter[str]:
-        """Whom we called, and how often."""
+        """Return the leads that we called, and how often."""
         return Counter(one.plan.to for one in self._carrier.world.ledger.calls.values())
 
     async def others(self) -> Counter[str]:
-        """Whom the older system called, and how often."""
+        """Return the leads that the older system called, and how often."""
         return Counter(phone for (phone,) in await self.rows("SELECT msisdn FROM their_ledger"))
 
     async def count(self, where: str) -> int:
@@ -119,7 +119,7 @@ class World:
         return rows[0][0]
 
     async def judge(self, leads: int) -> None:
-        """Each lead was called once, by the one whose row it is."""
+        """Check that each lead was called once, by the owner of its row."""
         ours, others = self.ours(), await self.others()
         assert set(ours) & set(others) == set()
         assert ours + others == Counter(dict.fromkeys({*ours, *others}, 1))
@@ -162,12 +162,12 @@ async def add_numbers(served: Served) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is done.
+    """Scale of the test.
 
     Attributes:
-        leads: that the older system takes in.
-        within_s: how far ahead they are due at most.
-        theirs: calls that it makes before anything is taken from it.
+        leads: leads that the older system takes in.
+        within_s: seconds within which they are due.
+        theirs: calls that the older system makes before any rows are taken from it.
         steps: percentages, and how many calls we make at each before we are killed.
     """
 
@@ -222,7 +222,7 @@ async def test_no_lead_is_called_by_both_or_neither_though_we_are_killed_once(
 
 
 async def migrate(theirs: str, folder: Path, size: Size) -> None:
-    """Shadows, adopts one reseller, then shares, with a kill at each, and goes back."""
+    """Shadow, adopt one reseller, then growing shares, with a kill at each, and go back."""
     async with carrying(speed=1_000, ring="1s", talk="20s", numbers=NUMBERS) as carrier:
         world = World(theirs, carrier)
         await world.prepare()
@@ -247,7 +247,7 @@ async def migrate(theirs: str, folder: Path, size: Size) -> None:
 
 
 async def watch(world: World, served: Served, size: Size) -> None:
-    """Decides about leads, and calls nobody."""
+    """Wait for decisions about leads in shadow mode; we call nobody."""
 
     async def decided() -> bool:
         told = (await served.ask("GET", "/calls/migration/shadow")).json()["comparison"]
@@ -259,7 +259,7 @@ async def watch(world: World, served: Served, size: Size) -> None:
 
 
 async def adopt(world: World, served: Served, size: Size) -> None:
-    """Takes one reseller's rows, then shares of all, is killed at each, and gives back the rest."""
+    """Adopt one reseller's rows, then shares of all with a kill at each, and give back the rest."""
     await choose(served, "adopt", 100, ["partner 1"])
 
     async def one_resellers() -> bool:
@@ -275,7 +275,7 @@ async def adopt(world: World, served: Served, size: Size) -> None:
             return len(world.ours()) >= least
 
         await world.until(we_called, f"called at {percent} %", served)
-        # With calls on, rows under way, and half of a batch perhaps.
+        # Killed during calls, with rows being processed, and possibly half of a batch.
         await served.kill()
         chosen = (await served.ask("GET", "/calls/migration")).json()
         assert (chosen["mode"], chosen["percent"]) == ("adopt", percent)

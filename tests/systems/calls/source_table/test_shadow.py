@@ -1,4 +1,4 @@
-"""The shadow: decisions are written down beside what the older system did, and nobody is called."""
+"""Shadow mode: decisions are recorded next to what the older system did, and nobody is called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 6
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    """Six rows that are due, one number with two channels, calls of a quarter of a second."""
+    """Run a site with six due rows, one number with two channels, and calls of 250 ms."""
     due = "2026-01-01 12:00:00"
     more: dict[str, Any] = {"migration": {"talk": "250ms", "every": "1s"}}
     async with sited(tmp_path, due, count=COUNT, **more) as one:

@@ -1,4 +1,4 @@
-"""A store that is lost or away while the table of leads is the truth."""
+"""A store that is lost or unreachable while the table of leads is authoritative."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEADS = 12
 
 @pytest.fixture
 def lost_server() -> Iterator[RedisServer]:
-    """A Redis of its own: what is flushed or stopped here is nobody else's."""
+    """Run a separate Redis, which tests may flush or stop."""
     with made(RedisServer) as server:
         yield server
 
@@ -58,7 +58,7 @@ async def statuses(url: str) -> Counter[str]:
 
 
 async def busy_with_the_third(site: Site) -> None:
-    """All lines are busy, after two calls have ended."""
+    """Wait until all lines are busy again, after two calls have ended."""
 
     async def busy() -> bool:
         return len(site.live()) == CHANNELS
@@ -70,14 +70,14 @@ async def busy_with_the_third(site: Site) -> None:
 
 
 async def is_as_the_world(site: Site) -> bool:
-    """Whether the store is fit again, and awaits just the calls that are on, with their lines."""
+    """Return whether the store is healthy, and awaits exactly the ongoing calls with lines."""
     assert isinstance(site.app.store, Repairable)
     try:
         if await site.app.store.suspicion() is not None:
             return False
         awaiting = await site.jobs(State.AWAITING)
     except StoreError:
-        # It has just been started again.
+        # The store has just been restarted.
         return False
     if sorted(job.subject for job in awaiting) != sorted(site.live().values()):
         return False
@@ -86,7 +86,7 @@ async def is_as_the_world(site: Site) -> bool:
 
 
 async def end_all(site: Site, directory_url: str) -> None:
-    """All calls end, one after another, and each lead was called once."""
+    """End all calls, one after another; each lead was called once."""
 
     async def over() -> bool:
         for sid in site.live():
@@ -136,7 +136,7 @@ async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_ar
             lost_server.url,
             directory_url,
             table=table,
-            # What ended after the state was saved is asked about soon.
+            # Calls that ended after the state was saved are looked up soon.
             call_deadline="5s",
         ) as site,
     ):
@@ -149,7 +149,7 @@ async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_ar
         await site.until(busy, "all lines busy")
         with redis.Redis.from_url(lost_server.url) as server:
             server.save()
-        # Two calls end, and two begin, of which the saved state knows nothing.
+        # Two calls end and two start that the saved state does not contain.
         await busy_with_the_third(site)
         on_the_phone = site.live()
         lost_server.kill()
@@ -219,7 +219,7 @@ async def test_a_table_that_is_away_is_503_and_nothing_is_half_written_or_dialle
                 f"sqlite:///{tmp_path}/jobs.db",
                 theirs,
                 table=table,
-                # What a webhook could not tell meanwhile is asked soon.
+                # Results that a webhook could not deliver meanwhile are looked up soon.
                 call_deadline="3s",
             ) as site,
         ):

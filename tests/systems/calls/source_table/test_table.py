@@ -1,4 +1,4 @@
-"""The table as the truth: each change of a row holds only where the row is as it must be."""
+"""The table as the source of truth: a change applies only if the row is as expected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lead(n: int = 1, **more: Any) -> LeadRow:
 
 @pytest.fixture(params=["theirs", "own"])
 async def table(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[LeadTable]:
-    """Somebody else's table, and Headway's own, in each kind of database."""
+    """Open someone else's table, and Headway's own, in each kind of database."""
     if request.param == "own":
         async with opened({"own": True}, database_url) as one:
             yield one

@@ -1,4 +1,4 @@
-"""APNs as Apple runs it: HTTP/2 over TLS, on a free port; it answers as it is told."""
+"""APNs as run by Apple: HTTP/2 over TLS on a free port, with answers set by the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers.certificates import self_signed
 
 @dataclass
 class Push:
-    """A request as it came."""
+    """A request as received."""
 
     connection: int
     headers: dict[str, str]
@@ -36,14 +36,14 @@ Act = Callable[["_Served", int, Push], None]
 
 @dataclass
 class ApnsServer:
-    """A server that says what it was asked.
+    """A server that records the requests made to it.
 
     Attributes:
-        certificate: that it has, and that a client must trust.
-        acts: what it does, request by request; the last one goes on.
-        got: requests that were read whole, in order.
-        read_after_s: for so long what comes is left unread, so that a client must wait.
-        connections: how many were made.
+        certificate: its certificate, which a client must trust.
+        acts: its actions, request by request; the last one repeats.
+        got: requests that were read completely, in order.
+        read_after_s: for how long incoming data is left unread, so that a client must wait.
+        connections: number of connections made.
     """
 
     certificate: Path
@@ -97,7 +97,7 @@ class _Served(asyncio.Protocol):
 
 
 def answers(status: int, reason: str = "") -> Act:
-    """Answers as Apple does; a refusal without a reason has no body."""
+    """Answer as Apple does; a refusal without a reason has no body."""
 
     def act(served: _Served, stream: int, push: Push) -> None:
         headers = [(":status", str(status)), ("apns-id", push.headers["apns-id"])]
@@ -110,21 +110,21 @@ def answers(status: int, reason: str = "") -> Act:
 
 
 def cuts(served: _Served, stream: int, push: Push) -> None:
-    """Ends the connection without an answer."""
+    """Close the connection without an answer."""
     served.transport.abort()
 
 
 def hangs(served: _Served, stream: int, push: Push) -> None:
-    """Never answers."""
+    """Never answer."""
 
 
 def says_goodbye(served: _Served, stream: int, push: Push) -> None:
-    """Ends the connection, and says that this request was not looked at."""
+    """Close the connection, and report that this request was not processed."""
     served.conn.close_connection(last_stream_id=max(stream - 2, 0))
 
 
 def resets(code: int) -> Act:
-    """Resets the request."""
+    """Reset the request."""
 
     def act(served: _Served, stream: int, push: Push) -> None:
         served.conn.reset_stream(stream, code)
@@ -134,7 +134,7 @@ def resets(code: int) -> Act:
 
 @asynccontextmanager
 async def apns(folder: Path, *acts: Act) -> AsyncIterator[ApnsServer]:
-    """A server on a free port, until the block ends."""
+    """Run a server on a free port until the block exits."""
     certificate, key = self_signed(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

@@ -1,4 +1,4 @@
-"""Messages as the tests send them."""
+"""Messages sent by the tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headway.systems.notifications.settings import NotificationSettings, Senders
 
 
 def read_senders(written: dict[str, Any]) -> SendersTable:
-    """The table [notifications.senders], as a server reads it."""
+    """Read the table [notifications.senders] as a server does."""
     return read_table("notifications", NotificationSettings, {"senders": written}).senders
 
 
 def message(to: str, **more: Any) -> Message:
-    """A message, whose every field has another value."""
+    """Return a message in which every field has a different value."""
     given: dict[str, Any] = {
         "id": "0190a1b2-0000-7000-8000-000000000001",
         "channel": "email",

@@ -1,4 +1,4 @@
-"""A real SMTP server on a free port, which answers as it is told."""
+"""A real SMTP server on a free port, with answers set by the test."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ USER, PASSWORD = "shop", "hunter2-of-the-shop"
 
 @dataclass
 class Mailbox:
-    """What the server got, and what it answers.
+    """The messages that the server received, and its answers.
 
     Attributes:
-        certificate: that it has, and that a client must trust.
+        certificate: its certificate, which a client must trust.
         replies: by command: "MAIL", "RCPT", "DATA" (after the content); "" cuts the connection,
             "wait" never answers.
-        got: whole messages, in order.
-        to: of each, the envelope's recipients.
-        sessions: connections on which a command came.
+        got: complete messages, in order.
+        to: the envelope recipients of each message.
+        sessions: connections on which a command arrived.
     """
 
     certificate: Path
@@ -89,7 +89,7 @@ class Mailbox:
 async def smtp(
     folder: Path, *, tls: str = "none", auth: bool = False, **replies: str
 ) -> AsyncIterator[Mailbox]:
-    """A server on a free port, until the block ends."""
+    """Run a server on a free port until the block exits."""
     certificate, key = self_signed(folder)
     box = Mailbox(certificate, replies=replies)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

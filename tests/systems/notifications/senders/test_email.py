@@ -60,7 +60,7 @@ async def by_sendgrid(end: FarEnd, **more: Any) -> AsyncIterator[SendGridMail]:
 
 
 class When(Timing):
-    """A limit that ends as soon as something is so."""
+    """A timeout that expires as soon as a condition holds."""
 
     def __init__(self, done: Callable[[], object]) -> None:
         self.done = done
@@ -95,7 +95,7 @@ async def test_a_mail_has_text_html_and_the_headers_of_one_click(tmp_path: Path)
     assert (text.get_content_type(), html.get_content_type()) == ("text/plain", "text/html")
     assert text.get_content().strip() == "It comes today."  # type: ignore[attr-defined]
     assert html.get_content().strip() == "<p>Größe</p>"  # type: ignore[attr-defined]
-    # As RFC 8058 asks: whole on one line, whatever its length.
+    # As RFC 8058 requires: unfolded on one line, whatever its length.
     lines = box.got[0].split(b"\r\n")
     assert f"List-Unsubscribe: <{URL}>".encode() in lines
     assert b"List-Unsubscribe-Post: List-Unsubscribe=One-Click" in lines
@@ -195,7 +195,7 @@ async def test_what_the_server_answers_is_the_outcome(
         (reply,) = replies.values()
         words = " ".join(reply.split()[1:])
         assert words in outcome.reason  # type: ignore[union-attr]
-        # The next one is sent, whatever became of that connection.
+        # The next message is sent, whatever happened to that connection.
         box.replies = {}
         assert await one.send(message(TO)) == Accepted(None)
     assert box.to[-1] == [TO]
@@ -225,7 +225,7 @@ async def test_a_limit_that_ends_as_a_reply_comes_holds(
         reply = await real(client, *args)
         task = asyncio.current_task()
         assert task is not None
-        # The client itself may have lost the cancellation: no other one comes then.
+        # The client itself may have lost the cancellation: there will be no other.
         while not task.cancelling():
             with suppress(asyncio.CancelledError):  # as `asyncio.wait_for` may do
                 await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Every sender asks in the last moment: the connection is there, no byte of the message is sent."""
+"""Every sender runs a final check: the connection exists, no byte of the message has been sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.systems.notifications.senders.test_webhook_and_apprise import by_appr
 from tests.systems.telephony.accounts import MESSAGE, TO
 from tests.systems.telephony.far_end import far_end, says
 
-# Of apprise's own imports.
+# Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
@@ -87,7 +87,7 @@ async def test_what_is_withdrawn_in_the_last_moment_is_not_sent(way: Any, tmp_pa
         with checking(check), pytest.raises(Withdrawn):
             await one.sender.send(one.message)
         assert (seen, one.got) == ([0], [])
-        # The next one is sent, whatever became of that connection.
+        # The next message is sent, whatever happened to that connection.
         assert isinstance(await one.sender.send(one.message), Accepted)
         assert len(one.got) == 1
 

@@ -72,7 +72,7 @@ async def sender(server: ApnsServer, timing: Timing = REAL, **more: Any) -> Asyn
 
 
 class Soon(Timing):
-    """A limit that ends as soon as the server has the request."""
+    """A timeout that expires as soon as the server has the request."""
 
     def __init__(self, server: ApnsServer) -> None:
         self.server = server
@@ -163,7 +163,7 @@ async def test_what_apple_answers_is_the_outcome(tmp_path: Path, act: Act, kind:
         assert isinstance(outcome, kind)
         assert reason in outcome.reason  # pyright: ignore[reportAttributeAccessIssue]
         assert getattr(outcome, "gone", False) is (reason == "410 Unregistered")
-        # It was asked once, and the next push is sent.
+        # It was queried once, and the next push is sent.
         assert len(server.got) == 1
         assert isinstance(await one.send(message(TOKEN)), Accepted)
 

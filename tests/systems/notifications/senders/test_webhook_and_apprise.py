@@ -99,7 +99,7 @@ async def test_what_is_no_url_is_refused():
 
 # ---------------------------------------------------------------------------------------- apprise
 
-# Of apprise's own imports, when it loads its services.
+# Raised by apprise's own imports when it loads its services.
 apprise = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
