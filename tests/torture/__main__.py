@@ -1,4 +1,4 @@
-"""`python -m tests.torture`: races, kills and faults, on each store, judged from the outside."""
+"""`python -m tests.torture`: races, kills and faults on each store, checked from the outside."""
 
 from __future__ import annotations
 

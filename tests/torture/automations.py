@@ -1,7 +1,7 @@
 """Sessions on real repositories while services are killed and stopped, and the file is edited.
 
-Two services work on one store. What they do is judged by what the sessions write themselves, and
-by the processes that there are: by nothing that Headway says of them.
+Two services share one store. They are judged by what the sessions themselves write and by the
+processes that exist, not by anything that Headway reports.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ SESSION = Path(__file__).with_name("automations_session.py")
 
 @dataclass(kw_only=True)
 class Seen:
-    """What was seen from outside.
+    """Observations from outside.
 
     Attributes:
-        looks: at the processes.
-        most: sessions that were seen at once.
-        events: what the rig did, by name.
-        lines: measurements, for people.
-        found: what was broken.
-        lonely: since when a lock is listed of which no process lives, by session.
+        looks: number of looks at the processes.
+        most: most sessions seen at once.
+        events: actions of the rig, by name.
+        lines: measurements to print.
+        found: violations.
+        lonely: since when a lock has been listed without a live process, by session.
     """
 
     looks: int = 0
@@ -103,7 +103,7 @@ class Rig:
         return "\n".join(["[[automation]]", *written, ""])
 
     def write(self) -> str:
-        """Write the file again, as editors do; its text."""
+        """Rewrite the file, as editors do; return its text."""
         entries = [
             self.entry(f"e{number}", number, self.kinds[number], self.schedules[number])
             for number in range(ENTRIES)
@@ -135,7 +135,7 @@ class Rig:
             return None
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> float:
-        """Look on until something is so; after how many seconds it was."""
+        """Keep looking until a condition holds; return after how many seconds it did."""
         begin = time.monotonic()
         while not condition():
             if time.monotonic() - begin > seconds:
@@ -148,7 +148,7 @@ class Rig:
     # -------------------------------------------------------------------------------- judging
 
     def sessions(self) -> dict[str, set[str]]:
-        """The sessions of this folder of which a process lives: by id, their repositories."""
+        """Return the sessions of this folder with a live process: their repositories, by id."""
         found: dict[str, set[str]] = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -167,7 +167,7 @@ class Rig:
         return found
 
     def look(self, which: int | None = None) -> None:
-        """Hold the processes against the promises."""
+        """Check the processes against the guarantees."""
         seen, sessions = self.seen, self.sessions()
         seen.looks += 1
         seen.most = max(seen.most, len(sessions))
@@ -197,14 +197,14 @@ class Rig:
     # --------------------------------------------------------------------------------- events
 
     def watch(self, seconds: float) -> None:
-        """Look on for so long."""
+        """Keep looking for this long."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.look(0 if self.seen.looks % 10 == 0 else None)
             time.sleep(0.1)
 
     def kill(self, which: int) -> None:
-        """Kill a service when it has sessions; all of them are gone at once."""
+        """Kill a service that has sessions; all of them must be gone shortly afterwards."""
         service = self.services[which]
         those = self.busy(service)
         service.send_signal(signal.SIGKILL)
@@ -217,7 +217,7 @@ class Rig:
         self.start(which)
 
     def busy(self, service: subprocess.Popen[bytes]) -> set[int]:
-        """Wait until a service has a session; the processes of its sessions."""
+        """Wait until a service has a session; return the processes of its sessions."""
         those: set[int] = set()
 
         def has_one() -> bool:
@@ -228,7 +228,7 @@ class Rig:
         return those
 
     def stop(self, which: int) -> None:
-        """Stop a service for longer than its lease; its sessions are gone before that ends."""
+        """Stop a service for longer than its lease; its sessions must be gone before it expires."""
         service = self.services[which]
         those = self.busy(service)
         service.send_signal(signal.SIGSTOP)
@@ -236,14 +236,14 @@ class Rig:
         self.seen.lines.append(f"stopped: {len(those)} processes of sessions gone in {took:.1f} s")
         self.watch(2 * LEASE_S - min(took, LEASE_S))
         if which and not self.is_embedded:
-            # Whatever the one that is stopped holds, the other one applies an edit. On SQLite it
-            # may wait until the first goes on.
+            # Whatever the stopped service holds, the other one applies an edit. On SQLite it may
+            # have to wait until the first one continues.
             self.edit()
         service.send_signal(signal.SIGCONT)
         self.seen.events["stopped"] += 1
 
     def edit(self) -> None:
-        """Edit an entry, and see that it holds."""
+        """Edit an entry, and check that the edit is applied."""
         number = self.seen.events["edited"] % 8
         new = f"{30 + self.seen.events['edited']}s"
         self.schedules[number] = new
@@ -262,7 +262,7 @@ class Rig:
         self.seen.lines.append(f"an edit held after {took:.1f} s")
 
     def spoil(self) -> None:
-        """Add an entry that is not valid; it is told with its line, and all others stay."""
+        """Add an invalid entry; it must be reported with its line, and all others kept."""
         self.extra = [self.entry("wrong", 0, "plain", "moonrise")]
         lines = self.write().splitlines()
         line = next(n for n, text in enumerate(lines, 1) if "moonrise" in text)
@@ -281,7 +281,7 @@ class Rig:
         self.seen.lines.append(f"an invalid entry was told with its line after {took:.1f} s")
 
     def close(self) -> None:
-        """Stop all; no process is left."""
+        """Stop everything; no process may be left."""
         for service in self.services.values():
             service.send_signal(signal.SIGCONT)
             service.send_signal(signal.SIGTERM)
@@ -299,10 +299,10 @@ class Rig:
 def run_and_kill(
     folder: Path, site: Site, seed: int, seconds: float, say: Callable[[str], None]
 ) -> tuple[list[str], list[Violation]]:
-    """Let sessions run for so long, while services are killed and stopped.
+    """Run sessions for this long, while services are killed and stopped.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     draw = random.Random(f"automations {seed}")
     subprocess.run(
@@ -360,7 +360,7 @@ def _new_repository(folder: Path) -> None:
 
 
 def _with_session() -> set[int]:
-    """The processes that have a session's mark."""
+    """Return the processes marked as part of a session."""
     found: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:

@@ -1,7 +1,7 @@
-"""What a session of the rig runs: it takes its repository by flock, and writes what it saw.
+"""The program that a session of the rig runs: it locks its repository and records what it saw.
 
-It shares no code with Headway. The locks are inherited by all that it forks, so each is held until
-the last process of the session is gone.
+It shares no code with Headway. The locks (flock) are inherited by all its forks, so each is held
+until the last process of the session has exited.
 """
 
 from __future__ import annotations

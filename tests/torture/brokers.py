@@ -1,7 +1,7 @@
-"""The way through the brokers while its processes are killed: every message comes out once.
+"""The pipeline through the brokers while its processes are killed: each message comes out once.
 
-Messages go into a Kafka topic; bridges make notifications of them, half of which lie in Cassandra
-until shortly before their time; when they are due they are published to the topics of their
+Messages go into a Kafka topic. Bridges turn them into notifications, half of which are stored in
+Cassandra until shortly before they are due. When due, they are published to the topics of their
 channels, where they are counted.
 """
 
@@ -52,13 +52,13 @@ Strike = tuple[tuple[str, ...], float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
-    """How much there is to do.
+    """Scale of the run.
 
     Attributes:
-        messages: in all.
-        rate: of them in a second.
-        kills: of each process.
-        off_ms: by how much the clocks of the engines are off, one ahead and one behind.
+        messages: total number of messages.
+        rate: messages per second.
+        kills: kills of each process.
+        off_ms: clock error of the engines; one is ahead and one behind.
     """
 
     messages: int
@@ -77,10 +77,10 @@ class _Seen:
 def pass_through_and_kill(
     folder: Path, site: Site, seed: int, size: Size, say: Callable[[str], None]
 ) -> tuple[list[str], list[Violation]]:
-    """Send so many while each process is killed, and wait until all have come out.
+    """Send messages while each process is killed, and wait until all have come out.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     seen = _Seen(say)
     with Way(folder, site.url, size.off_ms, killed=size.kills > 0) as way:
@@ -109,7 +109,7 @@ def pass_through_and_kill(
         late=progress.late if progress else 0,
         states={str(state): count for state, count in stats.counts.items()},
         differences=differences,
-        # A file goes by the clock that is furthest ahead; a server by its own.
+        # A file store follows the clock that is furthest ahead; a server uses its own.
         ahead_ms=size.off_ms if site.url.startswith("sqlite") else 0,
         steady=(begin, max(begin, sending.ended_at)),
     )
@@ -144,10 +144,10 @@ def _strike(way: Way, counting: Counting, draw: random.Random, size: Size, seen:
 
 
 def _strikes(way: Way, draw: random.Random, size: Size) -> Sequence[Strike]:
-    """What is done in which order: now and then two are killed at once.
+    """Return the strikes in order; occasionally two processes are killed at once.
 
-    Those that publish come last: only then there are bursts. The second of two is killed while the
-    first is away, and is started first or last.
+    Publishers come last, because there are bursts only then. The second of two is killed while the
+    first is down, and is started first or last.
     """
     if not size.kills:
         return []
@@ -166,7 +166,7 @@ def _strikes(way: Way, draw: random.Random, size: Size) -> Sequence[Strike]:
 
 
 def _start(server: ServerProcess, seen: _Seen) -> None:
-    """Start one; that it does not start at once is noted."""
+    """Start a process; record it if it does not start at once."""
     for _ in range(STARTS):
         try:
             server.start()
@@ -177,7 +177,7 @@ def _start(server: ServerProcess, seen: _Seen) -> None:
 
 
 def _wait_for_burst(counting: Counting) -> None:
-    """Return when the first of many that are due at one moment arrives, if one does soon."""
+    """Return when the first message of a burst arrives, if one does soon."""
     count, begun = counting.of_bursts, time.monotonic()
     while counting.of_bursts == count and time.monotonic() - begun < BURST_S:
         time.sleep(0.001)
@@ -188,7 +188,7 @@ def _wanted(way: Way) -> list[tuple[str, str]]:
 
 
 def _watch(way: Way, until_s: float, seen: _Seen) -> None:
-    """Wait, and start those again that ended by themselves, which is noted."""
+    """Wait; restart and record processes that exited by themselves."""
     while True:
         for words in way.ended():
             seen.ended.append(words)
@@ -200,7 +200,7 @@ def _watch(way: Way, until_s: float, seen: _Seen) -> None:
 
 
 def _drained(way: Way, sending: Sending, counting: Counting, seen: _Seen) -> None:
-    """Return once all have arrived and nothing more comes, or nothing has come for too long."""
+    """Return once all have arrived and no more come, or none have come for too long."""
     count, quiet = -1, time.monotonic()
     while True:
         _watch(way, time.monotonic() + LOOK_S, seen)
@@ -217,7 +217,7 @@ def _drained(way: Way, sending: Sending, counting: Counting, seen: _Seen) -> Non
 
 
 async def _ended(site: Site) -> tuple[StatsView, int]:
-    """The store's counts once its jobs have ended, and the differences that its audit finds."""
+    """Return the store's counts once its jobs have ended, and the differences its audit finds."""
     store = open_store(site.own_url)
     try:
         begun = time.monotonic()

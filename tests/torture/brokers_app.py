@@ -1,6 +1,6 @@
-"""What publishes notifications at their due moment: each to the Kafka topic of its channel.
+"""Publish notifications when they are due: each to the Kafka topic of its channel.
 
-An App for `headway worker`: it runs the jobs that the system `notifications` makes.
+An App for `headway worker`: it runs the jobs that the system `notifications` creates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ publisher = Publisher(producer_config(settings))
 
 
 async def publish(job: hw.Job, data: dict[str, Any], **_: Any) -> dict[str, str]:
-    """The job ends when the broker has acknowledged its message; killed before, it is repeated."""
+    """Publish a message; the job ends at the broker's ack, and is repeated if killed before."""
     headers = {JOB: job.id.encode(), ATTEMPT: b"%d" % job.attempt}
     key = (job.subject or "").encode()
     await publisher.publish(job.stage, msgspec.json.encode(data), key=key, headers=headers)

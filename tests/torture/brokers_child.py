@@ -1,6 +1,6 @@
-"""`headway` with a clock that is off, or with a calendar that takes what is due soon.
+"""`headway` with a wrong clock, or with a calendar that also takes jobs due soon.
 
-python -m tests.torture.brokers_child OFF_MS usual|soon headway's own words…
+python -m tests.torture.brokers_child OFF_MS usual|soon headway's own arguments…
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from headway.core.job import NewJob
 
 
 def move_clock(off_ms: int) -> None:
-    """Let this process's wall clock be off from now on."""
+    """Make this process's wall clock wrong by an offset from now on."""
     real_ns, real_s = time.time_ns, time.time
     time.time_ns = lambda: real_ns() + off_ms * 1_000_000
     time.time = lambda: real_s() + off_ms / 1000
 
 
 def take_what_is_due_soon() -> None:
-    """Let every job that is due later than now be written into the calendar.
+    """Write every job that is not yet due into the calendar.
 
-    Its minute is then one that the leader reads again and again.
+    Its minute is then one that the leader is still re-reading.
     """
 
     def is_far(job: NewJob, now: int, **_: Any) -> bool:

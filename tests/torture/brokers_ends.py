@@ -1,4 +1,4 @@
-"""The two ends of the way through the brokers: what is sent at a steady rate, and what arrives."""
+"""The two ends of the pipeline through the brokers: a steady producer, and the consumer."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FLUSH_S = 300.0
 
 
 class Sending(threading.Thread):
-    """Gives messages to the broker at a steady rate; one that it has acknowledged is accepted.
+    """Sends messages to the broker at a steady rate; a message counts once it is acknowledged.
 
     Attributes:
-        accepted: by number.
+        accepted: acknowledged messages, by number.
         begun_at, ended_at: ms UTC; 0 until then.
     """
 
@@ -48,7 +48,7 @@ class Sending(threading.Thread):
         self._messages, self._rate = messages, rate
 
     def run(self) -> None:
-        """Send all; a step that is late is made up for."""
+        """Send all messages, catching up after late steps."""
         self.begun_at, begun_s = now_ms(), time.monotonic()
         for number in range(self._messages):
             while number > (time.monotonic() - begun_s) * self._rate:
@@ -99,9 +99,9 @@ class Counting(threading.Thread):
     """Reads the topics of the far end from their beginning, through every outage.
 
     Attributes:
-        arrivals: each message once, in the order in which they came.
-        numbers: of all of them.
-        of_bursts: how many were due with many others.
+        arrivals: each message once, in order of arrival.
+        numbers: the numbers of all of them.
+        of_bursts: how many were due together with many others.
     """
 
     def __init__(self, address: str) -> None:
@@ -123,7 +123,7 @@ class Counting(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Read until it is ended."""
+        """Read until `end` is called."""
         self._consumer.assign([TopicPartition(channel, 0, 0) for channel in CHANNELS])
         while not self._over.is_set():
             messages = self._consumer.consume(1_000, 0.02)
@@ -134,7 +134,7 @@ class Counting(threading.Thread):
         self._consumer.close()
 
     def end(self) -> Sequence[Arrival]:
-        """What came."""
+        """Return the arrivals."""
         self._over.set()
         self.join()
         return self.arrivals
@@ -142,7 +142,7 @@ class Counting(threading.Thread):
     def _take(self, message: Message, at: int) -> None:
         topic, offset = message.topic() or "", message.offset() or 0
         if offset < self._read.get(topic, 0):
-            return  # read once more after an outage
+            return  # read again after an outage
         self._read[topic] = offset + 1
         headers = dict(message.headers() or [])
         job = headers.get(JOB)

@@ -1,6 +1,6 @@
-"""The judge of the way through the brokers: what came out of Kafka, held against what went in.
+"""Judge the pipeline through the brokers: compare what came out of Kafka with what went in.
 
-It knows numbers, topics, keys and moments, and shares no code with the system.
+The judge knows numbers, topics, keys and times, and shares no code with the system.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class Planned(NamedTuple):
-    """A message that was given to the broker at the near end.
+    """A message given to the broker at the near end.
 
     Attributes:
-        number: stands in its value.
-        topic: of the far end, as its channel is called.
-        due_at: by the machine's clock, ms UTC; of one that is due at once, when it was sent.
+        number: number in its value.
+        topic: its topic at the far end, named after its channel.
+        due_at: by the machine's clock, ms UTC; for a message due at once, when it was sent.
     """
 
     number: int
@@ -39,12 +39,12 @@ class Arrival(NamedTuple):
     """A message at the far end.
 
     Attributes:
-        number: in its value.
-        topic: in which it was.
-        job: its key, by which a repetition is recognised; None for none.
-        attempt: of the job, as its header says.
+        number: number in its value.
+        topic: its topic.
+        job: its key, which identifies repetitions; None for none.
+        attempt: the job's attempt, from its header.
         appended_at: when the broker appended it, ms UTC.
-        at: when the consumer had it, ms UTC.
+        at: when the consumer received it, ms UTC.
     """
 
     number: int
@@ -56,12 +56,12 @@ class Arrival(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What was done to a process, until it worked again.
+    """A fault of a process, until it worked again.
 
     Attributes:
-        name: of the process, such as "kafka".
-        what: "was killed", with SIGKILL; or "stood still", for longer than its leases.
-        publishes: whether a message may be published twice for it.
+        name: name of the process, such as "kafka".
+        what: "was killed", by SIGKILL; or "stood still", for longer than its leases.
+        publishes: whether the fault may cause a message to be published twice.
     """
 
     name: str
@@ -73,22 +73,22 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """Everything that the judge looks at.
+    """All evidence for the judge.
 
     Attributes:
-        planned: by number; what the broker has acknowledged at the near end.
-        arrivals: in the order in which the consumer had them.
-        faults: in their order.
-        wanted: which faults there were to be, each at least once: a name, and what.
-        ended: processes that ended although nobody killed them, with their last words.
-        dead_letters: in the topic for them.
-        refused: rows of the calendar that the store did not take.
-        through: messages that the leader brought from the calendar into the store.
-        late: rows that it found in a minute which it had read before.
+        planned: messages acknowledged by the broker at the near end, by number.
+        arrivals: in the order in which the consumer received them.
+        faults: in order.
+        wanted: faults that must each have occurred at least once: a name, and what.
+        ended: processes that exited although they were not killed, with their last output.
+        dead_letters: messages in the dead-letter topic.
+        refused: rows of the calendar that the store refused.
+        through: messages that the leader moved from the calendar into the store.
+        late: rows that it found in a minute it had already read.
         states: jobs in the store at the end, by state.
-        differences: that the store's audit found.
-        ahead_ms: by how much the store's clock may be ahead of the machine's.
-        steady: from when until when all parts came due, ms UTC.
+        differences: differences found by the store's audit.
+        ahead_ms: how far the store's clock may be ahead of the machine's.
+        steady: the period in which messages of all parts were due, ms UTC.
     """
 
     planned: Mapping[int, Planned]
@@ -107,7 +107,7 @@ class Case:
 
 
 def judge(case: Case) -> tuple[list[str], list[Violation]]:
-    """Lines to print, and what was broken."""
+    """Return lines to print, and violations."""
     found = [*_once(case), *_early(case), *_store(case), *_provoked(case)]
     lines = [*_counts(case), *_repeated(case), *_lateness(case)]
     return lines, found
@@ -139,7 +139,7 @@ def _once(case: Case) -> Iterator[Violation]:
 
 
 def _repetitions(case: Case, arrivals: Sequence[Arrival]) -> Iterator[Violation]:
-    """A repetition is another attempt, after a fault for which Kafka's promise allows one."""
+    """Check that each repetition is another attempt, after a fault that allows one."""
     ordered = sorted(arrivals, key=lambda one: one.appended_at)
     for n, (first, later) in enumerate(pairwise(ordered)):
         reason = any(
@@ -173,7 +173,7 @@ def _store(case: Case) -> Iterator[Violation]:
 
 
 def _provoked(case: Case) -> Iterator[Violation]:
-    """What the run was to bring about has come about: else it shows nothing."""
+    """Check that the run provoked what it was meant to: otherwise it proves nothing."""
     done = {(one.name, one.what) for one in case.faults}
     for name, what in sorted(set(case.wanted) - done):
         yield Violation("no fault", f"that {name} {what}")

@@ -1,7 +1,7 @@
-"""The way through the brokers as an operator builds it: a broker, a node of Cassandra, processes.
+"""The pipeline through the brokers as an operator sets it up: Kafka, Cassandra, processes.
 
-Two bridges that read one topic, one whose messages go into minutes that are being read, two
-engines of which one leads, and two workers that publish.
+Two bridges that read one topic, a third whose messages go into minutes being read, two engines of
+which one leads, and two workers that publish.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ SHARDS = 4
 
 
 class Program(ServerProcess):
-    """A process of `headway`; it ends with the rig.
+    """A process of `headway`; it exits with the rig.
 
     Args:
-        folder: where the settings are, and its log.
-        words: of the command; `{port}` in them is its port.
-        ready: stands in the line that it logs once it works.
-        off_ms: by how much its clock is off.
-        soon: whether its calendar takes what is due soon.
+        folder: folder with the settings and its log.
+        words: arguments of the command; `{port}` stands for its port.
+        ready: text in the line that it logs once it works.
+        off_ms: error of its clock.
+        soon: whether its calendar takes jobs that are due soon.
     """
 
     def __init__(
@@ -128,15 +128,15 @@ class Way:
     """All servers and processes between the near end and the far end; a context manager.
 
     Args:
-        folder: empty but for what the store has there.
-        store: its URL.
-        off_ms: the clock of one engine and one bridge is ahead by so much, of the others behind.
-        killed: whether Cassandra may be killed: one node then has to write before it answers.
+        folder: empty except for the store's files.
+        store: URL of the store.
+        off_ms: how far one engine's and one bridge's clocks are ahead, and the others' behind.
+        killed: whether Cassandra may be killed: a single node then writes before it answers.
 
     Attributes:
         servers: by name: the broker, Cassandra, and the programs.
         publishers: names of the programs that publish.
-        publish: names of all after whose death a message may be published twice.
+        publish: names of all whose death may cause a message to be published twice.
     """
 
     publishers = ("out-one", "out-two")
@@ -151,7 +151,7 @@ class Way:
         self.topics = Topics("")
 
     def __enter__(self) -> Self:
-        """Start everything, and let the recipients be known."""
+        """Start everything, and register the recipients."""
         with self._stack as stack:
             for server in (self.kafka, self.cassandra):
                 self.servers[server.name] = stack.enter_context(server)
@@ -167,11 +167,11 @@ class Way:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End everything."""
+        """Stop everything."""
         self._stack.close()
 
     def ended(self) -> list[str]:
-        """Those that do not run, though nobody killed them, with what they printed last."""
+        """Return programs that exited without being killed, with their last output."""
         return [
             f"{name}: {server.printed[-2_000:]}"
             for name, server in self.servers.items()
@@ -179,13 +179,13 @@ class Way:
         ]
 
     def link(self) -> CassandraLink:
-        """A link of our own to the calendar."""
+        """Return our own link to the calendar."""
         return CassandraLink(
             CassandraSettings(hosts=["127.0.0.1"], port=self.cassandra.port, shards=SHARDS)
         )
 
     async def progress(self) -> Progress | None:
-        """How far the calendar was read."""
+        """Return how far the calendar has been read."""
         link = self.link()
         try:
             return await load_progress(link)
@@ -199,7 +199,7 @@ class Way:
         self.topics.new(name=SOON)
         self.topics.new(name=DEAD)
         for channel in CHANNELS:
-            # The broker's own clock says when each was appended.
+            # The broker's own clock sets the append times.
             self.topics.new(name=channel, config={"message.timestamp.type": "LogAppendTime"})
 
     def _write_settings(self) -> None:

@@ -1,7 +1,7 @@
 """Leads are called while workers and servers are killed with -9 at each step of a call.
 
-The carrier is a process of its own, speaks Twilio's API to Twilio's client, and writes down each
-call: it is the outside world that must be touched once.
+The carrier is a separate process that speaks Twilio's API to Twilio's client and records each call:
+it is the outside world, which must be touched only once.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ OPEN = (State.SCHEDULED, *MOVING)
 
 @dataclass(kw_only=True)
 class _Torture:
-    """One run.
+    """A single run.
 
     Attributes:
-        site: where it happens.
-        store: the same as theirs, looked at from here.
-        seed: of what is drawn.
-        left: who is to be killed where, the next one last.
+        site: the site of the run.
+        store: the same store, as opened by the rig.
+        seed: seed of all random choices.
+        left: kills that remain, by role: the points, the next one last.
     """
 
     site: CallsSite
@@ -67,7 +67,7 @@ class _Torture:
         for number in NUMBERS:
             body = {"number": number, "provider": "twilio", "maximum_channels": CHANNELS}
             reply = await self.site.ask("POST", "/numbers", body)
-            # Asked again after a kill, it is there already.
+            # Sent again after a kill, the number already exists.
             assert reply.status_code in {201, 409}, reply.text
         watching = asyncio.create_task(self._watch())
         feeding = asyncio.create_task(self._feed())
@@ -81,7 +81,7 @@ class _Torture:
             self.story.leads = [
                 (await self.site.ask("GET", f"/leads/{one}")).json() for one in self.story.sent
             ]
-            # No webhook that is late is under way any more.
+            # No late webhook is still in flight.
             self.story.ledger = await self.site.ledger()
         finally:
             self.enough.set()
@@ -90,7 +90,7 @@ class _Torture:
         await self._look_once_more()
 
     async def _strike(self, role: str, n: int = 0) -> None:
-        """Keeps one process running; each is killed where it is told, as long as there are any."""
+        """Keep one process running, and kill each at its next point, as long as there are any."""
         draw = random.Random(f"{self.seed} {role} {n}")
         while not self.over.is_set():
             point = self.left[role].pop() if self.left[role] else ""
@@ -138,11 +138,11 @@ class _Torture:
         raise RuntimeError(message)
 
     async def _feed(self) -> None:
-        """Sends leads, one after another, as long as somebody is killed."""
+        """Send leads, one after another, as long as processes are being killed."""
         n = 0
         while not self.enough.is_set():
             await asyncio.sleep(0.05)
-            # Those that rest, as their workers died, keep nobody waiting.
+            # Leads waiting for a retry after their workers died are not counted.
             if await self._count(MOVING) > WAITING:
                 continue
             n += 1
@@ -170,13 +170,13 @@ class _Torture:
             await asyncio.sleep(0.1)
 
     async def _watch(self) -> None:
-        """Looks, again and again, whether each call that goes on has its line."""
+        """Check repeatedly that each ongoing call has its line."""
         while not self.over.is_set():
             before = _going_on(await self.site.ledger())
             held = await self._held()
             after = _going_on(await self.site.ledger())
             self.story.looks += 1
-            # What went on before and after went on meanwhile.
+            # A call seen both before and after was in progress meanwhile.
             for sid in before.keys() & after.keys():
                 ref, number = before[sid]
                 self.story.seen_live += 1
@@ -216,10 +216,10 @@ class _Torture:
 
 
 async def _all_or_first_error(main: asyncio.Task[Any], beside: list[asyncio.Task[None]]) -> None:
-    """Waits for one task, and ends with the error of any other that fails meanwhile.
+    """Wait for one task, and raise the error of any other task that fails meanwhile.
 
     Raises:
-        BaseException: what that one raised.
+        BaseException: the other task's error.
     """
     waiting = {main, *(one for one in beside if not one.done())}
     while not main.done():
@@ -235,7 +235,7 @@ def _going_on(ledger: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def drawn(seed: int, kills: int) -> dict[str, list[str]]:
-    """Who is killed where: all points as often as each other, in an order that is drawn."""
+    """Return the points for the kills: each equally often, in random order."""
     draw = random.Random(f"points {seed}")
     order: list[tuple[str, str]] = []
     while len(order) < kills:
@@ -254,18 +254,18 @@ def call_and_kill(
     say: Callable[[str], None],
     plant: str = "",
 ) -> tuple[list[str], list[Violation]]:
-    """Calls leads while processes are killed so many times.
+    """Call leads while processes are killed this many times.
 
     Args:
-        folder: empty; what was seen stays there.
-        url: of the store.
-        seed: of what is drawn.
-        kills: of workers and servers together.
+        folder: empty; the evidence is stored there.
+        url: URL of the store.
+        seed: seed of all random choices.
+        kills: kills of workers and servers together.
         say: prints a line.
-        plant: a fault to be planted.
+        plant: a fault to plant.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     torture = asyncio.run(_run(folder, url, seed, kills, say, plant))
     story = torture.story

@@ -1,6 +1,6 @@
-"""A server or a worker of the system `calls` that kills itself at a point that it is told.
+"""A server or a worker of the system `calls` that kills itself at a given point.
 
-Nothing that is shipped knows of this: what the points are at is wrapped here, in the process.
+No production code knows about this: the code at the points is wrapped here, in the process.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Function = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Life:
-    """One process.
+    """The parameters of a process.
 
     Attributes:
-        folder: with headway.toml; the witness and the log are written there.
-        arguments: of the command.
-        point: where it ends; empty for nowhere.
-        nth: how often it comes there until it does.
-        plant: a fault to be planted.
+        folder: folder of headway.toml, the witness's file and the log.
+        arguments: arguments of the command.
+        point: the point at which it kills itself; empty for none.
+        nth: how often it reaches that point before it does.
+        plant: a fault to plant.
     """
 
     folder: Path
@@ -56,7 +56,7 @@ class Life:
 
 
 def live(life: Life) -> None:
-    """The whole life of a process."""
+    """Run a process from start to exit."""
     log = os.open(life.folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
@@ -69,7 +69,7 @@ def live(life: Life) -> None:
 
 
 class _Watched:
-    """Wraps what the points are at, and what the witness is told."""
+    """Wraps the code at the points, and everything reported to the witness."""
 
     def __init__(self, life: Life) -> None:
         self._witness = Witness(life.folder / "witness.jsonl")
@@ -162,7 +162,7 @@ def _short_lease(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hand_over_late() -> None:
-    """Plants that a lead is handed over after its call was placed."""
+    """Plant the fault that a lead is handed over after its call was placed."""
     hand_over, dial = Job.hand_over, stages.dial
     waiting: dict[str, tuple[Job, str]] = {}
 
@@ -180,7 +180,7 @@ def _hand_over_late() -> None:
 
 
 def _dial_again() -> None:
-    """Plants that an unknown outcome is taken for a refusal."""
+    """Plant the fault that an unknown outcome is treated as a refusal."""
     dial = stages.dial
 
     async def again(exchange: Any, order: Any, providers: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The judge of calls: compares what the carrier has on record with what each lead tells."""
+"""The judge of calls: compares the carrier's records with what each lead reports."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ Told = dict[str, Any]
 
 @dataclass(kw_only=True, slots=True)
 class Story:
-    """What was seen from outside.
+    """Observations from outside.
 
     Attributes:
-        sent: the leads that were acknowledged.
-        leads: what the server says of each in the end.
-        ledger: what the carrier has on record in the end.
-        witnessed: what the processes wrote down.
-        wanted: kills that are wanted.
-        kills: so far.
-        looks: at the lines, while calls went on.
-        seen_live: calls that went on at these looks.
-        found: what was broken on the way.
+        sent: the acknowledged leads.
+        leads: the server's final view of each lead.
+        ledger: the carrier's final records.
+        witnessed: lines written by the processes.
+        wanted: number of kills requested.
+        kills: kills so far.
+        looks: checks of the lines during calls.
+        seen_live: ongoing calls seen by these checks.
+        found: violations found during the run.
     """
 
     sent: list[str] = field(default_factory=list[str])
@@ -55,7 +55,7 @@ class Story:
 
 
 def told_in(path: Path) -> list[Told]:
-    """The lines of a witness's file that no kill has torn."""
+    """Return the lines of a witness's file that were not torn by a kill."""
     told: list[Told] = []
     for line in path.read_text().splitlines():
         try:
@@ -66,10 +66,10 @@ def told_in(path: Path) -> list[Told]:
 
 
 def judge(story: Story) -> tuple[list[str], list[Violation]]:
-    """Finds what must not be.
+    """Find all violations.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     calls: dict[str, list[Told]] = defaultdict(list)
     for call in story.ledger["calls"]:
@@ -86,7 +86,7 @@ def judge(story: Story) -> tuple[list[str], list[Violation]]:
     ways = _ways(story)
     for ref, attempt in attempts.items():
         found += _of_attempt(ref, attempt, calls.get(ref, []), ways)
-    # What was seen at several looks is told once.
+    # A violation seen several times is reported once.
     return [*_lines(story, attempts, ways)], list(dict.fromkeys(found))
 
 
@@ -116,11 +116,11 @@ def _of_lead(lead: Told, calls: dict[str, list[Told]]) -> Iterator[Violation]:
 
 @dataclass(kw_only=True, slots=True)
 class _Ways:
-    """How the end of each attempt was learned, by its reference.
+    """How the end of each attempt became known, by the attempt's reference.
 
     Attributes:
-        heard: of which a webhook told the end.
-        asked: what the provider was asked, and when.
+        heard: attempts whose end was reported by a webhook.
+        asked: queries to the provider, and when.
     """
 
     heard: set[str] = field(default_factory=set[str])

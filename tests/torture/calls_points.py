@@ -1,4 +1,4 @@
-"""Where processes of the system `calls` kill themselves: at each step from the claim to the end."""
+"""Points at which processes of the system `calls` kill themselves: each step, claim to end."""
 
 from __future__ import annotations
 

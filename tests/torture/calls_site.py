@@ -1,4 +1,4 @@
-"""Where leads are called: a carrier, a server and workers, each a process of its own."""
+"""Where leads are called: a carrier, a server and workers, each in its own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import httpx
 from tests.servers.process import free_port
 from tests.torture.calls_child import Life, live
 
-# A clean server forks the processes: each begins without threads, and within milliseconds.
+# A clean server forks the processes: each starts without threads, and within milliseconds.
 _PROCESSES = multiprocessing.get_context("forkserver")
 PATIENCE_S = 60.0
 NUMBERS = ("+15550001001", "+15550001002")
@@ -37,11 +37,11 @@ FAULTS = {
     "post_late": 0.1,
     "post_twice": 0.15,
     "post_disordered": 0.1,
-    # Of the carrier's own time, which passes faster: later than a lead's next call.
+    # In the carrier's own time, which runs faster: later than a lead's next call.
     "late": ["20s", "2m"],
     "ring": ["1s", "8s"],
     "talk": ["2s", "80s"],
-    # Longer than a webhook takes, which so may come before it.
+    # Longer than a webhook takes, so a webhook may arrive before the reply.
     "reply": "1s",
 }
 SETTINGS = """
@@ -75,13 +75,13 @@ retry_offset = "200ms"
 
 @dataclass(kw_only=True)
 class CallsSite:
-    """All of it.
+    """The whole site.
 
     Attributes:
-        folder: with the settings, the witness and the log.
-        http: speaks to the server.
-        carrier: where the carrier is.
-        plant: a fault to be planted in each process.
+        folder: folder with the settings, the witness's file and the log.
+        http: a client of the server.
+        carrier: a client of the carrier.
+        plant: a fault to plant in each process.
     """
 
     folder: Path
@@ -93,8 +93,8 @@ class CallsSite:
 
     @classmethod
     async def begin(cls, folder: Path, store: str, seed: int, plant: str) -> CallsSite:
-        """A carrier that is there, and settings; nobody serves or works yet."""
-        # Here, and not above: there is one such server, and other rigs tell it otherwise.
+        """Start a carrier and write the settings; no server or worker runs yet."""
+        # Set here, not above: there is one such server, and other rigs configure it differently.
         _PROCESSES.set_forkserver_preload(["tests.torture.calls_child"])
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "headway", "carrier", "--json", "--port=0"),
@@ -110,7 +110,7 @@ class CallsSite:
         written = SETTINGS.format(store=store, folder=folder, url=url, deadline=DEADLINE_MS, **told)
         (folder / "headway.toml").write_text(written)
         carrier = httpx.AsyncClient(base_url=told["base_url"], timeout=20)
-        # Where a fault is planted, more often what makes it show.
+        # If a fault is planted, make the condition that reveals it more frequent.
         faults = FAULTS | ({"unsure": 0.3} if plant else {})
         (await carrier.post("/_faults", json=faults)).raise_for_status()
         http = httpx.AsyncClient(base_url=url, timeout=20)
@@ -119,18 +119,18 @@ class CallsSite:
         )
 
     async def end(self) -> None:
-        """Ends the carrier."""
+        """Stop the carrier."""
         self.process.terminate()
         await self.process.wait()
         await self.http.aclose()
         await self.carrier.aclose()
 
     def work(self, point: str = "", nth: int = 1) -> BaseProcess:
-        """Starts a worker."""
+        """Start a worker."""
         return self._start(("worker", "--system", "calls"), point, nth)
 
     async def serve(self, point: str = "", nth: int = 1) -> BaseProcess:
-        """Starts a server; one that dies before it answers is returned all the same."""
+        """Start a server; return it even if it dies before it answers."""
         line = ("serve", "--system", "calls", "--no-work", f"--port={self.port}")
         started = self._start(line, point, nth)
         end = time.monotonic() + PATIENCE_S
@@ -147,11 +147,11 @@ class CallsSite:
         return started
 
     async def ledger(self) -> dict[str, Any]:
-        """What the carrier has on record."""
+        """Return the carrier's records."""
         return (await self.carrier.get("/_calls")).raise_for_status().json()
 
     async def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
-        """Asks the server until there is an answer, each time the same."""
+        """Repeat the same request to the server until it answers."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -173,14 +173,14 @@ class CallsSite:
 
 
 async def ended(one: BaseProcess, limit_s: float = PATIENCE_S) -> int | None:
-    """How a process has ended; None if it has not within so long."""
-    # The exit code is read in this thread alone: it can be read once.
+    """Return how a process exited; None if it has not within this time."""
+    # The exit code is read only in this thread, because it can be read only once.
     await asyncio.to_thread(wait, [one.sentinel], limit_s)
     return one.exitcode
 
 
 async def kill(one: BaseProcess, sign: signal.Signals = signal.SIGKILL) -> None:
-    """Ends a process, if it has not ended so itself."""
+    """Kill a process, unless it has already exited."""
     if one.is_alive():
         os.kill(one.pid or 0, sign)
     if await ended(one) is None:

@@ -1,7 +1,7 @@
-"""Shows from files alone whether the engine kept its promises while it was tortured.
+"""Check from files alone whether the engine kept its guarantees under torture.
 
-Each rule reads the evidence and yields what must not be. None of them knows how the engine works:
-they know what was asked for, what the witness saw, and what the record says in the end.
+Each rule reads the evidence and yields violations. The rules do not know how the engine works: they
+know what was requested, what the witness saw, and the final record.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SETTLES = {"succeeded", "failed", "died"}
 
 
 class Violation(NamedTuple):
-    """One thing that must not be: which rule it breaks, and where."""
+    """A violation: the rule that was broken, and where."""
 
     rule: str
     where: str
 
 
 def check(seen: Evidence) -> list[Violation]:
-    """Every violation of every rule; an empty list if all promises were kept."""
+    """Return all violations of all rules; an empty list if every guarantee was kept."""
     return [found for rule in RULES for found in rule(seen)]
 
 
@@ -47,7 +47,7 @@ def nothing_is_lost(seen: Evidence) -> Iterator[Violation]:
 
 
 def a_key_names_one_job(seen: Evidence) -> Iterator[Violation]:
-    """However often a job was sent with its key, one is on record at most."""
+    """However often a job was sent with its key, at most one is on record."""
     for key, jobs in seen.same.items():
         found = [job for job in jobs if job in seen.jobs]
         if len(found) > 1:
@@ -55,7 +55,7 @@ def a_key_names_one_job(seen: Evidence) -> Iterator[Violation]:
 
 
 def nothing_comes_from_nowhere(seen: Evidence) -> Iterator[Violation]:
-    """Nothing is on record, or done, that nobody asked for."""
+    """Nothing is on record or was done that was never requested."""
     fired = {job for job, record in seen.jobs.items() if _entry(seen, record)}
     for job in seen.jobs:
         if job not in seen.asked and job not in fired:
@@ -71,7 +71,7 @@ def nothing_comes_from_nowhere(seen: Evidence) -> Iterator[Violation]:
 
 
 def ends_are_deserved(seen: Evidence) -> Iterator[Violation]:
-    """A job succeeds by its handler or a signal; it dies of nothing but its deadline."""
+    """A job succeeds by its handler or a signal; it dies only of its deadline."""
     doings = seen.doings_of()
     for job, record in seen.jobs.items():
         mine = doings.get(job, [])
@@ -93,7 +93,7 @@ def ends_are_deserved(seen: Evidence) -> Iterator[Violation]:
 
 
 def _entry(seen: Evidence, record: Json) -> Json | None:
-    """The timetable entry of the plan that made a job."""
+    """Return the plan's timetable entry that created a job."""
     return seen.plan.get("entries", {}).get(record.get("entry"))
 
 
@@ -102,8 +102,8 @@ def _was_cancelled(seen: Evidence, job: str) -> bool:
 
 
 def _may_die(seen: Evidence, job: str, mine: list[Doing]) -> bool:
-    # A kill may fall between the store's commit and the witness's line, so the word of a hand-over
-    # is not needed; that the job is of those that hand over is.
+    # A kill may fall between the store's commit and the witness's line, so no report of the
+    # hand-over is required; it is enough that the job is of a kind that hands over.
     return job in seen.asked and seen.asked[job].hands_over and bool(mine)
 
 
@@ -111,7 +111,7 @@ def _may_die(seen: Evidence, job: str, mine: list[Doing]) -> bool:
 
 
 def no_two_runs_at_once(seen: Evidence) -> Iterator[Violation]:
-    """At most one handler at a time works on a job; each run begins once; runs only grow."""
+    """At most one handler at a time works on a job; each run starts once; runs only increase."""
     for same in seen.by_run.values():
         if len(same) > 1:
             yield Violation("double start", f"{_name(same[0])} began {len(same)} times")
@@ -124,7 +124,7 @@ def no_two_runs_at_once(seen: Evidence) -> Iterator[Violation]:
 
 
 def stale_runs_write_nothing(seen: Evidence) -> Iterator[Violation]:
-    """A job is settled once, and not by a run that was no longer the last."""
+    """A job is settled once, and never by a run that is no longer the latest."""
     doings = seen.doings_of()
     for job, verdicts in seen.verdicts.items():
         done = [one for one in verdicts if one[3] in SETTLES and one[4] == "done"]
@@ -138,7 +138,7 @@ def stale_runs_write_nothing(seen: Evidence) -> Iterator[Violation]:
 
 
 def what_was_handed_over_stays_so(seen: Evidence) -> Iterator[Violation]:
-    """After a hand-over no other run begins, and the outside world is touched once."""
+    """After a hand-over no other run starts, and the outside world is touched once."""
     for job, mine in seen.doings_of().items():
         calls = sum(len(one.calls) for one in mine)
         if calls > 1:
@@ -163,7 +163,7 @@ def what_was_handed_over_stays_so(seen: Evidence) -> Iterator[Violation]:
 
 
 def capacities_hold(seen: Evidence) -> Iterator[Violation]:
-    """What handlers hold together of a gate, or of a pool's member, is never above its capacity."""
+    """Handlers together never hold more of a gate, or of a pool's member, than its capacity."""
     held: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for one, name, amount, gate in _uses(seen):
         if gate["kind"] == RATE:
@@ -193,7 +193,7 @@ def _capacity(seen: Evidence, place: str) -> int:
 
 
 def _given_back_at(seen: Evidence, one: Doing) -> int:
-    """When its permits were certainly still out for the last time, ns."""
+    """Return the last time at which its permits were certainly still held, ns."""
     if one.offered is not None:
         answered = _answered_at(seen, one)
         return _live_until(seen, one) if answered is None else answered
@@ -204,10 +204,11 @@ def _given_back_at(seen: Evidence, one: Doing) -> int:
 
 
 def _live_until(seen: Evidence, one: Doing) -> int:
-    """When its handler certainly worked on a live run for the last time, ns.
+    """Return the last time at which its handler certainly worked on a live run, ns.
 
-    A deadline counts from the hand-over, which came after the handler's first line. The store's
-    answer may come after it, or be lost; then the handler is told that it has lost its run.
+    A deadline counts from the hand-over, which was after the handler's first line. The store's
+    reply may arrive after the deadline, or be lost; then the handler learns that it has lost its
+    run.
     """
     end = seen.ended_at(one)
     runs = seen.jobs[one.job]["runs"] if one.job in seen.jobs else ()
@@ -233,7 +234,7 @@ def _uses(seen: Evidence) -> Iterator[tuple[Doing, str, int, Json]]:
 
 
 def rates_hold(seen: Evidence) -> Iterator[Violation]:
-    """In no window of claim times are there more starts than the rate; nor where handlers begin."""
+    """No window of claim times, or of handlers' starts, has more starts than the rate."""
     claims: dict[str, list[tuple[int, int]]] = defaultdict(list)
     begins: dict[str, list[tuple[int, int]]] = defaultdict(list)
     gates: dict[str, Json] = {}
@@ -286,7 +287,7 @@ def nothing_starts_early(seen: Evidence) -> Iterator[Violation]:
 
 
 def hours_hold(seen: Evidence) -> Iterator[Violation]:
-    """No run with hours is claimed outside of them."""
+    """No run with hours is claimed outside them."""
     spans = seen.plan.get("hours", ())
     for job, record in seen.jobs.items():
         if job not in seen.asked or seen.asked[job].sort != TIMED:
@@ -298,7 +299,7 @@ def hours_hold(seen: Evidence) -> Iterator[Violation]:
 
 
 def closed_gates_let_nothing_start(seen: Evidence) -> Iterator[Violation]:
-    """No run is claimed while its lane or its kind was closed for certain."""
+    """No run is claimed while its lane or its kind was certainly closed."""
     claims: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for job, record in seen.jobs.items():
         for run in record["runs"]:
@@ -314,7 +315,7 @@ def closed_gates_let_nothing_start(seen: Evidence) -> Iterator[Violation]:
 
 
 def cancels_are_kept(seen: Evidence) -> Iterator[Violation]:
-    """A cancel that was acknowledged ends the job as cancelled; a job at rest starts no more."""
+    """An acknowledged cancel ends the job as cancelled; a job at rest starts no more."""
     doings = seen.doings_of()
     for job, cancels in seen.cancels.items():
         record = seen.jobs.get(job)
@@ -329,7 +330,7 @@ def cancels_are_kept(seen: Evidence) -> Iterator[Violation]:
 
 
 def stages_follow_each_other(seen: Evidence) -> Iterator[Violation]:
-    """The second stage begins after a run that finished the first; success comes after both."""
+    """The second stage starts after a run that finished the first; success comes after both."""
     doings = seen.doings_of()
     for job, asked in seen.asked.items():
         if asked.sort != STAGED or job not in seen.jobs:
@@ -345,7 +346,7 @@ def stages_follow_each_other(seen: Evidence) -> Iterator[Violation]:
 
 
 def cascades_ask_one_at_a_time(seen: Evidence) -> Iterator[Violation]:
-    """One offer at a time; one acceptance at most; the end is what was answered."""
+    """One offer at a time; at most one acceptance; the job ends as it was answered."""
     doings = seen.doings_of()
     offer_ns = seen.plan.get("offer_ms", 0) * MS
     for job, asked in seen.asked.items():
@@ -368,7 +369,7 @@ def cascades_ask_one_at_a_time(seen: Evidence) -> Iterator[Violation]:
 
 
 def _answered_at(seen: Evidence, one: Doing) -> int | None:
-    """When the answer that ended an offer was sent, ns."""
+    """Return when the answer that ended an offer was sent, ns."""
     sent = [
         since
         for since, run, _, answer in seen.answers.get(one.job, ())
@@ -378,9 +379,9 @@ def _answered_at(seen: Evidence, one: Doing) -> int | None:
 
 
 def entries_fire_once_each_moment(seen: Evidence) -> Iterator[Violation]:
-    """A timetable entry fires at each of its moments, once.
+    """A timetable entry fires exactly once at each of its times.
 
-    Fires are made ahead; those behind the last one that ran were cancelled with the entry.
+    Fires are created ahead; those after the last one that ran were cancelled with the entry.
     """
     fires: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for record in seen.jobs.values():
@@ -412,7 +413,7 @@ def the_record_tells_all(seen: Evidence) -> Iterator[Violation]:
 
 
 def audits_find_nothing(seen: Evidence) -> Iterator[Violation]:
-    """Every audit, at whatever moment, finds no difference; and there were audits."""
+    """Every audit, at any time, finds no difference; and there were audits."""
     for one in seen.audits:
         for difference in one["differences"]:
             yield Violation("audit", f"at {one['t']}: {difference}")
@@ -422,7 +423,7 @@ def audits_find_nothing(seen: Evidence) -> Iterator[Violation]:
 
 
 def no_permit_leaks(seen: Evidence) -> Iterator[Violation]:
-    """In the end no permit is out and nobody is parked."""
+    """In the end no permit is held and no job is parked."""
     if not seen.gates:
         yield Violation("leak", "nobody looked at the gates in the end")
     for gate in seen.gates:
@@ -432,7 +433,7 @@ def no_permit_leaks(seen: Evidence) -> Iterator[Violation]:
 
 
 def leases_are_kept(seen: Evidence) -> Iterator[Violation]:
-    """Where nothing is killed, beats are on time and no lease is lost."""
+    """If nothing is killed, beats are on time and no lease is lost."""
     if not seen.plan.get("calm"):
         return
     if not seen.beats:
@@ -457,7 +458,7 @@ def _beats(seen: Evidence, worker: str, beats: list[Beat]) -> Iterator[Violation
 
 
 def _was_over(seen: Evidence, job: str, run: int, at: int) -> bool:
-    """Whether the run may have ended rightly on the way of the beat, which still names it then."""
+    """Return whether the run may have ended properly while the beat that names it was in flight."""
     settled = any(
         since <= at and of == run and verdict in {"done", "already", "cancelled"}
         for since, _, of, _, verdict in seen.verdicts.get(job, ())

@@ -1,4 +1,4 @@
-"""Each operation of a store, with each of its replies lost on the way, leaves what one leaves."""
+"""Each store operation, with each of its replies lost, has the same effect as one undisturbed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ async def _beat(story: Story) -> None:
 
 
 BEFORE: dict[str, Callable[[Story], Awaitable[None]]] = {
-    # A store may have a connection for beats alone: the replies of its opening are not the beat's.
+    # A store may have a connection for beats alone, whose opening has replies that are not the
+    # beat's.
     "beat": _beat,
     "beat leaving": _beat,
     "claim": _settle_what_runs,
@@ -61,16 +62,16 @@ OPERATIONS: dict[str, Callable[[Story], Awaitable[object]]] = {**ACTS, "fire": _
 async def lose_each_reply(
     proxy: Proxy, call: Callable[[], Awaitable[object]], first: bytes = b""
 ) -> list[type]:
-    """Repeats a call until no reply of it is lost: first its first one is, then its second, …
+    """Repeat a call until none of its replies is lost: first the first one is, then the second, …
 
     Args:
-        proxy: on the way.
-        call: that can be repeated.
-        first: stands in the request of which the reply is lost before all others, such as COMMIT:
-            what is lost there is what was done.
+        proxy: the proxy in between.
+        call: a call that can be repeated.
+        first: text in the request whose reply is lost before all others, such as COMMIT: there, the
+            operation was done and its reply is lost.
 
     Returns:
-        What was raised each time that a reply was lost; NoneType where nothing was.
+        The exception raised for each lost reply; NoneType if there was none.
     """
     raised: list[type] = []
     if first:
@@ -109,18 +110,18 @@ async def differences(
     *,
     first: bytes = b"",
 ) -> tuple[list[str], list[type]]:
-    """Does one thing in two stores, in one of them with each reply lost once.
+    """Perform an operation on two stores, on one of them with each reply lost once.
 
     Args:
-        name: of the operation.
+        name: name of the operation.
         undisturbed: an empty store.
         disturbed: an empty store behind the proxy.
-        clocks: theirs.
+        clocks: clocks of the two stores.
         way: the proxy.
         first: as in `lose_each_reply`.
 
     Returns:
-        What the two stores differ in; and what the caller was told of each loss.
+        The differences between the two stores, and the exception raised for each lost reply.
     """
     one = await Story.begin(Rig(undisturbed, clocks[0]))
     other = await Story.begin(Rig(disturbed, clocks[1]))

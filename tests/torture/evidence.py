@@ -1,6 +1,6 @@
-"""What the checker looks at: the witness's lines and the export, read into plain records.
+"""The checker's evidence: the witness's lines and the export, parsed into plain records.
 
-Nothing of Headway is imported here, nor in `checker`, so that no mistake of the engine can hide
+Neither this module nor `checker` imports anything of Headway, so that no bug in the engine can hide
 itself.
 """
 
@@ -21,14 +21,14 @@ WAKING_NS = 1_000_000_000
 
 @dataclass(slots=True)
 class Asked:
-    """A job as its producer asked for it.
+    """A job as requested by its producer.
 
     Attributes:
-        at: when it was asked for, ns.
-        gates: for each gate its name, the amount, and the name of its kind in the plan.
-        due_at: ms UTC; None for at once.
+        at: time of the request, ns.
+        gates: the name, the amount and the plan's name of the kind for each gate.
+        due_at: ms UTC; None for immediately.
         hands_over: whether its handler hands over.
-        sort: "staged", "offered" to candidates, or "timed" by hours; else empty.
+        sort: "staged", "offered" to candidates, or "timed" by hours; otherwise empty.
         acked: whether the enqueue was acknowledged.
     """
 
@@ -42,20 +42,20 @@ class Asked:
 
 @dataclass(slots=True)
 class Doing:
-    """One handler at work on one run, from its first line to its last.
+    """A handler at work on one run, from its first line to its last.
 
     Attributes:
         job: the job.
         run: the run.
-        pid: the process.
-        begin: its first line, ns.
-        end: its last line, ns; None if it never wrote one.
+        pid: the pid of its process.
+        begin: time of its first line, ns.
+        end: time of its last line, ns; None if it never wrote one.
         members: the member chosen in each pool.
-        outcome: what the handler said at its end.
+        outcome: the handler's outcome at its end.
         handed: when a hand-over was acknowledged, ns.
         calls: when it touched the outside world, ns.
-        stage: of the run; the first one of a kind with stages is "check", the other one "dial".
-        candidate: to whom the run offers.
+        stage: stage of the run; kinds with stages start with "check", followed by "dial".
+        candidate: the candidate to whom the run makes an offer.
         offered: when the offer was acknowledged, ns.
     """
 
@@ -77,10 +77,10 @@ class Beat(NamedTuple):
     """A beat that was answered.
 
     Attributes:
-        since: when the store was asked, ns.
-        at: when it had answered, ns.
-        lease_ms: for so long the lease lived from then on, at least.
-        lost: runs that the store said were not live any more.
+        since: when the request was sent, ns.
+        at: when the reply was received, ns.
+        lease_ms: minimum length of the lease from then on.
+        lost: runs that the store reported as no longer live.
     """
 
     since: int
@@ -91,28 +91,28 @@ class Beat(NamedTuple):
 
 @dataclass(slots=True)
 class Evidence:
-    """All that was seen.
+    """All observations.
 
     Attributes:
-        plan: what the rig says of its gates and leases.
+        plan: the rig's description of its gates and leases.
         asked: jobs by id.
-        doings: handlers at work, in the order of the file.
+        doings: handlers at work, in file order.
         by_run: the same by job and run; more than one is a violation.
-        verdicts: for each job, (ns before, ns after, run, outcome, verdict) as its worker was told.
+        verdicts: for each job, (ns before, ns after, run, outcome, verdict) as its worker saw it.
         signals: for each job, (ns before, ns after, answer) of a final signal.
         answers: for each job, (ns before, run, "accepted" or "declined", reply) of an offer.
         cancels: for each job, (ns after, reply) of a cancel.
-        closings: (name of a gate, from, to), ms UTC, in which it was closed for certain.
-        beats: for each worker, in order.
+        closings: (gate name, from, to), ms UTC, during which it was certainly closed.
+        beats: each worker's beats, in order.
         audits: each audit's line.
-        stops: when a process was stopped and let go again, by pid, ns.
-        deaths: when the rig saw a process gone, by pid, ns.
+        stops: when a process was stopped and continued, by pid, ns.
+        deaths: when the rig saw that a process was gone, by pid, ns.
         last: the last line of each process, ns.
-        gates: gates as they stood in the end.
+        gates: final state of the gates.
         jobs: exported jobs by id.
         twice: ids exported more than once.
-        torn: lines that a kill tore.
-        same: ids under which one job was sent again and again with one key, by key.
+        torn: lines torn by a kill.
+        same: ids under which one job was sent repeatedly with one key, by key.
     """
 
     plan: Json = field(default_factory=dict)
@@ -142,25 +142,25 @@ class Evidence:
     same: dict[str, list[str]] = field(default_factory=dict)
 
     def doings_of(self) -> dict[str, list[Doing]]:
-        """Each job's handlers at work, in the order in which they began."""
+        """Return each job's handlers at work, in the order in which they started."""
         found: dict[str, list[Doing]] = defaultdict(list)
         for one in sorted(self.doings, key=lambda one: one.begin):
             found[one.job].append(one)
         return found
 
     def ended_at(self, one: Doing) -> int:
-        """When a handler certainly had not yet stopped, ns.
+        """Return the last time at which a handler had certainly not stopped, ns.
 
-        Without a last line of its own, the last line that its process wrote at all: a killed
-        process did something up to there.
+        Without a last line of its own, this is the last line that its process wrote at all: a
+        killed process was active up to that line.
         """
         return one.end if one.end is not None else max(one.begin, self.last.get(one.pid, 0))
 
     def is_shadow(self, one: Doing) -> bool:
-        """Whether its process was stopped meanwhile, or just before.
+        """Return whether its process was stopped meanwhile, or shortly before.
 
-        Who was stopped for longer than its lease does not know it at once, and no engine can keep
-        it from what it does in that moment; what it then writes must be refused.
+        A process that was stopped for longer than its lease does not notice at once, and no engine
+        can prevent its actions until then; what it writes afterwards must be refused.
         """
         end = self.ended_at(one)
         return any(
@@ -170,14 +170,14 @@ class Evidence:
 
 
 def read_evidence(witness: Iterable[bytes], export: Iterable[bytes]) -> Evidence:
-    """Reads everything.
+    """Read all evidence.
 
     Args:
         witness: lines of the witness's file.
-        export: lines of the export; a header line without an id is passed over.
+        export: lines of the export; a header line without an id is skipped.
 
     Returns:
-        What the rules look at.
+        The evidence for the rules.
     """
     seen = Evidence()
     for line in witness:

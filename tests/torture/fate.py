@@ -1,4 +1,4 @@
-"""Fate: ends the process at random moments, as the machine might."""
+"""Fate kills the process at random times, as the machine might."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ POINTS = (
 
 
 class Fate:
-    """Kills its own process, now and then.
+    """Kills its own process occasionally.
 
     Args:
-        witness: told just before, so that the kill is counted.
-        seed: of this process.
-        chance: at each point.
+        witness: notified just before, so that the kill is counted.
+        seed: seed of this process.
+        chance: probability at each point.
     """
 
     def __init__(self, witness: Witness, seed: object, chance: float) -> None:
@@ -38,7 +38,7 @@ class Fate:
         self._chance = chance
 
     def meet(self, point: str) -> None:
-        """Comes to a point."""
+        """Reach a point, at which the process may be killed."""
         if self._chance and self._random.random() < self._chance:
             self._witness.note("fate", point=point)
             os.kill(os.getpid(), signal.SIGKILL)

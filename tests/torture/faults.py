@@ -1,7 +1,6 @@
-"""The server, and the way to it, fail again and again under work that must go on by itself.
+"""Repeated failures of the server and its connections, from which the work must recover itself.
 
-Nobody is killed but the server: the same processes meet fault after fault and are never started
-again.
+Only the server is killed: the same processes meet fault after fault and are never restarted.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ Fault = Callable[[random.Random], None]
 
 @dataclass(slots=True)
 class Faults:
-    """What failed.
+    """The faults of a run.
 
     Attributes:
-        times: how often, by name.
-        longest_s: from the end of a fault until something was done again, by name.
+        times: how often each occurred, by name.
+        longest_s: longest time from the end of a fault until work resumed, by name.
     """
 
     times: dict[str, int] = field(default_factory=dict[str, int])
@@ -54,7 +53,7 @@ class Faults:
 
     @property
     def told(self) -> str:
-        """For people."""
+        """Return a summary for people."""
         return ", ".join(
             f"{count} {name} (work after {self.longest_s[name]:.1f} s)"
             for name, count in sorted(self.times.items())
@@ -64,17 +63,17 @@ class Faults:
 def fail_again_and_again(
     folder: Path, site: Site, seed: int, seconds: float, say: Callable[[str], None]
 ) -> tuple[Evidence, list[Violation], Faults]:
-    """Runs it.
+    """Run the rig.
 
     Args:
         folder: empty.
-        site: a server of our own, behind a way.
-        seed: of what is drawn.
-        seconds: for how long faults are made; each at least once, however short that is.
+        site: a server of our own, behind a proxy.
+        seed: seed of all random choices.
+        seconds: how long faults are caused; each at least once, however short this is.
         say: prints a line.
 
     Returns:
-        What was seen, what must not be, and what failed.
+        The evidence, the violations, and the faults.
     """
     assert isinstance(site, ServerSite), "a file has no server that can fail"
     rig = Rig(folder, site, seed, calm=False, say=say, answered_s=1.0)
@@ -125,17 +124,17 @@ def _strike(rig: Rig, site: ServerSite, seconds: float, found: list[Violation]) 
 
 
 class Work:
-    """Waits for what handlers tell the witness.
+    """Waits for reports of handlers to the witness.
 
     Args:
-        path: of the witness's file.
+        path: path of the witness's file.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
 
     def next_s(self) -> float:
-        """Seconds until a handler begins, from now on."""
+        """Return the seconds from now until a handler starts."""
         self._file.seek(0, os.SEEK_END)
         begin = time.monotonic()
         while (took := time.monotonic() - begin) < GOES_ON_S:
@@ -149,7 +148,7 @@ class Work:
 
 
 def faults_of(site: ServerSite) -> dict[str, Fault]:
-    """What can fail there, by name; each is over when it returns."""
+    """Return the possible faults, by name; each is over when its function returns."""
     way, server = site.way, site.server
     assert way is not None
     found: dict[str, Fault] = {
@@ -195,7 +194,7 @@ def _kill_and_start(server: PostgresServer | RedisServer | None) -> None:
 
 
 def _stop_and_start(server: PostgresServer) -> None:
-    # What PostgreSQL calls immediate: it writes nothing more, and recovers when it starts.
+    # PostgreSQL's immediate shutdown: it writes nothing more, and recovers at the next start.
     server.stop(signal.SIGQUIT)
     server.start()
 
@@ -215,7 +214,7 @@ def _kill_backend(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         found = admin.execute(f"SELECT pid {_OTHERS} ORDER BY random() LIMIT 1".encode()).fetchone()
     if found is not None:
-        # The server ends all others then, and recovers as after a crash.
+        # The server then terminates all other backends, and recovers as after a crash.
         os.kill(found[0], signal.SIGKILL)
         _wait_until_up(url)
 

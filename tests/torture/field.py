@@ -1,8 +1,8 @@
 """Service requests while everything is killed: one offer at a time, one winner, one alert.
 
-The telephones are a carrier in this process, whose ledger is held against the store. People
-accept, decline, are silent, press a wrong key, hang up; lines are busy, calls fail, are refused,
-and nobody knows of some; webhooks are lost, late, twice and out of order.
+The phone network is a carrier in this process, whose ledger is compared with the store. People
+accept, decline, stay silent, press a wrong key or hang up; lines are busy, calls fail, are refused
+or have an unknown outcome; webhooks are lost, late, repeated and out of order.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ WORLD: dict[str, Any] = {
 def offer_and_kill(
     folder: Path, site: Site, seed: int, requests: int, kills: int, say: Callable[[str], None]
 ) -> tuple[list[str], list[Violation]]:
-    """Sends so many requests while so many kills happen.
+    """Send requests while processes are killed.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     seen = Seen()
     lines = asyncio.run(_run(folder, site, seed, (requests, kills), say, seen))
@@ -138,7 +138,7 @@ async def _send(
 
 
 async def _answer(crew: Crew, http: httpx.AsyncClient, draw: random.Random, seen: Seen) -> None:
-    """Late, simultaneous and contrary answers, and work that is done."""
+    """Send late, simultaneous and contradictory answers, and complete requests."""
     while True:
         await asyncio.sleep(draw.uniform(0.05, 0.3))
         if not seen.sent:
@@ -197,7 +197,7 @@ async def _strike(
 
 
 async def _look_on(store: Store, seen: Seen) -> None:
-    """Looks at every moment whether a technician has two offers, or an offer and a request."""
+    """Check repeatedly whether a technician has two offers, or an offer and a request."""
     while True:
         await asyncio.sleep(0.05)
         try:
@@ -211,10 +211,10 @@ async def _look_on(store: Store, seen: Seen) -> None:
 
 
 async def _until_ended(store: Store) -> None:
-    """Returns when all are assigned or ended, and what follows has followed.
+    """Return when all are assigned or ended, and all follow-up jobs are done.
 
     Raises:
-        TimeoutError: one never is.
+        TimeoutError: a request never is.
     """
     open_ = tuple(one for one in State if one not in {State.SUCCEEDED, State.DEAD, State.CANCELLED})
     async with asyncio.timeout(ENDS_S):

@@ -1,4 +1,4 @@
-"""The judge of service requests: what people were told, held against the store's record."""
+"""The judge of service requests: compares what people were told with the store's record."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WON = "You have it"
 
 @dataclass(kw_only=True, slots=True)
 class Seen:
-    """What was seen from outside.
+    """Observations from outside.
 
     Attributes:
-        sent: ids of requests that the server acknowledged.
-        kills: of each sort.
-        looks: at the store, while all went on.
-        answers: by API, by status of the reply.
-        found: what must not be, on the way.
+        sent: ids of the requests acknowledged by the server.
+        kills: kills by kind of process.
+        looks: checks of the store during the run.
+        answers: answers by API, by status of the reply.
+        found: violations found during the run.
     """
 
     sent: list[str] = field(default_factory=list[str])
@@ -39,7 +39,7 @@ class Seen:
 
 
 def two_at_once(awaiting: Iterable[JobView]) -> Iterator[Violation]:
-    """Technicians who have two offers at one moment, or an offer and a request.
+    """Yield technicians who have two offers at once, or an offer and a request.
 
     Args:
         awaiting: the requests that await an answer or their end, with their runs.
@@ -60,17 +60,17 @@ def judge(
     seen: Seen,
     dispatchers: Mapping[str, str],
 ) -> tuple[list[str], list[Violation]]:
-    """Finds what must not be.
+    """Find all violations.
 
     Args:
         story: the store's record.
-        rings: the jobs of calls.
-        ledger: the carrier's.
-        seen: from outside.
-        dispatchers: the phones of those who are to be told, by id.
+        rings: the jobs that place calls.
+        ledger: the carrier's ledger.
+        seen: observations from outside.
+        dispatchers: phones of those to be alerted, by id.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     found, fates = [*seen.found], Counter[str]()
     try:
@@ -85,7 +85,7 @@ def judge(
     found += [Violation("crowded", f"{line}: {n}") for line, n in ledger.crowded().items()]
     found += _told_winners(offers, rings, ledger)
     again, lost = _alerts(story.alerts, ledger, dispatchers)
-    # What was seen at several looks is told once.
+    # A violation seen several times is reported once.
     return [
         f"killed: {dict(seen.kills)}; {seen.looks} looks meanwhile",
         f"{len(offers)} requests: {dict(fates)}; answers by API: {dict(seen.answers)}",
@@ -98,7 +98,7 @@ def judge(
 def _told_winners(
     offers: Mapping[str, JobView], rings: Iterable[JobView], ledger: Ledger
 ) -> Iterator[Violation]:
-    """Whoever was told by telephone that he has a request is the one who has it."""
+    """Check that a technician who was told by phone that he has a request does have it."""
     about = {one.id: run_of(offer_of(one))[0] for one in rings}
     told: dict[str, set[str]] = defaultdict(set)
     for call in ledger.calls.values():
@@ -115,7 +115,7 @@ def _told_winners(
 def _alerts(
     alerts: Iterable[JobView], ledger: Ledger, dispatchers: Mapping[str, str]
 ) -> tuple[int, list[Violation]]:
-    """How many alerts were sent again, and those that came too often or never."""
+    """Return how many alerts were repeated, and those sent too often or never."""
     found: list[Violation] = []
     told = [(one.plan.to, one.plan.text) for one in ledger.texts.values() if not one.inbound]
     again = 0

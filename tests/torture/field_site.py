@@ -1,4 +1,4 @@
-"""The processes of `field_service` as an operator starts them: a server, and workers beside it."""
+"""The processes of `field_service` as an operator starts them: a server, and separate workers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ PATIENCE_S = 60.0
 
 
 class Crew:
-    """A server and its workers, each of which can be killed and is then started again.
+    """A server and its workers; each can be killed and is then restarted.
 
     Attributes:
-        url: where the server listens, whenever it runs.
+        url: URL where the server listens while it runs.
     """
 
     def __init__(self, folder: Path, store: str, line: str, channels: int) -> None:
@@ -52,11 +52,11 @@ class Crew:
         self._processes: dict[str, Process] = {}
 
     async def start(self, carrier: Mapping[str, object], workers: int) -> None:
-        """Starts the server, then so many workers.
+        """Start the server, then the workers.
 
         Args:
             carrier: account_sid, auth_token and base_url.
-            workers: how many.
+            workers: number of workers.
         """
         written = SETTINGS.format(url=self.url, **self._words, **carrier)
         (self._folder / "headway.toml").write_text(written)
@@ -67,14 +67,14 @@ class Crew:
 
     @property
     def names(self) -> list[str]:
-        """Of the processes."""
+        """Return the names of the processes."""
         return list(self._processes)
 
     async def kill(self, name: str) -> None:
-        """Kills one with -9; another takes its place.
+        """Kill a process with -9 and replace it.
 
-        Returns when a server answers again: on a busy machine each would else be killed before it
-        has begun, and nothing would be tried at all.
+        Returns when a server answers again: on a busy machine each process would otherwise be
+        killed before it has started, and nothing would be tested.
         """
         await self._end(name)
         await self._begin(name)
@@ -82,12 +82,12 @@ class Crew:
             await self.answers()
 
     async def close(self) -> None:
-        """Kills all."""
+        """Kill all processes."""
         for name in self.names:
             await self._end(name)
 
     async def answers(self) -> None:
-        """Returns when the server answers.
+        """Return when the server answers.
 
         Raises:
             TimeoutError: it never does.
@@ -104,10 +104,10 @@ class Crew:
     async def ask(
         self, http: httpx.AsyncClient, method: str, path: str, body: Any = None
     ) -> httpx.Response:
-        """The reply, however often it must be asked for.
+        """Repeat a request until there is a reply; return the reply.
 
         Raises:
-            TimeoutError: there never is one that says anything.
+            TimeoutError: there is never a conclusive reply.
         """
         async with asyncio.timeout(PATIENCE_S):
             while True:

@@ -1,6 +1,6 @@
-"""A flag between processes: a file that is there or is not.
+"""A flag between processes: a file that exists or does not.
 
-Nothing is held while one looks, so that a process that is killed leaves nothing locked behind.
+Checking it holds no lock, so a process that is killed leaves nothing locked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Raised once, never lowered."""
+    """A flag that is raised once and never lowered."""
 
     path: Path
 
@@ -24,20 +24,20 @@ class Flag:
 
 
 def enough(folder: Path) -> Flag:
-    """Up when no more jobs are to be made."""
+    """Return the flag that is up when no more jobs are to be created."""
     return Flag(folder / "enough")
 
 
 def stop(folder: Path) -> Flag:
-    """Up when workers are to stop."""
+    """Return the flag that is up when workers are to stop."""
     return Flag(folder / "stop")
 
 
 def over(folder: Path) -> Flag:
-    """Up when onlookers are to stop."""
+    """Return the flag that is up when onlookers are to stop."""
     return Flag(folder / "over")
 
 
 def made(folder: Path, name: str) -> Flag:
-    """Up when a process has made all its jobs."""
+    """Return the flag that is up when a process has created all its jobs."""
     return Flag(folder / f"made {name}")

@@ -1,4 +1,4 @@
-"""One long history in which everything happens: kills, stops, ended connections, store restarts.
+"""A long history with every event: kills, stops, closed connections, store restarts.
 
 The jobs use every part of the engine: gates of all kinds, hand-overs, stages, cascades, hours, a
 timetable, cancels, and closed lanes and kinds.
@@ -36,17 +36,17 @@ Event = Callable[[random.Random], None]
 def live_through(
     folder: Path, site: Site, seed: int, seconds: float, say: Callable[[str], None]
 ) -> tuple[Evidence, list[Violation], Counter[str]]:
-    """Runs a history.
+    """Run a history.
 
     Args:
         folder: empty.
-        site: where the store stands; a server of our own behind a proxy, or a file.
-        seed: of what is drawn.
-        seconds: for how long; each event happens at least once, however short that is.
+        site: the store's site: a server of our own behind a proxy, or a file.
+        seed: seed of all random choices.
+        seconds: duration; each event occurs at least once, however short this is.
         say: prints a line.
 
     Returns:
-        What was seen, what must not be, and how often each event happened.
+        The evidence, the violations, and how often each event occurred.
     """
     begin_at = time.time_ns() // 1_000_000
     rig = Rig(folder, site, seed, calm=False, say=say, answered_s=ANSWERED_S, begin_at=begin_at)

@@ -1,7 +1,7 @@
-"""Workers and producers are killed at random moments, and now and then one is only stopped.
+"""Workers and producers are killed at random times, and occasionally one is only stopped.
 
-Who is killed says nothing more. Who is stopped for longer than its lease, and then goes on, is
-worse: it believes that it still has what others have been given meanwhile.
+A killed process writes nothing more. A process that is stopped for longer than its lease and then
+continues is worse: it believes that it still has jobs that were given to others meanwhile.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ STOP_EACH = 5
 
 @dataclass(slots=True)
 class Killed:
-    """How processes ended.
+    """How processes died.
 
     Attributes:
-        by_rig: killed from without, at a random moment.
-        by_fate: by their own hand, at a point where it hurts.
+        by_rig: killed from outside, at a random time.
+        by_fate: killed by themselves, at a critical point.
         stopped: not killed, but stopped for longer than their lease.
     """
 
@@ -57,18 +57,18 @@ class Killed:
 def kill_again_and_again(
     folder: Path, site: Site, seed: int, kills: int, say: Callable[[str], None], plant: str = ""
 ) -> tuple[Evidence, list[Violation], Killed]:
-    """Runs it.
+    """Run the rig.
 
     Args:
         folder: empty.
-        site: where the store stands.
-        seed: of what is drawn; the moments at which the machine runs what are its own.
-        kills: from without.
+        site: the store's site.
+        seed: seed of all random choices; the machine's scheduling is not controlled by it.
+        kills: number of kills from outside.
         say: prints a line.
-        plant: a fault to be planted in each process.
+        plant: a fault to plant in each process.
 
     Returns:
-        What was seen, what must not be, and how many were killed.
+        The evidence, the violations, and how many processes were killed.
     """
     rig = Rig(folder, site, seed, calm=False, say=say, answered_s=ANSWERED_S)
     worker = worker_of(
@@ -96,11 +96,11 @@ def kill_again_and_again(
 
 
 def worker_of(role: Role, lease: str) -> Role:
-    """A role that works as well, and is slow and fails now and then.
+    """Return a role that also works, and whose handlers are occasionally slow or fail.
 
     Args:
-        role: all else that it does.
-        lease: of its worker.
+        role: all other properties of the role.
+        lease: lease of its worker.
     """
     return replace(
         role, lane=WORK, concurrency=12, lease=lease, dwell_s=0.06, long=0.03, fails=0.05
@@ -108,7 +108,7 @@ def worker_of(role: Role, lease: str) -> Role:
 
 
 class Crew:
-    """Processes of which each is followed by another when it dies."""
+    """Processes that are each replaced when they die."""
 
     def __init__(self, rig: Rig, roles: list[Role]) -> None:
         self.rig = rig
@@ -123,21 +123,21 @@ class Crew:
         self.members.append((role, one))
 
     def replace(self, member: tuple[Role, BaseProcess]) -> None:
-        """The process is dead or dies now; another takes its place."""
+        """Replace a process that is dead or about to die."""
         self.members.remove(member)
         self.rig.kill(member[1])
         self.add(member[0])
 
     def dead(self, seconds: float) -> list[tuple[Role, BaseProcess]]:
-        """Those that die by themselves within so long."""
+        """Return the processes that die by themselves within this time."""
         ready = wait([one.sentinel for _, one in self.members], timeout=seconds)
         return [member for member in self.members if member[1].sentinel in ready]
 
     def bury(self, dead: list[tuple[Role, BaseProcess]]) -> int:
-        """Starts others in place of those that ended by their own hand; how many.
+        """Replace processes that killed themselves; return how many.
 
         Raises:
-            RuntimeError: one ended otherwise.
+            RuntimeError: a process exited in another way.
         """
         for member in dead:
             member[1].join()
@@ -148,7 +148,7 @@ class Crew:
         return len(dead)
 
     def replace_all(self) -> None:
-        """Kills every process, and starts as many when none is left."""
+        """Kill every process, and start as many again once none is left."""
         roles = [role for role, _ in self.members]
         self.dismiss()
         self.members.clear()
@@ -158,12 +158,12 @@ class Crew:
     def stop_for_a_while(
         self, chance: random.Random, seconds: float, meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Stops a worker for longer than its lease, and lets it go on.
+        """Stop a worker for longer than its lease, and let it continue.
 
         Args:
             chance: chooses the worker.
-            seconds: for how long.
-            meanwhile: is called once while the worker is stopped.
+            seconds: how long to stop it.
+            meanwhile: called once while the worker is stopped.
         """
         _, one = chance.choice([member for member in self.members if member[0].lane])
         pid = one.pid or 0
@@ -179,7 +179,7 @@ class Crew:
             os.kill(pid, signal.SIGCONT)
 
     def dismiss(self) -> None:
-        """Kills all of them."""
+        """Kill all processes."""
         for _, one in self.members:
             self.rig.kill(one)
 

@@ -1,7 +1,7 @@
-"""A small load within one process: several stores at work beside each other while something fails.
+"""A small load in one process: several stores work concurrently while something fails.
 
-Each store has connections of its own, as a process has. Whoever is refused, or is not told, does
-it again; in the end what is on record is compared with what was acknowledged, job by job.
+Each store has its own connections, as a process has. A call that is refused or gets no reply is
+repeated; in the end the record is compared with what was acknowledged, job by job.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Load:
     """Producers and workers that never give up.
 
     Args:
-        stores: each as of a process of its own; the same namespace.
+        stores: one store per simulated process; all on the same namespace.
 
     Attributes:
-        acked: ids that were acknowledged.
-        done: how many runs were settled, as their workers know.
+        acked: acknowledged ids.
+        done: how many runs were settled, as far as their workers know.
     """
 
     def __init__(self, stores: Sequence[Store]) -> None:
@@ -47,12 +47,12 @@ class Load:
         self._settled = asyncio.Event()
 
     async def run(self, faults: Sequence[Callable[[], object]], between: int = 40) -> None:
-        """Works, has one fault after the other, and works off what is left.
+        """Work while faults occur one after the other, then finish the remaining jobs.
 
         Args:
-            faults: each is over when it returns; it is called in a thread of its own.
-            between: runs that must be settled from one fault to the next, so that a fault after
-                which nothing goes on is seen.
+            faults: each is over when it returns; it is called in its own thread.
+            between: runs that must be settled between two faults, which reveals a fault after which
+                work does not resume.
         """
         define = DefineRequest(
             items=(DeclareGate(spec=LINES), DeclareGate(spec=PHONE)), author="ann"
@@ -112,10 +112,10 @@ class Load:
                 await until_told(lambda: store.beat(beat))  # noqa: B023  (awaited here)
 
     async def check(self, store: Store) -> None:
-        """What was acknowledged has been done once, and nothing else is there.
+        """Check that what was acknowledged has been done once, and nothing else exists.
 
         Args:
-            store: which nothing disturbs any more.
+            store: a store without disturbances.
         """
         stats = await store.read(StatsQuery())
         assert {str(state): n for state, n in stats.counts.items() if n} == {

@@ -1,7 +1,7 @@
-"""Notifications while engines die and stand still: each sent once, or told as not known.
+"""Notifications while engines die or stall: each is sent once, or reported as unknown.
 
-A steady load, with opt-outs in the last moment; one engine is killed, the other is stopped for
-longer than its lease. Then a burst that is due at one moment.
+A steady load, with opt-outs just before the send; one engine is killed, the other is stopped for
+longer than its lease. Then a burst that is due at a single time.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ QUIET_S = 6.0
 
 @dataclass(kw_only=True, slots=True)
 class Size:
-    """How much there is to do.
+    """Scale of the run.
 
     Attributes:
         steady: notifications of the steady load.
-        seconds: over which they are due.
-        burst: notifications that are due at one moment.
-        rate: of all channels together, in a second; each has its share.
-        lease_s: of the engines.
+        seconds: period over which they are due.
+        burst: notifications that are due at the same time.
+        rate: messages per second of all channels together; each has its share.
+        lease_s: lease of the engines.
     """
 
     steady: int
@@ -63,10 +63,10 @@ class _Seen:
 def notify_and_kill(
     folder: Path, site: Site, seed: int, size: Size, say: Callable[[str], None]
 ) -> tuple[list[str], list[Violation]]:
-    """Send so many while an engine is killed and another stands still.
+    """Send notifications while one engine is killed and another stalls.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     return asyncio.run(_run(folder, site, seed, size, say))
 
@@ -258,7 +258,7 @@ async def _as_twilio(
 async def _drained(
     engines: Engines, http: httpx.AsyncClient, providers: Providers, say: Callable[[str], None]
 ) -> None:
-    """Returns once nothing arrives any more and nothing is queued."""
+    """Return once no more arrive and none is queued."""
     count, quiet = -1, time.monotonic()
     while time.monotonic() - quiet < QUIET_S or await _queued(engines, http):
         await asyncio.sleep(0.5)
@@ -291,7 +291,7 @@ async def _latest(
     providers: Providers,
     seen: _Seen,
 ) -> str:
-    """The history of the one that came latest of the steady load."""
+    """Return the history of the notification in the steady load that arrived latest."""
     due = {one.number: one.due_at for one in planned if one.part == "steady"}
     late = {one.number: one.at - due[one.number] for one in providers.arrivals if one.number in due}
     if not late:

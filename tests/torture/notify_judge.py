@@ -1,6 +1,6 @@
-"""The judge of notifications: what providers got, held against what was asked and what is told.
+"""The judge of notifications: compares providers' arrivals with requests and reports.
 
-It knows numbers, channels and moments, and shares no code with the system.
+The judge knows numbers, channels and times, and shares no code with the system.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Span = tuple[str, int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """A notification as it was asked for.
+    """A notification as requested.
 
     Attributes:
-        number: stands in its text.
-        recipient: whose.
-        channel: the only one.
+        number: number in its text.
+        recipient: its recipient.
+        channel: its only channel.
         due_at: ms UTC.
         part: "steady", "burst" or "leaver".
         urgent: whether it is an OTP or an alert.
@@ -43,11 +43,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the system tells of a notification at the end.
+    """The system's final report on a notification.
 
     Attributes:
-        status: its name.
-        reason: why; may be empty.
+        status: name of the status.
+        reason: the reason; may be empty.
     """
 
     status: str
@@ -56,20 +56,20 @@ class Told:
 
 @dataclass(kw_only=True, slots=True)
 class Case:
-    """Everything that the judge looks at.
+    """All evidence for the judge.
 
     Attributes:
         planned: by number.
         told: by number.
-        arrivals: at the providers, in order.
-        opted_out: when an opt-out was answered, ms UTC, by recipient and channel.
-        reported: numbers of those whose delivery was reported, and the report taken.
-        shaken: spans in which an engine was away: what happened, begin and end in ms UTC.
-        closed: spans in which a provider's 429 had closed a channel: its name, begin and end.
-        rates: messages in a second that a provider's gate allows.
-        ahead: so many messages may be on their way when others come due.
-        stood: spans in which the providers themselves stood still, from and until, ms UTC: what
-            they saw begin at the end of one may have begun at its start.
+        arrivals: messages at the providers, in order.
+        opted_out: when an opt-out was acknowledged, ms UTC, by recipient and channel.
+        reported: numbers of those whose delivery report was accepted.
+        shaken: periods in which an engine was down: what happened, start and end in ms UTC.
+        closed: periods in which a provider's 429 had closed a channel: its name, start and end.
+        rates: messages per second that a provider's gate allows.
+        ahead: how many messages may be in flight when others become due.
+        stood: periods in which the providers themselves were stalled, from and until, ms UTC: what
+            they saw start at the end of one may have started at its beginning.
     """
 
     planned: Mapping[int, Planned]
@@ -85,7 +85,7 @@ class Case:
 
 
 def judge(case: Case) -> tuple[list[str], list[Violation]]:
-    """Lines to print, and what was broken."""
+    """Return lines to print, and violations."""
     found = [*_once(case), *_opt_outs(case), *_urgent_first(case), *_rates(case)]
     statuses = Counter(one.status for one in case.told.values())
     lost = sum(one.reason.startswith(ANSWER_LOST) for one in case.told.values())
@@ -168,7 +168,7 @@ def _rates(case: Case) -> Iterator[Violation]:
     for channel, rate in case.rates.items():
         times = [one.at for one in case.arrivals if one.channel == channel]
         seconds = (times[-1] - times[0]) / 1000 if times else 0
-        # What is on its way when a window begins arrives in the next one.
+        # Messages in flight when a window starts arrive in the next one.
         if len(times) > rate * (seconds + 1) + case.ahead:
             yield Violation("rate", f"{len(times)} by {channel} in {seconds:.0f} s")
 
@@ -194,14 +194,14 @@ def _steady(case: Case) -> Iterator[tuple[Planned, int]]:
 
 
 def catching_up(shaken: Sequence[Span], came: Sequence[tuple[int, int]]) -> Iterator[Span]:
-    """The time after each span in which something was away, until its backlog had been sent.
+    """Return the time after each outage until its backlog had been sent.
 
-    It ends when 99 of 100 of those that came due in the span have arrived, however late those are
-    that come due after it: these say how late, but not for how long.
+    It ends when 99 of 100 of those that were due in the outage have arrived, however late the later
+    ones are: those show the lateness, but not its duration.
 
     Args:
-        shaken: the spans.
-        came: of each message when it was due, and when it arrived.
+        shaken: the outages.
+        came: when each message was due, and when it arrived.
     """
     for name, begin, end in shaken:
         arrived = sorted(at for due_at, at in came if begin <= due_at <= end)
@@ -223,7 +223,7 @@ def _meanwhile(case: Case, spans: Sequence[Span], planned: Planned) -> str:
 
 
 def percentiles(late: Sequence[int]) -> str:
-    """How late so many were, in words."""
+    """Return percentiles of the lateness as text."""
     ordered = sorted(late) or [0]
     shares = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
     told = [f"{name} {ordered[int(len(ordered) * share)]} ms" for name, share in shares]

@@ -1,6 +1,6 @@
-"""The providers of notifications: a mail server, Twilio's messages and receivers of webhooks.
+"""The providers of notifications: a mail server, Twilio's messages and webhook receivers.
 
-They write down what reached them, when, and now and then lose an answer or say 429.
+They record what reached them and when, and occasionally lose a reply or answer 429.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LOOK_MS, STOOD_MS = 20, 50
 
 
 def now_ms() -> int:
-    """By the providers' clock, ms UTC."""
+    """Return the providers' time, ms UTC."""
     return time.time_ns() // 1_000_000
 
 
 class _Mail(SMTP):
-    """Knows when the command DATA of a mail came."""
+    """Records when the command DATA of a mail arrived."""
 
     begun = 0
 
@@ -43,14 +43,14 @@ class _Mail(SMTP):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message that reached a provider, and that it took.
+    """A message that reached a provider and was accepted.
 
     Attributes:
-        number: of the notification.
-        channel: by which.
-        at: when it was there whole, ms UTC.
-        lost: whether its answer was.
-        begun: when its request began: DATA by SMTP, the head by HTTP; ms UTC.
+        number: number of the notification.
+        channel: its channel.
+        at: when it had arrived completely, ms UTC.
+        lost: whether its reply was lost.
+        begun: when its request started: DATA by SMTP, the head by HTTP; ms UTC.
     """
 
     number: int
@@ -62,15 +62,15 @@ class Arrival:
 
 @dataclass(kw_only=True, slots=True)
 class Providers:
-    """What the providers were sent.
+    """What the providers received.
 
     Attributes:
-        arrivals: messages, in the order they came.
-        limited: answers of 429 or its like: the channel, and when, ms UTC.
-        reports: of deliveries that Twilio is to make: number, URL, and id of the message.
-        mail_port: of the mail server.
-        http_port: of Twilio (`/2010-04-01/…`) and of the webhooks (`/hook`).
-        stood: spans in which they did not look, ms UTC.
+        arrivals: messages, in order of arrival.
+        limited: replies of 429 or similar: the channel, and when, ms UTC.
+        reports: delivery reports that Twilio is to send: number, URL, and id of the message.
+        mail_port: port of the mail server.
+        http_port: port of Twilio (`/2010-04-01/…`) and of the webhooks (`/hook`).
+        stood: periods in which they were stalled, ms UTC.
     """
 
     draw: random.Random
@@ -83,7 +83,7 @@ class Providers:
     stood: list[tuple[int, int]] = field(default_factory=list)
 
     async def watch(self) -> None:
-        """Notes when this process itself stood still, until it is cancelled."""
+        """Record when this process itself was stalled, until it is cancelled."""
         while True:
             due_at = now_ms() + LOOK_MS
             await asyncio.sleep(LOOK_MS / 1000)
@@ -95,7 +95,7 @@ class Providers:
                 self.stood.append((begun_at, woke_at + LOOK_MS))
 
     def take(self, channel: str, content: bytes, begun: int) -> bool:
-        """Write a message down; whether its answer gets lost."""
+        """Record a message; return whether its reply is lost."""
         found = _NUMBER.search(content)
         assert found is not None, content[:500]
         lost = self.draw.random() < LOST
@@ -103,7 +103,7 @@ class Providers:
         return lost
 
     def limits(self, channel: str) -> bool:
-        """Whether the next message is not taken for now."""
+        """Return whether the next message is temporarily refused."""
         limits = self.draw.random() < LIMITED
         if limits:
             self.limited.append((channel, now_ms()))
@@ -112,14 +112,14 @@ class Providers:
     async def handle_RCPT(  # noqa: N802  (the library's own name)
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        """A recipient of a mail."""
+        """Handle a mail's recipient."""
         if self.limits("email"):
             return "450 4.7.28 the rate is exceeded"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802  (as above)
-        """A mail."""
+        """Handle a mail."""
         assert isinstance(envelope.content, bytes)
         assert isinstance(server, _Mail)
         if self.take("email", envelope.content, server.begun):
@@ -128,7 +128,7 @@ class Providers:
         return "250 2.0.0 OK"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A connection of HTTP."""
+        """Serve an HTTP connection."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -167,7 +167,7 @@ def _reply(status: int, body: bytes, more: bytes = b"") -> bytes:
 
 @asynccontextmanager
 async def providing(seed: int) -> AsyncIterator[Providers]:
-    """Providers on free ports, until the block ends."""
+    """Run providers on free ports until the block exits."""
     made = Providers(draw=random.Random(f"providers {seed}"))
     loop = asyncio.get_running_loop()
     sessions: list[SMTP] = []

@@ -1,4 +1,4 @@
-"""The engines of `notifications` as an operator starts them: two servers that work too."""
+"""The engines of `notifications` as an operator starts them: two servers that also work."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class Engines(Crew):
         """Start both.
 
         Args:
-            providers: where everything is sent.
-            rates: of each channel, in a second.
-            lease_s: how long a run lives without a beat.
+            providers: the providers to which everything is sent.
+            rates: messages per second of each channel.
+            lease_s: lifetime of a run without a beat.
         """
         written = SETTINGS.format(
             store=self._words["store"],
@@ -96,7 +96,7 @@ class Engines(Crew):
         await self._begin("two")
 
     async def freeze(self, name: str, seconds: float) -> None:
-        """Stop an engine, and let it go on after a while."""
+        """Stop an engine, and let it continue after a while."""
         process = self._processes[name]
         os.kill(process.pid, signal.SIGSTOP)
         self._stopped.add(name)
@@ -117,7 +117,7 @@ class Engines(Crew):
         body: Any = None,
         **more: Any,
     ) -> httpx.Response:
-        """The reply of whichever engine answers; see `Crew.ask`."""
+        """Return the reply of the first engine that answers; see `Crew.ask`."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 for name, port in self._ports.items():
@@ -133,7 +133,7 @@ class Engines(Crew):
                 await asyncio.sleep(0.05)
 
     def warnings(self) -> Counter[str]:
-        """What the engines warned of, by its first words."""
+        """Return the engines' warnings, counted by their first words."""
         found: Counter[str] = Counter()
         for name in self._ports:
             text = (self._folder / f"{name}.log").read_text("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Processes beside the workers: one audits, one is the outside world, one is an operator."""
+"""Processes beside the workers: an auditor, the outside world, and an operator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLOSED = ("all", f"lane:{WORK}", f"lane:{VARIED}", "kind:plain", "kind:timed")
 
 
 def audit(folder: Path) -> None:
-    """Audits, and tells the witness each time, until it is told to stop."""
+    """Audit and report to the witness repeatedly, until the flag to stop is up."""
     event_loop.run(_audit(folder))
 
 
@@ -65,7 +65,7 @@ async def _audit(folder: Path) -> None:
 
 
 def answer(folder: Path, seed: int, within_s: float) -> None:
-    """Hears of every call that is made, and signals its end, until it is told to stop."""
+    """Observe every call that is placed and signal its end, until the flag to stop is up."""
     event_loop.run(_answer(folder, seed, within_s))
 
 
@@ -99,7 +99,7 @@ async def _ring_off(
         since = time.monotonic_ns()
         signal = Signal(key=f"{job}:{run}", event=event)
         reply, unknown = await until_told(lambda: store.signal(signal))  # noqa: B023  (awaited here)
-        # What was said of the first try is lost, but an event is refused only as applied before.
+        # The reply to the first try is lost, but an event is refused only if it was applied before.
         mine = unknown and reply.answer is Heard.ALREADY and not told
         answer = Heard.APPLIED if mine else reply.answer
         told = True
@@ -121,7 +121,7 @@ async def _answer_offer(
 
 
 def operate(folder: Path, seed: int) -> None:
-    """Cancels jobs and closes lanes and kinds for a moment, until no more jobs are made."""
+    """Cancel jobs and briefly close lanes and kinds, until no more jobs are created."""
     event_loop.run(_operate(folder, seed))
 
 
@@ -165,7 +165,7 @@ async def _close_again_and_again(
 
 
 async def _facts(path: Path, over: Flag, *events: str) -> AsyncIterator[dict[str, Any]]:
-    """Follows the witness's file: the facts of these events."""
+    """Follow the witness's file; yield the facts of these events."""
     parts = [f'"event": "{event}"'.encode() for event in events]
     with path.open("rb") as file:
         rest = b""
@@ -182,5 +182,5 @@ async def _facts(path: Path, over: Flag, *events: str) -> AsyncIterator[dict[str
 
 
 async def unfinished(store: Store, lanes: tuple[str, ...] = ()) -> int:
-    """Jobs that are not final, in these lanes or in all."""
+    """Return jobs that are not final, in these lanes or in all."""
     return sum(lane.unfinished for lane in await store.read(LanesQuery(names=lanes or None)))

@@ -1,4 +1,4 @@
-"""Transactions that somebody leaves open on PostgreSQL: nobody waits for them or gets slow."""
+"""Transactions left open on PostgreSQL: no other process waits for them or gets slow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHERE datname = current_database() AND %s = ANY (pg_blocking_pids(pid))
 
 
 def declared(url: str) -> hw.App:
-    """An app whose jobs pass a shared gate, a keyed one and a rate."""
+    """Declare an app whose jobs pass a shared gate, a keyed one and a rate."""
     app = hw.App(url, name="open")
     lines, pace = hw.Slots("lines", 200), hw.Rate("pace", 100_000, per="1s")
     phone = hw.Slots("phone:{phone}", 1)
@@ -59,15 +59,15 @@ def declared(url: str) -> hw.App:
 
 @dataclass(slots=True)
 class BesideSend:
-    """What was seen beside a transaction in which a job was sent.
+    """Observations beside an open transaction in which a job was sent.
 
     Attributes:
-        looks: at who waits for whom.
-        waited: what those did who waited for the open transaction; must be empty.
-        claims: of the others, by process.
-        longest_ms: from one claim of a process to its next, at most.
-        kept: whether the job was there once its transaction was committed, and not before.
-        differences: of the audit in the end.
+        looks: number of checks for waiting backends.
+        waited: statements that waited for the open transaction; must be empty.
+        claims: claims of the other processes, by process.
+        longest_ms: longest time between two claims of a process.
+        kept: whether the job appeared once its transaction was committed, and not before.
+        differences: differences found by the final audit.
     """
 
     looks: int = 0
@@ -87,18 +87,18 @@ def beside_open_send(
     plant: str = "",
     patience_ms: int = 10_000,
 ) -> BesideSend:
-    """Leaves a caller's transaction open after a send, while others work in the same lane.
+    """Leave a caller's transaction open after a send, while others work in the same lane.
 
     Args:
-        url: of an empty namespace.
+        url: URL of an empty namespace.
         stop: a flag that is down.
-        seconds: for how long.
-        processes: that enqueue, claim and settle.
-        plant: what the open transaction does besides, to see that this is found.
-        patience_ms: of those processes.
+        seconds: how long to leave it open.
+        processes: number of processes that enqueue, claim and settle.
+        plant: an extra action of the open transaction, to check that it is detected.
+        patience_ms: timeout of those processes.
 
     Returns:
-        What was seen.
+        The observations.
     """
     seen = BesideSend()
     patient = f"{url}?patience_ms={patience_ms}"
@@ -152,7 +152,7 @@ def _work(
 async def _work_until(
     url: str, stop: Flag, number: int, hidden: str, begun: Callable[[], None]
 ) -> tuple[int, float, bool]:
-    """Enqueue, claim and settle until told to stop; `begun` is called after the first attempt."""
+    """Enqueue, claim and settle until the flag is up; call `begun` after the first attempt."""
     app = declared(url)
     store = open_store(url)
     claims, longest, last, early = 0, 0.0, time.monotonic(), False
@@ -196,17 +196,17 @@ async def _end(app: hw.App, url: str, sent: str, seen: BesideSend, *, early: boo
 
 @dataclass(slots=True)
 class BesideSnapshot:
-    """How long claims took beside a snapshot that was held open.
+    """Duration of claims beside a snapshot that was held open.
 
     Attributes:
-        jobs: that passed.
-        seconds: that it took.
-        first_ms: the median claim at the begin.
+        jobs: number of jobs that passed.
+        seconds: time that it took.
+        first_ms: the median claim at the start.
         last_ms: the median claim at the end.
-        other_first_ms: the same, in a database where nothing is held open.
+        other_first_ms: the same, in a database without an open snapshot.
         other_last_ms: the same there at the end.
-        dead: rows that nobody can clear away, by table, the most first.
-        differences: of the audit in the end.
+        dead: rows that cannot be vacuumed, by table, largest first.
+        differences: differences found by the final audit.
     """
 
     jobs: int
@@ -220,18 +220,18 @@ class BesideSnapshot:
 
     @property
     def growth(self) -> float:
-        """How many times as long a claim took in the end."""
+        """Return how many times longer a claim took in the end."""
         return self.last_ms / self.first_ms
 
     @property
     def own_growth(self) -> float:
-        """The same, of which only that counts by which the other database did not get slower."""
+        """Return the growth relative to that of the other database."""
         return self.growth / (self.other_last_ms / self.other_first_ms)
 
 
 @contextmanager
 def open_snapshot(url: str) -> Generator[None]:
-    """Somebody reads, and forgets to end it."""
+    """Open a read transaction and leave it open."""
     with psycopg.connect(url) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pg_class")
@@ -242,17 +242,17 @@ def open_snapshot(url: str) -> Generator[None]:
 async def beside_open_snapshot(
     url: str, other: str, jobs: int, *, gated: bool, say: Callable[[str], None]
 ) -> BesideSnapshot:
-    """Lets jobs pass through a store while a snapshot is held open.
+    """Pass jobs through a store while a snapshot is held open.
 
     Args:
-        url: of an empty namespace.
-        other: of an empty namespace in another database of the server, for comparison.
-        jobs: how many pass.
+        url: URL of an empty namespace.
+        other: URL of an empty namespace in another database of the server, for comparison.
+        jobs: number of jobs that pass.
         gated: whether they pass gates.
         say: prints a line.
 
     Returns:
-        How long claims took.
+        The durations of claims.
     """
     await _declare(url)
     await _declare(other)
@@ -290,12 +290,12 @@ async def _some_rounds(one: Passage, two: Passage, rounds: int) -> tuple[float, 
 
 
 class Passage:
-    """One process through which jobs pass.
+    """A process through which jobs pass.
 
     Args:
-        url: of its store.
-        gated: whether they pass gates.
-        number: how many such have been there before.
+        url: URL of its store.
+        gated: whether the jobs pass gates.
+        number: number of earlier such processes.
     """
 
     def __init__(self, url: str, *, gated: bool, number: int = 0) -> None:
@@ -305,7 +305,7 @@ class Passage:
         self._request = number * ROUND
 
     async def round(self) -> list[float]:
-        """A thousand jobs; how long each claim took, ms."""
+        """Pass a thousand jobs; return the duration of each claim, ms."""
         spans: list[float] = []
         await self.store.enqueue([self._job(n) for n in range(ROUND)])
         left = ROUND
@@ -320,12 +320,12 @@ class Passage:
         return spans
 
     def _job(self, n: int) -> NewJob:
-        # Nobody is called a thousand times while a transaction is open.
+        # No phone number is called a thousand times while a transaction is open.
         return self._kind.make(phone=self.passed + n)
 
 
 def dead_rows(url: str) -> dict[str, int]:
-    """Rows of each table that are no more, as the server counts them; the most first."""
+    """Return each table's dead rows, as the server counts them; largest first."""
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("ANALYZE")
         rows = db.execute(

@@ -1,7 +1,7 @@
-"""A server under load, killed with -9 again and again: what it acknowledged is never lost.
+"""A server under load, killed with -9 repeatedly: what it acknowledged is never lost.
 
-Producers repeat a send under the same id until it is answered, workers repeat a claim under the
-same number and a settlement under the same run: as the documentation tells any client to.
+Producers repeat a send under the same id until it is answered; workers repeat a claim under the
+same number and a settlement under the same run: as the documentation tells clients to do.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ TRANSIENT = {429, 502, 503, 504}
 
 @dataclass(slots=True)
 class Seen:
-    """What those outside saw.
+    """What the clients saw.
 
     Attributes:
-        sent: ids that somebody tried to send.
-        acked: ids that the server said to exist.
-        effects: of each job, the runs that touched the world.
+        sent: ids that a client tried to send.
+        acked: ids that the server acknowledged.
+        effects: the runs of each job that touched the world.
         done: how often a settlement of the job was answered `done`.
-        kills: of the server.
-        repeats: of calls that got no answer.
+        kills: kills of the server.
+        repeats: calls that got no reply.
     """
 
     sent: set[str] = field(default_factory=set)
@@ -62,10 +62,10 @@ class Seen:
 def serve_and_kill(
     site: Site, seed: int, jobs: int, kills: int, say: Callable[[str], None]
 ) -> tuple[list[str], list[Violation]]:
-    """Sends and works off so many jobs while the server is killed so many times.
+    """Send and work off jobs while the server is killed repeatedly.
 
     Returns:
-        What to print, and what was broken.
+        Lines to print, and violations.
     """
     seen = Seen()
     violations = asyncio.run(_run(site, seed, jobs, kills, say, seen))
@@ -133,7 +133,7 @@ async def _start(store: str, port: int, client: httpx.AsyncClient) -> Process:
 async def _ask(
     client: httpx.AsyncClient, path: str, body: object, seen: Seen, **headers: str
 ) -> Any:
-    """Asks until there is an answer, each time the same."""
+    """Repeat the same request until there is a reply."""
     while True:
         try:
             reply = await client.post(path, json=body, headers=headers)
@@ -157,14 +157,14 @@ async def _send(
     enough: asyncio.Event,
     seen: Seen,
 ) -> None:
-    """Sends at least so many jobs, and goes on as long as somebody kills."""
+    """Send at least this many jobs, and continue as long as the server is being killed."""
     left = count
     while left > 0 or not enough.is_set():
         size = 1 if draw.random() < 0.8 else draw.randint(2, BATCH)
         left -= size
         made = [_job(draw) for _ in range(size)]
         if size > 1 and draw.random() < 0.5:
-            # Ids that the server makes of the header: they are known from the answer alone.
+            # Ids that the server derives from the header: they are known only from the reply.
             for job in made:
                 del job["id"]
             key = str(UUID(int=draw.getrandbits(128)))
@@ -209,7 +209,7 @@ async def _work(client: httpx.AsyncClient, name: str, stop: asyncio.Event, seen:
 
 
 async def _work_off(client: httpx.AsyncClient) -> None:
-    """Waits until each job that was acknowledged was settled, as far as its worker knows."""
+    """Wait until each acknowledged job is settled, as far as its worker knows."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         reply = await client.get("/v1/stats")
@@ -224,7 +224,7 @@ async def _work_off(client: httpx.AsyncClient) -> None:
 
 
 async def judge(url: str, seen: Seen) -> list[Violation]:
-    """Compares what was acknowledged and seen with what the store has."""
+    """Compare what was acknowledged and seen with the store's content."""
     store = open_store(url)
     found: list[Violation] = []
     stored: dict[str, tuple[State, int]] = {}

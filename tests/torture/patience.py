@@ -1,4 +1,4 @@
-"""Patience: a call is repeated until the store has said what came of it."""
+"""Patience: a call is repeated until the store has reported its outcome."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PAUSE_S = 0.05
 
 
 async def until_told(call: Callable[[], Awaitable[Reply]]) -> tuple[Reply, bool]:
-    """Calls until there is an answer, whatever breaks meanwhile.
+    """Repeat a call until there is a reply, whatever fails meanwhile.
 
     Args:
         call: makes the same call each time.
 
     Returns:
-        The answer, and whether an earlier try may have done it already.
+        The reply, and whether an earlier try may already have taken effect.
     """
     unknown = False
     while True:

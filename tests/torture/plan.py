@@ -1,7 +1,7 @@
-"""What the rigs ask of the engine: gates, kinds, and jobs with what they need, drawn from a seed.
+"""The rigs' workload: gates, kinds, and jobs with their requirements, drawn from a seed.
 
-What a job needs is drawn here and told to the witness before the engine hears of it; the checker
-never asks the engine what it made of that.
+A job's requirements are drawn here and reported to the witness before the engine gets them; the
+checker never asks the engine how it interpreted them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LANE: Gates = [(f"lane:{WORK}", 1, "lane")]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job, and what the witness is told of it."""
+    """A job, and the report to the witness about it."""
 
     job: NewJob
     gates: Gates
@@ -70,13 +70,13 @@ class Asked:
 
 
 def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> hw.App:
-    """The app of every process of a rig.
+    """Declare the app that every process of a rig has.
 
     Args:
-        url: of the store.
-        work: what handlers do.
-        call: what handlers do that hand over.
-        store: an open one instead of the URL's.
+        url: URL of the store.
+        work: the action of handlers.
+        call: the action of handlers that hand over.
+        store: an open store instead of the URL's.
     """
     app = hw.App(url, store=store, name="torture")
     app.lane(WORK, concurrency=BUSY)
@@ -131,13 +131,13 @@ def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> 
 
 
 def declare_varied(app: hw.App, work: Body, offer: Body, begin_at: int) -> None:
-    """Adds stages, a cascade, hours and a timetable to the app.
+    """Add stages, a cascade, hours and a timetable to the app.
 
     Args:
-        app: from `declare`.
-        work: what handlers do.
-        offer: what the handler of the cascade does.
-        begin_at: the beginning of the history, ms UTC.
+        app: the app from `declare`.
+        work: the action of handlers.
+        offer: the action of the cascade's handler.
+        begin_at: start of the history, ms UTC.
     """
     app.lane(VARIED)
     desk = hw.Slots("desk", DESK)
@@ -173,7 +173,7 @@ def declare_varied(app: hw.App, work: Body, offer: Body, begin_at: int) -> None:
 
 
 def open_spans(begin_at: int) -> list[tuple[int, int]]:
-    """When the hours gate is open: (from, to), ms UTC."""
+    """Return when the hours gate is open: (from, to), ms UTC."""
     first = begin_at // MINUTE_MS
     return [
         (minute * MINUTE_MS, (minute + 1) * MINUTE_MS)
@@ -189,8 +189,8 @@ class Jobs:
     """Draws jobs.
 
     Args:
-        app: from `declare`.
-        seed: the same seed draws the same jobs, but for their ids.
+        app: the app from `declare`.
+        seed: the same seed draws the same jobs, except for their ids.
         calls: the share of jobs that hand over.
         later: the share of jobs that are due later.
         varied: the share of jobs with stages, candidates or hours.
@@ -206,10 +206,10 @@ class Jobs:
         self._varied = varied
 
     def draw(self, now_ms: int) -> Asked:
-        """One job.
+        """Draw one job.
 
         Args:
-            now_ms: the caller's time, ms UTC, from which some are due a little later.
+            now_ms: the caller's time, ms UTC; some jobs are due slightly later.
         """
         chance = self._random
         due_at = now_ms + chance.randrange(2_000) if chance.random() < self._later else None
@@ -236,7 +236,7 @@ class Jobs:
             ),
         }
         gates, args = drawn[kind]
-        # What hands over gives the lane's place back at its hand-over; the others at their end.
+        # A job that hands over releases the lane's slot at its hand-over; the others at their end.
         return self._asked(kind, [*gates, *LANE], due_at, hands_over=False, **args)
 
     def _draw_varied(self, due_at: int | None) -> Asked:
@@ -257,5 +257,5 @@ class Jobs:
         return Asked(job, gates, due_at, hands_over)
 
     def light(self) -> Asked:
-        """One job of the light lane."""
+        """Return one job of the light lane."""
         return Asked(self._app.kind("light").make(), [], None, hands_over=False)

@@ -1,4 +1,4 @@
-"""One process of a rig: it makes jobs, or works, or both, until it is told to stop or is killed."""
+"""A process of a rig: it creates jobs, or works, or both, until it is stopped or killed."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ AWAY_S = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """What a process does.
+    """The tasks of a process.
 
     Attributes:
-        name: for the seed and for people.
-        folder: where the store and the witness's file lie.
-        seed: of the whole run.
-        lane: that it works for; empty for none.
-        jobs: to be made; 0 for none, a negative number for as many as it can until it is stopped.
-        batch: the most jobs of one enqueue.
-        pause_s: between enqueues.
+        name: used for the seed and in messages.
+        folder: folder of the store and the witness's file.
+        seed: seed of the whole run.
+        lane: the lane that it works for; empty for none.
+        jobs: number of jobs to create; 0 for none, negative for as many as possible until it stops.
+        batch: maximum number of jobs in one enqueue.
+        pause_s: pause between enqueues.
         calls: the share of jobs that hand over.
-        concurrency: handlers at once.
-        lease: of its worker.
-        dwell_s: the longest that a handler takes; every other one takes no time at all.
+        concurrency: maximum number of handlers running at once.
+        lease: lease of its worker.
+        dwell_s: maximum duration of a handler; every other one takes no time at all.
         long: the share of jobs whose handlers take up to `LONG_S` instead.
         fails: the share of runs that fail.
-        chance: of a kill by its own hand, at each point.
-        plant: a fault to be planted, so that the checker is seen to find it.
+        chance: probability of killing itself at each point.
+        plant: a fault to plant, to check that the checker finds it.
         varied: the share of jobs with stages, candidates or hours.
-        begin_at: the beginning of the history, ms UTC; 0 declares nothing of the varied kinds.
+        begin_at: start of the history, ms UTC; 0 declares none of the varied kinds.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Role:
 
 
 def store_url(folder: Path) -> str:
-    """As the rig wrote it down."""
+    """Return the store's URL, as written by the rig."""
     return (folder / "url").read_text()
 
 
@@ -93,14 +93,14 @@ def witness_file(folder: Path) -> Path:
 
 
 def run(role: Role) -> None:
-    """The whole life of a process, until the flag to stop is up."""
-    # What is refused to a stale run is what is wanted here; the witness has it.
+    """Run the process from start to exit, until the flag to stop is up."""
+    # Refusals of stale runs are expected here, and are recorded by the witness.
     logging.getLogger("headway").setLevel(logging.CRITICAL)
     event_loop.run(_Process(role).live())
 
 
 def _open(url: str) -> hw.Store:
-    """Opens the store; the process may have begun while the server was away."""
+    """Open the store; the process may have started while the server was unreachable."""
     for _ in range(int(AWAY_S / PAUSE_S)):
         try:
             return open_store(url)
@@ -139,14 +139,14 @@ class _Process:
             await asyncio.sleep(PAUSE_S)
             for task in tasks:
                 if task.done():
-                    task.result()  # an error ends the process, and so is seen
+                    task.result()  # an error ends the process, so it is noticed
         if worker is not None:
             worker.stop()
         await asyncio.gather(*tasks)
         await self.store.close()
         self.witness.note("left", role=role.name)
 
-    # Making
+    # Creating jobs
 
     async def make(self) -> None:
         role = self.role
@@ -180,7 +180,7 @@ class _Process:
         self.witness.note("acked", jobs=sent)
 
     async def send(self, jobs: list[NewJob]) -> list[str]:
-        """Sends until it is told what exists; a job with a key is made again for each try."""
+        """Send jobs until their ids are known; a job with a key gets a new id for each try."""
         tries = {job.key: [job.id] for job in jobs if job.key is not None}
         while True:
             try:
@@ -237,8 +237,8 @@ class _Process:
             self.end(job, outcome)
 
     async def dwell(self, job: hw.Job) -> None:
-        # Drawn from the job, so that each of its runs takes long if one does: only then does a
-        # worker that was stopped come back while another is still at it.
+        # Drawn from the job, so that either all or none of its runs take long: only then can a
+        # worker that was stopped return while another is still running the job.
         chance = random.Random(job.id)
         if chance.random() < self.role.long:
             await asyncio.sleep((0.5 + chance.random() / 2) * LONG_S)
@@ -261,7 +261,7 @@ class _Process:
 
     def end(self, job: hw.Job, outcome: str) -> None:
         if self.role.plant == "leave early":
-            # Works on after it has said that it was through.
+            # Continues to work after it has reported that it was done.
             self.witness.note("begin", job=job.id, run=job.run, members=dict(job.permits))
         self.witness.note("end", job=job.id, run=job.run, outcome=outcome)
         self.fate.meet("at end")

@@ -1,4 +1,4 @@
-"""Three processes race on one file: two flood it and work, a light one must not starve."""
+"""Three processes race on one file: two flood it and work, and a light one must not starve."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LIGHT_LEASE, LIGHT_LEASE_ON_SERVER = "3s", "6s"
 def race(
     folder: Path, site: Site, seed: int, jobs: int, say: Callable[[str], None], plant: str = ""
 ) -> tuple[Evidence, list[Violation]]:
-    """Runs it.
+    """Run the rig.
 
     Args:
         folder: empty.
-        site: where the store stands.
-        seed: of what is drawn.
-        jobs: made by the two that flood.
+        site: the store's site.
+        seed: seed of all random choices.
+        jobs: number of jobs created by the two that flood.
         say: prints a line.
-        plant: a fault to be planted in both of them.
+        plant: a fault to plant in both of them.
 
     Returns:
-        What was seen, and what must not be.
+        The evidence and the violations.
     """
     rig = Rig(folder, site, seed, calm=True, say=say)
     floods = ("flood 0", "flood 1")

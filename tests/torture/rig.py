@@ -1,4 +1,4 @@
-"""What both rigs share: processes that come and go, the end, and the verdict."""
+"""Shared parts of the rigs: processes that come and go, the end, and the verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.torture.process import Role, witness_file
 from tests.torture.site import Site
 from tests.torture.witness import Witness
 
-# A clean server forks the processes: each begins without threads, and within milliseconds.
+# A clean server forks the processes: each starts without threads, and within milliseconds.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["tests.torture.process", "tests.torture.onlookers"])
 DRAIN_S = 900.0
@@ -46,17 +46,17 @@ SLACK_MS = 100
 
 @dataclass(slots=True)
 class Rig:
-    """One run: a store, and a folder with one witness.
+    """A run: a store, and a folder with a single witness.
 
     Attributes:
         folder: empty at first.
-        site: where the store stands.
-        seed: of everything that is drawn.
+        site: the store's site.
+        seed: seed of all random choices.
         calm: whether nothing is killed, so that no lease may be lost.
         say: prints a line.
-        answered_s: the longest until the outside world signals the end of a call.
-        begin_at: the beginning, ms UTC, of a history with stages, cascades, hours, a timetable and
-            an operator; 0 for one without.
+        answered_s: maximum time until the outside world signals the end of a call.
+        begin_at: start, ms UTC, of a history with stages, cascades, hours, a timetable and an
+            operator; 0 for a history without them.
     """
 
     folder: Path
@@ -96,13 +96,13 @@ class Rig:
             self.looking.append(_start(target, *args))
 
     def start(self, role: Role) -> BaseProcess:
-        """A new process."""
+        """Start a new process."""
         one = _start(process.run, role)
         self.running.append(one)
         return one
 
     def wait_until_made(self, *names: str) -> None:
-        """Waits until these processes have made all their jobs, or one of them has failed."""
+        """Wait until these processes have created all their jobs, or one of them has failed."""
         end = time.monotonic() + DRAIN_S
         while not all(flag.made(self.folder, name).up for name in names):
             if time.monotonic() > end or self.failed():
@@ -110,7 +110,7 @@ class Rig:
             time.sleep(0.1)
 
     def kill(self, one: BaseProcess) -> None:
-        """Ends a process without a word, if it has not ended so itself."""
+        """Kill a process without notice, unless it has already exited."""
         pid = one.pid or 0
         if one.is_alive():
             os.kill(pid, signal.SIGKILL)
@@ -119,16 +119,16 @@ class Rig:
         self.witness.note("died", of=pid)
 
     def failed(self) -> list[str]:
-        """Processes that ended by an error of their own."""
+        """Return processes that exited because of an error of their own."""
         ended = [one for one in [*self.running, *self.looking] if not one.is_alive()]
         return [f"{one.name} ended with {one.exitcode}" for one in ended if one.exitcode]
 
     def work_off(self, *lanes: str) -> int:
-        """Waits until no job is left in these lanes; how many were left all the same."""
+        """Wait until no job is left in these lanes; return how many remained."""
         return asyncio.run(_work_off(self.site.own_url, lanes, self.failed, self.say))
 
     def end(self) -> None:
-        """Lets no more be made, waits until no job is left, and stops everybody."""
+        """Stop the producers, wait until no job is left, and stop everything."""
         flag.enough(self.folder).hoist()
         if self.begin_at:
             asyncio.run(_disable_the_timetable(self.site.own_url))
@@ -139,7 +139,7 @@ class Rig:
         _join(self.looking)
 
     def verdict(self) -> tuple[Evidence, list[Violation]]:
-        """What the checker finds in the witness's file and the export."""
+        """Return the checker's findings on the witness's file and the export."""
         found = [Violation("process", one) for one in self.failed()]
         asyncio.run(_note_gates(self.site.own_url, self.witness))
         found += [Violation("integrity", one) for one in self.site.broken()]
@@ -164,7 +164,7 @@ def _start(target: Callable[..., None], *args: Any) -> BaseProcess:
 
 
 def _with_its_rig(target: Callable[..., None], *args: Any) -> None:
-    """Runs it, and ends with the rig even if that is killed; its file would grow for ever."""
+    """Run a target, and exit with the rig even if it is killed: the file would grow forever."""
     rig = multiprocessing.parent_process()
     assert rig is not None
 
@@ -195,7 +195,7 @@ async def _disable_the_timetable(url: str) -> None:
 
 
 async def _prepare(url: str, begin_at: int) -> None:
-    """Makes the store and declares, before anybody races for it."""
+    """Create the store and declare everything, before any processes race for it."""
     app = process.declare(url, _nothing, _nothing)
     if begin_at:
         declare_varied(app, _nothing, _nothing, begin_at)

@@ -1,4 +1,4 @@
-"""Where the store of a rig stands: one file, or a server of our own behind a way that can fail."""
+"""The site of a rig's store: a file, or a server of our own behind a proxy that can fail."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ALWAYS = {"appendonly": "yes", "appendfsync": "always"}
 
 
 class Site(ABC):
-    """A store that nobody has used.
+    """An unused store.
 
     Attributes:
-        url: for the processes that are tortured.
-        own_url: for those who look at the store afterwards.
+        url: URL for the processes under torture.
+        own_url: URL for those that inspect the store afterwards.
     """
 
     url: str
@@ -35,11 +35,11 @@ class Site(ABC):
 
     @abstractmethod
     def broken(self) -> list[str]:
-        """What is wrong with the files themselves, as the system beneath says."""
+        """Return what is wrong with the files themselves, as reported by the database."""
 
 
 class SqliteSite(Site):
-    """One file."""
+    """A single file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "headway.db"
@@ -57,9 +57,9 @@ class ServerSite(Site):
     """A server.
 
     Args:
-        server: of our own; None for one that somebody else runs.
-        url: of the store there.
-        way: between it and the tortured; None where nothing fails.
+        server: a server of our own; None for a server run by someone else.
+        url: URL of the store there.
+        way: the proxy between it and the processes; None if nothing fails.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class ServerSite(Site):
 
 @contextmanager
 def site_of(kind: Kind, folder: Path, *, failing: bool = False) -> Generator[Site]:
-    """A place for a store, gone afterwards.
+    """Yield a site for a store, removed afterwards.
 
     Args:
-        kind: of the store.
-        folder: where a file lies.
-        failing: whether the way to a server, and the server, can be made to fail.
+        kind: kind of store.
+        folder: folder for a file.
+        failing: whether the server, and the connections to it, can be made to fail.
 
     Raises:
-        ServiceMissing: there is no server to be had.
+        ServiceMissing: a server is not available.
     """
     with ExitStack() as stack:
         if kind == "sqlite":

@@ -1,4 +1,4 @@
-"""The judge of the way through the brokers finds what it is there for."""
+"""The judge of the pipeline through the brokers detects every kind of violation it should."""
 
 from __future__ import annotations
 

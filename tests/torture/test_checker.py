@@ -1,4 +1,4 @@
-"""A checker that has never failed proves nothing: each planted fault must be found."""
+"""A checker that has never failed proves nothing: it must find each planted fault."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SORTS = {"staged": "staged", "offered": "offered", "timed": "timed"}
 
 
 class History:
-    """What a faultless engine would have left behind."""
+    """The evidence that a correct engine would leave behind."""
 
     def __init__(self) -> None:
         self.witness: list[Json] = []
@@ -127,7 +127,7 @@ def settled(t: float, *verdicts: list[Any]) -> Json:
 
 
 def vary(h: History) -> None:
-    """Adds stages, offers, hours, a cancel, a timetable and a closed lane."""
+    """Add stages, offers, hours, a cancel, a timetable and a closed lane."""
     h.ask("staged", [])
     h.begin_stage("staged", 1.0, "check")
     h.begin_stage("staged", 1.5, "dial")
@@ -241,7 +241,7 @@ def test_hand_over_whose_answer_came_late_holds_its_permit_until_its_deadline(
 
 
 def stopped_over_its_lease() -> History:
-    """A process is stopped while it works; another does the job, and then the first goes on."""
+    """Stop a process while it works; another does the job, and then the first continues."""
     h = good()
     h.ask("slow", [])
     h.begin("slow", 3.0, pid=7)
@@ -384,7 +384,7 @@ def choose_an_unknown_member(h: History) -> None:
 
 
 def exceed_a_rate_in_a_sliding_window(h: History) -> None:
-    # Fixed windows of a second would let this pass: two before 3.0 and one at 2.999 + 1 ms.
+    # Fixed windows of one second would miss this: two before 3.0 and one at 2.999 + 1 ms.
     h.jobs["r3"]["runs"][0]["claimed_at"] = 2999
 
 

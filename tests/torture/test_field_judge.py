@@ -1,4 +1,4 @@
-"""The judge of service requests finds what it is there for."""
+"""The judge of service requests detects every kind of violation it should."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def said(*answers: tuple[str, Answer]) -> Cascade:
 
 @dataclass
 class History:
-    """What a faultless system leaves behind: one request that bob has, and one nobody took."""
+    """The record of a correct system: one request that bob has, and one nobody accepted."""
 
     offers: dict[str, JobView] = field(default_factory=dict[str, JobView])
     alerts: list[JobView] = field(default_factory=list[JobView])

@@ -1,4 +1,4 @@
-"""The judge of notifications finds what it is there for."""
+"""The judge of notifications detects every kind of violation it should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others leave open, small; `python -m tests.torture open` and `snapshot` at full size."""
+"""Small runs with open transactions; `python -m tests.torture open` and `snapshot` are larger."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_i
         pass
     with psycopg.connect(url, autocommit=True) as db:
         for table in ("worker", "gate"):
-            # What it touches would be counted too.
+            # The blocks that autovacuum touches would be counted too.
             db.execute(f"ALTER TABLE headway.{table} SET (autovacuum_enabled = off)".encode())
     numbers = iter(range(ROUNDS + 3))
     await one_round(url, next(numbers))
@@ -63,7 +63,7 @@ async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_i
         first = await one_round(url, next(numbers))
         for _ in range(ROUNDS):
             await one_round(url, next(numbers))
-        # Plans may be others once the server has looked at what there is.
+        # Plans may change once the server has analysed the tables.
         with psycopg.connect(url, autocommit=True) as db:
             db.execute("ANALYZE")
         last = await one_round(url, next(numbers))
@@ -72,11 +72,11 @@ async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_i
 
 
 async def one_round(url: str, number: int) -> dict[str, int]:
-    """A thousand gated jobs; the blocks that were touched, by table."""
+    """Pass a thousand gated jobs; return the blocks touched, by table."""
     before = blocks_of(url)
     passage = Passage(url, gated=True, number=number)
     await passage.round()
-    # The server counts what a connection did for certain when that ends.
+    # A connection's counts are certain to be reported when it closes.
     await passage.store.close()
     return {table: blocks - before[table] for table, blocks in blocks_of(url).items()}
 

@@ -1,4 +1,4 @@
-"""The judge of the rig over HTTP finds what it is there for."""
+"""The judge of the rig over HTTP detects every kind of violation it should."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE, OTHER = "01a1fd5c-3534-7364-bb2d-381e7c2d9c63", "01a1fd5c-3534-7364-bb2d-38
 
 
 async def one_done(url: str) -> Seen:
-    """A store with a job that was done once, and what was seen of it."""
+    """Create a store with a job that was done once, and the clients' observations of it."""
     store = open_store(url)
     await store.enqueue([NewJob(id=ONE, kind="write")])
     await store.claim(ClaimRequest(worker="w", request=1, lanes=(("main", 1),)))

@@ -1,4 +1,4 @@
-"""The rigs, small; `python -m tests.torture` runs them at their full size."""
+"""Small runs of the rigs; `python -m tests.torture` runs them at full size."""
 
 from __future__ import annotations
 

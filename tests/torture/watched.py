@@ -1,4 +1,4 @@
-"""A store that tells the witness what it was asked and what it answered."""
+"""A store that reports its calls and replies to the witness."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WORDS = {
 
 
 class WatchedStore:
-    """Passes everything on.
+    """Forwards everything.
 
     Args:
-        store: the real one.
-        witness: told.
-        fate: met before and after.
+        store: the real store.
+        witness: the witness to report to.
+        fate: fate, met before and after each call.
     """
 
     def __init__(self, store: Store, witness: Witness, fate: Fate) -> None:

@@ -1,8 +1,8 @@
-"""The witness: one append-only file that stands for the real world.
+"""The witness: one append-only file that represents the real world.
 
-Every process of a rig writes to it what it does, as it does it. The operating system appends each
-line whole and in the order in which the writes came; no process can take a line back, and what a
-killed process has written stays.
+Every process of a rig writes its actions to it as they happen. The operating system appends each
+line atomically, in the order of the writes; no process can take a line back, and what a killed
+process has written stays.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 
 class Witness:
-    """Writes lines of one process.
+    """Writes the lines of one process.
 
     Args:
-        path: the file; made if it is not there.
+        path: the file; created if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,16 +25,16 @@ class Witness:
         self._pid = os.getpid()
 
     def note(self, event: str, **facts: object) -> None:
-        """Appends what happens now.
+        """Append an event that happens now.
 
         Args:
             event: one word.
-            facts: what JSON can carry.
+            facts: JSON values.
         """
         line = json.dumps({"t": time.monotonic_ns(), "pid": self._pid, "event": event, **facts})
-        # A line begins with a newline too: where a kill tears a line, the next one stays whole.
+        # A line starts with a newline, too: if a kill tears a line, the next one stays intact.
         os.write(self._file, b"\n" + line.encode() + b"\n")
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         os.close(self._file)
