@@ -12,7 +12,7 @@ from tests.runtime.watched import WatchedStore
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 
 THE_RUNTIME_ALONE = {"test_middleware", "test_processes", "test_stopping_handlers"}
-"""What these show does not depend on the store: on servers they are left to `make test-slow`."""
+"""These tests do not depend on the store: on servers only `make test-slow` runs them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

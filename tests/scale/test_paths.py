@@ -11,7 +11,7 @@ from bench.paths import STORES, measure
 
 PACKAGE = Path(hw.__file__).parent
 SENDING = {"SQLite": "sqlite/writer", "PostgreSQL": "postgres/session", "Redis": "redis/link"}
-"""What sends statements, or scripts; the first two on a thread of their own."""
+"""The functions that send statements or scripts; the first two on a thread of their own."""
 
 
 @pytest.mark.parametrize("store", STORES)

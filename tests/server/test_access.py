@@ -33,19 +33,19 @@ class Reach(Enum):
     """What a scoped token is allowed to reach."""
 
     JOB = auto()
-    """The job of the path: another's is unknown."""
+    """The job in the path: a job outside the scope is unknown."""
     WHOLE = auto()
-    """The whole store: forbidden to those scoped to tenants or lanes."""
+    """The whole store: forbidden to tokens scoped to tenants or lanes."""
     LANES = auto()
-    """What is told by lane: forbidden to those scoped to tenants, cut to the lanes of others."""
+    """Data by lane: forbidden to tokens scoped to tenants, filtered for tokens scoped to lanes."""
     GATE = auto()
-    """What jobs of all share: forbidden to those scoped to tenants or lanes."""
+    """Shared by all jobs: forbidden to tokens scoped to tenants or lanes."""
     ENTRY = auto()
-    """The entry of the path, by the tenant and lane of its jobs: another's is unknown."""
+    """The entry in the path, by the tenant and lane of its jobs: others are unknown."""
     BODY = auto()
-    """What the body or query names; tested by itself."""
+    """The names in the body or query; tested separately."""
     OPEN = auto()
-    """Nothing that belongs to anybody."""
+    """Nothing that belongs to a tenant or lane."""
 
 
 class Expected(NamedTuple):
@@ -119,7 +119,7 @@ SUBJECTS: dict[str, Any] = {
     "POST /v1/closures": {"gate": "theirs"},
     "POST /v1/jobs/{id}/edit": {"priority": 1},
 }
-"""Bodies of routes that look at what they are asked only when it is whole."""
+"""Bodies of routes that authorise a request only once its body is complete."""
 
 MINE, THEIRS = "mine", "theirs"
 
@@ -325,7 +325,7 @@ OWN = {
     "ExtendBody": f"{_PULLED} lease progress",
     "LanesRetryBody": "job_ids lane type payload limit reason tenant",
 }
-"""What each body carries that its route's own permission is enough for."""
+"""Parts of each body for which the route's own permission is enough."""
 
 SETTLEMENT, ENTRY = "POST /v1/settlements", "PUT /v1/timetable/{name:path}"
 NEEDS = {
@@ -333,7 +333,7 @@ NEEDS = {
     "close": (DEFINE, SETTLEMENT),
     "job": (SEND, ENTRY),
 }
-"""What needs a permission besides its route's: that of the route that does the same by itself."""
+"""Parts that need a further permission: that of the route with the same effect."""
 
 
 def body_models() -> dict[str, type[BaseModel]]:
@@ -540,7 +540,7 @@ _ADDRESSED = {
     "LanesRetryBody.lane": ("POST", "/retry", {"lane": THEIRS}),
     "LanesRetryBody.tenant": ("POST", "/retry", {"type": "x", "tenant": THEIRS}),
 }
-"""Each part that names a lane, a tenant or a gate, in a request that names another's."""
+"""Each part that names a lane, a tenant or a gate, in a request that names one out of scope."""
 _BOUND_OTHERWISE = {
     # Gates of the job that is created or held: they must be declared, and only that job reaches
     # them.

@@ -26,7 +26,7 @@ from tests.server.test_alerts import Told
 
 MINUTE = 60_000
 TERM = 3 * MINUTE
-"""So long after its end another server leads at the latest."""
+"""The longest time after a leader stops until another server leads."""
 WALL_AT = 1_800_000_000_000
 
 

@@ -53,7 +53,7 @@ JOBS: list[tuple[str, bytes, dict[str, str]]] = [
     ("/v1/leases", b'{"worker": "w", "running": []}', {}),
     ("/v1/leases", b'{"worker": "w", "lease": "1ms"}', {}),
 ]
-"""Path, body, and headers beside the usual ones."""
+"""Path, body, and headers in addition to the usual ones."""
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ INTERNAL = re.compile(
     r"function-|constrained-|lax-or-strict|json-or-python|is-instance|literal\[|nullable|union"
     r"|type=|input_|pydantic|Input should|Value error|[A-Z][a-z]+Body|\[_|\{[a-z_]+\}|headway\."
 )
-"""What only those know who have read the validator."""
+"""Internal terms of the validator."""
 
 WRONG: tuple[Any, ...] = (
     None,

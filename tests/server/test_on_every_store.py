@@ -15,7 +15,7 @@ from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, NewUrl
 
 ODD = "ö/{[%2F]} 'x';--\u202e😀"
-"""A name that no store may stumble over; as a gate it is none, for its braces."""
+"""A name that no store may mishandle; not a valid gate, because of its braces."""
 
 
 async def rows(rig: Rig, path: str, **asked: Any) -> list[Any]:

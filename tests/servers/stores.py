@@ -13,16 +13,16 @@ from tests.servers.namespaces import Namespaces
 from tests.servers.postgres import fresh_database
 
 NewUrl = Callable[..., str]
-"""Takes a kind of store, and returns the URL of one that is empty.
+"""Takes a kind of store, and returns the URL of an empty store.
 
-With `made=False` no schema is there yet, on PostgreSQL: for tests that make or change one.
+With `made=False` there is no schema yet (PostgreSQL only): for tests that create or change one.
 """
 
 ON_SERVERS = ("postgresql", "redis")
-"""Kinds of stores that stand on a server."""
+"""Kinds of stores that run on a server."""
 
 DURABLE = ("sqlite", *ON_SERVERS)
-"""Kinds of stores that are there for the next process, too."""
+"""Kinds of stores that persist for the next process."""
 
 EVERYWHERE = ("memory", *DURABLE)
 """All kinds of stores."""
@@ -31,7 +31,7 @@ SERVERS_SAMPLED = [
     pytest.param(kind, marks=pytest.mark.sampled) if kind in ON_SERVERS else kind
     for kind in EVERYWHERE
 ]
-"""All of them as parameters: of a test, `make test` runs a third of the cases on servers."""
+"""All kinds as parameters: of the server cases of a test, `make test` runs a third."""
 
 
 def third_of(name: str) -> int:

@@ -16,7 +16,7 @@ from headway.stores.ledger.rows import FlowKey
 
 KINDS = ("call", "mail", "sms")
 JOBS = [(seq, seq % 3, CODES[list(State)[seq % 4]]) for seq in range(1, 30)]
-"""Seq, flow and state of each."""
+"""Seq, flow and state of each job."""
 
 
 class Listed:

@@ -34,7 +34,7 @@ from tests.plain import assert_clean, count, job, jobs
 from tests.sqlite.rig import drive, options
 
 NOBODY = 65_534
-"""A user who may write no file of another one, as root may."""
+"""A user who cannot write another user's files, unlike root."""
 
 
 def content_of(path: Path) -> bytes:

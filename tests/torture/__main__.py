@@ -45,7 +45,7 @@ QUICK_MESSAGES, QUICK_MESSAGE_RATE = 600, 5
 SKEW_MS = 2_000
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
-"""How many times as long a claim may take beside a snapshot that is held open."""
+"""How many times longer a claim may take while a snapshot is held open."""
 MOST_SHOWN = 20
 
 RIGS: dict[str, tuple[Kind, ...]] = {
@@ -62,7 +62,7 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "brokers": KINDS,
     "history": KINDS,
 }
-"""What there is, and on which stores."""
+"""The rigs, and the stores that each runs on."""
 USUAL = ("races", "kills", "faults", "http", "calls")
 
 Found = tuple[list[str], list[Violation]]

@@ -27,10 +27,10 @@ from tests.torture.site import Site
 
 ENTRIES, REPOSITORIES, LIMIT, LEASE_S = 30, 10, 4, 6.0
 SLACK_S = 20.0
-"""For what takes no time on a machine that has nothing else to do."""
+"""Allowance for actions that take no time on an idle machine."""
 PATIENCE_S = 120.0
 EDIT_S = 15.0
-"""An edit that takes longer is shown with what the services said meanwhile."""
+"""For a slower edit, the services' output meanwhile is shown."""
 KINDS = ("plain", "plain", "plain", "failing", "leaving", "stubborn")
 SETTINGS = """store = "{store}"
 log_level = "error"

@@ -28,26 +28,26 @@ from tests.torture.notify_providers import now_ms
 from tests.torture.site import Site
 
 DOWN_S = (2.0, 5.0)
-"""For how long one that was killed is not started again."""
+"""How long a killed process stays down."""
 FIRST_S = 15.0
-"""When the first fault may come."""
+"""The earliest time of the first fault."""
 WAS_KILLED, STOOD_STILL = "was killed", "stood still"
 STILL = {"engine-one": 20.0, "engine-two": 20.0, "in-one": 40.0}
-"""For how long these stand still once: longer than the leader's lease, than a consumer may be
+"""How long each of these is stopped once: longer than the leader's lease, than a consumer may be
 silent in its group, and than a write into the calendar may take."""
 TOGETHER = 0.3
-"""How often another one is killed at the same time."""
+"""How often a second process is killed at the same time."""
 STARTS = 3
 PATIENCE_S = 240.0
-"""Once so long nothing has arrived, nothing more will: twice what the slowest start takes."""
+"""After this long without arrivals, no more are expected: twice the slowest start."""
 QUIET_S = 30.0
-"""So long nothing may arrive after all have: a repetition takes a lease, and a pause after it."""
+"""How long nothing may arrive after all have: a repetition takes a lease, and then a pause."""
 BURST_S = 2 * EACH_MS / 1000
 LOOK_S = 0.5
 
 
 Strike = tuple[tuple[str, ...], float]
-"""Names of processes; and for how long they stand still, or 0 if they are killed."""
+"""Names of processes; and for how long they are stopped, or 0 if they are killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ from headway.systems.notifications.notification import NOTIFICATION, Channel
 CHANNELS = ("push", "sms", "email")
 LEASE = "10s"
 SERVERS = "HEADWAY_TEST_RIG_SERVERS"
-"""The variable with the brokers' addresses."""
+"""The environment variable with the brokers' addresses."""
 
 app = hw.App()
 settings = read_kafka_settings({"servers": os.environ.get(SERVERS, "")})

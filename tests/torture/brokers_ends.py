@@ -20,13 +20,13 @@ from tests.torture.notify_providers import now_ms
 
 SHARES: dict[Part, float] = {"now": 0.46, "later": 0.44, "burst": 0.06, "open": 0.04}
 BEYOND_S = HORIZON_S + MARGIN_S + 45
-"""Messages of `later` and `burst` are due no sooner: what the bridges are behind must not be more
-than the last term, or they go into the store at once."""
+"""Messages of `later` and `burst` are due no earlier: the bridges' lag must not exceed the last
+term, or the messages go into the store at once."""
 EACH_MS = 20_000
-"""Those of `burst` are due at whole multiples of this."""
+"""Messages of `burst` are due at whole multiples of this."""
 SPREAD_S = 30
 SOON_S = (3.0, HORIZON_S - 10.0)
-"""When those of `open` are due, seen from their sending: in minutes that the leader has begun."""
+"""When messages of `open` are due, from their sending: in minutes that the leader has started."""
 STEP_S = 0.01
 FLUSH_S = 300.0
 

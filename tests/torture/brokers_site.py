@@ -30,7 +30,7 @@ NEAR, SOON, DEAD = "near", "near.soon", "near.dead"
 PARTITIONS = 4
 RECIPIENTS = 500
 HORIZON_S = MARGIN_S = 60
-"""The shortest that there are."""
+"""The minimum."""
 PUBLISHED_AT_ONCE = 1_000
 PROJECT = Path(__file__).parents[2]
 SETTINGS = """
@@ -76,7 +76,7 @@ from = "+14155550199"
 from = "Shop <shop@example.org>"
 smtp = {{ host = "127.0.0.1", port = 25, tls = "none" }}
 """
-"""The senders are there so that their channels are; nothing is sent by them."""
+"""The senders are configured so that their channels exist; nothing is sent by them."""
 CHANNEL = """
 [notifications.channels.{channel}]
 at_once = {at_once}

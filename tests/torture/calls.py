@@ -30,9 +30,9 @@ from tests.torture.checker import Violation
 
 WORKERS = 3
 WAITING = 12
-"""Leads that wait at once; no more are sent until some have been called."""
+"""Maximum number of waiting leads; no more are sent until some have been called."""
 PATIENCE_S = 90.0
-"""For a process to come to its point."""
+"""For a process to reach its point."""
 WORKED_OFF_S = 240.0
 """For the last lead after the last kill: one whose worker died five times rests for a minute."""
 LIVE = {"ringing", "in-progress", "queued"}

@@ -20,9 +20,9 @@ OUTCOMES = {
     "failed": "FAILED",
     "canceled": "ABORT",
 }
-"""What a lead must say of a call that ended so."""
+"""A lead's outcome, by its call's final status."""
 REFUSED = {"FAILED", "NUMBER_UNAVAILABLE"}
-"""What it says of a call that the carrier would not place."""
+"""A lead's outcome if the carrier refused to place its call."""
 
 Told = dict[str, Any]
 

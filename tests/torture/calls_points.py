@@ -18,13 +18,13 @@ WORKER = (
     "before the provider is asked",
     "provider has answered",
 )
-"""Of a worker. Between two of them nothing is written and nobody is asked."""
+"""Points in a worker. Between two of them nothing is written and no request is sent."""
 SERVER = ("webhook comes", "webhook told, not answered", "lead stored, not answered")
-"""Of a server."""
+"""Points in a server."""
 RINGS = "while it rings"
-"""Killed from without, as soon as the carrier has a call that rings."""
+"""Killed from outside, as soon as the carrier has a ringing call."""
 POINTS: tuple[tuple[str, str], ...] = (
     *(("worker", one) for one in (*WORKER, RINGS)),
     *(("server", one) for one in (*SERVER, RINGS)),
 )
-"""Who is killed, and where."""
+"""The roles and the points at which they are killed."""

@@ -18,7 +18,7 @@ from headway.testing.dump import compare, dump
 from tests.servers.proxy import Proxy
 
 MOST_REPLIES = 16
-"""An operation that needs more trips than these has not ended."""
+"""An operation that takes more trips than this has failed to finish."""
 
 NIGHTLY = EntrySpec(
     name="nightly",
@@ -54,7 +54,7 @@ BEFORE: dict[str, Callable[[Story], Awaitable[None]]] = {
     "claim": _settle_what_runs,
     "fire": _define_nightly,
 }
-"""What must have been done for an operation to have something to do."""
+"""Preparations that give an operation something to do."""
 
 OPERATIONS: dict[str, Callable[[Story], Awaitable[object]]] = {**ACTS, "fire": _fire}
 

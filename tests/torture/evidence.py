@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 POOL, RATE = "pool", "rate"
 WAKING_NS = 1_000_000_000
-"""For so long after a stop a process may not know what it has lost."""
+"""For this long after a stop a process may not know what it has lost."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ POINTS = (
     "after hand-over",
     "after call",
 )
-"""Where a kill hurts: between what was done and what is known of it."""
+"""Critical points for a kill: after an effect, but before it is known."""
 
 
 class Fate:

@@ -29,12 +29,12 @@ from tests.torture.site import ServerSite, Site
 
 WORKERS = 3
 LEASE = "15s"
-"""Longer than the server is ever away."""
+"""Longer than the server is ever unreachable."""
 SOONEST_S, LATEST_S = 0.2, 1.0
 AWAY_S = 1.5
-"""The longest that the way is closed or silent."""
+"""The longest time that the connection is closed or silent."""
 GOES_ON_S = 20.0
-"""Until something must have been done after a fault is over: long, for a busy machine."""
+"""Maximum time from the end of a fault until work resumes: long, for a busy machine."""
 
 Fault = Callable[[random.Random], None]
 

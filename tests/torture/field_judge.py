@@ -16,7 +16,7 @@ from tests.systems.field_service.story import Story, check_story
 from tests.torture.checker import Violation
 
 WON = "You have it"
-"""With this begins what the winner is told, and nobody else."""
+"""The start of the text that only the winner gets."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -24,10 +24,10 @@ from tests.torture.site import ServerSite, Site
 WORKERS = 3
 LEASE = "4s"
 STOPPED_S = 6.0
-"""For longer than the lease."""
+"""Longer than the lease."""
 ANSWERED_S = 1.0
 CHANCE = 0.0005
-"""Of a process to end itself at each point where that hurts."""
+"""A process's probability of killing itself at each critical point."""
 SOONEST_S, LATEST_S = 0.3, 2.0
 
 Event = Callable[[random.Random], None]

@@ -28,15 +28,15 @@ WORKERS = 3
 LEASE = "1500ms"
 SOONEST_S, LATEST_S = 0.05, 0.8
 CHANCE = 0.002
-"""Of a process to end itself at each point where that hurts; besides the kills from without."""
+"""A process's probability of killing itself at each critical point, besides kills from outside."""
 
 
 ANSWERED_S = 2.5
-"""The longest until the outside world signals the end of a call: longer than the lease."""
+"""Maximum time until the outside world signals the end of a call: longer than the lease."""
 STOPPED_S = 2.0
-"""For longer than the lease."""
+"""Longer than the lease."""
 STOP_EACH = 5
-"""Kills from one stop to the next."""
+"""Number of kills between two stops."""
 
 
 @dataclass(slots=True)

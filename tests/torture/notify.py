@@ -27,10 +27,10 @@ RECIPIENTS, LEAVERS = 500, 40
 SHARES = {"email": 0.6, "sms": 0.2, "webhook": 0.2}
 BATCH, PAGE = 1_000, 1_000
 AROUND_S = (-2.0, -1.0, -0.5, 0.0, 0.3, 0.6, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0)
-"""When a leaver's notifications are due, seen from its opt-out."""
+"""When a leaver's notifications are due, relative to its opt-out."""
 URGENT = 0.05
 QUIET_S = 6.0
-"""Once so long nothing has arrived, all has."""
+"""After this long without arrivals, all have arrived."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from tests.torture.notify_providers import Arrival
 
 ANSWER_LOST = "sent, answer lost"
 TOLD_MS = 1_000
-"""So long after an opt-out was answered no request may begin any more, by the provider's clock."""
+"""This long after an opt-out was answered, no request may start, by the provider's clock."""
 
 
 Span = tuple[str, int, int]

@@ -18,8 +18,8 @@ from urllib.parse import parse_qs
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 LOST, LIMITED, REPORTED = 0.002, 0.002, 0.2
-"""Of all messages: whose answer is lost after they arrived, and which are answered by 429; of
-texts: whose delivery is reported."""
+"""Shares of all messages whose reply is lost after they arrived, and that are answered with 429;
+and of texts whose delivery is reported."""
 _NUMBER = re.compile(rb"No\. ([0-9]+)\.")
 
 

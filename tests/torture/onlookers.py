@@ -27,16 +27,16 @@ from tests.torture.process import store_url, witness_file
 from tests.torture.witness import Witness
 
 SILENT = 0.05
-"""The share of calls of which nobody ever hears again."""
+"""The share of calls whose end is never reported."""
 TWICE = 0.2
-"""The share of webhooks that come twice."""
+"""The share of webhooks that are sent twice."""
 AUDIT_PAUSE_S = 0.02
 ACCEPTED = 0.5
-"""The share of offers that are accepted, of those that are answered."""
+"""The share of answered offers that are accepted."""
 CANCELLED = 0.05
 """The share of jobs that the operator cancels."""
 CLOSED = ("all", f"lane:{WORK}", f"lane:{VARIED}", "kind:plain", "kind:timed")
-"""What the operator closes."""
+"""The gates that the operator closes."""
 
 
 def audit(folder: Path) -> None:

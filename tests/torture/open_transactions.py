@@ -29,9 +29,9 @@ LOOK_S = 0.05
 ROUND = 1_000
 """Jobs that are enqueued before they are claimed."""
 AT_ONCE = 50
-"""Jobs of a claim."""
+"""Jobs per claim."""
 ENDS = 10
-"""One in so many claims is one of the first, and one of the last."""
+"""The first and the last claims compared are each one in this many of all claims."""
 
 _WAITING = """
 SELECT pid, left(query, 100) FROM pg_stat_activity

@@ -30,7 +30,7 @@ CANDIDATES = tuple(f"tech{number}" for number in range(12))
 OFFER_MS = 2_000
 TICK, TICK_MS = "tick", 1_000
 MINUTES = 60
-"""For so long the hours gate is open in every other minute."""
+"""For this many minutes the hours gate is open in every other one."""
 KEYED = 0.3
 """The share of jobs with a key."""
 MINUTE_MS = 60_000
@@ -62,7 +62,7 @@ class Asked:
     due_at: int | None
     hands_over: bool
     sort: str = ""
-    """What the checker must know of its kind: "staged", "offered" or "timed"; else empty."""
+    """The checker's category of its kind: "staged", "offered" or "timed"; otherwise empty."""
 
     @property
     def fact(self) -> list[object]:

@@ -33,7 +33,7 @@ from tests.torture.witness import Witness
 PAUSE_S = 0.05
 LONG_S = 2.0
 AWAY_S = 60.0
-"""For so long a process that begins tries to reach the store."""
+"""For this long a starting process tries to reach the store."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from tests.torture.rig import Rig
 from tests.torture.site import Site, SqliteSite
 
 LIGHT_LEASE, LIGHT_LEASE_ON_SERVER = "3s", "6s"
-"""On a server a beat waits behind what the floods of other processes decide."""
+"""On a server a beat queues behind the decisions of the other processes' floods."""
 
 
 def race(

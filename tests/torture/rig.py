@@ -41,7 +41,7 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["tests.torture.process", "tests.torture.onlookers"])
 DRAIN_S = 900.0
 SLACK_MS = 100
-"""Left to a handler between its worker's look at the clock and its own first line."""
+"""Allowance for the time between a worker's reading of the clock and a handler's first line."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ LIMIT_MS = 240_000
 expect.set_options(timeout=LIMIT_MS)
 MOST_TABS = 120
 WINDOWS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((375, "light"), (1440, "dark"))
-"""Widths, each with the theme in which axe-core looks."""
+"""Widths, each with the theme that axe-core checks."""
 
 
 @asynccontextmanager

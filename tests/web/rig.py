@@ -31,7 +31,7 @@ HOSTILE = (
     "x" * 500,
     "\N{REPLACEMENT CHARACTER}\N{ZERO WIDTH SPACE}",
 )
-"""What users may write into any name or text."""
+"""Text that users may write into any name or text."""
 
 
 @asynccontextmanager

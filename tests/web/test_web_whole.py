@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LONG = "longwithoutanyplacetobreak" * 18
 EVIL = (*HOSTILE, LONG, "\N{HEBREW LETTER ALEF}\N{RIGHT-TO-LEFT EMBEDDING}x" * 20, "nul\0nul")
-"""What users may write; where NUL cannot be stored it is refused before."""
+"""Text that users may write; where NUL cannot be stored it is refused earlier."""
 
 
 async def scene(rig: Rig) -> list[str]:

@@ -17,7 +17,7 @@ from tests.server.hooks.senders import Sent
 
 AT_ONCE = 50
 ALERTED = JobPolicy(on_final=FollowUp(kind="alert", lane="alerts"))
-"""What becomes dead makes an alert, in the same step."""
+"""A job that dies creates an alert in the same step."""
 
 
 async def awaiting(

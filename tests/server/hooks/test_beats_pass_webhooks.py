@@ -21,7 +21,7 @@ from tests.sqlite.rig import door_shut, one_turn, options
 WEBHOOKS = 3_000
 LEASE_MS = 2_000
 TIMEOUT_S = 300
-"""For a busy machine; nothing here depends on how long it takes."""
+"""Generous, for a busy machine; no result depends on how long a request takes."""
 
 
 class WorkClock:

@@ -39,7 +39,7 @@ HOOKS = {
     "standard": {"payments": {"keys": SECRET}},
 }
 TIMES = {"sqlite": 1_000, "postgresql": 200, "redis": 200}
-"""Replays on each store; a server of its own takes longer for each, and shows no more."""
+"""Replays on each store; each takes longer on a server, and shows no more."""
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ cdc_raw_directory: {folder}/cdc_raw
 """
 
 PERIODIC = MappingProxyType({"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"})
-"""The default of Cassandra: the last writes before a kill may be gone, if there is one node."""
+"""Cassandra's default: with one node, the last writes before a kill may be lost."""
 BATCH = MappingProxyType({"commitlog_sync": "batch"})
 """A write is acknowledged once it is on the device."""
 

@@ -18,7 +18,7 @@ from headway.systems.automations.session import End, Session, session_id
 
 LIMIT_S = 120
 JOB = str(uuid4())
-"""Other tests at the same time have others: processes of a session are known by its id."""
+"""Concurrent tests have other ids: processes of a session are identified by its id."""
 WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org"}
 WHO |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org"}
 

@@ -25,15 +25,15 @@ from headway.systems.automations.places import Places
 from headway.systems.automations.session import End, Renew, Session
 
 START = datetime(2026, 3, 26, 10, 7, tzinfo=UTC)
-"""A Thursday; the clocks of Berlin change on the Sunday."""
+"""A Thursday; Berlin changes its clocks on the Sunday."""
 START_AT = int(START.timestamp() * 1000)
 WEEK, MINUTE_MS, LIMIT = 7 * 24 * 60, 60_000, 3
 BERLIN = ZoneInfo("Europe/Berlin")
 FREE_MS = 500
-"""A session that may start does so sooner than this; it is virtual time that passes."""
+"""A session that may start does so within this virtual time."""
 
 Fires = Callable[[int, datetime], bool]
-"""Whether something fires in a minute, counted from the start, with its reading of the clock."""
+"""Whether an entry fires in a minute, counted from the start, given the wall-clock time."""
 
 
 def every(minutes: int) -> tuple[str, Fires]:

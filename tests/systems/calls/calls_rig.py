@@ -28,7 +28,7 @@ from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 from tests.web.rig import dashboard
 
 LIMIT_S = 120
-"""How long a test waits for what must come before it fails."""
+"""How long a test waits for an event before it fails."""
 NUMBER, OTHER = "+15550001001", "+15550001002"
 PHONE = "+14155550100"
 

@@ -24,15 +24,15 @@ class Reach(Enum):
     """What a scoped token is allowed to reach."""
 
     LEAD = auto()
-    """The lead of the path: another's is unknown."""
+    """The lead in the path: a lead outside the scope is unknown."""
     WHOLE = auto()
-    """What all resellers share: forbidden to whoever is scoped."""
+    """Shared by all resellers: forbidden to scoped tokens."""
     ROWS = auto()
-    """Rows of which others' are left out."""
+    """Rows, without those outside the scope."""
     BODY = auto()
-    """A lead: another's is forbidden."""
+    """A lead in the body: forbidden if it is outside the scope."""
     OPEN = auto()
-    """What its sender proves by other means."""
+    """Authenticated by other means."""
 
 
 class Expected(NamedTuple):
@@ -70,7 +70,7 @@ BODIES: dict[str, Any] = {
     "PUT /calls/migration": {"mode": "off"},
 }
 TABLE = {"table": {"own": True}}
-"""The routes of a migration are there where a table is the truth."""
+"""The routes of a migration exist only with a source table."""
 
 
 async def one_call(calls: Calls, who: Role | str | None, name: str, lead: str) -> httpx.Response:

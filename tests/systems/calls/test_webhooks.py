@@ -22,7 +22,7 @@ from tests.plain import LANE, claim
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
 
 SILENT: dict[str, Any] = {"post_lost": 1.0}
-"""The carrier's own webhooks never come: the test posts them."""
+"""The carrier's own webhooks never arrive: the test posts them."""
 
 
 @pytest.fixture

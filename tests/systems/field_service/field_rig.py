@@ -30,7 +30,7 @@ from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 from tests.web.rig import dashboard
 
 LIMIT_S = 120
-"""How long a test waits for what must come before it fails."""
+"""How long a test waits for an event before it fails."""
 LINE = "+15559990000"
 CUSTOMER = {"name": "Bo Li", "phone": "+14155550100"}
 HERE = {"lat": 52.52, "lon": 13.405}

@@ -27,7 +27,7 @@ from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_fie
 from tests.systems.field_service.story import calls_at_once
 
 SLOW = {"speed": 0.001}
-"""In such a world no call ends before a test says so."""
+"""With this speed no call ends before a test ends it."""
 
 
 async def nothing(*_: object) -> None:

@@ -31,7 +31,7 @@ app.lane("enrich", target="5m", concurrency=2, lease="2s")
 for module in TYPES:
     module.declare(app, world_from())
 """
-"""The example, but what a killed process held comes back soon."""
+"""The example, but jobs held by a killed process are returned quickly."""
 
 
 @pytest.mark.slow

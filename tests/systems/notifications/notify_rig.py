@@ -27,7 +27,7 @@ from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig, serving
 
 LIMIT_S = 120
-"""How long a test waits for what must come before it fails."""
+"""How long a test waits for an event before it fails."""
 
 Answer = Outcome | Callable[[Message], Awaitable[Outcome]]
 

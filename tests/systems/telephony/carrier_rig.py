@@ -19,7 +19,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.server.listener import ListenAddress, Listener
 
 LIMIT_S = 120
-"""How long a test waits for what must come before it fails."""
+"""How long a test waits for an event before it fails."""
 
 Found = Any
 

@@ -47,7 +47,7 @@ class Seen:
 
 
 Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
-"""What the far end does once it has read a request."""
+"""The action of the far end once it has read a request."""
 
 
 @dataclass(kw_only=True)

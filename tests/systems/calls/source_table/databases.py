@@ -32,7 +32,7 @@ COLUMNS = {
     "outcome": "result",
     "finished_at": "ended_at",
 }
-"""How the imaginary table calls what Headway knows."""
+"""The imaginary table's names of the columns that Headway uses."""
 STATUSES = {"pending": "new", "running": "calling", "done": "closed"}
 _MAKE = {
     "postgresql": """

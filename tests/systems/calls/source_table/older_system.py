@@ -15,7 +15,7 @@ from types import FrameType
 import psycopg
 
 BATCH = 3
-"""Rows that it takes at once."""
+"""Rows that it takes at a time."""
 
 
 class OlderSystem:

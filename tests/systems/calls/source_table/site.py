@@ -24,7 +24,7 @@ from tests.systems.telephony.carrier_rig import CarrierRig
 
 LIMIT_S = 120
 NUMBERS = {"+15550001001": 2, "+15550001002": 1}
-"""From where is called, and how many calls at once each number takes."""
+"""Numbers to call from, and how many calls each can carry at once."""
 
 
 @dataclass(kw_only=True)

@@ -26,7 +26,7 @@ from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 ROOT = Path(__file__).parents[4]
 NUMBERS = [f"+1555000100{n}" for n in range(3)]
 LIMIT_S = 150.0
-"""Longer than the lease of a worker that was killed."""
+"""Longer than the lease of a killed worker."""
 
 
 @pytest.fixture
