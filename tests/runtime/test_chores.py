@@ -226,7 +226,7 @@ async def test_worker_ends_jobs_that_never_started_in_time(
 
 
 class Rests(Timing):
-    """A clock that advances only during pauses, and stops the test after the last one."""
+    """A clock that advances only during pauses, and cancels the task after the last one."""
 
     def __init__(self, rests: int) -> None:
         self.left = rests
@@ -282,8 +282,7 @@ async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: S
     timing = Rests(6)
     with pytest.raises(asyncio.CancelledError):
         await Sweep(asked, timing).run()
-    # The store's clock does not advance, so the sweep assumes it to be 8 s later than it is in the
-    # end.
+    # The store's clock does not advance, so the sweep takes it to be 8 s ahead of its real value.
     assert asked.names == ["sweep", "read", *(3 * ["sweep"]), "sweep", "read", "sweep"]
     assert timing.rests == [LONGEST_REST] * 6
 
@@ -338,8 +337,7 @@ async def test_one_worker_of_an_app_sweeps_for_all_and_the_next_when_it_ends(sti
     ended = await asyncio.gather(*sweeps, return_exceptions=True)
     assert [type(one) for one in ended] == [asyncio.CancelledError] * 5
     assert not asked[1].names
-    # Each rests for its process: with four of the twenty here, as one of five. The last one is
-    # alone.
+    # Each rests for its process: with four of the twenty here, as one of five. The last is alone.
     assert 3.5 <= mean(timings[0].rests) <= 5
     assert 5.5 <= mean(timings[4].rests) <= 8
 

@@ -440,7 +440,7 @@ class Minutes(Timing):
         return None
 
     async def begins(self) -> asyncio.Event:
-        """Let the next minute start once the worker waits for it."""
+        """Return the event that ends the next minute, once the worker waits for it."""
         async with asyncio.timeout(120):
             return await self._waiting.get()
 

@@ -363,8 +363,7 @@ class Slow:
 
 @pytest.mark.parametrize(
     ("timeout", "refuses", "goes_on"),
-    # A refused settlement was not written, so the deadline counts from the attempt that was
-    # accepted.
+    # A refused settlement was not written: the deadline counts from the accepted attempt.
     [("1500ms", 0, False), ("2s", 0, False), ("3s", 0, True), ("3s", 4, True), ("2s", 4, False)],
 )
 def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(

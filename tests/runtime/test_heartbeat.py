@@ -282,8 +282,7 @@ async def test_time_of_the_store_that_stands_still_is_logged_once_until_it_moves
         async def wait(self, event: asyncio.Event, seconds: float) -> bool:
             beats.append(self.seconds)
             self.seconds += 2
-            # The clock was set back at the start; it advances after the fourth beat and stops
-            # again.
+            # The clock was set back at the start; it advances after the fourth beat, then stops.
             if len(beats) == 4:
                 clock.advance(1)
             if len(beats) == 6:

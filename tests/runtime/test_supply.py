@@ -105,8 +105,7 @@ def test_handlers_that_end_together_are_not_taken_for_quick_ones() -> None:
     prefetch = Prefetch(2_000)
     prefetch.mark(10.0, 0, idle=True)
     for n in range(1, 40):
-        # Fifty handlers of 200 ms finish within two milliseconds, and several claims see some of
-        # them.
+        # Fifty handlers of 200 ms finish within two milliseconds, seen in part by several claims.
         burst = 10.0 + n * 0.2
         prefetch.measure(burst, 50 * n - 49)
         prefetch.mark(burst + 0.001, 50 * n - 30)

@@ -1,4 +1,4 @@
-"""A token's text is shown once; its stored form authenticates nothing but that text."""
+"""A token's text is shown once; its stored form verifies that text and nothing else."""
 
 from __future__ import annotations
 

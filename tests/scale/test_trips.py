@@ -531,8 +531,7 @@ async def test_settlement_and_claim_of_a_process_are_one_step_of_two_trips(here:
         with counting() as told:
             reply, verdicts = await at_once(here.store._turn_queue, calls)
         took.append(told.n)
-        # The capacity freed by the settlement starts the next job, although the claim was made
-        # first.
+        # Capacity freed by the settlement starts the next job, although the claim came first.
         assert (verdicts, [one.id for one in reply.jobs]) == (["done"], [job.id])
         (held,) = reply.jobs
     # The first step of this kind reads a lane's flows once more.

@@ -265,7 +265,7 @@ async def test_what_is_anothers_is_unknown_or_forbidden_in_every_route(role: Rol
         assert [one["spec"]["enabled"] for one in entries["rows"]] == [True]
 
 
-# ---------------------------------------------------------------------- the parts of a body
+# -------------------------------------------------------------------------- parts of a body
 
 
 _WORK = "kind args lane priority tenant subject candidates"
@@ -542,8 +542,7 @@ _ADDRESSED = {
 }
 """Each part that names a lane, a tenant or a gate, in a request that names one out of scope."""
 _BOUND_OTHERWISE = {
-    # Gates of the job that is created or held: they must be declared, and only that job reaches
-    # them.
+    # Gates of the job that is created or held: they must be declared, and only that job uses them.
     "GateBody.gate",
     "GaveBackBody.gate",
     # Gate of a permit whose holder must be visible to the caller.

@@ -43,7 +43,7 @@ from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import serving
 
-# apprise loads its services when the first address is added, and one of them imports this module.
+# apprise loads its services when the first address is added, and one of them imports imghdr.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 LIMIT_S = 120
@@ -353,7 +353,7 @@ async def test_a_systems_rule_can_be_switched_off_by_its_name(world: World):
     assert await world.look() == []
 
 
-# ------------------------------------------------------------------------------ who alerts
+# ------------------------------------------------------------------------------ leadership
 
 
 async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_over(world: World):
@@ -425,7 +425,7 @@ async def test_store_that_is_suspect_alerts_at_once_with_the_reason_and_the_reme
         assert part in alert.text
 
 
-# ---------------------------------------------------------------------------------- throttle
+# -------------------------------------------------------------------------------- throttling
 
 
 def finding(subject: str = "a") -> Finding:

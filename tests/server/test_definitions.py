@@ -358,7 +358,7 @@ async def test_a_declared_entry_fires(tmp_path: Path):
         assert {job["entry"] for job in rows} == {"e"}
 
 
-# ------------------------------------------------------------------------------- the whole
+# ------------------------------------------------------------------------- the whole store
 
 
 async def test_the_trail_tells_who_did_what_and_why_page_by_page(rig: Rig):

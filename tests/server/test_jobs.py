@@ -34,7 +34,7 @@ async def declare(rig: Rig, *gates: GateSpec) -> None:
     await rig.store.define(DefineRequest(items=items, author="the test"))
 
 
-# ------------------------------------------------------------------------------------ making
+# ----------------------------------------------------------------------------- creating jobs
 
 
 async def test_a_job_is_stored_with_all_that_its_body_says(rig: Rig):
@@ -301,7 +301,7 @@ async def test_a_cascade_keeps_its_candidates_and_their_place_in_a_gates_name(ri
     assert job["gates"][0]["name"] == "lock:{candidate}"
 
 
-# ------------------------------------------------------------------------- kinds of the server
+# -------------------------------------------------------------------------- the server's kinds
 
 
 def an_app() -> hw.App:
@@ -395,7 +395,7 @@ async def test_a_tenant_that_a_kind_makes_of_arguments_must_be_the_callers(with_
     problem(await with_app.call(mine, "POST", "/v1/jobs", other), 403, "forbidden")
 
 
-# ----------------------------------------------------------------------------------- finding
+# ------------------------------------------------------------------------------ finding jobs
 
 
 async def test_a_listing_pages_through_all_jobs_that_fit_once(rig: Rig):
@@ -577,7 +577,7 @@ async def test_a_job_tells_its_runs_and_its_trail(rig: Rig):
     assert [run["run"] for run in listed["runs"]] == [1]
 
 
-# --------------------------------------------------------------------------------------- why
+# ------------------------------------------------------------------ why a job is not running
 
 
 async def test_why_names_every_closed_gate_its_holder_and_the_place_in_the_flow(rig: Rig):

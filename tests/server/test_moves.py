@@ -104,7 +104,7 @@ async def test_arguments_of_an_edit_are_bounded(rig: Rig):
     problem(reply, 413, "payload_too_large")
 
 
-# -------------------------------------------------------------------------------------- many
+# --------------------------------------------------------------------------------- many jobs
 
 
 async def test_many_are_moved_by_id_and_answered_in_that_order(rig: Rig):

@@ -35,8 +35,7 @@ EXAMPLES = int(os.environ.get("HEADWAY_TEST_EXAMPLES", "12"))
 NEVER_ENDS = ("/events",)
 LEFT_OUT = frozenset(
     {
-        # A request that matches the description may still name a gate, job or time that does not
-        # exist.
+        # A valid request may still name a gate, a job or a time that does not exist.
         "positive_data_acceptance",
         # These checks follow links between operations, and the description has none.
         "use_after_free",

@@ -176,7 +176,7 @@ async def test_why_names_no_job_of_another_tenant_that_only_a_member_of_a_pool_s
 
     async def shown(who: Role | str) -> set[str]:
         (gate,) = (await rig.ask(who, f"/v1/jobs/{waiting}/why"))["closed"]
-        assert len(gate["holders"]) <= 10  # of the twenty that its members show
+        assert len(gate["holders"]) <= 10  # out of the twenty that its members show
         return {one["job"] for member in gate["members"] for one in member["holders"]}
 
     assert await shown(Role.VIEWER) == set(jobs)

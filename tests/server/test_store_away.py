@@ -87,7 +87,6 @@ async def test_a_long_poll_outlives_it_and_gets_the_job_that_comes_then(away: Aw
         sent = await rig.send(None, lane="mail")
         reply = await polling
         if reply.status_code == 503:
-            # It was claiming when the store became unreachable: it got an error, and repeats the
-            # request.
+            # It was claiming when the store became unreachable: it got an error, so it tries again.
             reply = await rig.call(None, "POST", "/v1/claims", ask)
         assert [job["id"] for job in reply.json()["jobs"]] == [sent]

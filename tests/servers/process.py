@@ -221,6 +221,5 @@ def free_port() -> int:
 def program(folder: str | None, name: str) -> Path | None:
     """Return a program in a folder, or on the search path without one; None if there is none."""
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
-    # Not resolved: Debian's server is a link to a program of another name, and goes by the link's
-    # name.
+    # Not resolved: Debian's server is a link to another program, which goes by the link's name.
     return Path(found).absolute() if found else None

@@ -232,8 +232,7 @@ class Proxy:
         late: deque[bytes] = deque()
 
         def pass_one() -> None:
-            # Timers that expire at the same time run in any order, so each forwards the oldest
-            # data.
+            # Timers that expire together run in any order, so each forwards the oldest data.
             data = late.popleft()
             if server.transport.is_closing():
                 return

@@ -61,7 +61,7 @@ def produce(path: str, name: str, batches: int, size: int, go: Event) -> None:
 
 
 def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> None:
-    """Claim and settle until all processes together have done so many jobs; report its own."""
+    """Claim and settle until all processes together have done this many jobs; report its own."""
 
     async def work() -> None:
         store = opened(path)

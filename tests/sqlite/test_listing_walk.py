@@ -20,7 +20,7 @@ JOBS = [(seq, seq % 3, CODES[list(State)[seq % 4]]) for seq in range(1, 30)]
 
 
 class Listed:
-    """A job as a database sees it."""
+    """The jobs of a listing, as a database examines them."""
 
     def __init__(self, newest: bool) -> None:
         self._newest = newest

@@ -126,8 +126,7 @@ def before_statement(place: int, intrude: Callable[[], object]) -> Iterator[Call
         if threading.get_ident() == here:
             left -= 1
             if left == -1:
-                # The opening process may hold a lock at this point: then the other process is
-                # refused.
+                # The opening process may hold a lock at this point: the other one is then refused.
                 with suppress(StoreUnavailable):
                     intrude()
         return True

@@ -134,7 +134,7 @@ class Counting(threading.Thread):
         self._consumer.close()
 
     def end(self) -> Sequence[Arrival]:
-        """Return the arrivals."""
+        """Stop reading; return the arrivals."""
         self._over.set()
         self.join()
         return self.arrivals

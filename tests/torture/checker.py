@@ -315,7 +315,7 @@ def closed_gates_let_nothing_start(seen: Evidence) -> Iterator[Violation]:
 
 
 def cancels_are_kept(seen: Evidence) -> Iterator[Violation]:
-    """An acknowledged cancel ends the job as cancelled; a job at rest starts no more."""
+    """An acknowledged cancel ends the job as cancelled; a job not running never starts again."""
     doings = seen.doings_of()
     for job, cancels in seen.cancels.items():
         record = seen.jobs.get(job)
@@ -346,7 +346,7 @@ def stages_follow_each_other(seen: Evidence) -> Iterator[Violation]:
 
 
 def cascades_ask_one_at_a_time(seen: Evidence) -> Iterator[Violation]:
-    """One offer at a time; at most one acceptance; the job ends as it was answered."""
+    """One offer at a time; at most one acceptance; the job's final state matches the answers."""
     doings = seen.doings_of()
     offer_ns = seen.plan.get("offer_ms", 0) * MS
     for job, asked in seen.asked.items():

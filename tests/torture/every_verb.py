@@ -47,8 +47,7 @@ async def _beat(story: Story) -> None:
 
 
 BEFORE: dict[str, Callable[[Story], Awaitable[None]]] = {
-    # A store may have a connection for beats alone, whose opening has replies that are not the
-    # beat's.
+    # A store may have a connection for beats alone: replies while it opens are not the beat's.
     "beat": _beat,
     "beat leaving": _beat,
     "claim": _settle_what_runs,

@@ -54,7 +54,7 @@ def declared(url: str) -> hw.App:
     return app
 
 
-# ------------------------------------------------------------------------- a send that stays open
+# ----------------------------------------------------------------------------------- an open send
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ async def _end(app: hw.App, url: str, sent: str, seen: BesideSend, *, early: boo
     await app.close_async()
 
 
-# -------------------------------------------------------------------- a snapshot that stays open
+# ------------------------------------------------------------------------------ an open snapshot
 
 
 @dataclass(slots=True)
@@ -335,7 +335,7 @@ def dead_rows(url: str) -> dict[str, int]:
     return dict(rows)
 
 
-# ----------------------------------------------------------------------------------- steps of both
+# ---------------------------------------------------------------------------------- shared helpers
 
 
 async def _declare(url: str) -> None:

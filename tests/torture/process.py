@@ -193,7 +193,7 @@ class _Process:
                     tries[job.key].append(job.id)
                     self.witness.note("again", key=job.key, jobs=tries[job.key])
 
-    # Working
+    # Running jobs
 
     async def work(self, job: hw.Job) -> None:
         outcome = "stopped"

@@ -77,8 +77,7 @@ async def test_a_thousand_polls_cost_one_claim_and_each_gets_one_job_in_the_orde
         if number % 50 == 0:
             await until(lambda wanted=number + 1: len(lobby) == wanted)
     await until(lambda: len(lobby) == POLLS)
-    # The first poll claimed, and once more when it could be woken by others; those behind it never
-    # did.
+    # The first poll claimed, and once more when others could wake it; those behind it never did.
     assert counted.calls["claim"] <= 3
     assert counted.open["wait"] == 1
     await rig.store.enqueue([job(number, due_at=number + 1) for number in range(POLLS)])

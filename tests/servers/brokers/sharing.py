@@ -2,7 +2,7 @@
 
 A separate process, the holder, runs the broker. Each process that uses it has a shared lock on a
 file. The holder stops the broker once it gets that lock exclusively; the operating system releases
-a user's lock however that process exits.
+a process's lock however the process exits.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ on_complete = {complete}
 on_error = {error}
 channels = ["{url}"]
 """
-# apprise loads its services when the first address is added, and one of them imports this module.
+# apprise loads its services when the first address is added, and one of them imports imghdr.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 

@@ -211,7 +211,7 @@ async def test_a_position_that_is_not_on_the_earth_is_refused(
         await nearby(directory, lat=place[0], lon=place[1])
 
 
-# ------------------------------------------------------------------------------- its cost
+# ----------------------------------------------------------------------------------- cost
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ async def test_no_question_scans_a_table(directory: Directory, url: str, analyze
         assert "field_technicians" not in plan
 
 
-# ------------------------------------------------------------------------------- its parts
+# ----------------------------------------------------------------------------------- parts
 
 
 def test_no_two_positions_have_one_cell() -> None:

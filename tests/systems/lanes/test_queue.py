@@ -244,7 +244,7 @@ async def test_a_job_can_be_dead_at_once(queue: Queue) -> None:
     assert (shown["reason"], shown["error"]) == ("bad address", "bad address\nas the server said")
 
 
-# ------------------------------------------------------------------------------------- the dead
+# ------------------------------------------------------------------------------------ dead jobs
 
 
 async def test_one_dead_job_is_retried_with_another_payload(queue: Queue) -> None:

@@ -359,8 +359,7 @@ async def test_an_address_that_is_gone_is_removed_though_another_channel_has_del
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
         await delivery.hear(notify.context, word("m-1", delivered=False, reason="deferred"))
-        # Both keys are known by then, or the report is kept until the notification is known by
-        # them.
+        # Both keys are known by then, or the reports are kept until they are.
         await delivery.hear(notify.context, word("s-1", event="e2"))
         assert (await notify.becomes(one, "DELIVERED"))["channel"] == "sms"
         gone = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e3")

@@ -113,7 +113,7 @@ async def test_a_halt_of_one_reseller_among_many_is_found_in_a_backlog_that_is_s
     assert told == [("dispatch_halted", "dispatch", False)]
 
 
-# -------------------------------------------------------------- what is counted in the tally
+# ------------------------------------------------------------------------ rules on the tally
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
-# apprise loads its services when the first address is added, and one of them imports this module.
+# apprise loads its services when the first address is added, and one of them imports imghdr.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 LIMIT_S = 120

@@ -329,7 +329,7 @@ async def test_a_host_without_an_address_is_asked_again():
             await one.report("http://hooks.example/", "evt-1", BODY)
 
 
-# ---------------------------------------------------------------------------- what is refused
+# ----------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_ur
             assert [row.id for row in await table.take_over(["1", "2"])] == ["2"]
 
 
-# ---------------------------------------------------------------------------------- what is wrong
+# ----------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(

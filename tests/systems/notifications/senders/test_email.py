@@ -78,7 +78,7 @@ class When(Timing):
         return limit
 
 
-# -------------------------------------------------------------------------------------- the mail
+# ----------------------------------------------------------------------------------- the message
 
 
 async def test_a_mail_has_text_html_and_the_headers_of_one_click(tmp_path: Path):
@@ -161,7 +161,7 @@ async def test_an_address_with_letters_other_than_ascii_is_refused_for_them(
     assert outcome == Refused(f"the address cannot be used: {letters}")
 
 
-# ---------------------------------------------------------------------------- what a server says
+# -------------------------------------------------------------------------- the server's replies
 
 
 @pytest.mark.parametrize(
