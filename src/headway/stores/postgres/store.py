@@ -120,8 +120,7 @@ class PostgresStore(SqlStore):
             replies, done = self._enqueues.patiently(jobs)
         else:
             replies, done = await asyncio.to_thread(self._enqueues.patiently, jobs)
-        if done.woken:
-            self._wakes.announce(done.woken, notified=done.notified)
+        self._notify(done)
         return replies
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Sent]:
@@ -189,10 +188,6 @@ class PostgresStore(SqlStore):
         # Its keys are read before the verb runs, which would check them.
         check_signal(signal)
         return await self._take_turn(signal)
-
-    # Operating
-
-    # Moving
 
     # Time and chores
 

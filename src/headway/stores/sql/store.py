@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from abc import abstractmethod
+from typing import Protocol
 
-from headway.contract.definitions import DefineRequest, FireReply, FireRequest
-from headway.contract.extensions import ExportChunk, Suspicion
-from headway.contract.operate import ActReply, ActRequest
-from headway.contract.store import InFlight, Sent
-from headway.contract.views import Query
-from headway.stores.ledger import verbs
+from headway.contract.extensions import Suspicion
 from headway.stores.ledger.calls import in_thread, running_loop
 from headway.stores.ledger.fingerprint import mark_suspect
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import TrailRow
+from headway.stores.ledger.store import LedgerStore
 from headway.stores.sql.statement import EPOCH, EPOCH_AT, SqlSession
-
-Answer = TypeVar("Answer")
 
 
 class SqlLedger(Ledger, Protocol):
@@ -41,54 +34,12 @@ class SqlLedger(Ledger, Protocol):
         ...
 
 
-class SqlStore(ABC):
+class SqlStore(LedgerStore[SqlLedger]):
     """The part of `Store`, `Repairable` and `Movable` that the SQL stores share."""
-
-    @abstractmethod
-    async def _decide(self, verb: Callable[[SqlLedger], Answer], *, adds: bool = False) -> Answer:
-        """Run a verb in an exclusive step.
-
-        Args:
-            verb: is called with the tables within the step.
-            adds: whether it adds jobs, which may be refused while the device is nearly full.
-        """
-
-    @abstractmethod
-    async def _look(self, verb: Callable[[SqlLedger], Answer]) -> Answer:
-        """Run a verb that only reads."""
 
     @abstractmethod
     def _close(self) -> None:
         """Release all resources. Blocks until running operations have ended."""
-
-    async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
-        return await self._decide(lambda ledger: verbs.restore(ledger, jobs), adds=True)
-
-    async def fire(self, request: FireRequest) -> FireReply:
-        return await self._decide(lambda ledger: verbs.fire(ledger, request), adds=True)
-
-    async def act(self, request: ActRequest) -> list[ActReply]:
-        return await self._decide(lambda ledger: verbs.act(ledger, request))
-
-    async def define(self, request: DefineRequest) -> int:
-        return await self._decide(lambda ledger: verbs.define(ledger, request))
-
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        return await self._decide(
-            lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
-        )
-
-    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        return await self._decide(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
-
-    async def read(self, query: Query[Answer]) -> Answer:
-        return await self._look(lambda ledger: verbs.read(ledger, query))
-
-    async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        return await self._look(lambda ledger: verbs.export_chunk(ledger, cursor))
-
-    async def import_chunk(self, chunk: ExportChunk) -> None:
-        await self._decide(lambda ledger: verbs.import_chunk(ledger, chunk), adds=True)
 
     async def suspicion(self) -> Suspicion | None:
         return await self._decide(lambda ledger: ledger.facts.suspicion())

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.extensions import Suspicion
-from headway.contract.outcomes import SettleRequest, Verdict
-from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Clock, Sent
 from headway.core.errors import StoreChanged, StoreUnavailable
-from headway.core.job import TRAIL_KEPT_MS, NewJob
+from headway.core.job import NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.lane_claim import with_seen
@@ -80,13 +78,9 @@ class SqliteStore(SqlStore):
     async def _look(self, verb: Callable[[SqliteLedger], Answer]) -> Answer:
         return await self._ask(self._reader.queue, Call(verb))
 
-    # Producing
-
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
         return await self._ask(self._writer.queue, call)
-
-    # Working
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """See `Store.claim`.
@@ -102,21 +96,9 @@ class SqliteStore(SqlStore):
             raise changed
         return with_seen(request, reply, seen)
 
-    async def settle(self, request: SettleRequest) -> list[Verdict]:
-        call = Call(lambda ledger: verbs.settle(ledger, request))
-        return await self._ask(self._writer.queue, call)
-
     async def beat(self, request: BeatRequest) -> BeatReply:
         call = Call(lambda ledger: verbs.beat(ledger, request), urgent=True)
         return await self._ask(self._writer.queue, call)
-
-    async def signal(self, signal: Signal) -> SignalReply:
-        return await self._decide(lambda ledger: verbs.signal(ledger, signal))
-
-    # Time and chores
-
-    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        return await self._decide(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         if self._background.start_listening():
