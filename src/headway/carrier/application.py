@@ -305,8 +305,13 @@ def event_of(name: str, call: Call, notice: Notice) -> CallEvent:
         status=notice.status,
         event=f"{name}:{call.sid}:{notice.status}:{notice.number}",
         duration_s=notice.duration_s,
-        reason="the number cannot be reached" if notice.status is CallStatus.FAILED else "",
+        reason=reason_of_call(notice.status),
     )
+
+
+def reason_of_call(status: CallStatus) -> str:
+    """Return why a call was not connected; empty if it was."""
+    return "the number cannot be reached" if status is CallStatus.FAILED else ""
 
 
 def reason_of_text(status: TextStatus) -> str:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 from headway.carrier.application import (
     DirectApplication,
     EventHandler,
     Notice,
     event_of,
+    reason_of_call,
     reason_of_text,
     write_reply,
     write_twiml,
 )
 from headway.carrier.ledger import CallPlan, TextPlan
 from headway.carrier.script import Fate, SimulatedSettings, Taking
-from headway.carrier.webhooks import SOURCE, HttpApplication
+from headway.carrier.webhooks import HttpApplication
 from headway.carrier.world import World
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
@@ -23,12 +25,12 @@ from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.signals import event_id
 from headway.server.hooks.twilio import check_twilio
 from headway.systems.telephony.phone import is_phone
-from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
+from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
+from headway.systems.telephony.twilio_webhooks import read_inbound, read_status, read_text_status
 from headway.systems.telephony.voice import (
     Ask,
     CallEvent,
     CallOrder,
-    CallStatus,
     Dialled,
     Fetch,
     NotFound,
@@ -145,31 +147,8 @@ class Simulated:
         check_twilio(request, auth_tokens=[self._key])
 
     def read_status(self, request: HookRequest) -> CallEvent | None:
-        """See `Voice.read_status`.
-
-        Raises:
-            InvalidValue: the status is unknown.
-        """
-        form = read_form(request.body)
-        status, sid = only(form, "CallStatus"), only(form, "CallSid")
-        if status is None or sid is None or only(form, "CallbackSource") != SOURCE:
-            return None
-        try:
-            known = CallStatus("queued" if status == "initiated" else status)
-        except ValueError:
-            message = f"the call's status {status[:40]!r} is unknown"
-            raise InvalidValue(message) from None
-        length = only(form, "CallDuration")
-        return CallEvent(
-            provider=self.name,
-            call_id=sid,
-            ref=request.asked("ref"),
-            status=known,
-            event=event_id(self.name, sid, status, only(form, "SequenceNumber") or ""),
-            duration_s=int(length) if length and length.isdecimal() else None,
-            reason="the number cannot be reached" if known is CallStatus.FAILED else "",
-            body=dict(form),
-        )
+        event = read_status(request, self.name)
+        return None if event is None else replace(event, reason=reason_of_call(event.status))
 
     def read_pressed(self, request: HookRequest) -> Pressed | None:
         form = read_form(request.body)
@@ -180,34 +159,11 @@ class Simulated:
         return Pressed(call_id=sid, ref=request.asked("ref"), digits=digits, event=event)
 
     def read_text_status(self, request: HookRequest) -> TextEvent | None:
-        """See `Texts.read_text_status`.
-
-        Raises:
-            InvalidValue: the status is unknown.
-        """
-        form = read_form(request.body)
-        status, sid = only(form, "MessageStatus"), only(form, "MessageSid")
-        if status is None or sid is None:
-            return None
-        if status not in {one.value for one in TextStatus}:
-            message = f"the message's status {status[:40]!r} is unknown"
-            raise InvalidValue(message)
-        return TextEvent(
-            provider=self.name,
-            message_id=sid,
-            ref=request.asked("ref"),
-            status=TextStatus(status),
-            event=event_id(self.name, sid, status),
-            reason=reason_of_text(TextStatus(status)),
-        )
+        event = read_text_status(request, self.name)
+        return None if event is None else replace(event, reason=reason_of_text(event.status))
 
     def read_inbound(self, request: HookRequest) -> Inbound | None:
-        form = read_form(request.body)
-        sid, text = only(form, "MessageSid"), only(form, "Body")
-        from_, to = only(form, "From"), only(form, "To")
-        if sid is None or text is None or from_ is None or to is None:
-            return None
-        return Inbound(from_=from_, to=to, text=text, event=event_id(self.name, sid))
+        return read_inbound(request, self.name)
 
     def speak(self, script: Say | Ask) -> Spoken:
         return Spoken(write_twiml(script).encode(), "application/xml")

@@ -1,4 +1,7 @@
-"""Read Twilio's verified webhooks; Twilio's statuses of calls and messages."""
+"""Read Twilio's verified webhooks; Twilio's statuses of calls and messages.
+
+The simulated provider sends the same webhooks; its own name is then the `provider`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ MESSAGES: Mapping[str, TextStatus] = {
 NAME = "twilio"
 
 
-def read_status(request: HookRequest) -> CallEvent | None:
+def read_status(request: HookRequest, provider: str = NAME) -> CallEvent | None:
     """See `Voice.read_status`.
 
     Raises:
@@ -56,11 +59,11 @@ def read_status(request: HookRequest) -> CallEvent | None:
     status = read_status_word("call", CALLS, word)
     call_id = _sid(form, "CallSid")
     return CallEvent(
-        provider=NAME,
+        provider=provider,
         call_id=call_id,
         ref=request.asked("ref"),
         status=status,
-        event=event_id(NAME, call_id, word, only(form, "SequenceNumber") or ""),
+        event=event_id(provider, call_id, word, only(form, "SequenceNumber") or ""),
         duration_s=whole(only(form, "CallDuration")) if status.ended else None,
         reason=_reason(form),
         body=dict(form),
@@ -86,7 +89,7 @@ def read_pressed(request: HookRequest) -> Pressed | None:
     )
 
 
-def read_text_status(request: HookRequest) -> TextEvent | None:
+def read_text_status(request: HookRequest, provider: str = NAME) -> TextEvent | None:
     """See `Texts.read_text_status`.
 
     Raises:
@@ -99,18 +102,18 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
     status = read_status_word("message", MESSAGES, word)
     message_id = _sid(form, "MessageSid")
     return TextEvent(
-        provider=NAME,
+        provider=provider,
         message_id=message_id,
         ref=request.asked("ref"),
         status=status,
-        event=event_id(NAME, message_id, word),
+        event=event_id(provider, message_id, word),
         to=only(form, "To") or "",
         reason=_reason(form),
         code=only(form, "ErrorCode") or "",
     )
 
 
-def read_inbound(request: HookRequest) -> Inbound | None:
+def read_inbound(request: HookRequest, provider: str = NAME) -> Inbound | None:
     """See `Texts.read_inbound`.
 
     Raises:
@@ -120,7 +123,7 @@ def read_inbound(request: HookRequest) -> Inbound | None:
     text, from_, to = only(form, "Body"), only(form, "From"), only(form, "To")
     if text is None or from_ is None or only(form, "MessageStatus") is not None:
         return None
-    event = event_id(NAME, _sid(form, "MessageSid"), "received")
+    event = event_id(provider, _sid(form, "MessageSid"), "received")
     # Only of accounts with Advanced Opt-Out, whose keywords are configurable.
     keyword = only(form, "OptOutType")
     return Inbound(from_=from_, to=to or "", text=text, event=event, keyword=keyword or None)
