@@ -150,7 +150,7 @@ class Action:
     call: Callable[[Values], Call]
     done: str
     of: Sequence[str] = ()
-    fields: Sequence[Field] = (REASON,)
+    fields: Sequence[Field] = ()
     reach: Callable[[Caller, Values], None] = lambda _caller, _values: None
     danger: bool = False
     prefill: Callable[[Look], Awaitable[Values]] | None = None

@@ -129,10 +129,14 @@ class _Group:
     about: bool = False
     oldest_at: int | None = None
 
+    def note_due(self, at: int | None) -> None:
+        if at is not None and (self.oldest_at is None or at < self.oldest_at):
+            self.oldest_at = at
+
 
 async def find_stuck(store: Store, seen: Overview) -> Stuck:
     """Return the causes of all held-up jobs."""
-    held = sorted((one for one in seen.lanes if _held(one)), key=_held, reverse=True)
+    held = sorted((one for one in seen.lanes if held_up_in(one)), key=held_up_in, reverse=True)
     groups: dict[tuple[str, str], _Group] = {}
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
     parked, templates = Flows(), dict[str, str | None]()
@@ -144,11 +148,11 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
     for lane in held[:LANES]:
         if everything.closed_until is not None:
             closed = Cause(kind="closed", gate=everything)
-            _add(groups, ("closed", "all"), closed, lane, _held(lane))
+            _add(groups, ("closed", "all"), closed, lane, held_up_in(lane))
             continue
         if lane.paused:
             paused = Cause(kind="paused", lane=lane.name, gate=await _lane_gate(store, lane.name))
-            _add(groups, ("paused", lane.name), paused, lane, _held(lane))
+            _add(groups, ("paused", lane.name), paused, lane, held_up_in(lane))
             continue
         lines = [
             _Line((templates[gate], one.unfit), one.count, one.first[0], gate)
@@ -160,7 +164,7 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
     causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(
         causes=tuple(causes),
-        waiting=sum(map(_held, seen.lanes)),
+        waiting=sum(map(held_up_in, seen.lanes)),
         more_lanes=max(0, len(held) - LANES),
     )
 
@@ -173,7 +177,8 @@ async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
     return Stuck(causes=tuple(causes), waiting=len(jobs), more_lanes=0)
 
 
-def _held(lane: LaneView) -> int:
+def held_up_in(lane: LaneView) -> int:
+    """Return the number of jobs of a lane that are due and have not started."""
     return lane.counts.get(State.WAITING, 0) + lane.counts.get(State.PARKED, 0)
 
 
@@ -277,8 +282,7 @@ async def _ask(  # noqa: PLR0913  (the parts of one step)
             group.keys |= {
                 other.parked_at for other in lines if other.parked_at and other.alike == one.alike
             }
-        due = why.due_at
-        group.oldest_at = due if group.oldest_at is None else min(group.oldest_at, due)
+        group.note_due(why.due_at)
     for group in met.values():
         # If all jobs that were read have the same cause, its count is the lane's.
         group.about |= (
@@ -346,33 +350,18 @@ def _add(
     group = groups.setdefault(key, _Group(cause))
     group.lanes.add(lane.name if lane is not None else of)
     group.count += count
-    if (
-        lane is not None
-        and lane.oldest_due_at is not None
-        and cause.kind
-        in {
-            "closed",
-            "paused",
-            "unknown",
-        }
-    ):
-        oldest = lane.oldest_due_at
-        group.oldest_at = oldest if group.oldest_at is None else min(group.oldest_at, oldest)
+    if lane is not None and cause.kind in {"closed", "paused", "unknown"}:
+        group.note_due(lane.oldest_due_at)
     return group
 
 
 def _cause(group: _Group) -> Cause:
-    cause = group.cause
-    return Cause(
-        kind=cause.kind,
-        gate=cause.gate,
-        lane=cause.lane,
+    return replace(
+        group.cause,
         count=max(1, round(group.count)),
         about=group.about,
         lanes=tuple(sorted(group.lanes)),
         keys=len(group.keys),
-        job=cause.job,
-        sentence=cause.sentence,
         oldest_at=group.oldest_at,
     )
 

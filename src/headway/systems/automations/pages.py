@@ -393,7 +393,6 @@ DISPATCH = Action(
     endpoint=dispatch,
     call=lambda _: Call(),
     done="What was due has started.",
-    fields=(),
 )
 RUN = Action(
     name="automations-run",
@@ -405,7 +404,6 @@ RUN = Action(
     call=lambda values: Call(path={"automation_id": values["automation"]}),
     done="A session of {automation} is due.",
     of=("automation",),
-    fields=(),
 )
 RELEASE = Action(
     name="automations-release",

@@ -147,7 +147,7 @@ def _reach(caller: Caller, _: Values) -> None:
     caller.check_gate(DEFAULT_POOL)
 
 
-_change = partial(Action, endpoint=change_number, of=("number",), fields=(), reach=_reach)
+_change = partial(Action, endpoint=change_number, of=("number",), reach=_reach)
 DISABLE = _change(
     name="calls-disable-number",
     label="Disable",

@@ -112,7 +112,6 @@ _move = partial(
     Action,
     call=_request,
     of=("request",),
-    fields=(),
     reach=lambda caller, _: _sees_requests(caller),
 )
 REDISPATCH = _move(
@@ -158,7 +157,6 @@ def _duty(name: str, label: str, *, on: bool) -> Action:
         call=lambda values: Call(path={"id": values["technician"]}, body={"on_duty": on}),
         done=f"{{technician}} {words}.",
         of=("technician",),
-        fields=(),
         reach=lambda caller, _: check_caller(caller),
     )
 

@@ -201,7 +201,6 @@ CANCEL = Action(
     call=lambda values: Call(path={"id": values["notification"]}),
     done="The notification is cancelled.",
     of=("notification",),
-    fields=(),
     reach=lambda caller, _: check_caller(caller),
     danger=True,
 )

@@ -204,6 +204,7 @@ CHOSEN = Action(
     call=lambda values: Call(body={"verb": "retry", "ids": _ids(values)}),
     done="{done} retried, {refused} no longer dead, {unknown} not found.",
     of=("ids",),
+    fields=(REASON,),
     prefill=_counted,
 )
 ALL = Action(

@@ -174,7 +174,6 @@ OPEN = _on_gate(
     endpoint=routes.open_gate,
     call=lambda values: Call(path={"gate": values["gate"]}),
     done="{gate} is no longer closed.",
-    fields=(),
 )
 
 
@@ -225,7 +224,6 @@ RESET = _on_gate(
     endpoint=routes.reset_gate,
     call=lambda values: Call(path={"name": values["gate"]}),
     done="{gate} has its declared numbers again.",
-    fields=(),
 )
 RELEASE = Action(
     name="release-permit",

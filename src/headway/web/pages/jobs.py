@@ -182,7 +182,7 @@ def _one(values: Values) -> Call:
     return Call(path={"id": values["job"]})
 
 
-_on_job = partial(Action, call=_one, of=("job",))
+_on_job = partial(Action, call=_one, of=("job",), fields=(REASON,))
 
 CANCEL = _on_job(
     name="cancel-job",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from headway.contract.views import GatesQuery, LanesQuery, LaneView, StatsQuery
+from headway.contract.views import GatesQuery, LanesQuery, StatsQuery
 from headway.core.gates.slots import UNLIMITED
 from headway.core.state import HELD, State
 from headway.server.caller import Caller, Permission
@@ -25,6 +25,7 @@ from headway.web.page import (
     int_of,
 )
 from headway.web.pages.gates import AT_MOST, capacity_of
+from headway.web.stuck import held_up_in
 
 ROWS = 50
 """Lanes per page."""
@@ -45,7 +46,7 @@ async def read(look: Look) -> Facts:
     lanes = [one for one in lanes if sought in one.name.casefold()]
     order = look.values["order"]
     if order == "depth":
-        lanes.sort(key=lambda one: (-_due(one), one.name))
+        lanes.sort(key=lambda one: (-held_up_in(one), one.name))
     elif order == "oldest":
         lanes.sort(key=lambda one: (one.oldest_due_at or 1 << 62, one.name))
     first = first_row(look.values)
@@ -93,10 +94,6 @@ async def _one(look: Look, name: str) -> dict[str, object]:
     }
 
 
-def _due(lane: LaneView) -> int:
-    return lane.counts.get(State.WAITING, 0) + lane.counts.get(State.PARKED, 0)
-
-
 def _lane_gate(caller: Caller, values: Values) -> None:
     caller.check_gate(f"lane:{values.get('lane', '')}")
 
@@ -122,7 +119,6 @@ RESUME = _on_lane(
     endpoint=routes.resume_lane,
     call=lambda values: Call(path={"name": values["lane"]}),
     done="{lane} is no longer paused.",
-    fields=(),
 )
 
 

@@ -317,7 +317,7 @@ def _path(values: Values) -> Call:
     return Call(path={"name": values["entry"]})
 
 
-_on_entry = partial(Action, call=_path, of=("entry",), fields=())
+_on_entry = partial(Action, call=_path, of=("entry",))
 
 PAUSE = _on_entry(
     name="disable-entry",

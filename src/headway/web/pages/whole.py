@@ -128,7 +128,6 @@ START = Action(
     endpoint=routes.open_gate,
     call=lambda _: Call(path={"gate": "all"}),
     done="Jobs start again.",
-    fields=(),
     reach=_all,
 )
 
