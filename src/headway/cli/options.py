@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.session import Session
-from headway.contract.store import Store
+from headway.contract.store import Store, read_pages
 from headway.contract.views import GatesQuery, JobsQuery, JobView, LanesQuery, Page
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
@@ -206,14 +206,8 @@ class JobFilter:
                 notes.append(note + (meant and f" ({meant})"))
         return notes
 
-    async def pages(
+    def pages(
         self, store: Store, *, runs: bool = False, trail: bool = False
     ) -> AsyncIterator[Page[JobView]]:
         """Yield all of these jobs in pages, oldest arrival first; each page is a snapshot."""
-        query = replace(self.query, runs=runs, trail=trail)
-        while True:
-            page = await store.read(query)
-            yield page
-            if page.cursor is None:
-                return
-            query = replace(query, cursor=page.cursor)
+        return read_pages(store, replace(self.query, runs=runs, trail=trail))

@@ -7,16 +7,16 @@ time it ever used, its clock). An operation may be awaited from any event loop i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
-from headway.contract.views import Query
+from headway.contract.views import AuditView, Page, Query
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 
 
@@ -65,6 +65,7 @@ class InFlight:
 
 
 Answer = TypeVar("Answer")
+Listed = TypeVar("Listed", bound=Page[Any] | AuditView)
 
 
 class Store(Protocol):
@@ -237,3 +238,18 @@ class Store(Protocol):
     async def close(self) -> None:
         """Release all resources, after running operations have finished."""
         ...
+
+
+async def read_pages(store: Store, query: Query[Listed]) -> AsyncGenerator[Listed]:
+    """Yield the pages of a listing from the query's cursor on; each is a snapshot.
+
+    Args:
+        query: a query for pages, or for an audit.
+    """
+    while True:
+        page = await store.read(query)
+        yield page
+        if page.cursor is None:
+            return
+        # Each query with such an answer has a cursor.
+        query = replace(cast("Any", query), cursor=page.cursor)

@@ -1,14 +1,12 @@
-"""Reading and changing the jobs of a system: runs, pages of jobs, actions, queue lengths."""
+"""Reading and changing the jobs of a system: runs, actions, queue lengths."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from uuid import uuid4
 
 from headway.contract.operate import ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
-from headway.contract.views import JobQuery, JobsQuery, JobView, LaneView, RunView
+from headway.contract.views import JobQuery, JobView, LaneView, RunView
 from headway.core.check import is_job_id
 from headway.core.errors import UnknownRecord
 from headway.core.state import QUEUED
@@ -24,16 +22,6 @@ def ref_of(job: JobView) -> str:
 def find_run(job: JobView, number: int) -> RunView | None:
     """Return the run with this number; None if there is none, or the job was read without runs."""
     return next((one for one in job.runs if one.run == number), None)
-
-
-async def read_pages(store: Store, query: JobsQuery) -> AsyncGenerator[Sequence[JobView]]:
-    """Yield all pages of a query."""
-    while True:
-        page = await store.read(query)
-        yield page.rows
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
 
 
 async def seen_job(  # noqa: PLR0913  (which job, and the texts of the error)

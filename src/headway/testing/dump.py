@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar, cast
 
-from headway.contract.store import Store
+from headway.contract.store import Store, read_pages
 from headway.contract.views import (
     AuditQuery,
     Difference,
@@ -17,8 +17,6 @@ from headway.contract.views import (
     JobView,
     LanesQuery,
     LaneView,
-    Page,
-    Query,
     StatsQuery,
     StatsView,
     TimetableQuery,
@@ -56,8 +54,9 @@ class Dump:
 async def dump(store: Store) -> Dump:
     """Read a small store completely; nothing else may use it meanwhile."""
     jobs = [job async for job in every_job(store, runs=True, trail=True)]
-    gates = [gate async for gate in _rows(store, lambda at: GatesQuery(cursor=at))]
-    trail = [line async for line in _rows(store, lambda at: TrailQuery(cursor=at, limit=1000))]
+    gates = [gate async for page in read_pages(store, GatesQuery()) for gate in page.rows]
+    lines = read_pages(store, TrailQuery(limit=1000))
+    trail = [line async for page in lines for line in page.rows]
     stats = await store.read(StatsQuery())
     workers = await store.read(WorkersQuery())
     return Dump(
@@ -81,34 +80,18 @@ def unnumbered(dumped: Dump) -> Dump:
     return replace(dumped, jobs=jobs, trail=tuple(replace(line, seq=0) for line in dumped.trail))
 
 
-async def _rows(
-    store: Store, query: Callable[[str | None], Query[Page[Row]]]
-) -> AsyncIterator[Row]:
-    cursor: str | None = None
-    while True:
-        page = await store.read(query(cursor))
-        for row in page.rows:
-            yield row
-        cursor = page.cursor
-        if cursor is None:
-            return
-
-
-def every_job(store: Store, *, runs: bool = False, trail: bool = False) -> AsyncIterator[JobView]:
+async def every_job(
+    store: Store, *, runs: bool = False, trail: bool = False
+) -> AsyncIterator[JobView]:
     """Iterate over all jobs of a store, oldest arrival first."""
-    return _rows(store, lambda at: JobsQuery(cursor=at, limit=1000, runs=runs, trail=trail))
+    async for page in read_pages(store, JobsQuery(limit=1000, runs=runs, trail=trail)):
+        for job in page.rows:
+            yield job
 
 
 async def differences(store: Store) -> list[Difference]:
     """Return all differences that an audit finds; there are none unless there is a bug."""
-    found: list[Difference] = []
-    cursor: str | None = None
-    while True:
-        page = await store.read(AuditQuery(cursor=cursor))
-        found.extend(page.differences)
-        cursor = page.cursor
-        if cursor is None:
-            return found
+    return [one async for page in read_pages(store, AuditQuery()) for one in page.differences]
 
 
 def compare(one: Dump, other: Dump) -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from headway.cli.doctor import LONG_MS, TOLERATED_MS, Finding, ok, problem, warning
 from headway.cli.progress import Meter, silent
 from headway.cli.settings import Settings
-from headway.contract.store import Store
+from headway.contract.store import Store, read_pages
 from headway.contract.views import (
     AuditQuery,
     AuditView,
@@ -30,15 +28,10 @@ async def whole_audit(store: Store, meter: Meter = silent) -> AuditView:
     """Return the audit of all gates."""
     differences: list[Difference] = []
     gates = permits = held = 0
-    cursor: str | None = None
-    while True:
-        page = await store.read(AuditQuery(cursor=cursor))
+    async for page in read_pages(store, AuditQuery()):
         differences += page.differences
         gates, permits, held = gates + page.gates, permits + page.permits, held + page.held
         meter(gates)
-        cursor = page.cursor
-        if cursor is None:
-            break
     return AuditView(differences=tuple(differences), gates=gates, permits=permits, held=held)
 
 
@@ -126,8 +119,9 @@ async def check_gates(store: Store) -> list[Finding]:
     closed: list[str] = []
     zero: list[str] = []
     empty: list[str] = []
+    pages = read_pages(store, GatesQuery(limit=1000))
     count = 0
-    async for gate in _gates(store):
+    async for gate in (gate async for page in pages for gate in page.rows):
         count += 1
         if gate.horizon_at is not None and gate.horizon_at - now < HORIZON_MS:
             findings.append(_short(gate, gate.horizon_at - now))
@@ -164,17 +158,6 @@ def _short(gate: GateState, left_ms: int) -> Finding:
         return problem("hours", found, hint)
     found = f"the opening hours of {gate.name} are computed only {format_duration(left_ms)} ahead"
     return warning("hours", found, hint)
-
-
-async def _gates(store: Store) -> AsyncIterator[GateState]:
-    cursor: str | None = None
-    while True:
-        page = await store.read(GatesQuery(cursor=cursor, limit=1000))
-        for gate in page.rows:
-            yield gate
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 async def check_permits(store: Store) -> list[Finding]:

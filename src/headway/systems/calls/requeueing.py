@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from headway.contract.operate import Acted, Edit, Verb
+from headway.contract.store import read_pages
 from headway.contract.views import JobsQuery, JobView, LanesQuery
 from headway.core.errors import HeadwayError, StoreError, UnknownRecord
 from headway.core.gates.spec import GateSpec
@@ -13,7 +14,7 @@ from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, read_args
-from headway.systems.jobs import act, read_pages
+from headway.systems.jobs import act
 
 PAGE = 100
 """Maximum number of leads read and edited in one step; other steps wait for its end."""
@@ -71,7 +72,7 @@ async def requeue(context: CallsContext) -> int:
             continue
         query = JobsQuery(kind=LEAD, lane=LANE, states=(state,), limit=PAGE)
         async for jobs in read_pages(context.store, query):
-            stale = [job for job in jobs if _is_stale(context, page, job, gates)]
+            stale = [job for job in jobs.rows if _is_stale(context, page, job, gates)]
             requeued += await _send_to_checks(context, stale)
     if requeued:
         _log.info("leads requeued: leads=%d", requeued)

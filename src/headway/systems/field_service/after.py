@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from headway.contract.operate import Verb
 from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.store import read_pages
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
 from headway.core.errors import ProviderError, StoreUnavailable
@@ -34,7 +35,7 @@ from headway.systems.field_service.request import (
 from headway.systems.field_service.ringing import UNSURE
 from headway.systems.field_service.technicians import became_idle
 from headway.systems.field_service.users import users_with_role
-from headway.systems.jobs import act, find_run, read_pages
+from headway.systems.jobs import act, find_run
 from headway.systems.telephony.voice import CallStatus, call_of
 
 DISPATCHER = "dispatcher"
@@ -164,7 +165,9 @@ class FollowUps:
         found: list[str] = []
         async for jobs in read_pages(self._context.store, query):
             found += [
-                one.id for one in jobs if one.cascade is not None and technician in one.cascade.left
+                one.id
+                for one in jobs.rows
+                if one.cascade is not None and technician in one.cascade.left
             ]
             if len(found) >= _MOST:
                 break

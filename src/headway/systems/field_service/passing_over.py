@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.contract.operate import Edit, Verb
-from headway.contract.store import Store
+from headway.contract.store import Store, read_pages
 from headway.contract.views import (
     GatesQuery,
     GateState,
@@ -29,7 +29,7 @@ from headway.systems.field_service.request import (
     lock_of,
     read_request,
 )
-from headway.systems.jobs import act, read_pages, ref_of
+from headway.systems.jobs import act, ref_of
 
 PASSED_OVER = "passed over, for they have another request: "
 """Prefix of the reason on the trail; the ids of the technicians follow."""
@@ -99,7 +99,7 @@ async def reconsider_parked(store: Store, request: JobView) -> None:
         return
     query = JobsQuery(kind=OFFER, lane=OFFERS, states=(State.PARKED,), limit=_MOST)
     async for jobs in read_pages(store, query):
-        for one in jobs:
+        for one in jobs.rows:
             if one.cascade is not None and not freed.isdisjoint(one.cascade.left):
                 await pass_over_assigned(store, one)
 

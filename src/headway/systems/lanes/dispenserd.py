@@ -27,7 +27,7 @@ from uuid_utils import uuid7
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
-from headway.contract.store import Store
+from headway.contract.store import Store, read_pages
 from headway.contract.views import JobsQuery, JobView, LanesQuery
 from headway.core.errors import HeadwayError, InvalidValue, StoreError
 from headway.core.instant import format_instant
@@ -44,7 +44,7 @@ from headway.server.replies import disconnected
 from headway.server.routes.claims import ClientGone, ClientWatch, TrackedReply
 from headway.server.service import Service
 from headway.server.strict_json import decode_bounded
-from headway.systems.jobs import count_queued, read_pages
+from headway.systems.jobs import count_queued
 
 DEFAULT_LANE = "main"
 PREFIX = "dispenserd/"
@@ -251,7 +251,7 @@ class Queue:
     async def jobs(self, lane: str) -> list[dict[str, object]]:
         """Return the waiting jobs of a lane, in the order in which they will be received."""
         query = JobsQuery(lane=PREFIX + lane, states=tuple(QUEUED), limit=1_000)
-        found = [job async for jobs in read_pages(self._store, query) for job in jobs]
+        found = [job async for page in read_pages(self._store, query) for job in page.rows]
         found.sort(key=lambda job: (job.priority, job.due_at, job.seq))
         return [_listed(lane, job) for job in found]
 
