@@ -10,37 +10,32 @@ local bodies = {}
 -- The letters of a job's separate values, if they were read.
 local letters_of = {}
 
--- Return packed rows by id, for at least these ids; false for a job that does not exist.
-function JobRows.read(ids)
+-- Read the values that are not known yet, each once.
+local function fetch(known, key, wanted)
   local missing = {}
-  for place = 1, #ids do
-    local id = ids[place]
-    if raws[id] == nil then
-      raws[id] = false
-      missing[#missing + 1] = id
+  for place = 1, #wanted do
+    local one = wanted[place]
+    if known[one] == nil then
+      known[one] = false
+      missing[#missing + 1] = one
     end
   end
-  local found = Write.read(Keys.jobs, missing)
+  local found = Write.read(key, missing)
   for place = 1, #missing do
-    raws[missing[place]] = found[place]
+    known[missing[place]] = found[place]
   end
-  return raws
+  return known
+end
+
+-- Return packed rows by id, for at least these ids; false for a job that does not exist.
+function JobRows.read(ids)
+  return fetch(raws, Keys.jobs, ids)
 end
 
 -- Read separate values. Return them by place.
 --   places: letter .. id; may repeat.
 function JobRows.read_far(places)
-  local missing = {}
-  for place = 1, #places do
-    if bodies[places[place]] == nil then
-      missing[#missing + 1] = places[place]
-    end
-  end
-  local found = Write.read(Keys.bodies, missing)
-  for place = 1, #missing do
-    bodies[missing[place]] = found[place]
-  end
-  return bodies
+  return fetch(bodies, Keys.bodies, places)
 end
 
 -- Return complete rows of existing jobs, by id.
