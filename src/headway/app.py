@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import Unpack
+from typing import Unpack, cast
 
 from headway.client.address import is_server, read_address
 from headway.contract.store import Store
@@ -39,8 +39,13 @@ class App(_App):
             name: author of the app's declarations in the trail.
 
         Raises:
-            InvalidValue: the URL is empty, or the name is not valid.
+            InvalidValue: the URL is empty or not text, `store` is not an open store, or the name
+                is not valid.
         """
+        if not isinstance(cast("object", url), str | None):
+            message = f"the URL of an App is {url!r:.80}"
+            hint = "pass text such as sqlite:///headway.db; an open store is passed as store="
+            raise InvalidValue(message, hint=hint)
         if url is not None and not url.strip():
             # Probably a variable that is not set: do not use the default store instead.
             message = "the URL of an App is empty"

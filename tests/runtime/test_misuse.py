@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,3 +136,27 @@ def test_a_due_time_that_is_neither_an_instant_nor_a_span_is_refused(
 ) -> None:
     with pytest.raises(InvalidValue):
         app.send("noop", due=due)
+
+
+@pytest.mark.parametrize("call", ["find", "why", "cancel", "wait"])
+def test_what_send_returned_is_no_id_and_is_refused_with_what_to_pass(
+    app: hw.App, call: str
+) -> None:
+    sent: Any = app.send("noop")
+    with pytest.raises(InvalidValue, match="must be text, not Sent") as refused:
+        getattr(app, call)(sent)
+    assert refused.value.hint == "of what send returned, pass the id: sent.id"
+
+
+@pytest.mark.parametrize("url", [3, Path("x.db"), MemoryStore()])
+def test_what_is_no_text_is_no_url_of_an_app(url: Any) -> None:
+    with pytest.raises(InvalidValue, match="the URL of an App is"):
+        hw.App(url)
+
+
+@pytest.mark.parametrize("store", ["memory://", MemoryStore])
+def test_a_url_or_a_class_is_no_open_store(store: Any) -> None:
+    with pytest.raises(InvalidValue, match="is not an open store"):
+        hw.App(store=store)
+    with pytest.raises(InvalidValue, match="is not an open store"):
+        hw.App("memory://").use(store)

@@ -19,6 +19,7 @@ from headway.contract.outcomes import Outcome, Verdict
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query, WhyQuery, WhyView
+from headway.core.check import check_job_id
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import NewJob
@@ -259,7 +260,7 @@ class Client:
 
     async def job_async(self, job: str) -> JobView | None:
         """Return a job with its whole record, or None if there is no such job."""
-        return await self.remote.read(JobQuery(id=job))
+        return await self.remote.read(JobQuery(id=check_job_id(job)))
 
     job = _waiting(job_async)
 
@@ -279,7 +280,7 @@ class Client:
 
     async def why_async(self, job: str) -> WhyView | None:
         """Return why a job is in its current state, or None if there is no such job."""
-        return await self.remote.read(WhyQuery(id=job))
+        return await self.remote.read(WhyQuery(id=check_job_id(job)))
 
     why = _waiting(why_async)
 
@@ -335,7 +336,12 @@ class Client:
 
     async def _move(self, verb: Verb, job: str, reason: str, edit: Edit) -> str | None:
         request = ActRequest(
-            request=uuid4().hex, ids=(job,), verb=verb, edit=edit, author="client", reason=reason
+            request=uuid4().hex,
+            ids=(check_job_id(job),),
+            verb=verb,
+            edit=edit,
+            author="client",
+            reason=reason,
         )
         return moved(verb, (await self.remote.act(request))[0])
 

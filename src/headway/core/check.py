@@ -35,6 +35,18 @@ def is_job_id(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
+def check_job_id(job: object) -> str:
+    """Return the id of a job that a caller asks about, which may not exist.
+
+    Raises:
+        InvalidValue: it is not text, such as what `send` returned instead of its id.
+    """
+    if isinstance(job, str):
+        return job
+    message = f"a job's id must be text, not {type(job).__name__}"
+    raise InvalidValue(message, hint="of what send returned, pass the id: sent.id")
+
+
 def read_reference(text: str) -> tuple[str, int] | None:
     """Return the job id and the run of a reference, `job:run`; None if it is not a reference."""
     job, _, run = text.partition(":")

@@ -16,6 +16,7 @@ from headway.contract.operate import Acted, ActReply, ActRequest, Verb
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
 from headway.contract.views import JobQuery, JobView, LanesQuery, WhyQuery, WhyView
+from headway.core.check import check_job_id
 from headway.core.duration import parse_duration
 from headway.core.errors import (
     AccessError,
@@ -91,7 +92,11 @@ class App:
         Args:
             store: open store to use instead; the app does not close it.
             name: author recorded in the trail for what the app declares.
+
+        Raises:
+            InvalidValue: `store` is not an open store, or the name is not valid.
         """
+        _refuse_unopened(store)
         self.importers: dict[str, Importer] = {}
         self.sources: dict[str, Source] = {}
         self._noop = _noop_kind()
@@ -297,10 +302,12 @@ class App:
         """Use this open store from now on, for example in a test; the app does not close it.
 
         Raises:
-            InvalidValue: the app was created with another open store, or has already opened one.
+            InvalidValue: the app was created with another open store or has already opened one, or
+                this is not an open store.
         """
         if self._lent is store:
             return
+        _refuse_unopened(store)
         if self._store is not None and self._lent is None:
             message = "the app has already opened its store"
             raise InvalidValue(message, hint="set the store before it is used")
@@ -506,7 +513,7 @@ class App:
 
     async def find_async(self, job: str) -> JobView | None:
         """Asynchronous version of `find`."""
-        return await self.store.read(JobQuery(id=job))
+        return await self.store.read(JobQuery(id=check_job_id(job)))
 
     def why(self, job: str) -> WhyView | None:
         """Return why a job is in its current state, or None if there is no such job.
@@ -518,7 +525,7 @@ class App:
 
     async def why_async(self, job: str) -> WhyView | None:
         """Asynchronous version of `why`."""
-        return await self.store.read(WhyQuery(id=job))
+        return await self.store.read(WhyQuery(id=check_job_id(job)))
 
     def cancel(self, job: str, *, reason: str = "") -> str | None:
         """Cancel a queued job, or request that a running or awaiting job stops.
@@ -541,7 +548,7 @@ class App:
         """Asynchronous version of `cancel`."""
         request = ActRequest(
             request=uuid4().hex,
-            ids=(job,),
+            ids=(check_job_id(job),),
             verb=Verb.CANCEL,
             author=self._declaration.author,
             reason=reason,
@@ -746,6 +753,12 @@ class App:
                 raise
             self._wait_for(self.declare())
             return store.enqueue_within(connection, jobs)
+
+
+def _refuse_unopened(store: object) -> None:
+    if isinstance(store, str | type):
+        message = f"{store!r:.80} is not an open store"
+        raise InvalidValue(message, hint="pass one such as MemoryStore(); a URL is for hw.App(url)")
 
 
 async def _asking(job: Job, **facts: object) -> None:
