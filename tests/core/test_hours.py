@@ -286,6 +286,8 @@ def test_spans_that_are_not_understood_are_refused_with_a_hint(bad):
         {"exceptions": {"christmas": None}},
         {"exceptions": {20261225: None}},
         {"exceptions": {"2026-12-25": "closed"}},
+        {"exceptions": ["2026-12-25"]},
+        {"exceptions": "2026-12-25"},
     ],
 )
 def test_days_zones_and_exceptions_that_are_not_understood_are_refused_with_a_hint(wrong):

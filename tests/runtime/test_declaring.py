@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -61,7 +61,8 @@ def test_values_are_never_read_as_templates(plain: hw.App) -> None:
         ({"on_deadline": "explode"}, "on_deadline of 'work' is 'explode'"),
         ({"on_final_states": ("awaiting",)}, "on_final_states of 'work'"),
         ({"retry": 5}, "retry of 'work' is 5"),
-        ({"timeout": "soon"}, "the duration 'soon' is not understood"),
+        ({"timeout": "soon"}, "timeout of 'work': the duration 'soon' is not understood"),
+        ({"keep": 5}, "keep of 'work': a duration cannot be parsed from 5"),
         ({"priority": -1}, "priority is -1"),
         ({"priority": True}, "priority must be a whole number"),
         ({"lane": ""}, "lane is empty"),
@@ -219,6 +220,7 @@ def test_follow_up_must_take_what_it_is_given(plain: hw.App) -> None:
         ({"fair": "tenant", "weights": {"a": 0}}, "the weight of 'a' is 0"),
         ({"concurrency": -1}, "concurrency of the lane 'calls' is -1"),
         ({"maxbacklog": 5}, "unknown option 'maxbacklog'"),
+        ({"lease": 30}, "lease of the lane 'calls': a duration cannot be parsed from 30"),
     ],
 )
 def test_unusable_options_of_a_lane_are_refused(
@@ -233,6 +235,8 @@ def test_unusable_options_of_a_lane_are_refused(
     ("options", "text"),
     [
         ({}, "has no schedule"),
+        ({"schedule": timedelta(minutes=5)}, "the schedule of the entry 'e' is datetime.timedelta"),
+        ({"schedule": "every 30m", "args": [1]}, "args of the entry 'e' are [1]"),
         ({"schedule": "sometimes"}, "the schedule 'sometimes' is not understood"),
         ({"schedule": "every 30m", "misfire": "twice"}, "misfire of the entry 'e' is 'twice'"),
         ({"schedule": "every 30m", "overlap": "no"}, "overlap of the entry 'e' is 'no'"),
@@ -259,6 +263,7 @@ def test_unusable_options_of_an_entry_are_refused(
         ({"lanes": {"a": 0}}, "the weight of the lane 'a' is 0"),
         ({"concurrency": 0}, "concurrency is 0"),
         ({"lease": "10ms"}, "a worker's lease is 10 ms"),
+        ({"lease": 30}, "a worker's lease: a duration cannot be parsed from 30"),
         ({"order": "random"}, "a worker's order is 'random'"),
         ({"threads": 5}, "a worker has no option 'threads'"),
     ],

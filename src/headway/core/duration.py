@@ -68,6 +68,22 @@ def parse_duration(value: object) -> int:
     return ms
 
 
+def check_duration(what: str, value: object) -> int:
+    """Parse a duration that is an option; an error begins with the option.
+
+    Args:
+        what: the option, and whose it is.
+
+    Raises:
+        InvalidValue: as `parse_duration`.
+    """
+    try:
+        return parse_duration(value)
+    except InvalidValue as error:
+        message = f"{what}: {error.message}"
+        raise InvalidValue(message, hint=error.hint) from None
+
+
 def format_duration(ms: int, *, parts: int = 2) -> str:
     """Format a duration, as "1h 30m".
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import Literal, get_args
 
-from headway.core.duration import format_duration, parse_duration
+from headway.core.duration import check_duration, format_duration
 from headway.core.errors import InvalidValue
 
 
@@ -103,7 +103,8 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     if jitter not in JITTERS:
         message = f"Backoff: jitter is {jitter!r}"
         raise InvalidValue(message, hint="full, equal or none")
-    base_ms, cap_ms = parse_duration(base), parse_duration(cap)
+    base_ms = check_duration("Backoff: base", base)
+    cap_ms = check_duration("Backoff: cap", cap)
     if cap_ms < base_ms:
         message = f"Backoff: cap {format_duration(cap_ms)} is below base {format_duration(base_ms)}"
         raise InvalidValue(message, hint="raise the cap or lower the base")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from headway.contract.definitions import (
     DeclareEntry,
@@ -16,7 +16,7 @@ from headway.contract.definitions import (
     Overlap,
 )
 from headway.contract.store import Store
-from headway.core.duration import parse_duration
+from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, check_count
 from headway.core.instant import parse_instant
@@ -68,8 +68,10 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
     return LaneSpec(
         name=lane,
         concurrency=_count(lane, "concurrency", options.get("concurrency")),
-        lease_ms=None if lease is None else parse_duration(lease),
-        target_ms=None if target is None else parse_duration(target),
+        lease_ms=None if lease is None else check_duration(f"lease of the lane {lane!r}", lease),
+        target_ms=None
+        if target is None
+        else check_duration(f"target of the lane {lane!r}", target),
         fair=fair,
         weights=tuple(
             (
@@ -125,7 +127,10 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     refuse_unknown(
         options, EntryOptions, f"the entry {entry!r} has an unknown option", "options are"
     )
-    given = dict(options.get("args", {}))
+    given = options.get("args", {})
+    if not isinstance(cast("object", given), Mapping):
+        message = f"args of the entry {entry!r} are {given!r:.80}"
+        raise InvalidValue(message, hint='pass a mapping by name, such as {"scope": "new"}')
     for refused in ("due", "job_id", "key"):
         if refused in given:
             message = f"the entry {entry!r} gives its jobs {refused!r}"
@@ -148,6 +153,8 @@ def _schedule(entry: str, options: EntryOptions) -> Schedule:
         return schedule
     if not isinstance(schedule, str):
         message = f"the entry {entry!r} has no schedule"
+        if schedule is not None:
+            message = f"the schedule of the entry {entry!r} is {schedule!r:.80}"
         raise InvalidValue(message, hint='for example "cron: 0 3 * * *", "every 30m" or "at 09:00"')
     anchor = options.get("anchor")
     return parse_schedule(

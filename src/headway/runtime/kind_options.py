@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict, cast
 
-from headway.core.duration import parse_duration
+from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
 from headway.core.job import (
@@ -141,18 +141,22 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         stages=_stages(kind, options),
         priority=check_priority(options.get("priority", DEFAULT_PRIORITY)),
         retry=_retry(kind, options.get("retry", DEFAULT_POLICY.retry)),
-        timeout_ms=None if timeout is None else parse_duration(timeout),
-        start_within_ms=parse_duration(options.get("start_within", "1s")),
-        expires_ms=None if expires is None else parse_duration(expires),
+        timeout_ms=None if timeout is None else check_duration(f"timeout of {kind!r}", timeout),
+        start_within_ms=check_duration(
+            f"start_within of {kind!r}", options.get("start_within", "1s")
+        ),
+        expires_ms=None if expires is None else check_duration(f"expires of {kind!r}", expires),
         subject=options.get("subject"),
         tenant=options.get("tenant", ""),
         key=options.get("key"),
         on_deadline=on_deadline,
-        reconcile_within_ms=parse_duration(options.get("reconcile_within", "5m")),
+        reconcile_within_ms=check_duration(
+            f"reconcile_within of {kind!r}", options.get("reconcile_within", "5m")
+        ),
         on_final=_name(on_final),
         on_final_states=_states(kind, options.get("on_final_states", ("dead",))),
-        keep_ms=parse_duration(options.get("keep", "7d")),
-        key_for_ms=parse_duration(options.get("key_for", "7d")),
+        keep_ms=check_duration(f"keep of {kind!r}", options.get("keep", "7d")),
+        key_for_ms=check_duration(f"key_for of {kind!r}", options.get("key_for", "7d")),
         cascade=options.get("cascade", False),
         on_accepted=_on_accepted(kind, options),
         processes=options.get("processes", False),

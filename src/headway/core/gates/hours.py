@@ -132,6 +132,9 @@ def hours_spec(
     Raises:
         InvalidValue: a part cannot be parsed, two spans overlap, or the zone is unknown.
     """
+    if not isinstance(cast("object", exceptions), Mapping | None):
+        message = f"exceptions of hours are {exceptions!r:.80}"
+        raise InvalidValue(message, hint='pass a mapping, such as {"2026-12-25": None}')
     special = {_day(day): _spans(text) for day, text in (exceptions or {}).items()}
     return HoursSpec(
         spans=_spans(spans),

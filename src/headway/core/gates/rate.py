@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core.duration import parse_duration
+from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_name
 
@@ -25,7 +25,7 @@ def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> G
         InvalidValue: an argument is not valid.
     """
     text, common = check_gate_name(name, shared=shared)
-    per_ms = parse_duration(per)
+    per_ms = check_duration(f"per of {text!r}", per)
     if per_ms < 1:
         message = f"the window of the rate {text!r} is empty"
         raise InvalidValue(message, hint="`per` must be at least 1ms")

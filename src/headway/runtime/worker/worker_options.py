@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
 from headway.contract.claims import LaneOrder
-from headway.core.duration import parse_duration
+from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.naming import check_name
@@ -124,7 +124,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         InvalidValue: an option is unknown or not valid.
     """
     refuse_unknown(options, WorkerOptions, "a worker has no option")
-    lease_ms = parse_duration(options.get("lease", "30s"))
+    lease_ms = check_duration("a worker's lease", options.get("lease", "30s"))
     if lease_ms < SHORTEST_LEASE_MS:
         message = f"a worker's lease is {lease_ms} ms"
         raise InvalidValue(message, hint="it must be at least 1s")
@@ -144,11 +144,11 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         prefetch=check_count("prefetch", options.get("prefetch", MOST_AHEAD), least=0),
         lease_ms=lease_ms,
         until_idle=options.get("until_idle", False),
-        grace=parse_duration(options.get("grace", "30s")) / 1000,
+        grace=check_duration("a worker's grace", options.get("grace", "30s")) / 1000,
         name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
         chores=options.get("chores", True),
         sweepers=options.get("sweepers") or Sweepers(),
-        keep_trail_ms=parse_duration(options.get("keep_trail", "90d")),
+        keep_trail_ms=check_duration("a worker's keep_trail", options.get("keep_trail", "90d")),
         signal_url=options.get("signal_url") or _signal_url(options, timing),
         timing=timing,
         heartbeat=options.get("heartbeat", "thread"),
