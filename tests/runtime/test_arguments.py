@@ -263,8 +263,12 @@ def test_stored_job_that_lacks_a_required_argument_is_refused_before_its_handler
 
     fn = by_name if keyword_only else by_place
     arguments = hw.App("memory://").job(fn)._arguments
-    with pytest.raises(hw.InvalidArguments, match="missing required field n "):
+    with pytest.raises(hw.InvalidArguments, match=r"the argument 'n' is missing .*another version"):
         arguments.call(fn, b'{"text":"x"}')
-    with pytest.raises(hw.InvalidArguments, match="missing required field n "):
+    with pytest.raises(hw.InvalidArguments, match=r"the argument 'n' is missing .*another version"):
         arguments.values(b"{}")
+    with pytest.raises(hw.InvalidArguments, match=r"there is no argument 'm' .*another version"):
+        arguments.call(fn, b'{"n":1,"m":2}')
+    with pytest.raises(hw.InvalidArguments, match=r"argument 'n': expected int.*another version"):
+        arguments.call(fn, b'{"n":"1"}')
     assert called == []

@@ -37,6 +37,8 @@ RESERVED = frozenset(
 
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?$", re.DOTALL)
+_MISSING = re.compile("Object missing required field `(.*)`")
+_UNEXPECTED = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -117,7 +119,7 @@ class Arguments:
             others = self._raw.decode(args) if self.open else {}
             return {**others, **msgspec.structs.asdict(self._decoder.decode(args))}
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
-            raise self._refused(error) from None
+            raise self._mismatched(error) from None
 
     def call(self, fn: Callable[..., object], args: bytes, *first: object) -> object:
         """Call a handler with the arguments of a stored job.
@@ -129,7 +131,7 @@ class Arguments:
             try:
                 record = self._decoder.decode(args)
             except (msgspec.ValidationError, msgspec.DecodeError) as error:
-                raise self._refused(error) from None
+                raise self._mismatched(error) from None
             return fn(*first, *msgspec.structs.astuple(record))
         return fn(*first, **self.values(args))
 
@@ -201,6 +203,17 @@ class Arguments:
         if where:
             return InvalidArguments(f"{self.kind}: argument {where!r}: {text}")
         return InvalidArguments(f"{self.kind}: {text}", hint="arguments must be JSON values")
+
+    def _mismatched(self, error: Exception) -> InvalidArguments:
+        """Return the error for a stored job with arguments that this handler does not take."""
+        if match := _MISSING.fullmatch(str(error)):
+            message = f"{self.kind}: the argument {match[1]!r} is missing"
+        elif match := _UNEXPECTED.fullmatch(str(error)):
+            message = f"{self.kind}: there is no argument {match[1]!r:.80}"
+        else:
+            message = self._refused(error).message
+        hint = "the job was sent for another version of the handler: give new parameters a default"
+        return InvalidArguments(message, hint=f"{hint}, keep old ones")
 
 
 def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotation)
