@@ -124,11 +124,14 @@ def test_a_misspelt_gate_is_refused_with_one_that_is_spelt_like_it(headway: Head
     for name, hint in (
         ("lin", "did you mean line?"),
         ("lan:main", "did you mean lane:main?"),
+        ("main", "did you mean lane:main?"),
         ("zzzz", "`headway gates` lists the declared gates"),
     ):
         ran = headway("pause", name)
         assert ran.code == 2
         assert ran.err.strip() == f"headway: the gate {name!r} is not declared ({hint})"
+    shown = headway("gates", "show", "lin")
+    assert (shown.code, shown.err) == (2, "headway: there is no gate 'lin' (did you mean line?)\n")
 
 
 def test_a_closing_until_a_moment_says_the_moment(headway: Headway):

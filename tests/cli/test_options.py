@@ -106,5 +106,5 @@ def test_filters_that_cannot_hold_are_refused(headway: Headway, line: list[str],
 
 def test_page_of_gates_after_the_last_says_that_there_are_no_more(headway: Headway):
     assert headway("migrate").code == 0
-    assert "no gates: they come with the App" in headway("gates").err
+    assert "no gates: an App declares them with its first send" in headway("gates").err
     assert "no more gates" in headway("gates", "--cursor", "z").err

@@ -238,7 +238,7 @@ async def test_outcome_that_the_token_does_not_cover_fails_its_run_and_not_the_w
             plain = await rig.send(kind="first", lane="first", args={"follow": False})
             assert await final(rig, plain) is State.SUCCEEDED
         error = (await rig.ask(Role.VIEWER, f"/v1/jobs/{refused}"))["error"]
-    assert "may not send" in error
+    assert "does not have the permission 'send'" in error
     assert "producer" in error
 
 

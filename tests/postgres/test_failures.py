@@ -54,6 +54,7 @@ def test_server_that_is_away_is_unavailable_and_the_password_is_not_told():
     told = explain(error, parse_url(AWAY))
     assert isinstance(told, StoreUnavailable)
     assert "127.0.0.1" in told.message
+    assert told.hint == "the server must run and be reachable at this address; nothing was written"
     assert "s3cret" not in str(told)
 
 

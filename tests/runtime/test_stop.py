@@ -203,6 +203,33 @@ async def test_second_stop_leaves_a_handler_behind_that_swallows_its_cancellatio
     assert f"the worker exits without them: work {sent.id}" in line
 
 
+async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
+    app: hw.App,
+    store: WatchedStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.worker.STOP_LIMIT", 0.01)
+    begun, loop, go_on = asyncio.Event(), asyncio.get_running_loop(), threading.Event()
+
+    @app.job()
+    def work(job: hw.Job) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(LIMIT)
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="1h")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    worker.stop(now=True)
+    await ended(task)
+    go_on.set()
+    logged = [record.getMessage() for record in caplog.records]
+    (line,) = [one for one in logged if "still running after stop" in one]
+    assert f"its process ends after those in threads: work {sent.id}" in line
+
+
 async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: WatchedStore) -> None:
     sent = await app.send_async("noop")
     async with working(app, name="host:7", chores=False) as worker:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from headway.contract.definitions import DefineRequest, RevokeToken, Role
 from headway.core.errors import Forbidden, InvariantBroken
+from headway.core.hidden import hidden_text
 from headway.runtime.tokens import new_token
 from headway.server.access import policy_of
 from headway.server.build import ROUTERS, build
@@ -201,6 +202,17 @@ async def test_nobody_gets_in_without_a_token_that_lives():
                 reply = await status(rig, token, name)
                 problem(reply, 401, "unauthenticated")
                 assert reply.headers["www-authenticate"] == "Bearer", name
+
+
+async def test_a_refusal_says_what_is_missing_and_the_log_hides_nothing_of_it():
+    async with a_server() as rig:
+        refused = await rig.call(Role.WORKER, "POST", "/v1/jobs", {"kind": "noop"})
+        detail = refused.json()["detail"]
+        assert detail.endswith("does not have the permission 'send'")
+        bare = {"Authorization": rig.tokens[Role.ADMIN]}
+        detail = (await rig.call(None, "GET", "/v1/me", headers=bare)).json()["detail"]
+        assert detail == "the Authorization header does not begin with Bearer"
+        assert hidden_text(detail) == detail
 
 
 @pytest.mark.parametrize("role", Role)

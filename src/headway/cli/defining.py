@@ -77,10 +77,17 @@ async def _defined(store: Store, request: DefineRequest, gate: str | None) -> in
     try:
         return await store.define(request)
     except UnknownGate as error:
-        known = [one.name for one in (await store.read(GatesQuery(limit=1000))).rows]
-        known += [LANE + one.name for one in await store.read(LanesQuery())]
-        hint = did_you_mean(gate or "", known, error.hint)
+        hint = await similar_gates(store, gate or "", error.hint)
         raise UnknownGate(error.message, hint=hint) from None
+
+
+async def similar_gates(store: Store, gate: str, otherwise: str) -> str:
+    """Return a hint for an unknown gate, with the lane of this name or with a similar gate."""
+    known = [one.name for one in (await store.read(GatesQuery(limit=1000))).rows]
+    lanes = [LANE + one.name for one in await store.read(LanesQuery())]
+    if LANE + gate in lanes:
+        return f"did you mean {LANE}{gate}?"
+    return did_you_mean(gate, known + lanes, otherwise)
 
 
 async def _unknown_lane_note(store: Store, gate: str) -> str:

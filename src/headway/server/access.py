@@ -224,7 +224,7 @@ class Authenticator:
             if text is not None:
                 message = "the token is unknown or has expired"
             elif authorization:
-                message = "the Authorization header has no Bearer token"
+                message = "the Authorization header does not begin with Bearer"
             else:
                 message = "no token was given"
             raise Unauthenticated(

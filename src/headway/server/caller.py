@@ -76,7 +76,7 @@ class Caller:
             Forbidden: the caller does not have it.
         """
         if permission not in self.may:
-            message = f"the token {self.name!r} may not {permission}"
+            message = f"the token {self.name!r} does not have the permission '{permission}'"
             roles = ", ".join(role for role, may in ROLES.items() if permission in may)
             raise Forbidden(message, hint=f"use a token with one of the roles {roles}")
 

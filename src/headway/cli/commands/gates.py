@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.defining import close, define
+from headway.cli.defining import close, define, similar_gates
 from headway.cli.facts import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
 from headway.cli.failures import NO
 from headway.cli.options import (
@@ -97,7 +97,7 @@ def gates(
     elif parked:
         empty = "no job is parked"
     else:
-        empty = "no gates: they come with the App that declares them"
+        empty = "no gates: an App declares them with its first send, or when its worker starts"
     rows = [gate_row(session.clock, gate, now) for gate in page.rows]
     session.terminal.table(GATE_COLUMNS, rows, empty=empty)
     if page.cursor is not None:
@@ -115,7 +115,10 @@ def show(session: Session, name: GateName) -> None:
     found = page.rows
     if not found or (found[0].kind == "implicit" and not is_implicit(name)):
         message = f"there is no gate {name!r}"
-        raise UnknownGate(message, hint="headway gates lists them")
+        hint = session.with_store(
+            lambda store: similar_gates(store, name, "headway gates lists them")
+        )
+        raise UnknownGate(message, hint=hint)
     gate = found[0]
     if session.json:
         session.terminal.document(record(gate))

@@ -43,7 +43,7 @@ def timetable(session: Session) -> None:
         {"entries": rows},
         ["ENTRY", "WHEN", "KIND", "LANE", "NEXT", "LAST", "OVERLAP", "MISFIRE", "FOLDED", ""],
         [_row(session, entry, now, last.get(entry.spec.name)) for entry in entries],
-        empty="no entries: they come with the App that declares them",
+        empty="no entries: an App declares them with its first send, or when its worker starts",
     )
 
 

@@ -246,14 +246,21 @@ class WorkerRun:
 
     def _log_lasting(self) -> None:
         """Log the handlers that keep running although they were asked to stop."""
-        lasting = [f"{slot.job.kind} {slot.job.id}" for slot in self._slots if slot.job is not None]
-        if lasting:
-            _log.warning(
-                "%d handlers still running after stop; the worker %s: %s",
-                len(lasting),
-                "exits without them" if self._hurry else "waits for them or a second stop",
-                ", ".join(lasting[:10]),
-            )
+        lasting = [slot for slot in self._slots if slot.job is not None]
+        if not lasting:
+            return
+        then = "waits for them or a second stop"
+        if self._hurry:
+            then = "exits without them"
+            if any(slot.in_thread for slot in lasting):
+                # Python joins its threads before it exits.
+                then = "stops without them, but its process ends after those in threads"
+        _log.warning(
+            "handlers still running after stop: %d; the worker %s: %s",
+            len(lasting),
+            then,
+            ", ".join(f"{slot.job.kind} {slot.job.id}" for slot in lasting[:10] if slot.job),
+        )
 
     async def _while_any(self, holds: Callable[[HandlerSlot], bool], seconds: float) -> None:
         """Wait while the condition holds for any slot, at most for this long."""

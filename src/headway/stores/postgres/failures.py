@@ -63,10 +63,10 @@ def explain(
             return meaning.make(what, hint=f"{hint}; nothing was written")
     if isinstance(error, OSError):
         # Such as too many open files: the driver raises it unchanged.
-        hint = "this process must be able to connect; Headway retries automatically"
+        hint = "this process must be able to connect"
         return StoreUnavailable(what, hint=f"{hint}; nothing was written")
     if is_broken(error):
-        hint = "the server must run and be reachable; Headway retries automatically"
+        hint = "the server must run and be reachable at this address"
         return StoreUnavailable(what, hint=f"{hint}; nothing was written")
     what = f"{what} ({type(error).__name__} {state})"
     return InvariantBroken(what, hint="this is a bug in Headway; nothing was written")
