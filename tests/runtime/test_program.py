@@ -126,7 +126,7 @@ def test_third_signal_ends_a_process_that_a_thread_keeps_alive(
             else:
                 process.kill()
         view = app._background.run(app.store.read(JobQuery(id=sent.id)))
-    assert "1 handlers still running after stop; the worker waits" in waiting
+    assert "handlers still running after stop: 1; the worker waits" in waiting
     assert f"stuck {sent.id}" in waiting
     assert process.returncode == -signal.SIGTERM
     assert view is not None

@@ -100,8 +100,8 @@ class EntryOptions(TypedDict, total=False):
         anchor: first fire of an interval given as text: an aware datetime or ISO 8601.
         misfire: what to do with fires missed in an outage: "skip", "once" (the latest) or "all".
         misfire_cap: maximum number of missed fires that "all" makes up for.
-        overlap: what to do when a fire is due while an earlier one is waiting or running: "skip",
-            "one" or "all".
+        overlap: what to do when a fire is due while an earlier one is waiting or running: "skip"
+            drops it, "one" drops it only if one is waiting, "all" keeps it.
         enabled: whether the entry fires.
         args: the handler's arguments, and options of `Kind.make`, except `due`, `job_id` and `key`,
             which each fire sets itself.

@@ -74,7 +74,7 @@ def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[
     ]
     if spec.overlap == "skip":
         return () if earlier else due[:1]
-    # "one": at most one fire waits behind the running one.
+    # "one": at most one fire waits, however many run.
     return () if any(job.state in QUEUED for job in earlier) else due[:1]
 
 

@@ -90,7 +90,7 @@ function DueFires.by_overlap(step, spec, due)
   if spec.overlap == 'skip' then
     return #earlier > 0 and {} or Python.slice(due, 1, 1)
   end
-  -- "one": at most one fire waits behind the running one.
+  -- "one": at most one fire waits, however many run.
   local is_any = false
   for _, job in ipairs(earlier) do
     if QUEUED[job.state] ~= nil then
