@@ -43,6 +43,8 @@ def test_the_next_fires_of_an_entry_are_told_on_the_local_clock(headway: Headway
     assert len(rows) == 4
     assert all(" 03:00:00+0" in row for row in rows)
     assert len(headway("timetable", "next", "nightly", "--json").document["next"]) == 10
+    ran = headway("timetable", "next", "nightli")
+    assert ran.err == "headway: there is no entry 'nightli' (did you mean nightly?)\n"
 
 
 def test_an_entry_is_switched_off_and_on_again(headway: Headway):

@@ -19,6 +19,7 @@ from pydantic_settings import (
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.core.local_time import find_zone
 from headway.core.naming import did_you_mean
 from headway.runtime.faults import faults
 from headway.runtime.signals import read_signing_keys
@@ -103,6 +104,13 @@ class Settings(BaseSettings):
     def _is_a_duration(cls, text: str) -> str:
         parse_duration(text)
         return text
+
+    @field_validator("zone")
+    @classmethod
+    def _is_a_zone(cls, zone: str | None) -> str | None:
+        if zone is not None:
+            find_zone(zone)
+        return zone
 
     @field_validator("public_url")
     @classmethod

@@ -15,6 +15,7 @@ from headway.contract.definitions import EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.errors import UnknownEntry
+from headway.core.naming import did_you_mean
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import At, Every, Schedule, format_schedule
 from headway.runtime.chores import TimetableChore
@@ -62,7 +63,8 @@ def next_(
     entry = next((one for one in entries if one.spec.name == name), None)
     if entry is None:
         message = f"there is no entry {name!r}"
-        raise UnknownEntry(message, hint="headway timetable lists them")
+        known = [one.spec.name for one in entries]
+        raise UnknownEntry(message, hint=did_you_mean(name, known, "headway timetable lists them"))
     fires = next_fires(entry.spec.schedule, now, n)
     if session.json:
         session.terminal.document({"entry": name, "next": fires})
