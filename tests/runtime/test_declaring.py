@@ -123,8 +123,10 @@ async def test_two_kinds_with_one_gate_declare_it_alike(
         await app.send_async(one)
         assert [gate.name for gate in (await store.read(GatesQuery())).rows] == ["lines"]
         return
-    with pytest.raises(hw.InvalidValue, match="the gate 'lines' is declared in two different ways"):
+    with pytest.raises(hw.InvalidValue) as caught:
         await app.send_async(one)
+    said = "the gate 'lines' is declared in two different ways, by 'one' and by 'other'"
+    assert caught.value.message == said
     assert (await store.read(GatesQuery())).rows == ()
 
 
@@ -210,6 +212,23 @@ def test_follow_up_must_take_what_it_is_given(plain: hw.App) -> None:
 
     with pytest.raises(hw.InvalidValue, match="'alert' follows 'work', but cannot take"):
         plain.open()
+
+
+def test_follow_up_that_looks_misspelt_is_warned_of(
+    plain: hw.App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @plain.job()
+    async def alert(job: str, state: str, reason: str) -> None: ...
+
+    @plain.job(on_final="alrt")
+    async def work() -> None: ...
+
+    @plain.job(on_final="report of another app")
+    async def other() -> None: ...
+
+    plain.open()
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["'work' is followed by 'alrt', an unknown kind; did you mean alert?"]
 
 
 @pytest.mark.parametrize(

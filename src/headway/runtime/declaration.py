@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypedDict, cast, get_args
 
@@ -21,11 +22,13 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, check_count
 from headway.core.instant import parse_instant
 from headway.core.job import derived_id
-from headway.core.naming import check_name
+from headway.core.naming import check_name, did_you_mean
 from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule, parse_schedule
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
+
+_log = logging.getLogger("headway.worker")
 
 
 class LaneOptions(TypedDict, total=False):
@@ -268,14 +271,17 @@ class Declaration:
 
 
 def _gates(kinds: Iterable[Kind]) -> Iterator[GateSpec]:
-    seen: dict[str, GateSpec] = {}
+    seen: dict[str, tuple[GateSpec, str]] = {}
     for kind in kinds:
         for spec in kind.gates:
             if spec.name not in seen:
-                seen[spec.name] = spec
+                seen[spec.name] = spec, kind.name
                 yield spec
-            elif seen[spec.name] != spec:
-                message = f"the gate {spec.name!r} is declared in two different ways"
+                continue
+            first, by = seen[spec.name]
+            if first != spec:
+                where = f"by {by!r} and by {kind.name!r}"
+                message = f"the gate {spec.name!r} is declared in two different ways, {where}"
                 raise InvalidValue(
                     message, hint="declare it once, and use that declaration in both kinds"
                 )
@@ -291,8 +297,14 @@ def _check_follow_up(kind: Kind, kinds: Mapping[str, Kind]) -> None:
 def _check_takes(
     kind: Kind, follow: str | None, kinds: Mapping[str, Kind], given: tuple[str, ...]
 ) -> None:
-    if follow is None or follow not in kinds:
-        return  # another app may have it
+    if follow is None:
+        return
+    if follow not in kinds:
+        # Another app may have it, so it is not an error.
+        meant = did_you_mean(follow, kinds)
+        if meant:
+            _log.warning("%r is followed by %r, an unknown kind; %s", kind.name, follow, meant)
+        return
     parameters = ("job: str", *given)
     if not kinds[follow].takes([one.partition(":")[0] for one in parameters]):
         message = (
