@@ -398,7 +398,10 @@ async def test_lanes_of_the_settings_are_declared_when_the_server_starts() -> No
     [
         ({"mail": 5}, "[lanes]: mail is not a table"),
         ({"mail": {"targt": "5s"}}, "[lanes.mail]: the lane 'mail' has an unknown option 'targt'"),
-        ({"mail": {"target": "soon"}}, "[lanes.mail]: the duration 'soon'"),
+        (
+            {"mail": {"target": "soon"}},
+            "[lanes.mail]: target of the lane 'mail': the duration 'soon'",
+        ),
         ({"mail": {"concurrency": -1}}, "[lanes.mail]: "),
     ],
 )
