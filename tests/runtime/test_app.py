@@ -6,14 +6,28 @@ import asyncio
 import gc
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headway as hw
 from headway.contract.views import JobQuery, StatsQuery
 from headway.runtime.event_loop import Background
+from headway.runtime.timing import pause
+from headway.stores.memory.store import MemoryStore
+from headway.testing.faulty import StoreProxy
+
+
+class Suspending(StoreProxy):
+    """A store whose calls suspend, as those over a network do."""
+
+    runs_inline = False
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Any]]) -> Any:
+        await pause(0)
+        return await operation()
 
 
 def test_sync_calls_do_what_async_ones_do(url: str) -> None:
@@ -235,6 +249,35 @@ def test_call_that_is_under_way_when_another_thread_closes_has_an_unknown_outcom
     assert [str(error) for error in errors] == [
         "the app was closed by another thread before this ended (repeat the call)"
     ]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_exit_raised_by_an_iterator_of_jobs_reaches_its_caller_alone(
+    error: type[BaseException],
+) -> None:
+    app = hw.App(store=Suspending(MemoryStore()))
+
+    def jobs() -> Iterator[hw.NewJob]:
+        yield app.kinds["noop"].make()
+        raise error
+
+    with pytest.raises(error):
+        app.send_many(jobs())
+    assert app.send("noop").created
+    app.close()
+
+
+async def test_jobs_sent_at_once_after_the_store_was_lost_all_find_their_gates() -> None:
+    store = Suspending(MemoryStore())
+    app = hw.App(store=store)
+
+    @app.job(gates=[hw.Slots("x", 1)])
+    async def work(job: hw.Job) -> None: ...
+
+    await app.send_async(work)
+    store.inner = MemoryStore()
+    sent = await asyncio.gather(*(app.send_async(work) for _ in range(5)))
+    assert all(one.created for one in sent)
 
 
 def test_everything_public_is_named_once_and_in_order() -> None:

@@ -737,9 +737,7 @@ class App:
             return await insert(jobs)
         except UnknownGate:
             # The store may have been lost since the gates were declared.
-            if not self._declaration.forget():
-                raise
-            await self.declare()
+            await self._declare_again()
             return await insert(jobs)
 
     def _enqueue_within(self, connection: object, jobs: list[NewJob]) -> list[Sent]:
@@ -749,9 +747,7 @@ class App:
         try:
             return store.enqueue_within(connection, jobs)
         except UnknownGate:
-            if not self._declaration.forget():
-                raise
-            self._wait_for(self.declare())
+            self._wait_for(self._declare_again())
             return store.enqueue_within(connection, jobs)
 
 

@@ -228,10 +228,9 @@ class Declaration:
         leases = [self.lanes[name].lease_ms for name in lanes if name in self.lanes]
         return min((ms for ms in leases if ms is not None), default=None)
 
-    def forget(self) -> bool:
-        """Make the next `declare` repeat everything; return whether it had been called."""
-        declared, self._declared = self._declared, None
-        return declared is not None
+    def forget(self) -> None:
+        """Make the next `declare` repeat everything."""
+        self._declared = None
 
     async def declare_gates(self, store: Store, specs: Iterable[GateSpec]) -> None:
         """Declare gates now, and keep them to be declared again if the store is lost.
