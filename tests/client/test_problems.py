@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from subprocess import run
@@ -11,6 +12,8 @@ import pytest
 import headway as hw
 from headway.client.address import read_address
 from headway.client.calls import error_of
+from headway.contract.outcomes import Succeeded
+from headway.contract.views import LanesQuery
 
 
 def errors(of: type[hw.HeadwayError]) -> list[type[hw.HeadwayError]]:
@@ -67,6 +70,37 @@ def test_reply_of_something_else_than_a_server_is_told_by_its_status(body: bytes
     assert type(read(503, body)) is hw.StoreUnavailable
     assert type(read(404, body)) is hw.CallerError
     assert type(read(302, body)) is hw.CallerError
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b"{}", b"7", b'"x"', b"<html>", b"\xff", b"[" * 100_000]
+)
+async def test_reply_that_no_server_writes_is_told_as_such_by_every_call(body: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 .\r\nContent-Length: %d\r\n" % len(body))
+        writer.write(b"Connection: close\r\n\r\n" + body)
+        writer.close()
+
+    job = hw.App("memory://").kinds["noop"].make()
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client = hw.Client(url, patience="0s")
+        for kind, call in [
+            (hw.OutcomeUnknown, client.send_async("noop")),
+            (hw.OutcomeUnknown, client.send_many_async([job])),
+            (hw.OutcomeUnknown, client.signal_async("key", event="e", final="succeeded")),
+            (hw.OutcomeUnknown, client.cancel_async(job.id)),
+            (hw.OutcomeUnknown, client.settle_async("w", [Succeeded(job.id, 1)])),
+            (hw.OutcomeUnknown, client.beat_async("w", [(job.id, 1)])),
+            (hw.OutcomeUnknown, client.remote.release_permit("gate", job.id, "ann", "test")),
+            (hw.StoreUnavailable, client.claim_async("w")),
+            (hw.StoreUnavailable, client.jobs_async()),
+            (hw.StoreUnavailable, client.read_async(LanesQuery())),
+        ]:
+            with pytest.raises(kind, match="cannot be read"):
+                await call
+        await client.close_async()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
@@ -66,7 +66,7 @@ def error_of(status: int, body: bytes, *, what: str, writes: bool) -> HeadwayErr
 def _problem(body: bytes) -> Mapping[str, str]:
     try:
         decoded = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     if not isinstance(decoded, dict):
         return {}
@@ -123,6 +123,18 @@ LONGEST_PAUSE_S = 5.0
 PASSING = (StoreUnavailable, OutcomeUnknown, TooManyRequests)
 """Errors after which the same call may succeed."""
 
+_UNREADABLE = (
+    msgspec.MsgspecError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+"""Errors of reading a reply that has another form, such as one of another program."""
+
+Result = TypeVar("Result")
+
 _encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("headway.client")
 
@@ -169,22 +181,25 @@ class HttpReply:
         asked_at: when the call was sent, in seconds on this machine's monotonic clock.
     """
 
-    status: int
+    call: HttpCall
     body: bytes
     asked_at: float = field(default=0.0)
 
-    @property
-    def json(self) -> Any:  # noqa: ANN401  (any JSON)
-        """The decoded body.
+    def read(self, read: Callable[[Any], Result]) -> Result:
+        """Decode the body, and return what `read` makes of its JSON.
 
         Raises:
-            StoreUnavailable: it is not JSON, so it is not from a Headway server.
+            StoreUnavailable: it is not what a Headway server replies to this call; or
+                OutcomeUnknown: the same, and the call may have written something.
         """
         try:
-            return _decode(self.body) if self.body else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            message = "the server's reply is not JSON"
-            raise StoreUnavailable(message, hint="is this a Headway server?") from None
+            return read(_decode(self.body) if self.body else None)
+        except StoreUnavailable as error:
+            message = f"{self.call.what}: {error.message}"
+        except _UNREADABLE as error:
+            message = f"{self.call.what}: the reply cannot be read: {error or type(error).__name__}"
+        kind = OutcomeUnknown if self.call.writes else StoreUnavailable
+        raise kind(message[:400], hint="is this a Headway server of the same version?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -251,7 +266,7 @@ class HttpCalls:
         except (ReplyLost, TimeoutError) as error:
             return _Refusal(error=_reply_lost(call, error))
         if answer.status < 300:
-            return HttpReply(status=answer.status, body=answer.body, asked_at=asked_at)
+            return HttpReply(call=call, body=answer.body, asked_at=asked_at)
         error = error_of(answer.status, answer.body, what=call.what, writes=call.writes)
         return _Refusal(error=error, after_s=_seconds(answer.retry_after))
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 from headway.client.address import read_address
 from headway.client.queries import read_claim
 from headway.client.remote_store import RemoteStore
-from headway.client.requests import Fields, body_with_id, job_body, plain_body
-from headway.client.work_requests import ClaimAsked, claim_call, settle_call
+from headway.client.requests import Fields, body_with_id, job_body, plain_body, read_sent
+from headway.client.work_requests import ClaimAsked, claim_call, read_verdicts, settle_call
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.operate import ActRequest, Edit, Verb
@@ -195,7 +195,7 @@ class Client:
                 raise InvalidValue(message, hint="omit `also`, or pass the name of the kind")
             return await self._send_of(kind, kind.make(**given))
         reply = await self.remote.post("/v1/jobs", plain_body(kind, given, also or {}))
-        return Sent(reply["id"], reply["created"])
+        return reply.read(lambda one: Sent(one["id"], one["created"]))
 
     send = _waiting(send_async)
 
@@ -244,8 +244,7 @@ class Client:
     signal = _waiting(signal_async)
 
     async def _send_step(self, step: list[Fields]) -> list[Sent]:
-        reply = await self.remote.post("/v1/jobs", step)
-        return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
+        return (await self.remote.post("/v1/jobs", step)).read(read_sent)
 
     async def _send_of(self, kind: Kind, job: NewJob) -> Sent:
         try:
@@ -412,7 +411,7 @@ class Client:
             A verdict for each; LOST for a run that is no longer live.
         """
         call = settle_call(worker, outcomes, self.remote.wall_at(), self.patience_s)
-        return [Verdict(word) for word in (await self.remote.ask(call)).json["verdicts"]]
+        return (await self.remote.ask(call)).read(read_verdicts)
 
     settle = _waiting(settle_async)
 

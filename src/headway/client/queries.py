@@ -117,8 +117,12 @@ class _RecordReader:
         self._kind = kind
         self._fields = {name: _Later(hint) for name, hint in get_type_hints(kind).items()}
 
-    def __call__(self, fields: Mapping[str, object]) -> object:
-        known = {name: read(fields[name]) for name, read in self._fields.items() if name in fields}
+    def __call__(self, fields: object) -> object:
+        if not isinstance(fields, dict):
+            message = f"{fields!r:.40} is not an object"
+            raise TypeError(message)
+        given = cast("dict[str, object]", fields)
+        known = {name: read(given[name]) for name, read in self._fields.items() if name in given}
         return self._kind(**known)
 
 

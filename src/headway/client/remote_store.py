@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import quote
 from uuid import uuid4
@@ -18,10 +19,11 @@ from headway.client.address import ServerAddress
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.poller import WorkerPoller
 from headway.client.queries import ClaimResponse, read_claim, read_record, remote_query
-from headway.client.requests import DECLARED, Fields, definition, filled, job_body
+from headway.client.requests import DECLARED, Fields, definition, filled, job_body, read_sent
 from headway.client.work_requests import (
     beat_body,
     read_beat,
+    read_verdicts,
     request_call,
     settle_call,
     signal_body,
@@ -89,7 +91,7 @@ class Workers:
         """See `Store.settle`."""
         now = self._timing.wall_at()
         reply = await self._work(settle_call(request.worker, request.outcomes, now))
-        return [Verdict(word) for word in reply.json["verdicts"]]
+        return reply.read(read_verdicts)
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`; it includes jobs from polls that no claim has taken yet."""
@@ -104,7 +106,7 @@ class Workers:
             )
         call = HttpCall(method="POST", path="/v1/leases", body=beat_body(request_sent))
         answered = await self._work(call)
-        reply = read_beat(answered.json)
+        reply = answered.read(read_beat)
         if poller is None:
             return reply
         poller.note_time(answered.asked_at, reply.now)
@@ -232,12 +234,13 @@ class RemoteStore:
             return []
         now = self._timing.wall_at()
         reply = await self.post("/v1/jobs", [job_body(job, now) for job in jobs])
-        return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
+        return reply.read(read_sent)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
         path = f"/v1/signals/{quote(signal.key, safe='')}"
-        return read_record(SignalReply, await self.post(path, signal_body(signal)))
+        reply = await self.post(path, signal_body(signal))
+        return reply.read(partial(read_record, SignalReply))
 
     # -------------------------------------------------------------------------------- workers
 
@@ -284,7 +287,7 @@ class RemoteStore:
         }
         repeat = ("Idempotency-Key", request.request)
         reply = await self.post("/v1/moves", filled(body), repeat)
-        return [read_record(ActReply, one) for one in reply["jobs"]]
+        return reply.read(lambda moves: [read_record(ActReply, one) for one in moves["jobs"]])
 
     async def define(self, request: DefineRequest) -> int:
         """See `Store.define`; each item is a separate request.
@@ -304,13 +307,13 @@ class RemoteStore:
         revision = 0
         for call in calls:
             try:
-                reply_json = (await self.ask(call)).json
+                reply = await self.ask(call)
             except Forbidden as error:
                 if not only_declared:
                     raise
                 _log.info("declarations skipped, the server's own apply: %s", error)
                 return revision
-            revision = _revision(reply_json) or revision
+            revision = reply.read(_revision) or revision
         return revision
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
@@ -322,7 +325,7 @@ class RemoteStore:
             body={"gate": gate, "job": job, "reason": reason},
             patience_s=self._patience_s,
         )
-        return bool((await self.ask(call)).json["released"])
+        return (await self.ask(call)).read(lambda reply: bool(reply["released"]))
 
     # -------------------------------------------------------------------------------- reading
 
@@ -350,15 +353,19 @@ class RemoteStore:
     async def _read_remote(self, query: Query[Answer]) -> Answer:
         remote = remote_query(query, self._patience_s)
         try:
-            reply_json = (await self.ask(remote.call)).json
-            while remote.whole and reply_json["cursor"] is not None:
-                page = (await self.ask(remote.call.at(reply_json["cursor"]))).json
-                reply_json = {"rows": reply_json["rows"] + page["rows"], "cursor": page["cursor"]}
+            reply = await self.ask(remote.call)
         except UnknownJob:
             if not remote.missing:
                 raise
             return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
-        return remote.read(reply_json)  # pyright: ignore[reportReturnType]  (made by the query's type)
+        rows: list[object] = []
+        while remote.whole:
+            page, cursor = reply.read(_page)
+            rows += page
+            if cursor is None:
+                return remote.read({"rows": rows})  # pyright: ignore[reportReturnType]  (see below)
+            reply = await self.ask(remote.call.at(cursor))
+        return reply.read(remote.read)  # pyright: ignore[reportReturnType]  (made by the query's type)
 
     # ------------------------------------------------------------------ done by the server itself
 
@@ -395,12 +402,12 @@ class RemoteStore:
         """Make any call."""
         return await self._in_loop(self._calls.ask(call))
 
-    async def post(self, path: str, body: object, *headers: tuple[str, str]) -> Any:  # noqa: ANN401  (any JSON)
-        """POST an idempotent request, and return the reply's JSON."""
+    async def post(self, path: str, body: object, *headers: tuple[str, str]) -> HttpReply:
+        """POST an idempotent request."""
         call = HttpCall(
             method="POST", path=path, body=body, headers=headers, patience_s=self._patience_s
         )
-        return (await self.ask(call)).json
+        return await self.ask(call)
 
     async def _end(self) -> None:
         await self._workers.leave()
@@ -417,6 +424,10 @@ class RemoteStore:
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
         return await asyncio.wrap_future(self._background.submit(work))
+
+
+def _page(reply_json: Mapping[str, Any]) -> tuple[list[object], str | None]:
+    return list(reply_json["rows"]), reply_json["cursor"]
 
 
 def _revision(reply_json: object) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import Any, assert_never
 from urllib.parse import quote
 
 import msgspec
@@ -27,6 +27,7 @@ from headway.contract.definitions import (
     SetGate,
     SetLane,
 )
+from headway.contract.store import Sent
 from headway.core.duration import parse_duration
 from headway.core.errors import CallerError, InvalidValue
 from headway.core.gates.hours import HoursSpec, format_spans
@@ -38,6 +39,11 @@ from headway.core.retry import RetryPolicy
 from headway.core.timetable.schedule import Every, format_schedule
 
 Fields = dict[str, object]
+
+
+def read_sent(reply: Mapping[str, Any]) -> list[Sent]:
+    """Read the reply to a list of jobs."""
+    return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
 
 
 def filled(fields: Mapping[str, object]) -> Fields:

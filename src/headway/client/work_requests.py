@@ -24,6 +24,7 @@ from headway.contract.outcomes import (
     Returned,
     Snoozed,
     Succeeded,
+    Verdict,
 )
 from headway.contract.signals import Signal, SignalKind
 from headway.core.duration import parse_duration
@@ -238,6 +239,11 @@ def settle_call(
     """
     body = {"worker": worker, "outcomes": [outcome_body(one, now) for one in outcomes]}
     return HttpCall(method="POST", path="/v1/settlements", body=body, patience_s=patience_s)
+
+
+def read_verdicts(reply: Mapping[str, Any]) -> list[Verdict]:
+    """Read the reply to a settlement."""
+    return [Verdict(word) for word in reply["verdicts"]]
 
 
 def _lanes(lanes: Sequence[tuple[str, int]]) -> list[Fields]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from headway.client.calls import HttpCall, HttpReply
 from headway.client.queries import read_record, underway_call
@@ -52,18 +53,20 @@ class ServerFinder:
     async def overview(self) -> Overview:
         """Return the same as `StoreFinder.overview`."""
         reply = await self.ask(HttpCall(method="GET", path="/v1/overview"))
-        return read_record(Overview, reply.json)
+        return reply.read(partial(read_record, Overview))
 
     async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
         """Return the same as `StoreFinder.latencies`."""
         params = (("latency", "true"), *(("name", one) for one in lanes))
         reply = await self.ask(HttpCall(method="GET", path="/v1/lanes", params=params))
-        return [read_record(LaneLatency, one["latency"]) for one in reply.json["rows"]]
+        return reply.read(
+            lambda page: [read_record(LaneLatency, one["latency"]) for one in page["rows"]]
+        )
 
     async def underway(self, query: JobsQuery) -> Sequence[JobView]:
         """Return the same as `StoreFinder.underway`."""
         reply = await self.ask(underway_call(query))
-        return [read_record(JobView, one) for one in reply.json["rows"]]
+        return reply.read(lambda page: [read_record(JobView, one) for one in page["rows"]])
 
 
 Finder = StoreFinder | ServerFinder
