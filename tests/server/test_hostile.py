@@ -187,6 +187,26 @@ async def test_what_stands_beside_a_body_is_bounded_too(rig: Rig, endless: bytes
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("offered", ["h2c", "websocket", "h2c, foo/1"])
+@pytest.mark.parametrize("cut", [0, 30, -len(ONE), -3])
+async def test_an_offer_of_another_protocol_is_ignored_and_the_body_is_read(
+    rig: Rig, offered: str, cut: int
+) -> None:
+    # As Java's HttpClient sends it with each request, and in more than one packet.
+    offer = posted(rig, JSON.rstrip(), f"Upgrade: {offered}", "HTTP2-Settings: AAMAAABkAAQ")
+    offers = 2 * offer.replace("Connection: close", "Connection: Upgrade, HTTP2-Settings")
+    reply = await tell(rig, offers[:cut], offers[cut:] + posted(rig, JSON.rstrip()))
+    assert reply.count(b"HTTP/1.1 201 ") == reply.count(b"HTTP/1.1 ") == 3, reply
+    assert await jobs(rig) == 3
+
+
+async def test_what_follows_a_refused_tunnel_is_the_next_request(rig: Rig) -> None:
+    tunnel = "CONNECT /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+    reply = await tell(rig, tunnel + posted(rig, JSON.rstrip()))
+    assert reply.startswith(b"HTTP/1.1 405 "), reply
+    assert await jobs(rig) == 1
+
+
 async def test_many_requests_in_a_row_are_all_answered(rig: Rig) -> None:
     one = "GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
     last = "GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"

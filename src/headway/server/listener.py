@@ -2,6 +2,10 @@
 
 Uvicorn limits neither the size nor the duration of a request head, and its parser's cost grows with
 the square of the head's length; all of this happens before the caller is authenticated.
+
+Its parser also takes what follows a head with Upgrade for another protocol, and so loses the body.
+Java's HttpClient offers HTTP/2 in this way with each request. No other protocol is spoken here, so
+the offer is ignored. Source: RFC 9110, section 7.8.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import httptools
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
@@ -69,7 +74,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_limit: asyncio.TimerHandle | None = None
         self._read_limit: asyncio.TimerHandle | None = None
         self._is_too_much = False
-        self._is_upgraded = False
+        self._is_offer = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the timeout for a request head."""
@@ -87,9 +92,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Parse data, and limit the overhead of chunks and the time for a head."""
         messages, body = self._messages, self._body
         self._fed = len(data)
-        super().data_received(data)
-        if self._is_upgraded:
-            return
+        self._parse(data)
         if messages == self._messages:
             # Data that also starts a message is not counted: a single read is small enough.
             self._beside += len(data) - (self._body - body)
@@ -114,6 +117,10 @@ class BoundedConnection(HttpToolsProtocol):
         Raises:
             TooMuch: the head is too large.
         """
+        parser = self.parser
+        self._is_offer = parser.should_upgrade() and parser.get_method() != b"CONNECT"
+        if self._is_offer:
+            return
         if self._beside + self._fed > MOST_HEAD:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > MOST_HEAD:
@@ -126,16 +133,15 @@ class BoundedConnection(HttpToolsProtocol):
         self._body += len(body)
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        """End the body, unless the head is parsed again."""
+        if not self._is_offer:
+            super().on_message_complete()
+
     def on_response_complete(self) -> None:
         """Cancel the timeout; the next request starts another."""
         self._head_limit = _cancelled(self._head_limit)
         super().on_response_complete()
-
-    def handle_websocket_upgrade(self) -> None:
-        """Switch to another protocol, without the limits for heads."""
-        self._is_upgraded = True
-        self._head_limit = _cancelled(self._head_limit)
-        super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a malformed request or an oversized head, and close the connection."""
@@ -153,6 +159,33 @@ class BoundedConnection(HttpToolsProtocol):
         """Cancel the timeout, because the client has read."""
         super().resume_writing()
         self._read_limit = _cancelled(self._read_limit)
+
+    def _parse(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        left = [memoryview(data)]
+        while left:
+            part = left.pop()
+            try:
+                self.parser.feed_data(part)
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                left.append(part[upgrade.args[0] :])
+                if self._is_offer:
+                    left.append(memoryview(self._head_without_offer()))
+                    self._restart_parser()
+
+    def _head_without_offer(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        kept = [b"%s: %s\r\n" % one for one in self.headers if one[0] != b"upgrade"]
+        head = self.parser.get_method(), self.url, version, b"".join(kept)
+        return b"%s %s HTTP/%s\r\n%s\r\n" % head
+
+    def _restart_parser(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        # As Uvicorn does: a client may send the next request before the connection closes.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def _expect_head(self) -> None:
         self._head_limit = self.loop.call_later(HEAD_WITHIN_S, self._give_up)
@@ -247,6 +280,7 @@ class Listener:
             uvicorn.Config(
                 app,
                 http=BoundedConnection,
+                ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
