@@ -6,10 +6,12 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -205,6 +207,39 @@ async def test_source_that_is_looked_at_is_closed_when_its_worker_has_ended(
         async with working(app):
             await soon(begun)
     assert closed == [at]
+
+
+class NewThreads(ThreadPoolExecutor):
+    """Makes each call in another thread, as a pool with other work may."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        pool = ThreadPoolExecutor(1)
+        future = pool.submit(fn, *args, **kwargs)
+        pool.shutdown(wait=False)
+        return future
+
+
+async def test_blocking_source_is_read_to_its_end_and_closed_in_one_thread(app: hw.App) -> None:
+    closed = asyncio.Event()
+    threads: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    @app.source()
+    def leads() -> Iterator[hw.NewJob]:
+        try:
+            for n in range(3 * MAX_BATCH):
+                threads.append(get_ident())
+                yield app.kind("noop").make(key=f"{n}" if n < 2 * MAX_BATCH else None)
+        finally:
+            threads.append(get_ident())
+            loop.call_soon_threadsafe(closed.set)
+
+    loop.set_default_executor(NewThreads())
+    with pytest.raises(InvalidValue, match="without a key"):
+        await app.look_at_sources()
+    await soon(closed)
+    assert len(threads) == 3 * MAX_BATCH + 1
+    assert len(set(threads)) == 1
 
 
 async def test_two_sources_of_one_name_and_odd_options_are_refused(app: hw.App) -> None:

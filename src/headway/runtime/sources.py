@@ -14,12 +14,16 @@ from collections.abc import (
     AsyncIterable,
     Awaitable,
     Callable,
+    Generator,
     Iterable,
     Mapping,
     Sequence,
 )
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing
+from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, TypedDict, TypeVar, cast
 from uuid import uuid4
@@ -370,7 +374,15 @@ async def _pages(rows: Rows) -> AsyncGenerator[list[Any]]:
     if not isinstance(cast("object", found), Iterable):
         message = f"a source returned {found!r:.80}"
         raise InvalidValue(message, hint="yield jobs from it, or return a list of them")
-    # In a thread, because a source may read its table with a blocking driver.
-    rest = iter(found)
-    while page := await asyncio.to_thread(lambda: list(islice(rest, MAX_BATCH))):
-        yield page
+    # In a thread, because a source may read its table with a blocking driver; all of it in the same
+    # one, because some drivers serve only the thread that connected.
+    loop, context, rest = asyncio.get_running_loop(), copy_context(), iter(found)
+    thread = ThreadPoolExecutor(1, thread_name_prefix="headway-source")
+    try:
+        take = partial(context.run, lambda: list(islice(rest, MAX_BATCH)))
+        while page := await loop.run_in_executor(thread, take):
+            yield page
+    finally:
+        if isinstance(rest, Generator):
+            thread.submit(rest.close)  # as above
+        thread.shutdown(wait=False)
