@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from threading import get_ident
 
 import pytest
 
@@ -13,6 +14,7 @@ from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, Method
 from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
+from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from tests.client.waiting import Ended, at_work, final, until
 from tests.server.rig import serving
@@ -43,6 +45,23 @@ async def test_lost_reply_is_told_as_unknown_where_nobody_has_patience() -> None
             again = await client.send_async("noop", key="order-17")
             assert not again.created
             await client.close_async()
+
+
+async def test_synchronous_call_iterates_its_jobs_in_the_thread_of_its_caller() -> None:
+    threads: list[int] = []
+
+    def jobs() -> Iterator[dict[str, object]]:
+        for _ in range(MAX_BATCH + 1):
+            threads.append(get_ident())
+            yield {"kind": "noop"}
+
+    def send(url: str) -> int:
+        with hw.Client(url) as client:
+            assert len(client.send_many(jobs())) == MAX_BATCH + 1
+        return get_ident()
+
+    async with serving(tokens=False) as rig:
+        assert {await asyncio.to_thread(send, rig.url)} == set(threads)
 
 
 class Leaping(hw.Timing):

@@ -14,6 +14,7 @@ import pytest
 
 import headway as hw
 from headway.contract.views import JobQuery, StatsQuery
+from headway.core.job import MAX_BATCH
 from headway.runtime.event_loop import Background
 from headway.runtime.timing import pause
 from headway.stores.memory.store import MemoryStore
@@ -249,6 +250,20 @@ def test_call_that_is_under_way_when_another_thread_closes_has_an_unknown_outcom
     assert [str(error) for error in errors] == [
         "the app was closed by another thread before this ended (repeat the call)"
     ]
+
+
+def test_iterator_of_jobs_runs_in_the_thread_of_its_caller() -> None:
+    app = hw.App(store=Suspending(MemoryStore()))
+    threads: set[int] = set()
+
+    def jobs() -> Iterator[hw.NewJob]:
+        for _ in range(MAX_BATCH + 1):
+            threads.add(threading.get_ident())
+            yield app.kinds["noop"].make()
+
+    assert len(app.send_many(jobs())) == MAX_BATCH + 1
+    assert threads == {threading.get_ident()}
+    app.close()
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 from uuid import uuid4
@@ -27,7 +27,7 @@ from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App, moved
 from headway.runtime.event_loop import Background
-from headway.runtime.inserting import send_in_steps
+from headway.runtime.inserting import batches, send_in_steps
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
@@ -214,13 +214,13 @@ class Client:
             CallerError: a step is refused; the steps before it are stored.
             StoreError: the server cannot serve the call now; the steps before are stored.
         """
-        now = self.remote.wall_at()
-        bodies = (
-            job_body(one, now) if isinstance(one, NewJob) else body_with_id(one) for one in jobs
-        )
-        return await send_in_steps(bodies, self._send_step)
+        return await send_in_steps(self._bodies(jobs), self._send_step)
 
-    send_many = _waiting(send_many_async)
+    def send_many(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
+        """Synchronous version of `send_many_async`."""
+        # On the caller's thread, to which the iterator's own connections may be bound.
+        steps = (self.wait_for(self._send_step(step)) for step in batches(self._bodies(jobs)))
+        return [sent for step in steps for sent in step]
 
     async def signal_async(
         self, key: str, *, event: str, **options: Unpack[SignalOptions]
@@ -242,6 +242,11 @@ class Client:
         return await self.remote.signal(read_signal(key, event, options))
 
     signal = _waiting(signal_async)
+
+    def _bodies(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> Iterator[Fields]:
+        now = self.remote.wall_at()
+        for one in jobs:
+            yield job_body(one, now) if isinstance(one, NewJob) else body_with_id(one)
 
     async def _send_step(self, step: list[Fields]) -> list[Sent]:
         return (await self.remote.post("/v1/jobs", step)).read(read_sent)

@@ -449,10 +449,16 @@ class App:
             CallerError: a step is refused; the steps before it are stored.
             StoreError: the store cannot serve the call now; the steps before are stored.
         """
-        if connection is None:
-            return self._wait_for(self._enqueue_steps(jobs))
-        steps = (self._enqueue_within(connection, batch) for batch in batches(checked(jobs)))
-        return [sent for step in steps for sent in step]
+        # On the caller's thread, to which the iterator's own connections may be bound.
+        return [
+            sent
+            for batch in batches(checked(jobs))
+            for sent in (
+                self._wait_for(self._enqueue(batch))
+                if connection is None
+                else self._enqueue_within(connection, batch)
+            )
+        ]
 
     async def send_many_async(
         self, jobs: Iterable[NewJob], *, connection: object = None
@@ -723,9 +729,6 @@ class App:
     async def _declare_again(self) -> None:
         self._declaration.forget()
         await self.declare()
-
-    async def _enqueue_steps(self, jobs: Iterable[NewJob]) -> list[Sent]:
-        return [sent for step in batches(checked(jobs)) for sent in await self._enqueue(step)]
 
     async def _enqueue(self, jobs: list[NewJob], connection: object = None) -> list[Sent]:
         store = self.store

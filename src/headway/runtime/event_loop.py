@@ -111,9 +111,8 @@ class Background:
             self._forget_if_forked()
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-            if loop is not None:
-                loop.call_soon_threadsafe(loop.stop)
-        if thread is not None:
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
     def _ensure_loop(self) -> asyncio.AbstractEventLoop:
@@ -121,24 +120,10 @@ class Background:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=self._serve, args=(self._loop,), name="headway-background", daemon=True
+                target=_main, args=(self._loop,), name="headway-background", daemon=True
             )
             self._thread.start()
         return self._loop
-
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop until it is closed; the thread's main function."""
-        with asyncio.Runner(loop_factory=lambda: loop):
-            while True:
-                try:
-                    loop.run_forever()
-                except (SystemExit, KeyboardInterrupt):
-                    # From a caller's own code, such as an iterator of jobs. That caller gets it;
-                    # the loop goes on for the others, unless this hid a stop.
-                    with self._lock:
-                        if self._loop is loop:
-                            continue
-                return
 
     def _forget_if_forked(self) -> None:
         if self._process != os.getpid():
@@ -167,3 +152,8 @@ def _run_inline(work: Coroutine[Any, Any, Result]) -> Result:
     work.close()
     message = "a store that runs inline has suspended"
     raise InvariantBroken(message)
+
+
+def _main(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()
