@@ -64,6 +64,34 @@ async def test_synchronous_call_iterates_its_jobs_in_the_thread_of_its_caller() 
         assert {await asyncio.to_thread(send, rig.url)} == set(threads)
 
 
+@pytest.mark.parametrize("make", [hw.Client, hw.App])
+async def test_call_in_progress_when_another_task_closes_has_an_unknown_outcome(
+    make: type[hw.Client] | type[hw.App],
+) -> None:
+    asked = asyncio.Event()
+
+    async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(keep_silent, "127.0.0.1", 0) as server:
+        client = make(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        sending = asyncio.create_task(client.send_async("noop"))
+        await asked.wait()
+        await client.close_async()
+        with pytest.raises(hw.OutcomeUnknown, match="was closed by another caller"):
+            await sending
+        again = asyncio.create_task(client.send_async("noop"))
+        asked.clear()
+        await asked.wait()
+        again.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await again
+        await client.close_async()
+
+
 class Leaping(hw.Timing):
     """A clock that each pause advances at once."""
 

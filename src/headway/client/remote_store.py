@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections import OrderedDict
@@ -418,12 +417,13 @@ class RemoteStore:
 
         Raises:
             StoreUnavailable: the store was opened before this process was forked.
+            OutcomeUnknown: the store was closed before the coroutine ended.
         """
         if self._process != os.getpid():
             work.close()
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
-        return await asyncio.wrap_future(self._background.submit(work))
+        return await self._background.run_async(work)
 
 
 def _page(reply_json: Mapping[str, Any]) -> tuple[list[object], str | None]:

@@ -94,13 +94,28 @@ class Background:
         if inline and not _in_a_loop():
             return _run_inline(work)
         try:
-            return self.submit(work).result()
+            return self._submit(work).result()
         except CancelledError:
             message = "the app was closed by another thread before this ended"
             raise OutcomeUnknown(message, hint="repeat the call") from None
 
-    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Start a coroutine in the loop, and return its future."""
+    async def run_async(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to completion for a caller in another event loop.
+
+        Raises:
+            OutcomeUnknown: another task or thread closed this before the coroutine ended.
+            CancelledError: the caller was cancelled, and the coroutine with it.
+        """
+        try:
+            return await asyncio.wrap_future(self._submit(work))
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or caller.cancelling():
+                raise
+            message = "the client was closed by another caller before this ended"
+            raise OutcomeUnknown(message, hint="repeat the call") from None
+
+    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         # Under the lock, so that a thread that closes this finds and cancels the work in the loop.
         with self._lock:
             return asyncio.run_coroutine_threadsafe(work, self._ensure_loop())
