@@ -172,6 +172,7 @@ def test_open_handler_takes_whatever_it_is_given(app: hw.App) -> None:
         (lambda app: app.job()(lambda due: None), "has a parameter 'due', which is an option"),
         (lambda app: app.job()(lambda *args: None), "'args' of '<lambda>' cannot be passed"),
         (lambda app: app.job()(lambda a, /: None), "'a' of '<lambda>' cannot be passed by name"),
+        (lambda app: app.job()(lambda __a: None), "'__a' of '<lambda>' cannot be passed by name"),
     ],
 )
 def test_parameters_that_cannot_be_arguments_are_refused(
@@ -192,6 +193,15 @@ def test_annotations_that_json_cannot_carry_are_refused(app: hw.App) -> None:
 
     with pytest.raises(hw.InvalidValue, match="annotations of 'unknown' cannot be read"):
         app.job()(unknown)
+
+
+@pytest.mark.parametrize("annotation", ["int |", "1 / 0", "{}['a']"])
+def test_annotations_that_cannot_be_evaluated_are_refused(app: hw.App, annotation: str) -> None:
+    def work(thing: object) -> None: ...
+
+    work.__annotations__["thing"] = annotation
+    with pytest.raises(hw.InvalidValue, match="annotations of 'work' cannot be read"):
+        app.job()(work)
 
 
 def test_handler_need_not_take_the_job(app: hw.App) -> None:

@@ -36,6 +36,7 @@ RESERVED = frozenset(
 """Names of `send`'s own options, which no argument can have."""
 
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile("Object missing required field `(.*)`")
 _UNEXPECTED = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
@@ -236,12 +237,13 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
         raise InvalidValue(message, hint="use return instead of yield")
     try:
         hints = typing.get_type_hints(fn, include_extras=True)
-    except (NameError, TypeError, AttributeError) as error:
+    except Exception as error:  # noqa: BLE001  (an annotation may be any expression)
         message = f"the annotations of {kind!r} cannot be read: {error}"
         raise InvalidValue(message, hint="use names that its module defines") from None
     parameters: list[inspect.Parameter] = []
     for one in inspect.signature(fn).parameters.values():
-        if one.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
+        # A name with two underscores is positional by an older convention (PEP 484).
+        if one.kind in _UNNAMED or one.name.startswith("__"):
             message = f"the parameter {one.name!r} of {kind!r} cannot be passed by name"
             raise InvalidValue(message, hint="arguments are sent by name")
         parameters.append(one.replace(annotation=hints.get(one.name, one.empty)))
