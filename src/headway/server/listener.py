@@ -168,7 +168,9 @@ class BoundedConnection(HttpToolsProtocol):
             try:
                 self.parser.feed_data(part)
             except httptools.HttpParserError:
-                self.send_400_response("Invalid HTTP request received.")
+                message = "Invalid HTTP request received."
+                self.logger.warning(message)
+                self.send_400_response(message)
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 left.append(part[upgrade.args[0] :])
