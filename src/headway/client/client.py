@@ -217,7 +217,10 @@ class Client:
         return await send_in_steps(self._bodies(jobs), self._send_step)
 
     def send_many(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
-        """Synchronous version of `send_many_async`."""
+        """Send many jobs in steps of 1000; each step is stored completely or not at all.
+
+        See `send_many_async`; the jobs are iterated in the caller's thread.
+        """
         # On the caller's thread, to which the iterator's own connections may be bound.
         steps = (self.wait_for(self._send_step(step)) for step in batches(self._bodies(jobs)))
         return [sent for step in steps for sent in step]
