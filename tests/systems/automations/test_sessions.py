@@ -363,3 +363,53 @@ async def test_a_missing_git_is_named(tmp_path, repository, monkeypatch):
 def unpack(mirror: Path, pack: Path) -> None:
     with pack.open("rb") as packed:
         subprocess.run(["git", "unpack-objects", "-q"], cwd=mirror, stdin=packed, check=True)
+
+
+def test_a_long_word_costs_the_log_no_more_than_many_short_ones(tmp_path):
+    """A quadratic pattern would read for minutes; the supervisor would miss the lease's end."""
+    log = Log(str(tmp_path / "log"), 10_000_000, ["T0KENT0KEN"])
+    for _ in range(100):
+        log.feed(b"0af3" * 15_000)
+    log.flush()
+    assert (tmp_path / "log").stat().st_size == log.bytes
+
+
+def test_a_log_on_a_full_device_is_truncated_and_raises_nothing():
+    log = Log("/dev/full", 10_000, [])
+    log.feed(b"one\n")
+    log.note("ended: exit, status 0")
+    assert log.truncated
+
+
+async def test_folders_that_may_not_be_written_go_with_the_worktree(tmp_path, repository):
+    """Root may write them anyway, so only the tests of another user show a difference."""
+    command = "mkdir -p module/a && touch module/a/x && chmod -R a-w module && chmod 0 ../../*"
+    one = play(tmp_path, automation(repository, command))
+    assert (await one.end()).succeeded, one.log
+    assert list(one.places.work.iterdir()) == []
+
+
+async def test_an_artefact_that_cannot_be_kept_keeps_no_other_from_it(tmp_path, repository):
+    command = "touch a.txt b.txt; false"
+    entry = automation(repository, command, artifacts=["?.txt"], keep_worktree="failed")
+    one = play(tmp_path, entry)
+    to = one.places.artifacts / "one" / f"{JOB}-1"
+    (to / "a.txt").mkdir(parents=True)
+    assert not (await one.end()).succeeded
+    assert (to / "b.txt").is_file()
+    assert "headway: artefact a.txt not kept: Is a directory\n" in one.log
+    (kept,) = one.places.work.iterdir()
+    assert kept.name.endswith(".kept")
+
+
+async def test_a_detached_head_is_checked_out(tmp_path, repository):
+    git(repository, "commit", "-q", "--allow-empty", "-m", "on the branch")
+    git(repository, "checkout", "-q", "--detach")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "on no branch")
+    git(repository, "branch", "-m", "main", "trunk")
+    entry = automation(repository, "git log -1 --format=%s")
+    assert (await (one := play(tmp_path, entry)).end()).succeeded, one.log
+    assert "on no branch" in one.log
+    git(repository, "checkout", "-q", "trunk")
+    assert (await (two := play(tmp_path, entry, run=2)).end()).succeeded, two.log
+    assert two.log.count("on the branch") == 1

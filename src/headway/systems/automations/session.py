@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 from headway.runtime.timing import Timing
 from headway.systems.automations.config import HOUR_MS, Automation
 from headway.systems.automations.places import Places
-from headway.systems.automations.supervisor import flock
+from headway.systems.automations.supervisor import flock, remove
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PASSED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -288,12 +287,14 @@ def _prune(session: Session, places: Places) -> None:
         now_s = places.log(session.id).stat().st_mtime
         old_ones += [one for one in places.work.iterdir() if _is_abandoned(one, now_s)]
         for old in old_ones:
-            shutil.rmtree(old, ignore_errors=True)
+            remove(str(old))
 
 
 def _is_abandoned(work: Path, now_s: float) -> bool:
     if work.suffix or now_s - work.stat().st_mtime < ABANDONED_S:
         return False
+    # Its session may have made it unreadable.
+    work.chmod(0o700)
     folder = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return flock(folder)

@@ -41,7 +41,8 @@ LONGEST_LINE = 64_000
 LONGEST_SECRET = 4_000
 LONGEST_ERROR = 500
 SETUP_REASON = "setup"
-_IN_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/'\"<>]*@")
+# Begins at `://`: a pattern that begins with the scheme is quadratic in a long word.
+_IN_URL = re.compile(rb"(?<=[A-Za-z0-9+.-]://)[^\s/'\"<>]*@")
 
 
 class Ended(Exception):
@@ -96,24 +97,31 @@ class Log:
     def note(self, text: str) -> None:
         """Write a line of the supervisor itself, regardless of the size limit."""
         self.flush()
-        os.write(self._file, self._clean(f"headway: {text}\n".encode()))
+        self._append(self._clean(f"headway: {text}\n".encode()))
 
     def _write(self, data: bytes) -> None:
         if not data or self.truncated:
             return
         data = self._clean(data)
         self.last = (self.last + data)[-LONGEST_ERROR:]
-        os.write(self._file, data[: self._left])
+        self._append(data[: self._left])
         self._left -= len(data)
         if self._left < 0:
             self.truncated = True
             self._partial = b""
-            os.write(self._file, b"\nheadway: the output is too long; the rest is omitted\n")
+            self._append(b"\nheadway: the output is too long; the rest is omitted\n")
+
+    def _append(self, data: bytes) -> None:
+        try:
+            os.write(self._file, data)
+        except OSError:
+            # The device is full: the session goes on, and its end is still reported.
+            self.truncated = True
 
     def _clean(self, data: bytes) -> bytes:
         for secret in self._secrets:
             data = data.replace(secret, b"***")
-        return _IN_URL.sub(rb"\1***@", data)
+        return _IN_URL.sub(b"***@", data)
 
 
 class Supervisor:
@@ -192,7 +200,7 @@ class Supervisor:
             status = self._prepare(folder)
             if status:
                 self._set_aside_if_broken()
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
                 status = self._prepare(folder) if not os.path.exists(spec["mirror"]) else status
         finally:
             os.close(lock)
@@ -227,6 +235,10 @@ class Supervisor:
             self.log.feed(bytes(found) if status else b"")
             if not status and named:
                 status = self._git(*at, "symbolic-ref", "HEAD", named[1].decode())
+            elif not status and found:
+                # The HEAD of the repository is detached, perhaps at a commit of no branch.
+                status = self._git(*at, "fetch", "--quiet", "--no-auto-gc", "origin", "HEAD")
+                status = status or self._git(*at, "update-ref", "--no-deref", "HEAD", "FETCH_HEAD")
         status = status or self._git(
             "clone", "--quiet", "--shared", "--no-checkout", mirror, folder
         )
@@ -281,17 +293,20 @@ class Supervisor:
         """Copy the artefacts, and delete the work folder or keep it, as the entry says."""
         spec = self.spec
         folder = os.path.join(spec["work"], "repository")
-        try:
-            patterns: list[str] = spec["artifacts"] if self.step == "command" else []
-            for pattern in patterns:
-                for found in glob.glob(pattern, root_dir=folder, recursive=True):
+        patterns: list[str] = spec["artifacts"] if self.step == "command" else []
+        for pattern in patterns:
+            for found in glob.glob(pattern, root_dir=folder, recursive=True):
+                try:
                     _copy(folder, found, spec["artifacts_to"])
-            if spec["keep_worktree"] == "failed" and failed:
+                except OSError as error:
+                    self.log.note(f"artefact {found} not kept: {error.strerror}")
+        if spec["keep_worktree"] == "failed" and failed:
+            try:
                 os.rename(spec["work"], f"{spec['work']}.kept")
-            else:
-                shutil.rmtree(spec["work"], ignore_errors=True)
-        except OSError as error:
-            self.log.note(f"artefacts: {error}")
+            except OSError as error:
+                self.log.note(f"worktree not kept: {error}")
+        else:
+            remove(spec["work"])
 
     # ---------------------------------------------------------------------------- one process
 
@@ -518,6 +533,19 @@ def _copy(folder: str, name: str, to: str) -> None:
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     shutil.copyfile(source, target)
     os.chmod(target, 0o600)
+
+
+def remove(folder: str) -> None:
+    """Delete a folder, including subfolders that their owner may not write, as Go's modules."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder):
+        with suppress(OSError):
+            os.chmod(folder, 0o700)
+            for parent, names, _ in os.walk(folder):
+                for path in (os.path.join(parent, name) for name in names):
+                    if not os.path.islink(path):
+                        os.chmod(path, 0o700)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def say(event: dict[str, Any]) -> None:
