@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +33,45 @@ def test_argument_in_another_encoding_is_refused_in_words(headway: Headway):
     ran = headway("cancel", job, "--reason", "b\udce4h", "--store", "sqlite:///x.db")
     assert ran.code == 2
     assert "the argument 'b\\udce4h' is not UTF-8 (nothing was written" in ran.err
+
+
+def test_a_path_that_is_not_utf8_is_told_as_json(headway: Headway):
+    ran = headway("simulate", "b\udce4h", "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert json.loads(ran.err)["error"]["message"].startswith("b\\udce4h: the scenario cannot be ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["jobs", "--store", f"sqlite:///{'a' * 300}"],
+        ["send", "noop", "--app", f"{'a' * 300}.py"],
+        ["export", "--out", "a" * 300],
+    ],
+)
+def test_a_path_that_the_system_refuses_is_no_bug(headway: Headway, line: list[str]):
+    headway("migrate")
+    ran = headway(*line)
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot be used: File name too long" in ran.err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "koi8-r"])
+def test_characters_that_the_terminal_does_not_have_are_escaped(headway: Headway, encoding: str):
+    headway("send", "noop", "--subject", "☃ 😀 é")
+
+    def run(*arguments: str) -> bytes:
+        return subprocess.run(
+            [sys.executable, "-m", "headway", *arguments],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=True,
+        ).stdout
+
+    table = run("jobs").decode(encoding)
+    assert "\\u2603 \\U0001f600 " in table
+    assert json.loads(run("jobs", "--json").decode())["jobs"][0]["subject"] == "☃ 😀 é"
+    assert run("pause", "lane:☃")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -37,8 +37,10 @@ def report(error: Exception, *, json: bool) -> int:
         traceback.print_exception(error, file=sys.stderr)
     code, message, hint = _described(error)
     if json:
-        document = {"error": {"code": code, "message": message, "hint": hint}}
-        typer.echo(printable_json(to_json(document).decode()), err=True)
+        # A path that is not UTF-8 has lone surrogates, which JSON has no form for.
+        shown = message.encode(errors="backslashreplace").decode()
+        document = {"error": {"code": code, "message": shown, "hint": hint}}
+        typer.echo(printable_json(to_json(document).decode()).encode(), err=True)
     else:
         line = f"{message} ({hint})" if hint else message
         typer.echo(f"headway: {printable(line)}", err=True)

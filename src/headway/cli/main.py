@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from errno import ENOSPC
+from errno import EACCES, ELOOP, ENAMETOOLONG, ENOSPC, EPERM
 from importlib import import_module
+from io import TextIOWrapper
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -158,18 +159,25 @@ def call(arguments: Sequence[str]) -> int:
     except UnicodeEncodeError as error:
         return report(_explained(error, arguments), json="--json" in options)
     except OSError as error:
-        return report(_unwritten(error), json="--json" in options)
+        return report(_by_system(error), json="--json" in options)
     except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can report)
         return report(error, json="--json" in options)
     return code if isinstance(code, int) else DONE
 
 
-def _unwritten(error: OSError) -> Exception:
-    """Return the error for output that does not fit on the device; any other is a bug."""
-    if error.errno != ENOSPC:
-        return error
-    message = "the output cannot be written: no space is left on the device"
-    return StoreFull(message, hint="free some space, or write it elsewhere")
+def _by_system(error: OSError) -> Exception:
+    """Return the error for a full device, or a path that cannot be used; any other is a bug."""
+    if error.errno == ENOSPC:
+        message = "the output cannot be written: no space is left on the device"
+        return StoreFull(message, hint="free some space, or write it elsewhere")
+    if error.errno in _PATHS and error.filename is not None:
+        message = f"the path {str(error.filename)[:200]!r} cannot be used: {error.strerror}"
+        return InvalidValue(message, hint="check its name and the permissions of its folders")
+    return error
+
+
+_PATHS = {EACCES, ELOOP, ENAMETOOLONG, EPERM}
+"""Errors of a path that was named, not of the program."""
 
 
 def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:
@@ -182,5 +190,8 @@ def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the console script; what the terminal's encoding does not have is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(call(sys.argv[1:]))

@@ -91,8 +91,8 @@ class Terminal:
         return self.remarks.is_terminal
 
     def document(self, document: object) -> None:
-        """Print one JSON document on one line."""
-        typer.echo(printable_json(to_json(document).decode()))
+        """Print one JSON document on one line, as UTF-8 whatever the locale is."""
+        typer.echo(printable_json(to_json(document).decode()).encode())
 
     def reply(self, document: object, text: str) -> None:
         """Print a result: the document with --json, otherwise the line of text."""
