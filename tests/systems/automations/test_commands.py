@@ -126,6 +126,10 @@ def test_sessions_go_on_behind_a_dispatch_that_has_returned(
         # The command starts once its repository is prepared.
         wait_until(lambda: locks()[0]["pid"] is not None)
         assert locks()[0]["repo_url"] == str(repository)
+        # A store's URL may have a password.
+        keeper = psutil.Process(locks()[0]["pid"]).parents()[1].cmdline()
+        assert "dispatch" in keeper
+        assert "sqlite:" not in " ".join(keeper)
         second = headway("automations", "dispatch", "--json").document
         assert second["dispatched"] == 0
         usage = headway("automations", "limit", "2", "--json").document

@@ -17,7 +17,7 @@ import pytest
 
 from headway.app import App
 from headway.contract.definitions import DeclareEntry, DefineRequest
-from headway.contract.operate import ActRequest, Edit, Verb
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
@@ -452,6 +452,22 @@ async def test_a_session_that_was_released_is_logged_as_cancelled_and_not_as_fai
         assert level == logging.WARNING
         assert text.startswith("session cancelled ")
         assert text.endswith(" end=cancelled")
+
+
+async def test_a_session_that_was_released_and_retried_can_be_released_again(tmp_path, repository):
+    url, given = f"sqlite:///{tmp_path}/h.db", entry("a", repository, holding(tmp_path))
+    where = f"{API}/locks/{quote(str(repository), safe='')}"
+    async with service(tmp_path, url, given, lease="3s") as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+        first = pids(tmp_path)
+        lock = (await one.rig.http.delete(where)).json()
+        await one.ended("a", "cancelled")
+        job = lock["session_id"].rpartition(":")[2]
+        retry = ActRequest(request="retry", ids=(job,), verb=Verb.RETRY, author="ada", reason="")
+        assert [reply.answer for reply in await one.app.store.act(retry)] == [Acted.DONE]
+        await one.until(lambda: _async(pids(tmp_path) not in ([], first)))
+        assert (await one.rig.http.delete(where)).status_code == 200
+        await one.ended("a", "cancelled")
 
 
 async def test_a_failed_session_is_tried_again_only_if_the_entry_says_so(tmp_path, repository, url):

@@ -422,7 +422,10 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> str:
     read, write = os.pipe()
     os.set_inheritable(write, True)
     line = ["-m", "headway", "automations", "dispatch", f"--detached={write}"]
-    line += [f"--store={session.store_url}", f"--file={dispatcher.file}"]
+    line += [f"--file={dispatcher.file}"]
+    if session.named_store is not None:
+        # From the settings it is read again: it may have a password, and every user sees this line.
+        line.append(f"--store={session.named_store}")
     errors = dispatcher.places.logs / "dispatch.err"
     make, private = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
     # It outlives this process, so `subprocess`, which waits for its children, is unsuitable.

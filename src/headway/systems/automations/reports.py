@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
+from uuid import uuid4
 
 from headway.contract.definitions import DefineRequest, ResetGate, SetGate
 from headway.contract.operate import Acted, ActRequest, Verb
@@ -228,7 +229,7 @@ async def release(
     verb = Verb.KILL if force else Verb.CANCEL
     reason = FORCE_RELEASED if force else "released"
     request = ActRequest(
-        request=f"release:{lock.job}:{verb}", ids=(lock.job,), verb=verb, author=author,
+        request=str(uuid4()), ids=(lock.job,), verb=verb, author=author,
         reason=reason,
     )  # fmt: skip
     (reply,) = await store.act(request)
