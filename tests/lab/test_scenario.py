@@ -97,6 +97,16 @@ def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
         ("lost = 0.01", "lost = 1.01", "hand_over.lost: it should be at most 1.0, and is 1.01"),
         ('then = "retry"', 'then = "snooze"', "outcomes.busy.then: a signal cannot snooze"),
         ("numbered = 50", "numbered = 0", r"arrivals\[0\].args.phone: no value"),
+        ("numbered = 50", f"numbered = 1{400 * '0'}", r"arrivals\[0\].args.phone: no value"),
+        (
+            'numbered = 50, as = "+1{:04}"',
+            f"choice = {{ a = 1{400 * '0'} }}",
+            r"args.phone: the weight of 'a' is 1000",
+        ),
+        ('numbered = 50, as = "+1{:04}"', "choice = { a = inf }", "the weight of 'a' is inf"),
+        ("args = {", 'args = { "first-name" = 1,', r"arrivals\[0\].args: 'first-name' cannot be"),
+        ("args = {", "args = { class = 1,", r"arrivals\[0\].args: 'class' cannot be"),
+        ("args = {", "args = { job = 1,", r"arrivals\[0\].args: 'job' cannot be"),
         ('do = "pause"', 'do = "stop"', r"moves\[0\]: the key 'do' should be one of"),
         ('at = "12:00"', 'at = "25:00"', r"moves\[0\].at: '25:00' is not a time of day"),
         ("[[workers]]", "[workers]", "workers: it should be a list, and is a table"),
@@ -168,3 +178,9 @@ set.moves.lunch.at = "13:00"
 def test_a_what_if_that_names_nothing_is_refused(tmp_path: Path, change: str, said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         read_scenarios(write(tmp_path, f"{GOOD}\n[[what_if]]\nname = 'x'\n{change}\n"))
+
+
+@pytest.mark.parametrize("change", ["'x'", "{ name = 'x', set = 3 }", "{ name = 3, set = {} }"])
+def test_a_what_if_that_is_no_table_is_refused(tmp_path: Path, change: str) -> None:
+    with pytest.raises(InvalidValue, match=r"what_if\[0\]: it should have a name and a table"):
+        read_scenarios(write(tmp_path, f"what_if = [{change}]\n{GOOD}"))

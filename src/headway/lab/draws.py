@@ -16,6 +16,8 @@ from pydantic import BeforeValidator
 from headway.core.errors import InvalidValue
 
 Choice = TypeVar("Choice")
+_MOST = 10**15
+"""Above this, a float would no longer tell one number from the next."""
 
 
 class Draws:
@@ -48,6 +50,7 @@ class Draws:
         return chosen
 
 
+_NUMBERED = {"numbered", "as"}
 _HINT = (
     'write a plain value, {choice = ["a", "b"]}, {choice = {a = 3, b = 1}}, '
     '{numbered = 500, as = "+1555{:07}"} or {field = "origin"}'
@@ -107,7 +110,10 @@ def read_argument(value: object) -> Argument:
     match table:
         case {"choice": choices} if len(table) == 1 and choices:
             return Argument(choice=_weights(choices))
-        case {"numbered": int() as count} if count > 0 and not table.keys() - {"numbered", "as"}:
+        case {"numbered": int() as count} if 0 < count < _MOST and not table.keys() - {
+            "numbered",
+            "as",
+        }:
             return Argument(numbered=count, pattern=_pattern(table.get("as", "{}")))
         case {"field": str() as column} if len(table) == 1 and column:
             return Argument(column=column)
@@ -125,9 +131,13 @@ def _weights(choices: object) -> dict[str, float]:
     table = cast("dict[str, object]", choices)
     weights: dict[str, float] = {}
     for name, weight in table.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, int | float)
+            or not 0 <= weight < _MOST
+        ):
             message = f"the weight of {name!r} is {weight!r}"
-            raise InvalidValue(message, hint="weights are numbers from 0")
+            raise InvalidValue(message, hint="weights are numbers from 0, below 1e15")
         weights[name] = float(weight)
     if not sum(weights.values()):
         message = "no choice has a weight above 0"

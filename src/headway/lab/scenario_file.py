@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from copy import deepcopy
+from keyword import iskeyword
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeGuard, cast
 
 from pydantic import ValidationError
 
@@ -43,12 +44,12 @@ def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
     scenarios = [_checked(path, "", raw)]
     if not isinstance(changes, list):
         _refuse(path, [("what_if", "it should be a list of tables: [[what_if]]")])
-    for number, change in enumerate(cast("list[dict[str, Any]]", changes)):
+    for number, change in enumerate(cast("list[Any]", changes)):
         where = f"what_if[{number}]"
-        if change.keys() != {"name", "set"} or not isinstance(change["name"], str):
+        if not _is_change(change):
             _refuse(path, [(where, "it should have a name and a table `set`, and nothing else")])
         try:
-            varied = merged(raw, cast("dict[str, object]", change["set"]))
+            varied = merged(raw, change["set"])
         except InvalidValue as error:
             _refuse(path, [(f"{where}.set", str(error))])
         varied["name"] = change["name"]
@@ -57,6 +58,14 @@ def read_scenarios(path: Path, *, seed: int | None = None) -> list[Scenario]:
     if len(set(names)) < len(names):
         _refuse(path, [("what_if", "each needs its own name, different from the base's")])
     return scenarios
+
+
+def _is_change(change: object) -> TypeGuard[dict[str, Any]]:
+    match change:
+        case {"name": str(), "set": dict()}:
+            return len(cast("dict[str, object]", change)) == 2
+        case _:
+            return False
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -129,6 +138,11 @@ def _bad_arrivals(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:
         where = f"arrivals[{number}]"
         if arrivals.kind not in scenario.kinds:
             yield f"{where}.kind", _unknown("kind", arrivals.kind, scenario.kinds)
+        for names, key in ((arrivals.args, "args"), (arrivals.fields, "fields")):
+            for name in names:
+                if not name.isidentifier() or iskeyword(name) or name == "job":
+                    what = f"{name!r} cannot be the name of a handler's argument"
+                    yield f"{where}.{key}", f"{what}; args = {{other = {{field = …}}}} renames it"
         if arrivals.file is not None and not (path.parent / arrivals.file).is_file():
             yield f"{where}.file", f"there is no file {path.parent / arrivals.file}"
         if scenario.duration is None and (arrivals.rate or arrivals.rates):
