@@ -40,6 +40,7 @@ def test_a_job_that_is_unknown_or_final_is_told_and_the_exit_code_is_1(headway: 
     ran = headway("cancel", made, "nope", "--json")
     assert ran.code == 1
     assert [job["answer"] for job in ran.document["jobs"]] == ["refused", "unknown"]
+    assert headway("cancel", "nope").code == headway("cancel", made).code == 1
 
 
 def test_all_that_fit_a_filter_are_cancelled_if_somebody_agrees(headway: Headway):

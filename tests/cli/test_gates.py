@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.store import Store
+from headway.core.gates.opening import Hours
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
+from headway.stores.sqlite.timing import system_clock
 from tests.cli.conftest import Headway
-from tests.cli.gates import declare_all, declare_line
+from tests.cli.gates import declare, declare_all, declare_line
 from tests.cli.seeding import claim, enqueue, new_job, with_store
 
 LINE = GateUse(name="line", template="line", shared=True)
@@ -44,15 +48,29 @@ def test_gates_with_parked_jobs_are_listed_alone(headway: Headway):
     assert "no job is parked" in headway("gates", "--parked").err
     use = GateUse(name="phone:1", template="phone:{phone}", shared=False)
 
-    async def declare(store: Store) -> int:
+    async def define(store: Store) -> int:
         item = DeclareGate(spec=Slots("phone:{phone}", 1))
         return await store.define(DefineRequest(items=(item,), author="code"))
 
-    with_store(declare)
+    with_store(define)
     enqueue(new_job(gates=(use,)), new_job(gates=(use,)))
     claim("main", n=2)
     gates = headway("gates", "--parked", "--json").document["gates"]
     assert [(gate["name"], gate["parked"]) for gate in gates] == [("phone:1", 1)]
+
+
+def test_hours_are_unused_until_a_job_needs_them_and_closed_outside(headway: Headway):
+    in_three_days = datetime.fromtimestamp(system_clock() / 1000, UTC) + timedelta(days=3)
+    declare(Hours("office", "00:00-00:01", days=f"{in_three_days:%a}".lower(), tz="UTC"))
+
+    def state() -> str:
+        return headway("gates").out.splitlines()[1].split()[2]
+
+    assert state() == "unused"
+    use = GateUse(name="office", template="office", shared=True, zone="UTC")
+    enqueue(new_job(gates=(use,)))
+    claim("main")
+    assert state() == "closed"
 
 
 def test_an_operators_number_holds_until_reset(headway: Headway):

@@ -84,6 +84,14 @@ def test_jobs_of_a_worker_are_what_it_holds(headway: Headway):
     assert headway("jobs", "--json", "--worker", "v" * 32).document["jobs"] == []
 
 
+@pytest.mark.parametrize("other", [["--cursor", "1"], ["--newest"], ["--lane", "main"]])
+def test_jobs_of_a_worker_take_no_other_filter(headway: Headway, other: list[str]):
+    headway("migrate")
+    ran = headway("jobs", "--worker", WORKER, *other)
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot be combined with other filters (keep only --limit)" in ran.err
+
+
 def test_jobs_that_wait_or_run_are_found_below_many_others(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):

@@ -122,6 +122,16 @@ def test_with_a_token_a_server_on_loopback_is_closed(headway: Headway):
         assert httpx.get(f"{url}/v1/me", headers=told, timeout=LIMIT_S).status_code == 200
 
 
+def test_a_proxy_on_loopback_may_pass_on_any_host(headway: Headway):
+    """A page of another site may not reach an open server through a name of its own."""
+    assert headway("migrate").code == 0
+    made = headway("token", "create", "ops", "--role", "admin", "--json").document
+    told = {"authorization": f"Bearer {made['token']}", "host": "jobs.example"}
+    for options, status in ((["--trust-proxy=127.0.0.1"], 200), ([], 403)):
+        with serving(*options) as (_, url, _):
+            assert httpx.get(f"{url}/v1/me", headers=told, timeout=LIMIT_S).status_code == status
+
+
 def test_the_first_token_closes_an_open_server(headway: Headway):
     with serving() as (_, url, _):
         assert httpx.get(f"{url}/v1/me", timeout=LIMIT_S).status_code == 200
