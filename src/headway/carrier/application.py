@@ -151,19 +151,35 @@ def _gather(one: ET.Element) -> Gather:
     return Gather(
         prompts=tuple(prompts),
         action=one.get("action"),
-        method=one.get("method", "POST").upper(),
-        digits=int(one.get("numDigits", "1000")),
-        timeout_ms=1_000 * int(one.get("timeout", "5")),
+        method=_method(one),
+        digits=_number(one, "numDigits", 1_000),
+        timeout_ms=1_000 * _number(one, "timeout", 5),
         reports_none=one.get("actionOnEmptyResult", "false").lower() == "true",
     )
+
+
+def _method(one: ET.Element) -> str:
+    method = one.get("method", "POST").upper()
+    if method not in {"GET", "POST"}:
+        message = f"the method {method!r:.40} is not GET or POST"
+        raise ValueError(message)
+    return method
+
+
+def _number(one: ET.Element, name: str, usual: int) -> int:
+    number = int(one.get(name, str(usual)))
+    if number < 0:
+        message = f"{name} is {number}, which is below 0"
+        raise ValueError(message)
+    return number
 
 
 _PLAIN: Mapping[str, Callable[[ET.Element, str], Step]] = {
     "Say": lambda _, words: Spoken(text=words),
     "Message": lambda _, words: Message(text=words),
-    "Pause": lambda one, _: Silence(pause_ms=1_000 * int(one.get("length", "1"))),
+    "Pause": lambda one, _: Silence(pause_ms=1_000 * _number(one, "length", 1)),
     "Gather": lambda one, _: _gather(one),
-    "Redirect": lambda one, words: Redirect(url=words, method=one.get("method", "POST").upper()),
+    "Redirect": lambda one, words: Redirect(url=words, method=_method(one)),
     "Hangup": lambda _, __: HangUp(),
     "Reject": lambda _, __: HangUp(),
     "Leave": lambda _, __: HangUp(),

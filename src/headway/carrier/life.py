@@ -137,7 +137,11 @@ class Conversation:
         if url is None and self._base is None:
             message = "11100 there is no URL for the next document"
             raise DeliveryFailed(message)
-        self._base = urljoin(self._base or "", url or "")
+        try:
+            self._base = urljoin(self._base or "", url or "")
+        except ValueError as error:
+            message = f"11100 {url!r:.200} is not a URL"
+            raise DeliveryFailed(message) from error
         return await self._application.words(self._call, self._base, method, more)
 
     async def _spend(self, span_ms: float) -> None:

@@ -136,6 +136,11 @@ def test_a_token_is_not_shown_as_a_part_of_a_url_that_is_not_known() -> None:
     assert said == b"remote: see https://***@host/x and ssh://***@host/y"
 
 
+def test_a_password_is_a_secret_however_short_it_is():
+    found = read_repository("https://ada:s3@host/a/b", folder=Path("/"))
+    assert cleaned("fatal: s3 is wrong", *found.secrets) == b"fatal: *** is wrong"
+
+
 def cleaned(text: str, *secrets: str) -> bytes:
     """Return the text as the run log would store it."""
     log = Log(os.devnull, 1_000, list(secrets))

@@ -185,7 +185,17 @@ async def test_a_key_that_is_pressed_late_counts_at_the_second_asking() -> None:
         assert call.heard == ["Press", "Press"]
 
 
-@pytest.mark.parametrize("words", ["<Response>", "<Speak/>", "<Response><Sing/></Response>"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<Response>",
+        "<Speak/>",
+        "<Response><Sing/></Response>",
+        '<Response><Pause length="-5"/></Response>',
+        '<Response><Gather numDigits="-1"/></Response>',
+        '<Response><Redirect method="Ü">http://localhost/</Redirect></Response>',
+    ],
+)
 async def test_words_that_are_no_twiml_are_written_down_as_a_problem(words: str) -> None:
     async with carrying() as carrier:
         await calling(carrier, twiml=words)
@@ -193,6 +203,16 @@ async def test_words_that_are_no_twiml_are_written_down_as_a_problem(words: str)
         (call,) = carrier.world.ledger.calls.values()
         assert call.status == "completed"
         assert call.problems[0].startswith(("12100", "12200"))
+
+
+async def test_a_url_that_is_none_is_written_down_as_a_problem_and_the_call_ends() -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        app.answers["/words"] = "<Response><Redirect>http://[x</Redirect></Response>"
+        await calling(carrier, twiml=None, url=f"{app.url}/words")
+        await carrier.world.idle()
+        (call,) = carrier.world.ledger.calls.values()
+        assert call.status == "completed"
+        assert call.problems == ["11100 'http://[x' is not a URL"]
 
 
 async def test_an_application_that_fails_is_written_down_as_a_problem() -> None:
