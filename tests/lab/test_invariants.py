@@ -184,6 +184,14 @@ def test_a_gate_given_back_at_hand_over_may_be_taken_at_that_very_moment() -> No
     assert rules(told) == {"permits"}
 
 
+def test_a_start_at_the_moment_of_closing_or_opening_may_have_been_before_or_after_it() -> None:
+    told = history(job("a", run(1, 10, 30), gates=DESK), job("b", run(1, 20, 30), gates=DESK))
+    told.closings.append(Closed(gate="desk", from_at=at(10), to_at=at(20)))
+    assert rules(told) == set()
+    told.closings.append(Closed(gate="desk", from_at=at(20) - 1, to_at=at(20) + 1))
+    assert rules(told) == {"closed"}
+
+
 def test_a_capped_tenant_is_checked() -> None:
     told = history(*(job(f"j{n}", run(1, 5, 9), tenant="acme") for n in range(3)))
     assert rules(told) == set()

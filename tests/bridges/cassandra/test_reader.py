@@ -272,6 +272,27 @@ async def test_a_stale_leader_that_wakes_up_deletes_nothing_of_its_successor() -
     assert await world.made() == len(jobs) + 1
 
 
+async def test_a_round_ends_if_another_has_led_since_it_began() -> None:
+    world = World()
+    jobs = await laid(world)
+    await stand_at(world, jobs, 15 * MINUTE)
+    slow = world.reader()
+    others: list[bool] = []
+
+    async def sleep(statement: Cql, values: Values) -> None:
+        if statement is Cql.READ_BUCKET and not others:
+            others.append(True)
+            world.clock.advance(LEASE_MS * 4)
+            assert await world.reader().round()
+            world.clock.advance(LEASE_MS * 4)
+
+    world.link.before = sleep
+    assert not await slow.round()
+    assert slow.progress is None
+    assert await slow.round()
+    assert await world.made() == len(jobs)
+
+
 async def test_what_a_full_lane_refuses_stays_and_moves_later() -> None:
     world = World()
     await world.store.define(_limit("tight", 3))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 import headway as hw
 from headway.bridges.kafka.consuming import KafkaIn
@@ -175,6 +176,47 @@ async def test_what_is_held_of_a_partition_that_is_taken_away_is_forgotten(
     bridge._on_revoke(Consumer(), [Gone()])
     assert sorted(committed) == [(0, 4), (1, 9)]
     assert list(bridge._held) == [("orders", 1)]
+
+
+class Partition:
+    """A consumer that was assigned one partition and has read nothing yet."""
+
+    def __init__(self, code: int | None = None, low: int = 0, high: int = 0) -> None:
+        self._code, self._ends = code, (low, high)
+
+    def commit(self, **_: object) -> None:
+        if self._code is not None:
+            raise KafkaException(KafkaError(self._code))
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("orders", 0)]
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return partitions
+
+    def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
+        return self._ends
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [(None, False), (KafkaError.ILLEGAL_GENERATION, False), (KafkaError.REQUEST_TIMED_OUT, True)],
+)
+def test_offsets_are_committed_again_unless_the_partition_is_anothers(
+    bridge: KafkaIn, code: int | None, kept: bool
+) -> None:
+    bridge._stored["orders", 0] = 6
+    bridge._commit(cast("Consumer", Partition(code)))
+    assert bridge._stored == ({("orders", 0): 6} if kept else {})
+
+
+@pytest.mark.parametrize(("committed", "lag"), [(12, 3), (3, 5), (OFFSET_INVALID, 5)])
+def test_the_lag_of_an_idle_partition_counts_what_is_there(
+    bridge: KafkaIn, committed: int, lag: int
+) -> None:
+    bridge._start_offsets["orders", 0] = committed
+    bridge._match(cast("Consumer", Partition(low=10, high=15)))
+    assert bridge.tally.lag == {("orders", 0): lag}
 
 
 async def test_one_message_whose_key_has_another_body_is_refused_alone() -> None:
