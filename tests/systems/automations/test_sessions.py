@@ -113,6 +113,8 @@ async def test_artefacts_are_kept_and_none_from_outside(tmp_path, repository):
     assert not (await one.end()).succeeded
     kept = [path.name for path in one.places.artifacts.rglob("*") if path.is_file()]
     assert kept == ["a.txt"]
+    # It was passed over, not tried.
+    assert "not kept" not in one.log
 
 
 async def test_artefacts_of_the_newest_sessions_alone_are_kept(tmp_path, repository):
@@ -177,6 +179,13 @@ async def test_a_session_ends_with_the_time_of_its_lock_whatever_its_own_timeout
     one = play(tmp_path, automation(repository, "sleep 600", timeout="1h"))
     one.session.lock_timeout_ms = 2_000
     assert (await one.end()).reason == "timeout"
+
+
+async def test_a_command_may_end_in_order_after_its_timeout(tmp_path, repository):
+    command = "trap 'sleep 1; echo saved; exit 0' TERM; while :; do sleep 0.1; done"
+    one = play(tmp_path, automation(repository, command, timeout="2s", grace="60s"))
+    assert (await one.end()).reason == "timeout"
+    assert "saved\n" in one.log
 
 
 async def test_what_a_command_leaves_running_ends_with_it(tmp_path, repository):

@@ -88,6 +88,13 @@ async def test_a_technician_who_is_nowhere_on_earth_is_refused(tmp_path: Path):
             problem(await imported(field, rows), 422, "invalid_value")
 
 
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+async def test_an_id_with_nul_is_refused_before_a_database_reads_it(tmp_path: Path, method: str):
+    async with a_field(tmp_path, work=False) as field:
+        body = {"name": "Ada"} if method == "PATCH" else None
+        problem(await call(field, method, "/a%00", body), 422, "invalid_value")
+
+
 async def test_an_import_adds_changes_and_leaves_alone_and_a_bad_row_writes_nothing(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         rows = "ID;Name;Phone;Lat;Lon;Skills;On_Duty;Channel\n"

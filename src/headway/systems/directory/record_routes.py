@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headway.core.errors import IdConflict, InvalidValue, RevisionConflict
 from headway.server.access import Definer, Observer
+from headway.server.bodies.base import Name
 from headway.server.caller import Caller
 from headway.server.paging import PageQuery, decode_cursor, encode_cursor
 from headway.server.replies import answer, page_model, reply_model
@@ -85,7 +86,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     noun, reply = records.noun, reply_model(records.shape)
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
     which = Annotated[
-        str,
+        Name,
         Path(
             max_length=MAX_ID,
             description=f"Id of the {noun.replace('-', ' ')}.",
