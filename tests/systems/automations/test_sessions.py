@@ -117,6 +117,14 @@ async def test_artefacts_are_kept_and_none_from_outside(tmp_path, repository):
     assert "not kept" not in one.log
 
 
+async def test_no_artefact_has_the_url_with_its_token(tmp_path, repository):
+    command = "ln -s .git/config link; cp .git/config copy; true"
+    one = play(tmp_path, automation(repository, command, artifacts=[".git/*", "link", "copy"]))
+    assert (await one.end()).succeeded
+    kept = [path.name for path in one.places.artifacts.rglob("*") if path.is_file()]
+    assert kept == ["copy"]
+
+
 async def test_artefacts_of_the_newest_sessions_alone_are_kept(tmp_path, repository):
     one = automation(repository, "date > x", artifacts=["x"], keep_artifacts=2)
     for run in (1, 2, 3):
