@@ -73,6 +73,18 @@ def test_hours_are_unused_until_a_job_needs_them_and_closed_outside(headway: Hea
     assert state() == "closed"
 
 
+def test_a_wrong_zone_is_refused_before_a_gate_is_closed(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    declare_line()
+    monkeypatch.setenv("HEADWAY_ZONE", "Nowhere")
+    ran = headway("pause", "line", "--until", "20m")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("headway: HEADWAY_ZONE: there is no time zone 'Nowhere'")
+    monkeypatch.delenv("HEADWAY_ZONE")
+    assert headway("gates", "show", "line", "--json").document["open"]
+
+
 def test_an_operators_number_holds_until_reset(headway: Headway):
     declare_all()
     headway("gates", "set", "line", "--capacity", "3", "--reason", "more phones")

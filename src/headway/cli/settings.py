@@ -108,6 +108,7 @@ class Settings(BaseSettings):
     @field_validator("zone")
     @classmethod
     def _is_a_zone(cls, zone: str | None) -> str | None:
+        # Before a command acts: it would fail only when it shows what it has done.
         if zone is not None:
             find_zone(zone)
         return zone
