@@ -280,6 +280,43 @@ async def test_key_of_an_open_transaction_that_rolls_back_is_free(
     assert (await asyncio.wait_for(same, LIMIT)).created
 
 
+async def test_enqueue_that_waits_for_a_key_wakes_waiters_even_if_its_caller_is_cancelled(
+    app: hw.App, store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    """It cannot be stopped any more, so what it writes must be claimed like any other job."""
+    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    patient = PostgresStore(parse_url(f"{database}?patience_ms=600000"))
+    await asyncio.wait_for(patient.wait(["notes"], None, (await claim(patient, 1)).seen), LIMIT)
+    job = NewJob(id=derived_id("cancelled", 1), kind="note", lane="notes", key="mine")
+    # In another lane, because the ends of these transactions wake waiters, too.
+    first, other = (job.changed(id=derived_id("cancelled", n), lane="others") for n in (2, 3))
+    with psycopg.connect(database) as db:
+        await store.enqueue_within_async(db, [first])
+        same = asyncio.ensure_future(patient.enqueue([job]))
+        await asyncio.to_thread(waited_for, database, db.info.backend_pid)
+        # Once another enqueue is through, this one waits on its own connection.
+        await asyncio.wait_for(patient.enqueue([other.changed(key="theirs")]), LIMIT)
+        await asyncio.to_thread(waited_for, database, db.info.backend_pid)
+        same.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await same
+        seen = (await claim(patient, 2)).seen
+        db.rollback()
+    assert await asyncio.wait_for(take_when_woken(patient, seen), LIMIT) == [job.id]
+    await patient.close()
+
+
+async def take_when_woken(store: PostgresStore, seen: int) -> list[str]:
+    """Waits for a wake before each claim, until there are jobs."""
+    request = 3
+    while True:
+        await store.wait(["notes"], None, seen)
+        reply = await claim(store, request)
+        if reply.jobs:
+            return [one.id for one in reply.jobs]
+        seen, request = reply.seen, request + 1
+
+
 async def test_key_of_an_open_transaction_refuses_the_step_that_needs_it_and_holds_no_turn(
     app: hw.App, store: PostgresStore, database: str
 ):

@@ -113,13 +113,13 @@ class PostgresStore(SqlStore):
         try:
             return await _ask(self._insert_queue, call)
         except KeyHeld:
-            return await self._enqueue_patiently(jobs)
+            if running_loop() is None:
+                return self._enqueue_patiently(jobs)
+            return await asyncio.to_thread(self._enqueue_patiently, jobs)
 
-    async def _enqueue_patiently(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        if running_loop() is None:
-            replies, done = self._enqueues.patiently(jobs)
-        else:
-            replies, done = await asyncio.to_thread(self._enqueues.patiently, jobs)
+    def _enqueue_patiently(self, jobs: Sequence[NewJob]) -> list[Sent]:
+        replies, done = self._enqueues.patiently(jobs)
+        # In the same thread: the jobs are written even if the caller was cancelled while it waited.
         self._notify(done)
         return replies
 
