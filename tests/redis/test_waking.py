@@ -145,6 +145,30 @@ async def test_waiter_is_woken_by_a_job_of_its_own_process_of_which_the_reply_is
         await store.close()
 
 
+async def test_waiter_is_woken_by_a_job_that_is_written_after_its_caller_was_cancelled(
+    url: str,
+) -> None:
+    with Proxy(url) as proxy:
+        store = opened(proxy.url)
+        for _ in range(2):
+            # From the second on, an enqueue in this lane is one call of a script that is loaded.
+            await store.enqueue([new_job()])
+        (await asleep(store)).cancel()
+        proxy.stall()
+        sending = asyncio.create_task(store.enqueue([new_job()]))
+        await asyncio.wait({sending}, timeout=0.3)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        # What woke all at the cancellation came before the job.
+        seen = store._wakes.count  # pyright: ignore[reportPrivateUsage]
+        task = asyncio.create_task(store.wait(["main"], None, seen))
+        proxy.resume()
+        await asyncio.wait_for(task, LIMIT)
+        assert len((await claim(store, request=2)).jobs) == 1
+        await store.close()
+
+
 async def test_waiter_looks_once_more_when_its_registration_had_ended(url: str) -> None:
     one, other = opened(url), opened(url)
     task = await asleep(one)

@@ -34,12 +34,17 @@ class Listener:
 
     Args:
         waiters: key under which waiting processes are registered.
-        origin: id of this process, whose own wakes are ignored.
+        origin: returns the id of this process's calls, whose wakes are ignored.
         wake: wakes waiters of this process.
     """
 
     def __init__(
-        self, pool: Pool, channel: str, waiters: str, origin: str, wake: Callable[[Woken], None]
+        self,
+        pool: Pool,
+        channel: str,
+        waiters: str,
+        origin: Callable[[], str],
+        wake: Callable[[Woken], None],
     ) -> None:
         self._pool = pool
         self._channel = channel
@@ -131,7 +136,7 @@ class Listener:
 
     def _dispatch(self, data: bytes) -> None:
         origin, woken = parse_wakes(data)
-        if origin != self._origin:
+        if origin != self._origin():
             self._wake(woken)
 
     def _keep_registered(self) -> None:

@@ -80,13 +80,12 @@ class RedisStore:
         self._wakes = Wakes(self._clock)
         self._last_seen = LastSeen()
         self._origin = secrets.token_hex(8)
-        self._own = self._origin.encode()
         self._calls = Calls(options)
         self._listener = Listener(
             self._calls.pool,
             self._calls.key("wakes"),
             self._calls.key("waiters"),
-            self._origin,
+            lambda: self._origin,
             self._wakes.wake,
         )
         self._check_server()
@@ -268,7 +267,9 @@ class RedisStore:
                 arguments = self._arguments(request, _STRICT[strict])
                 raw = await self._calls.run(run, arguments, urgent=urgent)
             except (OutcomeUnknown, asyncio.CancelledError):
-                # Other processes get the wakes by message, this one only by the lost reply.
+                # Other processes get the wakes by message, this one only by the lost reply. The
+                # server may execute the call later: then it is heard as that of another process.
+                self._origin = secrets.token_hex(8)
                 self._wakes.wake_all()
                 raise
             reply = self._learn(raw)
@@ -298,7 +299,7 @@ class RedisStore:
             encode(request),
             self._clock.override(),
             self._last_seen.packed,
-            self._own,
+            self._origin.encode(),
             asks,
         )
 
