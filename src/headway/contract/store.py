@@ -187,6 +187,9 @@ class Store(Protocol):
 
         Returns:
             Whether the job held a permit of this gate.
+
+        Raises:
+            InvalidValue: the gate or the author has no valid name; nothing was written.
         """
         ...
 

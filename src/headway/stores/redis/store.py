@@ -171,6 +171,7 @@ class RedisStore:
         return replies.read(reply.value, int)
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        check_name("gate", gate)
         check_name("author", author)
         request = {**_authored(author, reason), "gate": gate, "job": job}
         reply = await self._do("verbs.act.release_permit", request)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 
 import pytest
 
-from headway.contract.definitions import DeclareLane, LaneSpec, ResetLane, SetLane
+from headway.contract.definitions import DeclareLane, LaneSpec, ResetLane, SetGate, SetLane
 from headway.contract.operate import Verb
 from headway.contract.outcomes import Succeeded
 from headway.contract.views import JobsQuery
@@ -20,6 +22,7 @@ from headway.core.errors import (
     UnknownGate,
 )
 from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec
 from headway.core.job import (
     MAX_ARGS,
     MAX_CANDIDATES,
@@ -318,6 +321,34 @@ class EnqueueGroup(ConformanceGroup):
         bad = rig.jobs.make(gates=(known, use_of(unknown, id=7)))
         async with rig.refuses(UnknownGate, match="row:"):
             await rig.enqueue(good, bad)
+
+    @pytest.mark.parametrize("name", ['it\'s "x"', "it's", "a\\b", "a\nb\t\x01\x7f", "Zoë"])
+    async def test_error_quotes_a_name_on_one_line(self, rig: Rig, name: str) -> None:
+        async with rig.refuses(UnknownGate, match=re.escape(f"the gate {name!r} is not declared")):
+            await rig.define(SetGate(name=name, capacity=1))
+
+    @pytest.mark.parametrize(
+        ("gate", "message"),
+        [
+            (Slots("line", 1), "the gate 'line' is shared, but the job uses it as keyed"),
+            (Slots("row:{id}", 1), "the gate 'row:{id}' is keyed, but the job uses it as shared"),
+        ],
+        ids=["shared", "keyed"],
+    )
+    async def test_gate_that_is_used_as_it_is_not_declared_is_refused(
+        self, rig: Rig, gate: GateSpec, message: str
+    ) -> None:
+        await rig.declare(gate)
+        use = replace(use_of(gate, id=7), shared=not gate.shared)
+        async with rig.refuses(InvalidValue, match=re.escape(message)):
+            await rig.add(gates=(use,))
+
+    async def test_gate_that_is_named_twice_is_refused_before_its_amount(self, rig: Rig) -> None:
+        gate = Slots("line", 1)
+        await rig.declare(gate)
+        uses = (replace(use_of(gate), amount=0), use_of(gate))
+        async with rig.refuses(InvalidValue, match="names a gate twice: line, line"):
+            await rig.add(gates=uses)
 
     @pytest.mark.parametrize(
         "fields",

@@ -274,6 +274,12 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.store.release_permit("no such gate", job.id, "bob", "x") is False
         assert await rig.store.release_permit("line", UNKNOWN_ID, "bob", "x") is False
 
+    async def test_release_without_the_name_of_a_gate_is_refused(self, rig: Rig) -> None:
+        job = await rig.add(gates=(SINGLE,))
+        await rig.worker.take(5)
+        async with rig.refuses(InvalidValue, match="gate is empty"):
+            await rig.store.release_permit("", job.id, "bob", "stuck")
+
 
 NUMBERS = Pool("numbers", {"a": 4, "b": 8, "c": 2})
 ROUND = Pool("round", {"a": 2, "b": 2, "c": 2}, strategy="round_robin")

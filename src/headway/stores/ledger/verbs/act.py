@@ -187,6 +187,7 @@ _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
 
 def release_permit(ledger: Ledger, gate: str, job: str, author: str, reason: str) -> bool:
     """See `Store.release_permit`."""
+    check_name("gate", gate)
     check_name("author", author)
     permits = [one for one in ledger.permits.of_jobs([job]) if gate in {one.gate, one.pool}]
     if not permits:

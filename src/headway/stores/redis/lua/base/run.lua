@@ -5,12 +5,18 @@
 
 local Run = {}
 
--- Quote a name as Python's repr does.
+local ESCAPES = { ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t' }
+
+local function escaped(character)
+  return ESCAPES[character] or string.format('\\x%02x', string.byte(character))
+end
+
+-- Quote a name as Python's repr does, except that Unicode is never escaped.
 function Run.quoted(name)
+  local inner = string.gsub(name, '[%z\1-\31\127\\]', escaped)
   if string.find(name, "'", 1, true) and not string.find(name, '"', 1, true) then
-    return '"' .. name .. '"'
+    return '"' .. inner .. '"'
   end
-  local inner = string.gsub(name, '\\', '\\\\')
   return "'" .. string.gsub(inner, "'", "\\'") .. "'"
 end
 

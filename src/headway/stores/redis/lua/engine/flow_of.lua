@@ -48,6 +48,8 @@ local function check_together(kind, gates)
       Run.refuse('InvalidValue', message .. names, hint)
     end
     seen[use.name] = true
+  end
+  for _, use in ipairs(gates) do
     check_words(use)
     shared = shared + (use.shared and 1 or 0)
   end

@@ -153,7 +153,7 @@ function GateNames.place_of(templates, gate)
     end
   end
   if best == nil then
-    local message = "the gate '" .. gate .. "' is not declared"
+    local message = 'the gate ' .. Run.quoted(gate) .. ' is not declared'
     Run.refuse('UnknownGate', message, '`headway gates` lists the declared gates')
   end
   return { template = best.template, pool = best.pool }
