@@ -15,6 +15,16 @@ MISSED_AFTER_MS = 60_000
 """A fire promoted later than this counts as missed."""
 
 
+def due_fires(step: Step, entry: str) -> Sequence[DueRow]:
+    """Return all due fires of an entry: its policies must see them together."""
+    now = step.ledger.now
+    return [
+        DueRow(job.seq, job.id, entry, job.fired_at)
+        for job in step.ledger.jobs.of_entry(entry)
+        if job.state is State.SCHEDULED and job.run == 0 and job.due_at <= now
+    ]
+
+
 def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> Sequence[DueRow]:
     """Decide which of an entry's due fires become waiting; the others are folded.
 
@@ -79,7 +89,7 @@ def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[
 
 
 def promote(step: Step, lane: str) -> int:
-    """Promote at most 1000 due jobs of a lane.
+    """Promote at most 1000 due jobs of a lane, and further fires of the same entries.
 
     Args:
         step: ends the folded fires.
@@ -97,7 +107,8 @@ def promote(step: Step, lane: str) -> int:
         if row.entry is not None:
             fires.setdefault(row.entry, []).append(row)
     for entry, rows in fires.items():
-        seqs += [one.seq for one in decide_fires(step, entry, rows)]
+        whole = rows if len(due) < MAX_BATCH else due_fires(step, entry)
+        seqs += [one.seq for one in decide_fires(step, entry, whole)]
     if seqs:
         ledger.jobs.promote(seqs)
         ledger.counts.move(lane, State.SCHEDULED, State.WAITING, len(seqs))

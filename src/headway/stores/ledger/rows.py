@@ -186,7 +186,11 @@ class Finished(NamedTuple):
 
 
 class DueRow(NamedTuple):
-    """A scheduled job that is due."""
+    """A scheduled job that is due.
+
+    Attributes:
+        entry: timetable entry of a fire; None for a fire that has run and was put back.
+    """
 
     seq: int
     id: str

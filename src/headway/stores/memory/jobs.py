@@ -264,7 +264,8 @@ class MemoryJobs:
             if due_at > self._time.now:
                 break
             row = self._rows[seq]
-            found.append(DueRow(seq, row.id, row.entry, row.fired_at))
+            entry = None if row.run else row.entry
+            found.append(DueRow(seq, row.id, entry, row.fired_at))
         return found
 
     def promote(self, seqs: Sequence[int]) -> set[int]:

@@ -19,7 +19,7 @@ from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.views import EntryView, JobView, TimetableQuery
 from headway.core.errors import UnknownEntry
 from headway.core.gates.slots import Slots
-from headway.core.job import derived_id, ids_after
+from headway.core.job import MAX_BATCH, derived_id, ids_after
 from headway.core.state import State
 from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import Every
@@ -406,6 +406,43 @@ class TimetableGroup(ConformanceGroup):
         rig.clock.advance(60 * MINUTE_MS)
         assert len(await rig.worker.take(9)) == 1
         assert (await the_entry(rig)).folded == 3
+
+    @pytest.mark.parametrize("misfire", MisfirePolicy)
+    async def test_retry_of_a_fire_is_no_missed_fire(
+        self, rig: Rig, misfire: MisfirePolicy
+    ) -> None:
+        entry = await declare(rig, misfire=misfire, cap=0)
+        await fire(rig, entry.revision, 1, 5)
+        rig.clock.advance(MINUTE_MS)
+        first = await rig.worker.take_and_report(Failed, after_ms=4 * MINUTE_MS)
+        rig.clock.advance(4 * MINUTE_MS)
+        runs = await rig.worker.take(9)
+        assert [(run.id == first.id, run.run) for run in runs] == [(True, 2), (False, 1)]
+        assert (await the_entry(rig)).folded == 0
+
+    @pytest.mark.parametrize("overlap", ["skip", "one"])
+    async def test_fire_that_falls_due_before_a_retry_does_not_replace_it(
+        self, rig: Rig, overlap: Overlap
+    ) -> None:
+        entry = await declare(rig, overlap=overlap, misfire=MisfirePolicy.ONCE)
+        await fire(rig, entry.revision, 1, 2)
+        rig.clock.advance(MINUTE_MS)
+        first = await rig.worker.take_and_report(Failed, after_ms=MINUTE_MS + 1)
+        rig.clock.advance(MINUTE_MS + 1)
+        assert await rig.worker.take_ids(9) == [first.id]
+        assert (await the_entry(rig)).folded == 1
+
+    async def test_missed_fires_are_decided_together_among_more_jobs_than_fall_due_at_once(
+        self, rig: Rig
+    ) -> None:
+        entry = await declare(rig, misfire=MisfirePolicy.ONCE)
+        await fire(rig, entry.revision, 1, 3)
+        await rig.add_many(MAX_BATCH, due_at=minute(2))
+        rig.clock.advance(60 * MINUTE_MS)
+        await rig.worker.take(MAX_BATCH)
+        await rig.worker.take(MAX_BATCH)
+        states = [(job.fired_at, job.state) for job in await fired(rig)]
+        assert sorted(states) == [(minute(1), State.CANCELLED), (minute(3), State.RUNNING)]
 
     async def test_fires_pass_the_gates_of_the_entrys_job(self, rig: Rig) -> None:
         solo = Slots("solo", 1)

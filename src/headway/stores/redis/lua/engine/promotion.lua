@@ -25,8 +25,8 @@ local function sorted_out(due)
   return ids, entries, fires
 end
 
--- Promote up to 1000 due jobs of a lane; folded fires end in the step. Return how many became
--- waiting.
+-- Promote up to 1000 due jobs of a lane, and further fires of the same entries; folded fires end in
+-- the step. Return how many became waiting.
 function Promotion.promote(step, lane)
   local due = Jobs.due(lane, MAX_BATCH)
   if #due == 0 then
@@ -34,7 +34,8 @@ function Promotion.promote(step, lane)
   end
   local ids, entries, fires = sorted_out(due)
   for _, entry in ipairs(entries) do
-    for _, one in ipairs(DueFires.decide_fires(step, entry, fires[entry])) do
+    local whole = #due < MAX_BATCH and fires[entry] or DueFires.due_fires(step, entry)
+    for _, one in ipairs(DueFires.decide_fires(step, entry, whole)) do
       ids[#ids + 1] = one.id
     end
   end

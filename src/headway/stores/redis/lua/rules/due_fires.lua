@@ -8,6 +8,18 @@ local DueFires = {}
 local MISSED_AFTER_MS = 60000
 local QUEUED = { parked = true, scheduled = true, waiting = true }
 
+-- Return all due fires of an entry: its policies must see them together.
+function DueFires.due_fires(step, entry)
+  local now = Time.now
+  local list = {}
+  for _, job in ipairs(Jobs.of_entry(entry)) do
+    if job.state == 'scheduled' and job.run == 0 and job.due_at <= now then
+      list[#list + 1] = { seq = job.seq, id = job.id, entry = entry, fired_at = job.fired_at }
+    end
+  end
+  return list
+end
+
 -- Decide which of an entry's due fires become waiting; the others are folded.
 --
 -- After an outage, nothing is decided until all fires up to now have been inserted, so that the

@@ -194,13 +194,13 @@ function JobReading.head(raw, id)
   }
 end
 
--- Unpack what the promotion of a scheduled job needs.
+-- Unpack what the promotion of a scheduled job needs; the entry only of a fire that has not run.
 function JobReading.due(raw, id)
   local rest = read_rest(raw)
   return {
     seq = Codec.read6(raw, 17),
     id = id,
-    entry = rest.entry,
+    entry = Codec.read4(raw, 33) == 0 and rest.entry or nil,
     fired_at = rest.fired_at,
   }
 end
