@@ -1,4 +1,4 @@
-"""The store works normally in a database whose transactions use one snapshot by default."""
+"""The store works normally in a database with one snapshot, or another encoding, by default."""
 
 from __future__ import annotations
 
@@ -69,5 +69,28 @@ async def test_claim_that_waited_for_its_turn_sees_what_was_committed_meanwhile(
             await until_it_waits(place, late)
             await one.enqueue([job(2, gates=gates)])
         assert {started.id for started in (await late).jobs} == {job(1).id, job(2).id}
+        for store in (one, two):
+            await store.close()
+
+
+@pytest.mark.parametrize("pooled", POOLED)
+async def test_client_with_another_encoding_writes_and_finds_the_same_texts(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    pooled: str,
+) -> None:
+    with database(fast_postgres_server, "read committed") as place:
+        fields = {"subject": "Zoë 日本", "key": "ü"}
+        one = place.open(clock, pooled=pooled)
+        await one.enqueue([job(0, **fields)])
+        name = conninfo_to_dict(parse_url(place.url).conninfo)["dbname"]
+        place.sql(f"ALTER DATABASE {name} SET client_encoding = 'SJIS'")
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+        two = place.open(clock, pooled=pooled)
+        (sent,) = await two.enqueue([job(1, **fields)])
+        assert (sent.id, sent.created) == (job(0).id, False)
+        (only,) = (await claim(two)).jobs
+        assert only.subject == fields["subject"]
         for store in (one, two):
             await store.close()

@@ -99,6 +99,8 @@ def connect(options: PostgresOptions) -> Connection:
             autocommit=True,
             prepare_threshold=None if options.pooled else 0,
             context=ADAPTERS,
+            # Texts are sent as UTF-8, whatever PGCLIENTENCODING, the role or the URL says.
+            client_encoding="UTF8",
             **_keepalives(options),
         )
         if not options.pooled:
