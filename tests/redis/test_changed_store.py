@@ -124,6 +124,23 @@ async def test_backup_of_an_older_state_refuses_claims_though_time_went_on(
     await other.close()
 
 
+@pytest.mark.parametrize(("fact", "found"), [("identity", "another"), ("epoch", "1")])
+async def test_store_that_is_another_but_for_its_time_refuses_the_most_frequent_claims_too(
+    redis_server: RedisServer | GivenRedis, fact: str, found: str
+) -> None:
+    url = new_url(redis_server.url)
+    store = opened(url)
+    await store.new_epoch("ann", "a drill")
+    await store.enqueue([new_job(), new_job(), new_job()])
+    for request in (1, 2):
+        assert len((await claim(store, request=request, n=1)).jobs) == 1
+    with admin(url) as other:
+        other.hset(f"{{headway:{parse_url(url).namespace}}}:facts", fact, found)
+    with pytest.raises(StoreChanged):
+        await claim(store, request=3, n=1)
+    await store.close()
+
+
 async def test_new_epoch_fences_runs_of_the_one_before(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
