@@ -317,3 +317,15 @@ async def test_signals_in_one_group_take_one_turn(
     await asyncio.gather(first, *replies)
     # One for the call that was held, and one for all the others.
     assert store._shared.unfolded == before + 2
+
+
+async def test_beats_and_enqueues_raise_the_stores_time(place: Place, clock: FakeClock) -> None:
+    """They do so themselves, because no exclusive step may follow before a clock is set back."""
+    store = place.open(clock)
+    await store.enqueue([job(0)])
+    await beat(store)
+    # The first enqueue of a process reads; the ones after it do not.
+    for step in (lambda: store.enqueue([job(1)]), lambda: beat(store)):
+        clock.advance(5_000)
+        await step()
+        assert place.sql("SELECT n FROM @number WHERE key = -1") == [(clock(),)]
