@@ -108,6 +108,18 @@ async def test_job_that_waits_again_stands_where_it_stood(
     await assert_clean(store)
 
 
+async def test_job_with_an_old_moment_of_the_same_process_goes_first(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 9))
+    assert len(await claimed(store, 3, 1)) == 3
+    late: NewJob = job(60, due_at=clock() - 5_000)
+    await store.enqueue([late])
+    assert (await claimed(store, 2, 2))[0] == late.id
+    await assert_clean(store)
+
+
 async def test_job_that_comes_late_with_an_old_moment_is_found_when_the_rest_is_through(
     place: Place, clock: FakeClock
 ) -> None:

@@ -19,6 +19,7 @@ from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.stores.postgres.link import BoundStatement, Link, open_link
+from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.statement import StepKind
 from headway.stores.postgres.step_cache import StepCache
@@ -196,6 +197,35 @@ async def test_enqueue_by_a_process_whose_time_is_behind_is_made_at_the_stores_t
     view = await store.read(JobQuery(id=job(3).id))
     assert view is not None
     assert view.created_at == view.due_at == began_at + 60_000
+
+
+async def test_enqueue_after_another_process_set_the_stores_time_back_is_made_at_that_time(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    began_at = clock()
+    clock.advance(60_000)
+    for number in (1, 2):
+        # The second takes for granted what the first has read.
+        await store.enqueue([job(number)])
+    clock.jump_to(began_at)
+    await other.reset_clock("ann", "it was ahead")
+    await store.enqueue([job(3)])
+    view = await store.read(JobQuery(id=job(3).id))
+    assert view is not None
+    assert view.created_at == view.due_at == began_at
+
+
+async def test_plain_claim_in_a_store_that_another_process_found_changed_is_refused(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 9))
+    for request in (1, 2):
+        assert len((await claim(store, request=request, n=1)).jobs) == 1
+    place.sql("INSERT INTO @number VALUES (%s, 1)", SUSPECT)
+    with pytest.raises(StoreChanged):
+        await claim(store, request=3, n=1)
 
 
 @pytest.mark.parametrize("gated", [False, True])
