@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,6 +184,52 @@ async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_ur
 
 
 # ----------------------------------------------------------------------------------------- errors
+
+
+async def test_a_time_that_cannot_be_read_is_a_fault_of_its_row_alone(database_url: str) -> None:
+    """SQLAlchemy and the drivers raise for it before they return any row of the page."""
+    postgres = database_url.startswith("postgresql")
+    bad = ["infinity", "20000-01-01 00:00:00"] if postgres else ["soon", "2026-02-30 09:00:00"]
+    await make_theirs(database_url)
+    await theirs(database_url, 3)
+    for lead_no, value in enumerate(bad, 1):
+        change = f"UPDATE their_leads SET call_after = '{value}' WHERE lead_no = {lead_no}"  # noqa: S608
+        await run(database_url, change)
+    await run(database_url, "UPDATE their_leads SET handled_by = 'headway'")
+    async with opened(settings_of(database_url)) as table:
+        pending = await all_pending(table)
+        assert [bool(row.fault) for row in pending] == [True, True, False]
+        assert all("'call_after' contains" in row.fault for row in pending[:2])
+        assert pending[2].due_at == AT - 125
+        await table.mark_running("3", ref="j:1", number="+15550001", at=AT)
+        await run(database_url, f"UPDATE their_leads SET called_at = '{bad[0]}' WHERE lead_no = 3")  # noqa: S608
+        (running,) = [one async for page in table.running() for one in page]
+        assert (running.ref, running.since_at) == ("j:1", None)
+        assert "'called_at' contains" in running.row.fault
+
+
+@pytest.mark.parametrize("payload", ["a text", "17", "", 17, None, [None], {"a": "b"}])
+async def test_any_json_value_is_read_as_it_was_given(table: LeadTable, payload: object) -> None:
+    (taken,) = await write_leads(table, [lead(1, payload=payload)])
+    (read,) = await all_pending(table)
+    assert (read.payload, read.fault) == (payload, "")
+    assert read == taken.row
+
+
+@pytest.mark.parametrize("broken", ["{broken", "NaN1"])
+async def test_broken_json_in_a_json_column_of_sqlite_is_a_fault_of_its_row_alone(
+    tmp_path: Path, broken: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/theirs.db"
+    await make_theirs(url)
+    await run(url, "ALTER TABLE their_leads DROP COLUMN fields")
+    await run(url, "ALTER TABLE their_leads ADD COLUMN fields json")
+    async with opened(settings_of(url)) as table:
+        await write_leads(table, [lead(1, payload={"a": 1}), lead(2, payload={"a": 2})])
+        await run(url, "UPDATE their_leads SET fields = :value WHERE lead_no = 1", value=broken)
+        first, second = await all_pending(table)
+        assert "'fields' contains" in first.fault
+        assert (second.payload, second.fault) == ({"a": 2}, "")
 
 
 @pytest.mark.parametrize(

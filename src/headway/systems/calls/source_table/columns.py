@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import Column, Connection, MetaData, Table, inspect
+from sqlalchemy import Column, ColumnElement, Connection, MetaData, Table, extract, inspect
+from sqlalchemy import cast as cast_to
 from sqlalchemy.exc import NoSuchTableError
-from sqlalchemy.types import JSON, DateTime, Enum, Integer, NullType, Numeric, Uuid
+from sqlalchemy.types import JSON, DateTime, Enum, Integer, NullType, Numeric, Text, Uuid
 
 from headway.core.errors import InvalidValue
-from headway.core.instant import parse_instant
+from headway.core.instant import MAX_AT, parse_instant
 from headway.core.naming import did_you_mean
 from headway.systems.calls.source_table.settings import TableSettings
 
 MOMENTS = frozenset({"due_at", "since", "finished_at"})
 """Instants: stored as a timestamp, milliseconds or ISO 8601, depending on the column's type."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Columns:
@@ -29,14 +30,18 @@ class Columns:
         table: the table as reflected from the database.
     """
 
-    def __init__(self, table: Table, settings: TableSettings) -> None:
+    def __init__(self, table: Table, settings: TableSettings, dialect: str) -> None:
         """Match the table's columns to the configured fields.
+
+        Args:
+            dialect: name of the database's dialect, such as "sqlite".
 
         Raises:
             InvalidValue: a column does not exist or has an unknown type, or the status column
                 cannot store the configured statuses.
         """
         self.table = table
+        self._dialect = dialect
         self._of: dict[str, Column[Any]] = {}
         for field, name in settings.columns.items():
             self._of[field] = _column(table, field, name)
@@ -57,9 +62,24 @@ class Columns:
         return self._of[field]
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Fields that have a column."""
-        return tuple(self._of)
+    def selected(self) -> list[ColumnElement[Any]]:
+        """The expressions to select, labelled by field, in the form that `read` expects.
+
+        Those that can fail are read as text or numbers: SQLAlchemy and the drivers raise an error
+        for the whole page if one row has a time or JSON that they cannot read.
+        """
+        return [self._selected(field).label(field) for field in self._of]
+
+    def _selected(self, field: str) -> ColumnElement[Any]:
+        column = self._of[field]
+        if field == "payload":
+            return cast_to(column, Text)
+        if field not in MOMENTS:
+            return column
+        if self._dialect == "postgresql" and isinstance(column.type, DateTime):
+            # Infinite, or beyond the years of Python.
+            return cast_to(extract("epoch", column) * 1000, Numeric)
+        return cast_to(column, Text)
 
     @property
     def makes_ids(self) -> bool:
@@ -105,10 +125,10 @@ class Columns:
             return None
         try:
             if field in MOMENTS:
-                return _moment_read(value)
+                return _moment_read(self._of[field].type, value)
             if field == "payload":
-                return json.loads(value) if isinstance(value, str | bytes) else value
-        except (ValueError, OverflowError, RecursionError):
+                return json.loads(value)
+        except (ValueError, ArithmeticError, RecursionError):
             message = f"the column {self._of[field].name!r} contains {value!r:.80}"
             hint = "store JSON" if field == "payload" else "store a timestamp, or milliseconds UTC"
             raise InvalidValue(message, hint=hint) from None
@@ -131,7 +151,7 @@ def reflect(connection: Connection, settings: TableSettings) -> Columns:
         known = inspect(connection).get_table_names(schema=schema or None)
         message = f"calls.table: there is no table {settings.table!r} in the database"
         raise InvalidValue(message, hint=_nearest(name, known)) from None
-    columns = Columns(table, settings)
+    columns = Columns(table, settings, connection.dialect.name)
     if "key" in columns and not _is_unique(connection, columns, schema or None):
         message = f"calls.table: the column {columns['key'].name!r} is not unique"
         raise InvalidValue(
@@ -198,11 +218,14 @@ def _moment_written(kind: object, at: int) -> object:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _moment_read(value: object) -> int:
-    if isinstance(value, datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        span = aware - _EPOCH
-        return (span.days * 86_400 + span.seconds) * 1000 + span.microseconds // 1000
-    if isinstance(value, str):
+def _moment_read(kind: object, value: object) -> int:
+    if isinstance(kind, Integer | Numeric) or not isinstance(value, str):
+        at = int(Decimal(str(value)))
+        if not 0 <= at <= MAX_AT:
+            message = "it is outside the years 1970 to 9999"
+            raise ValueError(message)
+        return at
+    if not isinstance(kind, DateTime):
         return parse_instant(value)
-    return int(cast("int", value))
+    moment = datetime.fromisoformat(value)
+    return parse_instant(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

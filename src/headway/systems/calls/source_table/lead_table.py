@@ -215,8 +215,8 @@ class LeadTable:
         return self.columns["owner"].is_not_distinct_from(self._owner(ours=ours))
 
     def select_all(self) -> Any:  # noqa: ANN401  (the columns are only known at run time)
-        """Return a SELECT of all fields, labelled by field name."""
-        return select(*(self.columns[one].label(one) for one in self.columns.fields))
+        """Return a SELECT of all fields, as `Columns.read` expects them."""
+        return select(*self.columns.selected)
 
     def values_of(self, row: LeadRow) -> dict[str, Any]:
         """Return the column values of a new row, which is pending and ours.
