@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import msgspec
 import pytest
 
 from headway.contract.operate import Verb
+from headway.core.cascade import Cascade
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds
+from headway.systems.field_service.after import FollowUps
+from headway.systems.field_service.passing_over import pass_over_assigned
 from headway.systems.jobs import act
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field, phone_of
@@ -97,6 +101,55 @@ async def test_a_pending_request_can_be_assigned_and_a_busy_technician_waited_fo
         await field.move(first["id"], "complete")
         told = await field.becomes(second["id"], "assigned")
         assert told["technician"] == "ada"
+
+
+async def test_a_review_that_read_a_request_before_its_assignment_does_not_undo_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kinds, "REVIEWED", "10ms")
+    monkeypatch.setattr(kinds, "LISTED_AGAIN", "50ms")
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "accept", km=1)
+        first = await field.ask()
+        await field.becomes(first["id"], "assigned")
+        await field.technician("bob", "ignore", km=2, channel="text")
+        second = await field.ask()
+        await field.asks(second["id"], "bob")
+        third = await field.ask()
+        await field.until(third["id"], lambda told: told["left"] == ["bob"])
+        read = await field.job(third["id"])
+        reply = await field.move(third["id"], "assign", technician="ada", wait=True)
+        assert reply.json()["left"] == ["ada"]
+        await pass_over_assigned(field.store, replace(read, cascade=Cascade(left=("ada", "bob"))))
+        assert (await field.get(third["id"]))["left"] == ["bob"]
+        await field.withdraw(second["id"])
+        await field.until(third["id"], lambda told: told["left"] == ["ada"])
+        await field.move(first["id"], "complete")
+        told = await field.becomes(third["id"], "assigned")
+        assert told["technician"] == "ada"
+        assert [one.candidate for one in (await field.job(third["id"])).runs] == ["bob", "ada"]
+
+
+async def test_an_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):
+    async with a_field(tmp_path, work=False) as field:
+        await field.user("dora", "text:+15557770001")
+        await field.user("dan", "call:+15557770002")
+        field.work(lanes=["offers", "rings"])
+        sent = await field.ask()
+        assert sent["status"] == "pending"
+        (ended,) = await field.jobs("offer_ended")
+        view = await field.job(sent["id"])
+        alerts = await FollowUps(field.system.context)._alerts(view)
+        await field.store.enqueue(alerts)
+        await field.technician("ada", "ignore")
+        await field.move(sent["id"], "assign", technician="ada")
+        await field.becomes(sent["id"], "assigned")
+        field.work(lanes=["offers.after"])
+        told = await field.settled("alert_dispatcher", 2)
+        assert [one.result for one in told] == [b'{"needed":false}'] * 2
+        assert (await field.job(ended.id)).state is State.SUCCEEDED
+        assert not field.carrier.world.ledger.calls
+        assert "+15557770001" not in [to for to, _ in await messages(field)]
 
 
 async def test_an_assigned_request_can_be_given_to_another(tmp_path: Path):

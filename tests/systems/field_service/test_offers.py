@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.contract.operate import Edit, Verb
+from headway.core.retry import Backoff
 from headway.core.state import State
-from headway.systems.field_service import answering, ringing
+from headway.runtime.timing import REAL
+from headway.systems.field_service import kinds, ringing
 from headway.systems.field_service.live_view import answer, read_live_view
 from headway.systems.jobs import act
-from tests.systems.field_service.field_rig import HERE, LINE, a_field, phone_of
+from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, a_field, phone_of
 
 
 def said(told: dict[str, Any]) -> list[tuple[str, str]]:
@@ -110,7 +114,7 @@ async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tm
 async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(answering, "AGAIN_MS", 10)
+    monkeypatch.setattr(ringing, "NEXT_CHANNEL_MS", 10)
     async with a_field(tmp_path) as field:
         await field.user("dora", "call:+15557770001", "text:+15557770001")
         field.carrier.person("+15557770001", "busy", "ignore")
@@ -132,6 +136,78 @@ async def test_an_alert_of_which_nothing_is_heard_is_sent_again_by_the_next_chan
         await field.ask()
         await field.carrier.until(lambda world: world.ledger.texts, "told by text")
         assert len(field.carrier.world.ledger.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "tried"),
+    [
+        (["text:+15557770001"], 1),
+        (["call:+15557770002"], 1),
+        (["call:+15557770003"], 1),
+        (["text:+15557770001", "call:+15557770002", "call:+15557770003"], 3),
+    ],
+)
+async def test_an_alert_that_no_channel_delivers_backs_off_before_they_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: list[str], tried: int
+):
+    """Otherwise a short outage of the provider would use up all its attempts."""
+    monkeypatch.setattr(ringing, "NEXT_CHANNEL_MS", 10)
+    monkeypatch.setattr(kinds, "_OFTEN", Backoff(attempts=12, base="1h", factor=1, jitter="none"))
+    async with a_field(tmp_path) as field:
+        await field.user("dora", *channels)
+        for phone, answer in (("1", "refused"), ("2", "refused"), ("3", "busy")):
+            field.carrier.person(f"+1555777000{phone}", answer)
+        await field.ask()
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                found = await field.jobs("alert_dispatcher")
+                failed = [run for one in found for run in one.runs if run.outcome == "failed"]
+                if len(failed) == tried and found[0].state is State.SCHEDULED:
+                    break
+                await REAL.pause(0.01)
+        assert found[0].due_at - (failed[-1].ended_at or 0) == 3_600_000
+        ends = [run.ended_at or 0 for run in failed]
+        assert all(later - end < 3_600_000 for end, later in pairwise(ends))
+
+
+async def test_without_a_provider_of_messages_an_alert_goes_by_the_next_channel_at_once(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path) as field:
+        context = field.system.context
+        context.settings = context.settings.model_copy(update={"text_provider": None})
+        await field.user("dora", "text:+15557770001", "call:+15557770002")
+        field.carrier.person("+15557770002", "talks")
+        await field.ask()
+        (alert,) = await field.settled("alert_dispatcher", 1)
+        assert alert.state is State.SUCCEEDED
+        refused, chosen, _ = alert.runs
+        assert refused.error == "refused: no provider of messages is configured"
+        assert chosen.due_at - (refused.ended_at or 0) == ringing.NEXT_CHANNEL_MS
+
+
+async def test_without_a_provider_of_messages_a_message_is_dead_at_once(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        context = field.system.context
+        context.settings = context.settings.model_copy(update={"text_provider": None})
+        await field.store.enqueue([context.message("r", "+15557770001", "hello", "why")])
+        (text,) = await field.settled("ring_text", 1)
+        assert (text.state, len(text.runs)) == (State.DEAD, 1)
+        assert text.reason == "refused: no provider of messages is configured"
+
+
+async def test_an_offer_that_is_over_is_not_sent_by_message(tmp_path: Path):
+    """A reply to it would answer the technician's next offer."""
+    async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
+        await field.technician("ada", "ignore", channel="text")
+        field.work(lanes=["offers", "offers.after"])
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+        field.work(lanes=["rings"])
+        (text,) = await field.settled("ring_text", 1)
+        assert (text.state, text.result) == (State.SUCCEEDED, b'{"asked":false}')
+        assert not field.carrier.world.ledger.texts
 
 
 async def test_an_offer_without_a_line_within_the_wait_goes_on_to_the_next(tmp_path: Path):

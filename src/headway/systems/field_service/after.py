@@ -212,8 +212,9 @@ class FollowUps:
         if after_run and view.run == after_run and is_open(view):
             at = max(view.deadline_at or 0, self._context.timing.wall_at()) + LAG_MS
             return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
-        done = await hang_up_others(self._context, view)
+        # Before hanging up, which can take seconds: meanwhile a dispatcher may assign the request.
         await pass_over_assigned(self._context.store, view)
+        done = await hang_up_others(self._context, view)
         await reconsider_parked(self._context.store, view)
         if not done and me.run < MOST_LOOKS:
             return Snooze(after=AGAIN)

@@ -46,7 +46,12 @@ from headway.systems.field_service.request import (
     read_request,
     run_of,
 )
-from headway.systems.field_service.ringing import ASK_EACH_S, CHOOSE, longest_ms
+from headway.systems.field_service.ringing import (
+    ASK_EACH_S,
+    CHOOSE,
+    delay_after_missed,
+    longest_ms,
+)
 from headway.systems.field_service.technicians import technician_of_phone
 from headway.systems.jobs import find_run, ref_of
 from headway.systems.telephony.exchange import Provider, take
@@ -245,9 +250,6 @@ def _words(answered: Answered) -> str:
             return WITHDRAWN
 
 
-AGAIN_MS = 5_000
-
-
 async def apply_call_event(store: Store, context: FieldContext, event: CallEvent) -> None:
     """Apply a call's status to its job; the end of the call frees its line."""
     # Hanging up needs the call's id, and the process that placed it may have died before recording
@@ -278,14 +280,14 @@ async def apply_call_event(store: Store, context: FieldContext, event: CallEvent
         )
         return
     missed = event.status is not CallStatus.COMPLETED
-    if missed and alert:
+    if missed and job is not None and job.kind == ALERT:
         # Try the next channel.
         signal = Signal(
             key=key,
             event=event.event,
             decided=Decided.RETRY,
             reason=str(event.status),
-            after_ms=AGAIN_MS,
+            after_ms=await delay_after_missed(context, job),
             stage=CHOOSE,
         )
     else:

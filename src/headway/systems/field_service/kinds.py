@@ -54,6 +54,8 @@ from headway.systems.field_service.settings import current_times
 
 ASSIGNING = "1m"
 """Timeout of a dispatcher's assignment. Never reached: the acceptance precedes the offer."""
+REVIEWED, LISTED_AGAIN = "200ms", "1s"
+"""When a review puts the assigned technician back in the list, and when the turn is repeated."""
 _ROUNDING_KM = 0.001
 """Tolerance for a technician at the edge of the radius."""
 
@@ -97,6 +99,11 @@ class Turn:
         directory is unavailable, the turn is snoozed, which uses no attempt.
         """
         del customer, position, skills, urgency, address, description
+        if assigned is not None and assigned.to != job.candidate:
+            # A review that had read the request before its assignment has edited its list since.
+            look = self._context.look_over(job.id, job.ref, "assigned", due=REVIEWED)
+            await self._context.store.enqueue([look])
+            return Snooze(after=LISTED_AGAIN)
         request = read_request(job.claimed.args)
         try:
             found = await self._look(job, request)

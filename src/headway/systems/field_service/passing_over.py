@@ -35,6 +35,8 @@ PASSED_OVER = "passed over, for they have another request: "
 """Prefix of the reason on the trail; the ids of the technicians follow."""
 FREE_AGAIN = "free again: "
 """Prefix of the reason if free technicians are moved ahead of the one the request waits for."""
+ASSIGNED = "assigned to "
+"""Prefix of the reason if a technician whom a dispatcher has chosen is put back in the list."""
 _MOST = 1_000
 
 
@@ -50,8 +52,11 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     left = request.cascade.left if request.cascade is not None else ()
     if request.state not in QUEUED or not left:
         return
-    if read_request(request.args).assigned is not None:
+    assigned = read_request(request.args).assigned
+    if assigned is not None:
         # A dispatcher has chosen the technician: the request waits.
+        if left != (assigned.to,):
+            await _edit(store, request, (assigned.to,), ASSIGNED + assigned.to)
         return
     gates = {one.name: one for one in await _gates(store, map(lock_of, left))}
     calls = {one.name: one for one in await _gates(store, map(call_to, left))}

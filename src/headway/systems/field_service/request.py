@@ -212,11 +212,17 @@ def run_of(ref: str) -> tuple[str, int]:
 
 class _Args(msgspec.Struct):
     offer: str = ""
+    user: str = ""
 
 
-_decode_ring = msgspec.json.Decoder(_Args).decode
+_decode_args = msgspec.json.Decoder(_Args).decode
 
 
 def offer_of(ring: JobView) -> str:
     """Return the reference of the offer that a call or message makes, or an empty string."""
-    return _decode_ring(ring.args).offer
+    return _decode_args(ring.args).offer
+
+
+def user_of(alert: JobView) -> str:
+    """Return the id of the user whom an alert is for."""
+    return _decode_args(alert.args).user

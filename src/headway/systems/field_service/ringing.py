@@ -6,19 +6,21 @@ A line stays busy until its call ends. If no webhook arrives for a while, the pr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NoReturn
 
 from apprise import NotifyType
 
 from headway.contract.signals import Heard, Signal, SignalKind
-from headway.contract.views import JobQuery, StatsQuery
+from headway.contract.views import JobQuery, JobView, StatsQuery
 from headway.core.errors import (
     InvalidValue,
     ProviderRefused,
     ProviderUnsure,
     StoreUnavailable,
 )
+from headway.core.state import State
 from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
@@ -26,7 +28,13 @@ from headway.runtime.records import encode
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.records import User
-from headway.systems.field_service.request import LINES, NUMBER_REFUSED, is_open, run_of
+from headway.systems.field_service.request import (
+    LINES,
+    NUMBER_REFUSED,
+    is_open,
+    run_of,
+    user_of,
+)
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.telephony.texts import TextOrder
 from headway.systems.telephony.voice import (
@@ -128,7 +136,7 @@ async def _sought(context: FieldContext, awaited: Awaited, number: str, handed_a
 REFUSED_AGAIN = "5s"
 SPARE_TEXT_MS = 5_000
 """Margin on top of the provider's reply time; after it, a message counts as possibly sent."""
-NOT_DIALLED = {"dialled": False}
+NOT_ASKED = {"asked": False}
 
 
 class Ring:
@@ -155,7 +163,7 @@ class Ring:
         """
         del candidate
         if not await self._stands(offer, stands_ms):
-            return NOT_DIALLED
+            return NOT_ASKED
         hook = f"/hooks/{self._context.voice.name}/answer?ref={offer}"
         script = Ask(text=text, answer_url=self._context.url(hook))
         await self.dial(job, to, script, within_ms=ASK_EACH_S * 1000)
@@ -209,29 +217,38 @@ class Ring:
         )
         if reply.answer is not Heard.ALREADY:
             return reply.answer is Heard.APPLIED
+        return await self._is_open(offer)
+
+    async def _is_open(self, offer: str) -> bool:
         request, run = run_of(offer)
-        view = await store.read(JobQuery(id=request))
+        view = await self._context.store.read(JobQuery(id=request))
         return view is not None and view.run == run and is_open(view)
 
     async def ask(self, awaited: Awaited) -> object:
         """See the function `ask`."""
         return await ask(self._context, awaited)
 
-    async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
+    async def text(self, job: Job, to: str, text: str, offer: str = "") -> object:
         """Send a message; one that may have been sent is not sent again.
 
         Args:
-            offer: reference of the offer that the message makes; empty if it makes none.
+            offer: reference of the offer that the message makes; empty if it makes none. Once it is
+                over, nothing is sent: the reply would answer another offer.
 
         Raises:
-            Dead: there is no number to send from, or the provider refused this message.
+            Dead: there is no provider or no number to send from, or the provider refused this
+                message.
             Retry: the provider currently takes no messages.
         """
-        del offer
         settings = self._context.settings
+        if settings.text_provider is None:
+            reason = "refused: no provider of messages is configured"
+            raise Dead(reason)
         if settings.text_from is None:
             reason = "refused: no number to send messages from"
             raise Dead(reason)
+        if offer and not await self._is_open(offer):
+            return NOT_ASKED
         texts = self._context.exchange.text(settings.text_provider)
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
         await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_TEXT_MS))
@@ -240,7 +257,7 @@ class Ring:
         except ProviderRefused as refused:
             _settle_refused(refused)
         except ProviderUnsure:
-            return
+            return None
         await self._context.store.signal(
             Signal(
                 key=job.ref,
@@ -249,6 +266,7 @@ class Ring:
                 body=encode("body", {"message_id": message_id}),
             )
         )
+        return None
 
 
 def _settle_refused(refused: ProviderRefused) -> NoReturn:
@@ -272,6 +290,9 @@ def _settle_refused(refused: ProviderRefused) -> NoReturn:
 CHOOSE, CALL = "choose", "call"
 """Stages of an alert; only a call needs a line."""
 TITLE = "No technician accepts a service request"
+NEXT_CHANNEL_MS = 1_000
+"""Delay before an alert is sent by the user's next channel."""
+NOT_NEEDED = {"needed": False}
 
 
 class Alert:
@@ -282,7 +303,7 @@ class Alert:
         self._ring = Ring(context)
 
     async def choose(self, job: Job, user: str, text: str) -> object:
-        """Notify the dispatcher by the channel of this attempt.
+        """Notify the dispatcher by the channel of this attempt, while the request is pending.
 
         An alert whose delivery is unknown is sent again, by the next channel if there is one: a
         duplicate costs less than a lost alert.
@@ -292,48 +313,67 @@ class Alert:
             Dead: the user no longer exists, or has no channel.
         """
         try:
-            channel = await self._channel(job, user)
+            channels = await self._channels(user)
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
-        scheme, _, rest = channel.partition(":")
-        if scheme == "call" and self._context.settings.lines:
+        if not await self._is_needed(job):
+            return NOT_NEEDED
+        channel = channels[(job.attempt - 1) % len(channels)]
+        if channel.startswith("call:") and self._context.settings.lines:
             return Next(CALL)
-        if scheme == "text":
-            try:
-                await self._ring.text(job, rest, text)
-            except Dead as dead:
-                raise Retry(dead.reason, after="1s") from dead
-            return None
-        if scheme == "call":
-            reason = "no line to call from"
-            raise Retry(reason, after="1s")
-        await self._notify(channel, text)
-        return {"channel": scheme}
+        try:
+            return await self._send(job, channel, text)
+        except (Dead, Retry) as failed:
+            after = _pause(job, channels)
+            raise Retry(failed.reason, after=after) from failed
 
     async def call(self, job: Job, user: str, text: str) -> object:
         """Call the dispatcher, and speak the alert twice.
 
         Raises:
             Retry: the provider will not place the call.
+            Dead: the user no longer exists, or has no channel.
         """
         try:
-            channel = await self._channel(job, user)
+            channels = await self._channels(user)
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
-        scheme, _, phone = channel.partition(":")
+        if not await self._is_needed(job):
+            return NOT_NEEDED
+        scheme, _, phone = channels[(job.attempt - 1) % len(channels)].partition(":")
         if scheme != "call":
             return Next(CHOOSE)
         try:
             script = Say(text=f"{text} I repeat. {text}")
             await self._ring.dial(job, phone, script, within_ms=longest_ms(self._context.settings))
-        except Dead as dead:
-            raise Retry(dead.reason, after="1s", stage=CHOOSE) from dead
-        except Retry as retry:
-            raise Retry(retry.reason, after="5s", stage=CHOOSE) from retry
+        except (Dead, Retry) as failed:
+            after = _pause(job, channels)
+            raise Retry(failed.reason, after=after, stage=CHOOSE) from failed
         return None
 
-    async def _channel(self, job: Job, user: str) -> str:
-        """Return the channel of this attempt.
+    async def _send(self, job: Job, channel: str, text: str) -> object:
+        """Send an alert by message or through apprise.
+
+        Raises:
+            Retry: this channel does not accept it now, or needs a line.
+            Dead: the provider refused the message.
+        """
+        scheme, _, rest = channel.partition(":")
+        if scheme == "text":
+            return await self._ring.text(job, rest, text)
+        if scheme == "call":
+            reason = "no line to call from"
+            raise Retry(reason)
+        await self._notify(channel, text)
+        return {"channel": scheme}
+
+    async def _is_needed(self, job: Job) -> bool:
+        """Return whether the request is still pending; a dispatcher may have dealt with it."""
+        request = await self._context.store.read(JobQuery(id=job.subject or ""))
+        return request is None or request.state is State.DEAD
+
+    async def _channels(self, user: str) -> Sequence[str]:
+        """Return the channels of a user, at least one.
 
         Raises:
             Dead: the user no longer exists, or has no channel.
@@ -343,7 +383,7 @@ class Alert:
         if found is None or not found.channels:
             reason = "the user no longer exists" if found is None else "the user has no channel"
             raise Dead(reason)
-        return found.channels[(job.attempt - 1) % len(found.channels)]
+        return found.channels
 
     async def _notify(self, url: str, text: str) -> None:
         """Send through apprise.
@@ -355,8 +395,37 @@ class Alert:
         try:
             address = AppriseAddress(url, "the channel")
         except InvalidValue as error:
-            raise Retry(error.message, after="1s") from None
+            raise Retry(error.message) from None
         # Apprise's async API logs URLs.
         if not await asyncio.to_thread(address.send, TITLE, text, NotifyType.WARNING):
             reason = f"{url.partition(':')[0]} did not accept the alert"
-            raise Retry(reason, after="5s")
+            raise Retry(reason)
+
+
+def _pause(job: Job, channels: Sequence[str]) -> timedelta | None:
+    after_ms = next_channel_ms(job.attempt, len(channels))
+    return None if after_ms is None else timedelta(milliseconds=after_ms)
+
+
+def next_channel_ms(attempt: int, channels: int) -> int | None:
+    """Return the delay after an alert's failed attempt.
+
+    Returns:
+        None once each channel has been tried: the kind's backoff, so that neither an outage of a
+        provider uses up all attempts in seconds, nor a dispatcher is called again and again.
+    """
+    return NEXT_CHANNEL_MS if attempt % max(1, channels) else None
+
+
+async def delay_after_missed(context: FieldContext, alert: JobView) -> int | None:
+    """Return the delay after a call of an alert that did not reach the dispatcher, in ms.
+
+    Returns:
+        As `next_channel_ms`; None if the directory is unavailable.
+    """
+    try:
+        async with context.directory.read() as session:
+            user = await session.get(User, user_of(alert))
+    except StoreUnavailable:
+        return None
+    return None if user is None else next_channel_ms(alert.attempt, len(user.channels))
