@@ -106,6 +106,27 @@ async def test_a_template_is_rendered_by_the_preview_and_escaped_in_html_alone(t
         assert problem(reply, 422, "invalid_value")["detail"] == "hello, sms.text is missing"
 
 
+@pytest.mark.parametrize("name", ["self", "context", "environment", "args", "kwargs", "data"])
+async def test_data_may_have_any_name(tmp_path: Path, name: str):
+    async with notifying(tmp_path, work=False) as notify:
+        body = {"id": "hello", "channels": {"default": {"text": "Dear {{ who }}"}}}
+        await notify.ok("POST", "/message-templates", body, 201)
+        asked = {"channel": "sms", "data": {"who": "Ada", name: "x"}}
+        shown = await notify.ok("POST", "/message-templates/hello/preview", asked)
+        assert shown["text"] == "Dear Ada"
+
+
+@pytest.mark.parametrize("form", ["title", "text", "html"])
+async def test_half_of_a_surrogate_pair_is_a_fault_of_the_template(tmp_path: Path, form: str):
+    async with notifying(tmp_path, work=False) as notify:
+        email = {"text": "x", form: "{{ '\\ud83d' }}"}
+        body = {"id": "bad", "channels": {"email": email}}
+        await notify.ok("POST", "/message-templates", body, 201)
+        reply = await notify.call("POST", "/message-templates/bad/preview", {"channel": "email"})
+        told = problem(reply, 422, "invalid_value")["detail"]
+        assert told == f"bad, email.{form}: the result contains half of a surrogate pair"
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [

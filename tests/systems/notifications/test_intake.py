@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,24 @@ async def test_otps_and_alerts_come_first_and_only_low_priority_is_spread(tmp_pa
             assert job.priority == LOW
             assert 0 <= job.due_at - 2_082_758_400_000 <= 3_600_000
             spread.add(job.due_at)
+        assert len(spread) > 1
+
+
+async def test_what_is_spread_does_not_expire_by_that(tmp_path: Path):
+    async with notifying(tmp_path, work=False, jitter="1h") as notify:
+        await notify.ada()
+        spread: set[int] = set()
+        for scheduled_at in ("1m", "20m"):
+            for _ in range(20):
+                more = {"scheduled_at": scheduled_at, "expires_at": "10m"}
+                job = await notify.job(await notify.send(priority="low", **more))
+                at = job.created_at + (60_000 if scheduled_at == "1m" else 1_200_000)
+                spread.add(job.due_at - at)
+                assert job.expires_at is not None
+                if scheduled_at == "1m":
+                    assert job.due_at <= (at + job.expires_at) // 2
+                else:
+                    assert job.due_at <= at
         assert len(spread) > 1
 
 
@@ -225,6 +244,34 @@ async def test_a_key_whose_notification_was_never_stored_loses_nothing(
         assert told["created"]
         assert (await notify.get(told["id"]))["status"] == "QUEUED"
         assert await notify.send(dedupe_key="k") == told["id"]
+
+
+async def test_a_duplicate_with_another_text_that_is_stored_first_refuses_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        stores, began, goes_on = context.send_jobs, asyncio.Event(), asyncio.Event()
+
+        async def send_jobs(*args: Any, **more: Any) -> Any:
+            if not began.is_set():
+                began.set()
+                await goes_on.wait()
+            return await stores(*args, **more)
+
+        monkeypatch.setattr(context, "send_jobs", send_jobs)
+        body = {"recipient": "ada", "channel": "email", "text": "one"}
+        many = [body, {**body, "dedupe_key": "k"}, {**body, "dedupe_key": "other"}, body]
+        first = asyncio.create_task(notify.ok("POST", "/notifications", many))
+        await began.wait()
+        # The first request has the key, and has stored nothing yet.
+        second = await notify.send(dedupe_key="k", text="two")
+        goes_on.set()
+        taken = (await first)["notifications"]
+        assert [one["created"] for one in taken] == [True, False, True, True]
+        assert taken[1] == {"id": second, "created": False, "due_at": None}
+        assert len((await notify.ok("GET", "/notifications"))["rows"]) == 4
+        assert b"two" in (await notify.job(second)).args
 
 
 async def test_a_queued_notification_is_cancelled_and_a_sent_one_is_not(tmp_path: Path):

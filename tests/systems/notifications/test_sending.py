@@ -158,6 +158,10 @@ async def test_the_app_confirms_a_push_and_nothing_that_was_not_sent(tmp_path: P
         ahead = await notify.send(scheduled_at="1h")
         reply = await notify.call("POST", f"/notifications/{ahead}/delivered")
         problem(reply, 409, "invalid_state")
+        await notify.ok("DELETE", f"/notifications/{ahead}")
+        reply = await notify.call("POST", f"/notifications/{ahead}/delivered")
+        assert "was not sent" in problem(reply, 409, "invalid_state")["detail"]
+        assert (await notify.get(ahead))["status"] == "CANCELLED"
 
 
 async def test_an_opt_out_after_intake_holds_for_the_very_next_send(tmp_path: Path):
@@ -366,6 +370,25 @@ async def test_an_address_that_is_gone_is_removed_though_another_channel_has_del
         await delivery.hear(notify.context, gone)
         assert (await notify.get(one))["status"] == "DELIVERED"
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
+
+
+async def test_a_receiver_that_wants_fewer_webhooks_delays_none_to_others(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(webhook_url="https://ada.example.org/")
+        box = notify.boxes[Channel.WEBHOOK]
+        for retry_after_ms, least_ms, most_ms in ((3_600_000,) * 3, (0, 2_500, 5_000)):
+            box.answers.append(Unavailable("the webhook answered 429", retry_after_ms))
+            one = await notify.send(channel="webhook")
+
+            async def put_off(one: str = one) -> bool:
+                return (await notify.job(one)).state is State.SCHEDULED
+
+            await notify.until(put_off)
+            job = await notify.job(one)
+            assert least_ms <= job.due_at - (job.runs[0].ended_at or 0) <= most_ms
+        await notify.becomes(await notify.send(channel="webhook"), "SENT")
+        (gate,) = (await notify.store.read(GatesQuery(names=(Channel.WEBHOOK.slots,)))).rows
+        assert gate.closed_until is None
 
 
 async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp_path: Path):

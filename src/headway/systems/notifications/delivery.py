@@ -192,10 +192,11 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
     """Mark a notification as delivered because the app has shown it.
 
     Raises:
-        InvalidState: the notification has not been sent yet.
+        InvalidState: the notification has not been sent.
     """
-    if job.state not in FINAL and job.state is not State.AWAITING:
-        message = "the notification has not been sent yet"
+    ended = job.state in FINAL
+    if not (ended or job.state is State.AWAITING) or all(one.handed_at is None for one in job.runs):
+        message = f"the notification {'was not sent' if ended else 'has not been sent yet'}"
         raise InvalidState(message, hint="GET /notifications/{id} shows its status")
     run = ref_of(job)
     event = DeliveryEvent("", f"app:{run}", delivered=True, reason="")

@@ -9,7 +9,7 @@ in the last window, because each batch that adds rows removes up to twice as man
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
 
 from headway.contract.views import JobsQuery
-from headway.core.errors import InvalidValue
+from headway.core.errors import IdConflict, InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.retry import draw
 from headway.server.bodies.base import Body, FailFastList, Name, WhenNotSeconds, one_or_many
@@ -185,10 +185,35 @@ async def take_in(
             missing.discard(one)
             jobs.append(_job(context, body, one, now))
             due[one] = jobs[-1].due_at or now
-    made = {one.id: one.created for one in await context.send(service, jobs)}
+    made = await _store(service, context, jobs, keyed=frozenset(holders.values()))
     # If several in a request have the same key, only the first is new.
     new = ((one, made.pop(one, False)) for one in kept)
     return [NotificationTaken(one, created, due[one] if created else None) for one, created in new]
+
+
+async def _store(
+    service: Service, context: NotifyContext, jobs: Sequence[NewJob], *, keyed: Set[str]
+) -> dict[str, bool]:
+    """Store jobs; return by id whether each was created.
+
+    Before a notification with a key is stored, a duplicate with another text can be stored under
+    its id; see `take_in`. The other notifications must be stored nevertheless.
+
+    Raises:
+        IdConflict: an id without a key belongs to another job.
+    """
+    made: dict[str, bool] = {}
+    while True:
+        try:
+            sent = await context.send(service, jobs)
+        except IdConflict:
+            missing = await _missing(context, {job.id for job in jobs})
+            if len(missing) == len(jobs):
+                raise
+            made |= {job.id: job.id not in keyed for job in jobs if job.id not in missing}
+            jobs = [job for job in jobs if job.id in missing]
+        else:
+            return made | {one.id: one.created for one in sent}
 
 
 async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
@@ -206,9 +231,13 @@ def _job(context: NotifyContext, body: NotificationBody, id_: str, now: int) -> 
     settings = context.settings
     urgent = body.category in settings.urgent
     due_at = now if body.scheduled_at is None else max(now, body.scheduled_at.resolved(now))
-    if body.priority is Priority.LOW and not urgent:
-        due_at += int(draw(f"jitter {id_}") * (settings.jitter + 1))
     expires_at = None if body.expires_at is None else body.expires_at.resolved(now)
+    if body.priority is Priority.LOW and not urgent:
+        jitter = settings.jitter
+        if expires_at is not None:
+            # It must not expire only because it was spread.
+            jitter = min(jitter, max(0, expires_at - due_at) // 2)
+        due_at += int(draw(f"jitter {id_}") * (jitter + 1))
     first = body.order[0]
     job = context.app.kind(NOTIFICATION).make(
         job_id=id_,

@@ -106,7 +106,7 @@ def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
     parts: list[str] = []
     length = 0
     try:
-        for part in template.generate(**data):
+        for part in template.generate(data):
             parts.append(part)
             length += len(part)
             if length > MOST_RENDERED:
@@ -120,7 +120,13 @@ def _rendered(form: str, source: str, data: Mapping[str, object]) -> str:
     if length > MOST_RENDERED:
         message = f"{form}: the result has more than {MOST_RENDERED} characters"
         raise InvalidValue(message, hint="shorten the template, or its data")
-    return "".join(parts)
+    rendered = "".join(parts)
+    try:
+        rendered.encode()
+    except UnicodeEncodeError:
+        message = f"{form}: the result contains half of a surrogate pair"
+        raise InvalidValue(message, hint="write the character itself, without \\u") from None
+    return rendered
 
 
 def _line(error: BaseException, template: Template) -> int:

@@ -122,6 +122,9 @@ CREDENTIALS = frozenset(
 )
 """Reasons that concern the key, not the message: all messages wait until it is corrected."""
 
+ONE_DEVICE = "TooManyRequests"
+"""The reason of a 429 that concerns one device only, not the whole channel."""
+
 _TOKEN = re.compile(r"[0-9a-fA-F]{2,400}", re.ASCII)
 
 
@@ -312,9 +315,9 @@ def _read(result: NotificationResult) -> Outcome:
         return Accepted(result.notification_id)
     if status == 410:
         return Refused(reason, gone=True)
-    if status == 429:
+    if status == 429 and result.description != ONE_DEVICE:
         return Limited(reason, None)
-    if status >= 500 or status == 403 or result.description in CREDENTIALS:
+    if status in {403, 429} or status >= 500 or result.description in CREDENTIALS:
         return Unavailable(reason)
     if 400 <= status < 500:
         return Refused(reason)

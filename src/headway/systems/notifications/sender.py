@@ -68,9 +68,13 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The provider cannot be reached; certainly nothing was sent, so try later."""
+    """The provider cannot be reached, or accepts nothing for this address now.
+
+    Certainly nothing was sent, so try later, perhaps after a given time.
+    """
 
     reason: str
+    retry_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,11 @@ class Sms:
 TYPE = "notification"
 POSTED = ("id", "category", "priority", "title", "text", "data")
 """Fields of a message that a receiver gets."""
-LATER = frozenset({408, 425})
-"""4xx statuses by which a receiver asks for another try."""
+LATER = frozenset({408, 425, 429})
+"""4xx statuses by which a receiver asks for another try.
+
+A 429 does not close the channel: other recipients have other receivers.
+"""
 
 
 class Webhook:
@@ -172,11 +175,9 @@ def _read(reply: Posted) -> Outcome:
     reason = f"the webhook answered {reply.status}"
     if 200 <= reply.status < 300:
         return Accepted(None)
-    if reply.status == 429:
-        return Limited(reason, reply.retry_after_ms)
     # The receiver has replied that it did not accept it.
     if reply.status >= 500 or reply.status in LATER:
-        return Unavailable(reason)
+        return Unavailable(reason, reply.retry_after_ms)
     return Refused(reason, gone=reply.status == GONE)
 
 

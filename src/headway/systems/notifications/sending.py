@@ -270,7 +270,9 @@ class Attempt:
         tries = context.settings.attempts * (args.channels.index(channel) + 1)
         if away is not None and job.attempt < tries:
             context.count(channel, UNAVAILABLE)
-            raise Retry(reason)
+            # A short Retry-After must not use up the attempts sooner than silence would.
+            least_ms = BACKOFF.delay_ms(job.attempt, job.ref)
+            raise Retry(reason, after=f"{max(least_ms, away.retry_after_ms or 0)}ms")
         following = args.after(channel)
         if following is None:
             self._fail(reason)

@@ -12,7 +12,6 @@ from standardwebhooks.webhooks import Webhook as Official
 from headway.runtime.timing import REAL
 from headway.systems.notifications.sender import (
     Accepted,
-    Limited,
     Refused,
     Unavailable,
     Unsure,
@@ -58,10 +57,11 @@ async def test_a_webhook_is_signed_as_the_official_package_checks_it():
         (says(410), Refused("the webhook answered 410", gone=True)),
         (says(404), Refused("the webhook answered 404")),
         (says(302, Location="http://127.0.0.1:1/"), Refused("the webhook answered 302")),
-        (says(429, Retry_After="5"), Limited("the webhook answered 429", 5_000)),
+        (says(429, Retry_After="5"), Unavailable("the webhook answered 429", 5_000)),
         (says(408), Unavailable("the webhook answered 408")),
         (says(500), Unavailable("the webhook answered 500")),
         (says(503), Unavailable("the webhook answered 503")),
+        (says(503, Retry_After="7"), Unavailable("the webhook answered 503", 7_000)),
         (hangs_up, Unsure("the webhook does not speak HTTP")),
         (cuts_head, Unsure("the webhook does not speak HTTP")),
         (babbles, Unsure("the webhook does not speak HTTP")),
