@@ -9,6 +9,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headway.runtime.timing import REAL
+from headway.systems.field_service.dispatching import Dispatcher
 from headway.systems.field_service.metrics import OfferEnd
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 
@@ -86,6 +87,20 @@ async def test_offers_that_a_dispatcher_ends_are_withdrawn(tmp_path: Path):
         # No technician was asked, so this withdrawal ends no offer.
         await field.withdraw(second["id"])
         await counts(field, {"withdrawn": 2})
+
+
+async def test_an_offer_accepted_while_a_dispatcher_withdraws_is_counted_as_accepted(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        read = await field.job(sent["id"])
+        assert (await field.say(sent["id"], "accept", "ada")).status_code == 200
+        await Dispatcher(context=field.system.context, author="Dora").withdraw(read)
+        assert (await field.get(sent["id"]))["status"] == "cancelled"
+        await counts(field, {"accepted": 1})
 
 
 async def test_the_time_to_accept_begins_with_the_request_or_its_last_dispatch(tmp_path: Path):
