@@ -25,6 +25,7 @@ from aiosmtplib import (
     SMTP,
     SMTPAuthenticationError,
     SMTPException,
+    SMTPHeloError,
     SMTPRecipientRefused,
     SMTPResponseException,
 )
@@ -269,7 +270,8 @@ class Smtp:
                 await delivery.send(client)
                 outcome: Outcome = Accepted(None)
             except SMTPResponseException as error:
-                outcome = _read(error, fatal=True)
+                # Without TLS and a login, the client says EHLO only before its first command.
+                outcome = _read(error, fatal=not isinstance(error, SMTPHeloError))
                 with suppress(SMTPException, OSError):
                     await client.rset()
                     keep = True

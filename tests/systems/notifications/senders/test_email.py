@@ -13,7 +13,7 @@ import aiosmtplib
 import pytest
 
 from headway.runtime.timing import REAL, Timing
-from headway.systems.notifications.mail import Smtp
+from headway.systems.notifications.mail import Smtp, SmtpTable
 from headway.systems.notifications.sender import (
     Accepted,
     Limited,
@@ -199,6 +199,25 @@ async def test_what_the_server_answers_is_the_outcome(
         box.replies = {}
         assert await one.send(message(TO)) == Accepted(None)
     assert box.to[-1] == [TO]
+
+
+@pytest.mark.parametrize("refused", ["greeting", "EHLO"])
+async def test_a_server_that_takes_no_connections_now_has_refused_no_message(refused: str):
+    """The reply is not about the message, though it is permanent by its code."""
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"554 5.3.2 no service\r\n" if refused == "greeting" else b"220 hello\r\n")
+        while await reader.readline():
+            writer.write(b"554 5.3.2 no service\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuses, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        one = Smtp(SmtpTable(host="127.0.0.1", port=port, tls="none"), FROM, REAL)
+        outcome = await one.send(message(TO))
+        await one.close()
+    assert isinstance(outcome, Unavailable)
+    assert "554 5.3.2 no service" in outcome.reason
 
 
 async def test_a_server_that_does_not_answer_the_content_leaves_it_unsure(tmp_path: Path):
