@@ -345,6 +345,8 @@ async def test_messages_are_read_where_they_stand_and_what_people_write() -> Non
         assert (event.message_id, event.ref, event.status) == (MESSAGE, "j:1", status)
         assert event.reason == "error 30003"
         assert account.read_inbound(hook(form)) is None
+        # A report that repeats our own text is no answer to it.
+        assert account.read_inbound(hook({**form, "Body": "STOP", "From": FROM})) is None
     wrote = {"MessageSid": MESSAGE, "SmsStatus": "received", "From": TO, "To": FROM, "Body": " Yes"}
     inbound = account.read_inbound(hook(wrote, ""))
     assert inbound is not None
