@@ -29,7 +29,7 @@ def write(folder: Path, name: str, text: str) -> None:
 ONE = "import headway as hw\napp = hw.App()\n"
 
 
-def test_an_app_is_loaded_from_a_file_a_path_or_a_module(folder: Path):
+def test_app_is_loaded_from_a_file_a_path_or_a_module(folder: Path):
     write(folder, "af_one.py", ONE)
     write(folder, "sub/af_two.py", "import af_beside\nimport headway as hw\nmine = hw.App()\n")
     write(folder, "sub/af_beside.py", "")
@@ -38,7 +38,7 @@ def test_an_app_is_loaded_from_a_file_a_path_or_a_module(folder: Path):
     assert isinstance(load_app("sub/af_two.py"), App)
 
 
-def test_a_file_in_a_package_is_imported_under_its_full_name(folder: Path):
+def test_file_in_a_package_is_imported_under_its_full_name(folder: Path):
     write(folder, "af_shop/__init__.py", "")
     write(folder, "af_shop/kinds.py", "import headway as hw\napp = hw.App()\n")
     write(folder, "af_shop/jobs.py", "from af_shop.kinds import app\n")
@@ -57,7 +57,7 @@ def test_a_file_in_a_package_is_imported_under_its_full_name(folder: Path):
         ("import headway as hw\nhw.Slots('', 1)\n", "gate is empty"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_an_error_with_its_place(
+def test_unusable_file_is_an_error_with_its_line(
     folder: Path, text: str, said: str, request: pytest.FixtureRequest
 ):
     name = f"af_bad_{abs(hash(text))}.py"
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_place(
     assert name in str(caught.value)
 
 
-def test_an_error_from_generated_code_names_the_line_of_the_file(folder: Path):
+def test_error_from_generated_code_names_the_line_of_the_file(folder: Path):
     write(folder, "af_cron.py", "import headway as hw\nhw.Cron('61 * * * *')\n")
     with pytest.raises(InvalidValue, match=r"Bad minute \(.*af_cron\.py:2\)") as caught:
         load_app("af_cron.py")
@@ -76,12 +76,12 @@ def test_an_error_from_generated_code_names_the_line_of_the_file(folder: Path):
 
 
 @pytest.mark.parametrize("target", ["nowhere.py", "./nowhere.py", "nowhere", "nowhere.jobs", ""])
-def test_what_does_not_exist_is_refused(target: str):
+def test_missing_file_is_refused(target: str):
     with pytest.raises(InvalidValue):
         load_app(target)
 
 
-def test_a_name_that_is_no_app_is_refused(folder: Path):
+def test_name_that_is_not_an_app_is_refused(folder: Path):
     write(folder, "af_named.py", f"{ONE}other = 3\n")
     with pytest.raises(InvalidValue, match="other is not an App"):
         load_app("af_named.py:other")

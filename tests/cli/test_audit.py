@@ -16,7 +16,7 @@ def hold_a_permit() -> None:
     claim("main")
 
 
-def test_an_audit_finds_nothing_and_says_what_it_looked_at(headway: Headway):
+def test_clean_audit_says_what_it_checked(headway: Headway):
     hold_a_permit()
     ran = headway("audit")
     assert (ran.code, ran.out) == (0, "no difference in 1 gates, 1 permits, 1 held jobs\n")
@@ -25,7 +25,7 @@ def test_an_audit_finds_nothing_and_says_what_it_looked_at(headway: Headway):
     assert (document["permits"], document["held"]) == (1, 1)
 
 
-def test_a_permit_that_is_lost_is_named_and_the_exit_code_is_1(headway: Headway):
+def test_lost_permit_is_named_with_exit_code_1(headway: Headway):
     hold_a_permit()
     db = apsw.Connection("headway.db")
     db.execute("DELETE FROM permit")

@@ -15,7 +15,7 @@ def dead(*ids: str) -> None:
     settle(*(Died(one.id, one.run, reason="bad") for one in claim("main", "other", n=len(ids))))
 
 
-def test_jobs_named_are_cancelled_with_author_and_reason(headway: Headway):
+def test_named_jobs_are_cancelled_with_author_and_reason(headway: Headway):
     first, second, _ = enqueue(new_job(), new_job(), new_job())
     ran = headway("cancel", first, second, "--reason", "no more", "--author", "ann", "--json")
     assert ran.code == 0
@@ -26,7 +26,7 @@ def test_jobs_named_are_cancelled_with_author_and_reason(headway: Headway):
     assert (note["author"], note["reason"]) == ("ann", "no more")
 
 
-def test_a_running_job_is_asked(headway: Headway):
+def test_running_job_gets_a_cancel_request(headway: Headway):
     (made,) = enqueue(new_job())
     claim("main")
     ran = headway("cancel", made)
@@ -34,7 +34,7 @@ def test_a_running_job_is_asked(headway: Headway):
     assert "asked" in ran.out
 
 
-def test_a_job_that_is_unknown_or_final_is_told_and_the_exit_code_is_1(headway: Headway):
+def test_unknown_or_final_job_is_reported_with_exit_code_1(headway: Headway):
     (made,) = enqueue(new_job())
     headway("cancel", made)
     ran = headway("cancel", made, "nope", "--json")
@@ -43,7 +43,7 @@ def test_a_job_that_is_unknown_or_final_is_told_and_the_exit_code_is_1(headway: 
     assert headway("cancel", "nope").code == headway("cancel", made).code == 1
 
 
-def test_all_that_fit_a_filter_are_cancelled_if_somebody_agrees(headway: Headway):
+def test_all_jobs_matching_a_filter_are_cancelled_after_confirmation(headway: Headway):
     enqueue(*(new_job(lane="other") for _ in range(3)), new_job())
     ran = headway("cancel", "--lane", "other")
     assert ran.code == 2
@@ -60,7 +60,7 @@ def test_more_than_a_page_is_cancelled(headway: Headway):
     assert headway("lanes", "--json").document["lanes"][0]["counts"] == {"cancelled": 2100}
 
 
-def test_nothing_that_fits_needs_nobody_to_agree(headway: Headway):
+def test_filter_without_matches_needs_no_confirmation(headway: Headway):
     enqueue(new_job())
     ran = headway("cancel", "--lane", "nope")
     assert (ran.code, ran.out) == (0, "no jobs match\n")
@@ -68,13 +68,13 @@ def test_nothing_that_fits_needs_nobody_to_agree(headway: Headway):
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])
 @pytest.mark.parametrize("line", [[], ["--yes"], ["--state", "dead"], ["x", "--lane", "main"]])
-def test_jobs_must_be_named_or_filtered_and_not_both(headway: Headway, verb: str, line: list[str]):
+def test_jobs_must_be_either_named_or_filtered(headway: Headway, verb: str, line: list[str]):
     enqueue(new_job())
     assert headway(verb, *line).code == 2
     assert states(headway) == ["waiting"]
 
 
-def test_a_dead_job_is_retried_with_other_arguments(headway: Headway):
+def test_dead_job_is_retried_with_other_arguments(headway: Headway):
     (made,) = enqueue(new_job(args=b'{"phone": "bad"}'))
     dead(made)
     assert headway("retry", made, "--args", '{"phone": "good"}').code == 0
@@ -82,7 +82,7 @@ def test_a_dead_job_is_retried_with_other_arguments(headway: Headway):
     assert (job["state"], job["args"], job["life"]) == ("waiting", {"phone": "good"}, 2)
 
 
-def test_a_filter_retries_the_dead_and_the_cancelled_only_if_asked(headway: Headway):
+def test_filter_retries_dead_and_cancelled_jobs_only_if_requested(headway: Headway):
     ids = enqueue(new_job(), new_job(), new_job())
     dead(*ids[:2])
     headway("cancel", ids[2])
@@ -92,7 +92,7 @@ def test_a_filter_retries_the_dead_and_the_cancelled_only_if_asked(headway: Head
     assert states(headway) == ["waiting"] * 3
 
 
-def test_arguments_that_are_no_object_are_refused_and_nothing_is_retried(headway: Headway):
+def test_arguments_that_are_not_an_object_are_refused_and_nothing_is_retried(headway: Headway):
     ids = enqueue(new_job())
     dead(*ids)
     assert headway("retry", ids[0], "--args", "[1]").code == 2
@@ -100,9 +100,7 @@ def test_arguments_that_are_no_object_are_refused_and_nothing_is_retried(headway
 
 
 @pytest.mark.parametrize("command", [["cancel", "--yes"], ["retry", "--yes"], ["jobs"]])
-def test_a_lane_or_kind_that_no_job_has_is_told_with_near_names(
-    headway: Headway, command: list[str]
-):
+def test_unknown_lane_or_kind_is_reported_with_similar_names(headway: Headway, command: list[str]):
     headway("send", "letter", "--lane", "mail")
     ran = headway(*command, "--lane", "mial", "--kind", "lettr")
     assert ran.code == 0

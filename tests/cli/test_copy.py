@@ -45,7 +45,7 @@ def old(folder: Path) -> str:
     return OLD
 
 
-def test_copy_carries_everything_and_closes_what_it_came_from(headway: Headway, old: str) -> None:
+def test_copy_copies_everything_and_closes_its_source(headway: Headway, old: str) -> None:
     ran = headway("copy", old, NEW)
     assert (ran.code, ran.out) == (0, "5 jobs copied\n")
     assert "FROM is paused" in ran.err
@@ -66,21 +66,21 @@ def test_copy_carries_everything_and_closes_what_it_came_from(headway: Headway, 
     asyncio.run(both())
 
 
-def test_copy_as_json_tells_rows_and_jobs(headway: Headway, old: str) -> None:
+def test_copy_as_json_reports_rows_and_jobs(headway: Headway, old: str) -> None:
     document = headway("--json", "copy", old, NEW).document
     assert document["jobs"] == {"waiting": 5}
     assert document["rows"]["jobs"] == 5
     assert document["rows"]["templates"] == 1
 
 
-def test_store_that_is_not_empty_is_not_copied_to(headway: Headway, old: str) -> None:
+def test_copy_to_a_store_that_is_not_empty_is_refused(headway: Headway, old: str) -> None:
     assert headway("copy", old, NEW).code == 0
     ran = headway("copy", old, NEW)
     assert ran.code != 0
     assert "is not empty" in ran.err
 
 
-def test_store_on_which_a_worker_lives_is_not_copied(headway: Headway, old: str) -> None:
+def test_copy_of_a_store_with_a_live_worker_is_refused(headway: Headway, old: str) -> None:
     async def work() -> None:
         store = open_store(OLD)
         await store.claim(ClaimRequest(worker="w", request=1, lanes=(("main", 1),), n=1, free=1))
@@ -102,7 +102,7 @@ def test_copy_onto_itself_and_from_nothing_are_refused(headway: Headway, folder:
 
 
 @pytest.mark.parametrize("kind", DURABLE)
-def test_empty_store_is_not_copied_from_nor_closed(
+def test_empty_store_is_neither_copied_nor_closed(
     headway: Headway, new_url: NewUrl, old: str, kind: str
 ) -> None:
     url = new_url(kind)
@@ -115,7 +115,7 @@ def test_empty_store_is_not_copied_from_nor_closed(
 
 
 @pytest.mark.parametrize("line", [(OLD, "memory://"), ("memory://", NEW)])
-def test_store_that_keeps_nothing_is_neither_end_of_a_copy(
+def test_store_without_persistence_cannot_be_copied_from_or_to(
     headway: Headway, old: str, line: tuple[str, str]
 ) -> None:
     ran = headway("copy", *line)
@@ -145,7 +145,7 @@ def test_command_copies_between_any_two_kinds(
     assert "the store to copy to is not empty" in twice.err
 
 
-def test_store_that_was_closed_is_closed_in_the_copy_and_that_is_said(
+def test_closed_store_stays_closed_in_the_copy_and_this_is_reported(
     headway: Headway, old: str
 ) -> None:
     line = ("pause", "all", "--until", "2h", "--reason", "a drill")
@@ -169,7 +169,7 @@ def closed(gates: tuple[GateState, ...]) -> set[str]:
     return {gate.name for gate in gates if gate.closed_until is not None}
 
 
-async def test_copy_that_fails_leaves_the_source_open_and_the_target_closed(
+async def test_failed_copy_leaves_the_source_open_and_the_target_closed(
     new_url: NewUrl,
 ) -> None:
     clock = FakeClock()
@@ -192,7 +192,7 @@ async def test_copy_that_fails_leaves_the_source_open_and_the_target_closed(
 
 
 @pytest.mark.parametrize("kind", DURABLE)
-async def test_copy_takes_back_what_workers_that_are_gone_held(new_url: NewUrl, kind: str) -> None:
+async def test_copy_returns_the_jobs_of_dead_workers(new_url: NewUrl, kind: str) -> None:
     clock = FakeClock()
     source = Rig(open_store(new_url(kind), clock=clock), clock)
     target = Rig(open_store(new_url("sqlite"), clock=clock), clock)
@@ -219,7 +219,7 @@ def carried(all_of_it: Dump) -> Dump:
 
 
 @pytest.mark.parametrize(("kind", "other"), PAIRS)
-async def test_some_of_everything_is_carried_between_any_two_kinds_and_goes_on(
+async def test_everything_is_copied_between_any_two_kinds_and_continues(
     new_url: NewUrl, kind: str, other: str
 ) -> None:
     clock = FakeClock()

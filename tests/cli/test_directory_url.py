@@ -21,10 +21,10 @@ POSTGRES = "postgresql://user@db.internal/jobs"
         (f"{POSTGRES}?namespace=blue", POSTGRES),
     ],
 )
-def test_the_directory_is_beside_the_store(store: str, directory: str) -> None:
+def test_directory_is_beside_the_store(store: str, directory: str) -> None:
     assert directory_url(Settings(), store) == directory
 
 
-def test_the_settings_say_where_the_directory_is() -> None:
+def test_settings_say_where_the_directory_is() -> None:
     settings = Settings(directory="sqlite:////var/people.db")
     assert directory_url(settings, "sqlite:////srv/headway.db") == "sqlite:////var/people.db"

@@ -34,7 +34,7 @@ def warnings(ran: Ran) -> dict[str, str]:
     return {one["subject"]: one["found"] for one in found if one["health"] == "warning"}
 
 
-def test_a_sound_store_has_no_findings_but_good_ones(headway: Headway):
+def test_healthy_store_has_only_good_findings(headway: Headway):
     headway("migrate")
     ran = headway("doctor", "--json")
     assert (ran.code, problems(ran), warnings(ran)) == (0, {}, {})
@@ -44,14 +44,14 @@ def test_a_sound_store_has_no_findings_but_good_ones(headway: Headway):
     assert headway("doctor").out.count("\n") == len(subjects)
 
 
-def test_a_store_that_does_not_exist_is_a_problem_and_is_not_made(headway: Headway, folder: Path):
+def test_missing_store_is_a_problem_and_is_not_created(headway: Headway, folder: Path):
     ran = headway("doctor", "--json")
     assert ran.code == 1
     assert problems(ran) == {"file": "headway.db does not exist"}
     assert list(folder.iterdir()) == []
 
 
-def test_device_that_is_so_full_that_new_jobs_are_refused_is_a_problem(
+def test_device_too_full_for_new_jobs_is_a_problem(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     headway("migrate")
@@ -74,7 +74,7 @@ def test_device_that_is_so_full_that_new_jobs_are_refused_is_a_problem(
     assert headway("doctor").code == 0
 
 
-def test_a_damaged_file_is_a_problem_and_is_not_touched(headway: Headway, folder: Path):
+def test_damaged_file_is_a_problem_and_is_not_changed(headway: Headway, folder: Path):
     enqueue(*(new_job(args=b'{"x": "%s"}' % (b"y" * 500)) for _ in range(200)))
     headway("doctor")
     path = folder / "headway.db"
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_a_problem_and_is_not_touched(headway: Headway, folder
     assert path.read_bytes() == data
 
 
-def test_a_file_that_is_no_database_is_a_problem(headway: Headway, folder: Path):
+def test_file_that_is_not_a_database_is_a_problem(headway: Headway, folder: Path):
     folder.joinpath("headway.db").write_bytes(b"no database at all" * 500)
     ran = headway("doctor", "--json")
     assert ran.code == 1
@@ -98,7 +98,7 @@ def test_a_file_that_is_no_database_is_a_problem(headway: Headway, folder: Path)
     assert ran.err == ""
 
 
-def test_a_file_that_others_may_open_is_a_warning(headway: Headway, folder: Path):
+def test_file_that_others_can_open_is_a_warning(headway: Headway, folder: Path):
     headway("migrate")
     folder.joinpath("headway.db").chmod(0o644)
     ran = headway("doctor", "--json")
@@ -106,7 +106,7 @@ def test_a_file_that_others_may_open_is_a_warning(headway: Headway, folder: Path
     assert "permissions" in warnings(ran)
 
 
-def test_a_job_that_asks_for_more_than_a_gate_has_is_a_problem(headway: Headway):
+def test_job_that_needs_more_than_a_gate_has_is_a_problem(headway: Headway):
     declare_line()
     (made,) = enqueue(
         new_job(gates=(GateUse(name="line", template="line", amount=5, shared=True),))
@@ -116,7 +116,7 @@ def test_a_job_that_asks_for_more_than_a_gate_has_is_a_problem(headway: Headway)
     assert made in problems(ran)["never fits"]
 
 
-def test_a_pool_without_members_is_mended_by_members_and_not_by_a_capacity(headway: Headway):
+def test_pool_without_members_suggests_members_and_not_a_capacity(headway: Headway):
     declare(Pool("numbers", {}))
     (made,) = enqueue(new_job(gates=(GateUse(name="numbers", template="numbers", shared=True),)))
     found = {one["subject"]: one for one in headway("doctor", "--json").document["findings"]}
@@ -126,7 +126,7 @@ def test_a_pool_without_members_is_mended_by_members_and_not_by_a_capacity(headw
         assert "--capacity" not in found[subject]["hint"]
 
 
-def test_a_pool_whose_members_are_all_closed_is_a_warning_that_names_them(headway: Headway):
+def test_pool_with_all_members_closed_is_a_warning_that_names_them(headway: Headway):
     declare(Pool("numbers", {"+1555": 2, "+1666": 1}))
     headway("gates", "close", "numbers/+1555")
     assert "closed" not in warnings(headway("doctor", "--json"))
@@ -135,19 +135,21 @@ def test_a_pool_whose_members_are_all_closed_is_a_warning_that_names_them(headwa
     assert warnings(headway("doctor", "--json"))["closed"] == told
 
 
-def test_a_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):
+def test_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):
     enqueue(new_job(lane="calls"))
     assert "calls" in warnings(headway("doctor", "--json"))["lanes"]
 
 
-def test_a_closed_gate_is_a_warning(headway: Headway):
+def test_closed_gate_is_a_warning(headway: Headway):
     declare_line()
     headway("pause", "line")
     assert "line" in warnings(headway("doctor", "--json"))["closed"]
 
 
 @pytest.mark.parametrize(("days", "health"), [(3, None), (10, "warning"), (40, "problem")])
-def test_hours_that_no_chore_has_extended_are_told(headway: Headway, days: int, health: str | None):
+def test_hours_not_extended_by_maintenance_are_reported(
+    headway: Headway, days: int, health: str | None
+):
     past = with_store(now, "memory://") - days * 86_400_000
 
     async def ask_for_hours(store: Store) -> None:
@@ -161,7 +163,7 @@ def test_hours_that_no_chore_has_extended_are_told(headway: Headway, days: int, 
     assert [one["health"] for one in found if one["subject"] == "hours"] == [health] * bool(health)
 
 
-def test_a_clock_that_was_ahead_is_a_problem_until_it_is_reset(headway: Headway):
+def test_clock_that_was_ahead_is_a_problem_until_reset(headway: Headway):
     async def touch(store: Store) -> list[object]:
         return list(await store.enqueue([new_job()]))
 
@@ -174,7 +176,7 @@ def test_a_clock_that_was_ahead_is_a_problem_until_it_is_reset(headway: Headway)
     assert "went back by" in ran.err
 
 
-def test_a_new_epoch_fences_what_ran_before(headway: Headway):
+def test_new_epoch_fences_earlier_runs(headway: Headway):
     (made,) = enqueue(new_job())
     claim("main")
     before = with_store(epoch)
@@ -189,7 +191,7 @@ def test_a_new_epoch_fences_what_ran_before(headway: Headway):
     assert headway("job", made, "--json").document["runs"][0]["outcome"] == "lost"
 
 
-def test_a_store_that_is_suspect_is_a_problem_with_its_reason_and_remedy(headway: Headway):
+def test_suspect_store_is_a_problem_with_its_reason_and_remedy(headway: Headway):
     enqueue(new_job())
 
     async def be_replaced(store: Store) -> None:
@@ -213,7 +215,7 @@ def test_a_store_that_is_suspect_is_a_problem_with_its_reason_and_remedy(headway
     assert "--new-epoch" in found["hint"]
 
 
-def test_a_store_that_keeps_nothing_has_no_epoch(headway: Headway):
+def test_store_without_persistence_has_no_epoch(headway: Headway):
     ran = headway("doctor", "--new-epoch", "--store", "memory://")
     assert ran.code == 2
 
@@ -237,20 +239,20 @@ def _with_clock(at: int, work):
     return asyncio.run(whole())
 
 
-def test_a_gate_of_no_capacity_is_a_warning_that_names_it(headway: Headway):
+def test_gate_without_capacity_is_a_warning_that_names_it(headway: Headway):
     enqueue(new_job())
     headway("gates", "set", "all", "--capacity", "0")
     assert warnings(headway("doctor", "--json"))["zero"] == "1 gate is at capacity 0: all"
 
 
-def test_a_folder_as_store_is_refused_as_no_file(headway: Headway, folder: Path):
+def test_folder_as_store_is_refused(headway: Headway, folder: Path):
     folder.joinpath("shelf").mkdir()
     ran = headway("--store", "sqlite:///shelf", "send", "noop")
     assert ran.code == 4
     assert "shelf is not a regular file" in ran.err
 
 
-def test_a_clock_that_is_not_that_of_the_machine_with_the_file_is_a_problem(
+def test_clock_different_from_that_of_the_machine_with_the_file_is_a_problem(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     enqueue(new_job())

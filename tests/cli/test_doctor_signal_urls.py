@@ -14,12 +14,12 @@ def findings(headway: Headway) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_signal_urls_are_nobodys_concern_while_there_is_no_token(headway: Headway):
+def test_signal_urls_are_not_checked_without_a_token(headway: Headway):
     headway("migrate")
     assert findings(headway) == {}
 
 
-def test_with_a_token_and_no_settings_both_are_missed(headway: Headway):
+def test_both_settings_are_reported_missing_with_a_token(headway: Headway):
     headway("migrate")
     assert headway("token", "create", "desk", "--role", "producer").code == 0
     assert findings(headway) == {
@@ -28,7 +28,7 @@ def test_with_a_token_and_no_settings_both_are_missed(headway: Headway):
     }
 
 
-def test_with_both_settings_they_are_well_and_the_key_is_not_told(
+def test_both_settings_are_accepted_and_the_key_is_not_shown(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     headway("migrate")

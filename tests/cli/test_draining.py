@@ -15,7 +15,7 @@ async def start(store: MemoryStore, n: int) -> list[tuple[str, int]]:
     return [(job.id, job.run) for job in (await store.claim(request)).jobs]
 
 
-async def test_every_state_that_is_not_final_counts():
+async def test_every_nonfinal_state_counts():
     clock = FakeClock()
     store = MemoryStore(clock)
     later = clock() + 60_000
@@ -28,7 +28,7 @@ async def test_every_state_that_is_not_final_counts():
     assert await count_left(store, ["other"], Drain.ALL) == (0, 0)
 
 
-async def test_what_has_fallen_due_meanwhile_counts_before_anybody_has_claimed_it():
+async def test_newly_due_jobs_count_before_they_are_claimed():
     clock = FakeClock()
     store = MemoryStore(clock)
     await store.enqueue([new_job(due_at=clock() + 60_000)])
@@ -37,7 +37,7 @@ async def test_what_has_fallen_due_meanwhile_counts_before_anybody_has_claimed_i
     assert await count_left(store, ["main"], Drain.DUE) == (1, 0)
 
 
-async def test_the_meter_is_told_what_was_done_since_the_beginning():
+async def test_meter_receives_the_progress_since_the_start():
     store = MemoryStore(FakeClock())
     told: list[tuple[float, float | None]] = []
 

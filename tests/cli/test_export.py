@@ -17,7 +17,7 @@ def lines(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_the_export_is_a_header_and_then_one_job_a_line_in_order_of_arrival(headway: Headway):
+def test_export_is_a_header_and_one_job_per_line_in_order_of_arrival(headway: Headway):
     ids = enqueue(*(new_job() for _ in range(3)))
     header, *jobs = lines(headway("export").out)
     assert (header["format"], header["version"]) == ("headway-export", 1)
@@ -32,7 +32,7 @@ def test_every_job_is_exported_once_over_many_pages(headway: Headway):
     assert len({job["id"] for job in jobs}) == len(jobs) == 2400
 
 
-def test_an_exported_job_has_its_runs_and_its_trail(headway: Headway):
+def test_exported_job_has_its_runs_and_its_trail(headway: Headway):
     done, cancelled = enqueue(new_job(), new_job())
     (started,) = claim("main")
     settle(Succeeded(done, started.run, result=b'{"sid": "CA1"}'))
@@ -46,26 +46,28 @@ def test_an_exported_job_has_its_runs_and_its_trail(headway: Headway):
     assert "trail" not in second
 
 
-def test_the_page_of_the_format_names_every_field():
+def test_format_page_names_every_field():
     named = set(re.findall(r"`([a-z_]+)`", PAGE.read_text()))
     for view in (JobView, RunView, NoteView):
         assert {field.name for field in fields(view)} <= named
 
 
-def test_arguments_with_line_breaks_stay_on_their_line(headway: Headway):
+def test_arguments_with_line_breaks_stay_on_one_line(headway: Headway):
     enqueue(new_job(args=b'{\n  "a": "x\\ny",\r\n  "b": 2\n}'), new_job(args=b"no json \xff\n"))
     _, first, second = lines(headway("export").out)
     assert first["args"] == {"a": "x\ny", "b": 2}
     assert second["args"] == "no json \ufffd\n"
 
 
-def test_a_filter_exports_only_what_fits(headway: Headway):
+def test_filter_exports_only_matching_jobs(headway: Headway):
     wanted, _ = enqueue(new_job(lane="a"), new_job(lane="b"))
     _, *jobs = lines(headway("export", "--lane", "a").out)
     assert [job["id"] for job in jobs] == [wanted]
 
 
-def test_a_file_is_made_whole_and_never_replaced_unasked(headway: Headway, folder: Path):
+def test_file_is_written_completely_and_never_replaced_without_request(
+    headway: Headway, folder: Path
+):
     enqueue(new_job())
     ran = headway("export", "--out", "jobs.jsonl")
     assert (ran.code, ran.out) == (0, "")
@@ -79,7 +81,7 @@ def test_a_file_is_made_whole_and_never_replaced_unasked(headway: Headway, folde
     assert len(lines(folder.joinpath("jobs.jsonl").read_text())) == 3
 
 
-def test_a_file_that_cannot_be_made_is_an_error_and_leaves_nothing(headway: Headway, folder: Path):
+def test_file_that_cannot_be_created_is_an_error_and_leaves_nothing(headway: Headway, folder: Path):
     enqueue(new_job())
     ran = headway("export", "--out", "nowhere/jobs.jsonl")
     assert ran.code == 2

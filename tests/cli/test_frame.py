@@ -17,14 +17,14 @@ from tests.cli.conftest import Headway
 Completed = Callable[[str], list[str]]
 
 
-def test_without_arguments_the_help_lists_every_command(headway: Headway):
+def test_help_without_arguments_lists_every_command(headway: Headway):
     ran = headway()
     assert ran.code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in ran.out
 
 
-def test_argument_in_another_encoding_is_refused_in_words(headway: Headway):
+def test_argument_in_another_encoding_is_refused_clearly(headway: Headway):
     """A terminal that is not set to UTF-8 passes such an argument."""
     sent = headway(
         "send", "noop", "--due", "2099-01-01T00:00Z", "--json", "--store", "sqlite:///x.db"
@@ -35,7 +35,7 @@ def test_argument_in_another_encoding_is_refused_in_words(headway: Headway):
     assert "the argument 'b\\udce4h' is not UTF-8 (nothing was written" in ran.err
 
 
-def test_a_path_that_is_not_utf8_is_told_as_json(headway: Headway):
+def test_path_that_is_not_utf8_is_reported_as_json(headway: Headway):
     ran = headway("simulate", "b\udce4h", "--json")
     assert (ran.code, ran.out) == (2, "")
     assert json.loads(ran.err)["error"]["message"].startswith("b\\udce4h: the scenario cannot be ")
@@ -49,7 +49,7 @@ def test_a_path_that_is_not_utf8_is_told_as_json(headway: Headway):
         ["export", "--out", "a" * 300],
     ],
 )
-def test_a_path_that_the_system_refuses_is_no_bug(headway: Headway, line: list[str]):
+def test_path_refused_by_the_system_is_not_a_bug(headway: Headway, line: list[str]):
     headway("migrate")
     ran = headway(*line)
     assert (ran.code, ran.out) == (2, "")
@@ -57,7 +57,7 @@ def test_a_path_that_the_system_refuses_is_no_bug(headway: Headway, line: list[s
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "koi8-r"])
-def test_characters_that_the_terminal_does_not_have_are_escaped(headway: Headway, encoding: str):
+def test_characters_unknown_to_the_terminal_are_escaped(headway: Headway, encoding: str):
     headway("send", "noop", "--subject", "☃ 😀 é")
 
     def run(*arguments: str) -> bytes:
@@ -75,9 +75,7 @@ def test_characters_that_the_terminal_does_not_have_are_escaped(headway: Headway
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_tells_its_options_and_that_it_takes_store_and_json(
-    headway: Headway, name: str
-):
+def test_help_of_every_command_lists_its_options_with_store_and_json(headway: Headway, name: str):
     ran = headway(name, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"Usage: headway {name}")
@@ -101,7 +99,7 @@ def test_every_command_tells_its_options_and_that_it_takes_store_and_json(
         (["--nope"], "headway: no such option: --nope"),
     ],
 )
-def test_a_wrong_call_is_one_line_with_a_hint_and_exit_code_2(
+def test_usage_error_is_one_line_with_a_hint_and_exit_code_2(
     headway: Headway, line: list[str], said: str
 ):
     ran = headway(*line)
@@ -112,7 +110,7 @@ def test_a_wrong_call_is_one_line_with_a_hint_and_exit_code_2(
     assert "(" in ran.err
 
 
-def test_an_error_is_json_on_standard_error_with_json(headway: Headway):
+def test_error_with_json_is_json_on_standard_error(headway: Headway):
     for line in (["--json", "job", "nope"], ["job", "nope", "--json"]):
         headway("migrate")
         ran = headway(*line)
@@ -122,16 +120,14 @@ def test_an_error_is_json_on_standard_error_with_json(headway: Headway):
         assert set(error) == {"code", "message", "hint"}
 
 
-def test_an_error_shows_no_control_characters_of_its_values(headway: Headway):
+def test_error_shows_no_control_characters_of_its_values(headway: Headway):
     headway("migrate")
     ran = headway("job", "\x1b[2J\nevil")
     assert "\x1b" not in ran.err
     assert ran.err.count("\n") == 1
 
 
-def test_a_traceback_is_shown_only_when_asked_for(
-    headway: Headway, monkeypatch: pytest.MonkeyPatch
-):
+def test_traceback_is_shown_only_on_request(headway: Headway, monkeypatch: pytest.MonkeyPatch):
     assert "Traceback" not in headway("jbos").err
     monkeypatch.setenv("HEADWAY_DEBUG", "1")
     assert "Traceback" in headway("jbos").err
@@ -156,7 +152,7 @@ def test_each_branch_of_the_error_tree_has_its_exit_code(
     assert exit_code(kind("what")) == code
 
 
-def test_a_bad_setting_stops_every_command_that_needs_it(headway: Headway, folder: Path):
+def test_bad_setting_stops_every_command_that_needs_it(headway: Headway, folder: Path):
     folder.joinpath("headway.toml").write_text("stor = 3")
     ran = headway("jobs")
     assert (ran.code, ran.out) == (2, "")
@@ -164,13 +160,13 @@ def test_a_bad_setting_stops_every_command_that_needs_it(headway: Headway, folde
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x", "sqlite:", "sqlite:///x.db?fast=1"])
-def test_an_unusable_store_url_is_refused(headway: Headway, url: str):
+def test_unusable_store_url_is_refused(headway: Headway, url: str):
     ran = headway("jobs", "--store", url)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
 
 
-def test_the_store_may_be_named_before_or_after_the_command(headway: Headway, folder: Path):
+def test_store_can_be_given_before_or_after_the_command(headway: Headway, folder: Path):
     headway("--store", "sqlite:///before.db", "migrate")
     headway("migrate", "--store", "sqlite:///after.db")
     assert folder.joinpath("before.db").exists()
@@ -178,14 +174,14 @@ def test_the_store_may_be_named_before_or_after_the_command(headway: Headway, fo
     assert not folder.joinpath("headway.db").exists()
 
 
-def test_the_version_is_told_without_a_store(headway: Headway, folder: Path):
+def test_version_needs_no_store(headway: Headway, folder: Path):
     assert headway("version").out.startswith("headway 0.")
     assert set(headway("version", "--json").document) == {"headway", "python"}
     assert set(headway("--json", "version").document) == {"headway", "python"}
     assert list(folder.iterdir()) == []
 
 
-def test_the_version_is_told_without_loading_stores_or_settings():
+def test_version_loads_no_stores_or_settings():
     code = (
         "import sys; from headway.cli.main import call; call(['version']);"
         "print([m for m in ('apsw', 'pydantic_settings', 'rich.console', 'structlog')"
@@ -195,7 +191,7 @@ def test_the_version_is_told_without_loading_stores_or_settings():
     assert done.stderr.strip() == "[]"
 
 
-def test_the_version_is_an_option_too(headway: Headway, folder: Path):
+def test_version_is_also_an_option(headway: Headway, folder: Path):
     assert headway("--version").out == headway("version").out
     assert set(headway("--version", "--json").document) == {"headway", "python"}
     assert list(folder.iterdir()) == []
@@ -209,7 +205,7 @@ def test_the_version_is_an_option_too(headway: Headway, folder: Path):
         ["copy", "sqlite:///a.db", "sqlite:///b.db"],
     ],
 )
-def test_a_command_that_uses_no_store_of_that_name_refuses_the_option(
+def test_command_without_a_store_refuses_the_option(
     headway: Headway, folder: Path, line: list[str]
 ):
     for words in ([*line, "--store", "sqlite:///x.db"], ["--store", "sqlite:///x.db", *line]):
@@ -219,7 +215,7 @@ def test_a_command_that_uses_no_store_of_that_name_refuses_the_option(
     assert list(folder.iterdir()) == []
 
 
-def test_it_can_be_run_as_a_module():
+def test_package_can_be_run_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "headway", "version", "--json"],
         capture_output=True,
@@ -290,7 +286,7 @@ def test_completion_knows_the_commands():
     assert done.stdout.split() == ["timetable"]
 
 
-def test_a_reader_that_goes_away_early_is_no_error(headway: Headway):
+def test_closed_pipe_is_no_error(headway: Headway):
     headway("send", "noop", "--count", "1000")
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -303,7 +299,7 @@ def test_a_reader_that_goes_away_early_is_no_error(headway: Headway):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux that is full")
 @pytest.mark.parametrize("command", ["jobs", "export", "lanes"])
-def test_output_without_room_on_its_device_is_no_bug(headway: Headway, command: str):
+def test_full_output_device_is_not_a_bug(headway: Headway, command: str):
     headway("send", "noop")
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -320,7 +316,7 @@ def test_output_without_room_on_its_device_is_no_bug(headway: Headway, command: 
     )
 
 
-def test_a_zone_that_does_not_exist_is_an_error(headway: Headway, monkeypatch: pytest.MonkeyPatch):
+def test_unknown_zone_is_an_error(headway: Headway, monkeypatch: pytest.MonkeyPatch):
     headway("send", "noop")
     monkeypatch.setenv("HEADWAY_ZONE", "Europe/Berln")
     ran = headway("jobs")
@@ -329,7 +325,7 @@ def test_a_zone_that_does_not_exist_is_an_error(headway: Headway, monkeypatch: p
     assert ran.err.startswith(said)
 
 
-def test_a_bug_is_told_in_one_line_with_exit_code_70(
+def test_bug_is_reported_in_one_line_with_exit_code_70(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     headway("migrate")

@@ -30,7 +30,7 @@ def test_gates_are_listed_by_name(headway: Headway):
     assert "7 per 1h" in ran.out
 
 
-def test_a_gate_is_shown_with_its_members_and_holders(headway: Headway):
+def test_gate_is_shown_with_its_members_and_holders(headway: Headway):
     declare_all()
     pool = GateUse(name="numbers", template="numbers", shared=True)
     (made,) = enqueue(new_job(gates=(pool,)))
@@ -42,7 +42,7 @@ def test_a_gate_is_shown_with_its_members_and_holders(headway: Headway):
     assert document["holders"][0]["member"] == "+1555"
 
 
-def test_gates_with_parked_jobs_are_listed_alone(headway: Headway):
+def test_only_gates_with_parked_jobs_can_be_listed(headway: Headway):
     declare_all()
     assert headway("gates", "--parked", "--json").document["gates"] == []
     assert "no job is parked" in headway("gates", "--parked").err
@@ -73,7 +73,7 @@ def test_hours_are_unused_until_a_job_needs_them_and_closed_outside(headway: Hea
     assert state() == "closed"
 
 
-def test_a_wrong_zone_is_refused_before_a_gate_is_closed(
+def test_wrong_zone_is_refused_before_a_gate_is_closed(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     declare_line()
@@ -85,7 +85,7 @@ def test_a_wrong_zone_is_refused_before_a_gate_is_closed(
     assert headway("gates", "show", "line", "--json").document["open"]
 
 
-def test_an_operators_number_holds_until_reset(headway: Headway):
+def test_operator_value_applies_until_reset(headway: Headway):
     declare_all()
     headway("gates", "set", "line", "--capacity", "3", "--reason", "more phones")
     shown = headway("gates", "show", "line", "--json").document
@@ -95,7 +95,7 @@ def test_an_operators_number_holds_until_reset(headway: Headway):
     assert (shown["capacity"], shown["overridden"]) == (1, False)
 
 
-def test_rates_and_pools_are_set_by_their_own_numbers(headway: Headway):
+def test_rates_and_pools_are_set_by_their_own_options(headway: Headway):
     declare_all()
     headway("gates", "set", "sms", "--limit", "2", "--per", "1m")
     headway("gates", "set", "numbers", "--member", "+1777=4", "--member", "a=b=1")
@@ -126,7 +126,7 @@ def test_rates_and_pools_are_set_by_their_own_numbers(headway: Headway):
         (["close", "line", "--until", "0s"], "0s, which is in the past: it is now"),
     ],
 )
-def test_an_unusable_change_is_refused_and_nothing_is_written(
+def test_unusable_change_is_refused_and_nothing_is_written(
     headway: Headway, line: list[str], said: str
 ):
     declare_line()
@@ -137,7 +137,7 @@ def test_an_unusable_change_is_refused_and_nothing_is_written(
     assert headway("gates", "--json").out == before
 
 
-def test_a_closed_gate_lets_nothing_pass_until_it_is_opened(headway: Headway):
+def test_closed_gate_lets_nothing_pass_until_opened(headway: Headway):
     declare_line()
     enqueue(new_job(gates=(LINE,)))
     closed = headway("gates", "close", "line", "--json").document
@@ -148,7 +148,7 @@ def test_a_closed_gate_lets_nothing_pass_until_it_is_opened(headway: Headway):
     assert len(claim("main")) == 1
 
 
-def test_a_misspelt_gate_is_refused_with_one_that_is_spelt_like_it(headway: Headway):
+def test_misspelt_gate_is_refused_with_a_suggestion(headway: Headway):
     declare_line()
     enqueue(new_job())
     for name, hint in (
@@ -164,7 +164,7 @@ def test_a_misspelt_gate_is_refused_with_one_that_is_spelt_like_it(headway: Head
     assert (shown.code, shown.err) == (2, "headway: there is no gate 'lin' (did you mean line?)\n")
 
 
-def test_a_closing_until_a_moment_says_the_moment(headway: Headway):
+def test_timed_closing_shows_its_end(headway: Headway):
     declare_line()
     ran = headway("gates", "close", "line", "--until", "2099-12-01T10:00Z", "--json")
     assert ran.document["closed_until"] == 4_099_802_400_000
@@ -172,7 +172,7 @@ def test_a_closing_until_a_moment_says_the_moment(headway: Headway):
     assert ran.out == "line is closed until 2099-12-01 11:00:00+01:00\n"
 
 
-def test_a_permit_is_released_by_force_and_stands_on_the_trail(headway: Headway):
+def test_permit_released_by_force_is_in_the_trail(headway: Headway):
     declare_line()
     (made,) = enqueue(new_job(gates=(LINE,)))
     claim("main")
@@ -184,9 +184,7 @@ def test_a_permit_is_released_by_force_and_stands_on_the_trail(headway: Headway)
 
 
 @pytest.mark.parametrize("target", ["all", "lane:main", "kind:noop", "tenant:acme", "line"])
-def test_a_pause_of_any_target_reaches_what_waits_and_a_resume_ends_it(
-    headway: Headway, target: str
-):
+def test_pause_of_any_target_stops_waiting_jobs_until_resume(headway: Headway, target: str):
     declare_line()
     enqueue(new_job(gates=(LINE,), tenant="acme"))
     ran = headway("pause", target, "--reason", "lunch")
@@ -197,7 +195,7 @@ def test_a_pause_of_any_target_reaches_what_waits_and_a_resume_ends_it(
     assert len(claim("main")) == 1
 
 
-def test_a_pause_of_a_lane_that_nobody_knows_says_which_was_meant(headway: Headway):
+def test_pause_of_an_unknown_lane_suggests_a_name(headway: Headway):
     enqueue(new_job(lane="calls"))
     ran = headway("pause", "lane:cals")
     assert (ran.code, ran.out) == (0, "lane:cals is closed until it is opened\n")

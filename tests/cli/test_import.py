@@ -43,7 +43,7 @@ def bring_in(headway: Headway, *options: str):
     return headway("import", "rows.jsonl", "--app", "import_calls.py", *options)
 
 
-def test_each_row_makes_its_jobs(headway: Headway, folder: Path):
+def test_each_row_creates_its_jobs(headway: Headway, folder: Path):
     write(folder, {"phone": "1"}, {"phone": "2", "more": 2}, "", {"phone": "3"})
     ran = bring_in(headway)
     assert (ran.code, ran.out) == (0, "3 rows, 5 jobs made\n")
@@ -51,9 +51,7 @@ def test_each_row_makes_its_jobs(headway: Headway, folder: Path):
     assert [job["args"]["phone"] for job in jobs] == ["1", "2", "2-0", "2-1", "3"]
 
 
-def test_a_bad_row_is_told_with_its_line_number_and_the_others_go_on(
-    headway: Headway, folder: Path
-):
+def test_bad_row_is_reported_by_line_number_and_the_others_continue(headway: Headway, folder: Path):
     write(
         folder,
         {"phone": "1"},
@@ -74,7 +72,7 @@ def test_a_bad_row_is_told_with_its_line_number_and_the_others_go_on(
     assert [job["args"]["phone"] for job in jobs] == ["1", "4"]
 
 
-def test_refused_rows_are_counted_in_json_and_forgiven_if_asked(headway: Headway, folder: Path):
+def test_refused_rows_are_counted_in_json_and_accepted_with_partial(headway: Headway, folder: Path):
     write(folder, {"phone": "1"}, "no json")
     ran = bring_in(headway, "--json", "--lenient")
     assert (ran.code, ran.err) == (0, "")
@@ -83,7 +81,7 @@ def test_refused_rows_are_counted_in_json_and_forgiven_if_asked(headway: Headway
     assert [row["line"] for row in ran.document["refused"]] == [2]
 
 
-def test_what_the_store_refuses_spoils_no_other_row_of_its_step(headway: Headway, folder: Path):
+def test_row_refused_by_the_store_spoils_no_other_row_of_its_step(headway: Headway, folder: Path):
     headway("send", "call", "phone=2", "--key", "2", "--lane", "elsewhere")
     write(folder, {"phone": "1"}, {"phone": "2"}, {"phone": "3"})
     ran = bring_in(headway, "--json")
@@ -92,13 +90,13 @@ def test_what_the_store_refuses_spoils_no_other_row_of_its_step(headway: Headway
     assert [row["line"] for row in ran.document["refused"]] == [2]
 
 
-def test_an_import_repeated_makes_no_job_twice(headway: Headway, folder: Path):
+def test_repeated_import_creates_no_job_twice(headway: Headway, folder: Path):
     write(folder, {"phone": "1"}, {"phone": "2"})
     bring_in(headway)
     assert bring_in(headway).out == "2 rows, 0 jobs made, 2 there already\n"
 
 
-def test_what_is_called_off_is_on_record_as_cancelled_with_author_and_reason(
+def test_called_off_jobs_are_recorded_as_cancelled_with_author_and_reason(
     headway: Headway, folder: Path
 ):
     write(folder, {"phone": "1", "off": "no air time"}, {"phone": "2"})
@@ -123,7 +121,7 @@ def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
         (["rows.jsonl", "--app", "nowhere.py"], "there is no file nowhere.py"),
     ],
 )
-def test_an_import_that_cannot_begin_is_an_error_of_the_caller(
+def test_import_that_cannot_start_is_a_caller_error(
     headway: Headway, folder: Path, line: list[str], said: str
 ):
     write(folder, {"phone": "1"})
@@ -142,7 +140,7 @@ def test_an_import_that_cannot_begin_is_an_error_of_the_caller(
         ("'text'", "str"),
     ],
 )
-def test_an_importer_that_returns_no_list_is_one_error(
+def test_importer_that_returns_no_list_is_one_error(
     headway: Headway, folder: Path, returns: str, named: str
 ):
     single = APP.replace(
@@ -157,7 +155,7 @@ def test_an_importer_that_returns_no_list_is_one_error(
     assert f"line 1: the importer returned {named}, not a list of jobs" in ran.err
 
 
-def test_an_asynchronous_importer_is_one_error(headway: Headway, folder: Path):
+def test_asynchronous_importer_is_one_error(headway: Headway, folder: Path):
     folder.joinpath("import_later.py").write_text(
         APP.replace("def calls(row):", "async def calls(row):\n    return []\ndef unused(row):")
     )

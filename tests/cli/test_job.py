@@ -9,7 +9,7 @@ from tests.cli.gates import declare_line
 from tests.cli.seeding import claim, enqueue, new_job, settle
 
 
-def test_a_job_is_shown_with_its_runs_and_trail(headway: Headway):
+def test_job_is_shown_with_its_runs_and_trail(headway: Headway):
     declare_line()
     use = GateUse(name="line", template="line", shared=True)
     (made,) = enqueue(new_job(gates=(use,), args=b'{"phone": "+15550100"}', subject="\x1b[2J"))
@@ -23,7 +23,7 @@ def test_a_job_is_shown_with_its_runs_and_trail(headway: Headway):
         assert part in ran.out
 
 
-def test_a_long_error_is_one_line_in_the_tables_and_whole_at_the_end(headway: Headway):
+def test_long_error_is_one_line_in_tables_and_complete_at_the_end(headway: Headway):
     (made,) = enqueue(new_job())
     (started,) = claim("main")
     error = "ValueError: boom\nTraceback:\n  File \x1b[2J, line 3\nValueError: boom\n"
@@ -33,14 +33,14 @@ def test_a_long_error_is_one_line_in_the_tables_and_whole_at_the_end(headway: He
     assert lines[-3:] == ["Traceback:", "  File \\x1b[2J, line 3", "ValueError: boom"]
 
 
-def test_attempts_are_told_with_their_bound_where_the_kind_has_one(headway: Headway):
+def test_attempts_are_shown_with_their_maximum_if_the_kind_has_one(headway: Headway):
     few, many = (JobPolicy(retry=RetryPolicy(attempts=n)) for n in (3, 100_000))
     bounded, unbounded = enqueue(new_job(policy=few), new_job(policy=many))
     assert "attempt    0 of 3\n" in headway("job", bounded).out
     assert "attempt    0\n" in headway("job", unbounded).out
 
 
-def test_a_job_in_json_has_its_runs_with_permits_and_its_trail(headway: Headway):
+def test_job_as_json_has_its_runs_with_permits_and_its_trail(headway: Headway):
     declare_line()
     use = GateUse(name="line", template="line", shared=True)
     (made,) = enqueue(new_job(gates=(use,)))
@@ -52,7 +52,7 @@ def test_a_job_in_json_has_its_runs_with_permits_and_its_trail(headway: Headway)
     assert [note["reason"] for note in job["trail"]] == ["not wanted"]
 
 
-def test_a_job_that_is_unknown_is_an_error_of_the_caller(headway: Headway):
+def test_unknown_job_is_a_caller_error(headway: Headway):
     headway("migrate")
     for command in ("job", "why"):
         ran = headway(command, "nope")

@@ -25,7 +25,7 @@ ODD_NAMES = [
 ]
 
 
-def test_jobs_are_listed_oldest_arrival_first_and_newest_first_if_asked(headway: Headway):
+def test_jobs_are_listed_oldest_first_or_newest_first_on_request(headway: Headway):
     ids = enqueue(*(new_job() for _ in range(3)))
     assert [job["id"] for job in headway("jobs", "--json").document["jobs"]] == ids
     newest = headway("jobs", "--json", "--newest").document["jobs"]
@@ -33,7 +33,7 @@ def test_jobs_are_listed_oldest_arrival_first_and_newest_first_if_asked(headway:
     assert [line.split()[0] for line in headway("jobs").out.splitlines()[1:]] == ids
 
 
-def test_a_listing_goes_on_where_its_cursor_says(headway: Headway):
+def test_listing_continues_from_its_cursor(headway: Headway):
     ids = enqueue(*(new_job() for _ in range(5)))
     found: list[str] = []
     cursor: list[str] = []
@@ -46,7 +46,7 @@ def test_a_listing_goes_on_where_its_cursor_says(headway: Headway):
     assert found == ids
 
 
-def test_a_page_that_is_not_the_last_says_how_to_go_on(headway: Headway):
+def test_page_with_a_successor_says_how_to_continue(headway: Headway):
     enqueue(*(new_job() for _ in range(3)))
     assert "--cursor " in headway("jobs", "--limit", "2").err
     assert headway("jobs", "--limit", "3000").code == 2
@@ -76,7 +76,7 @@ def test_jobs_are_found_by_their_states(headway: Headway):
     assert [job["state"] for job in found] == ["dead", "scheduled"]
 
 
-def test_jobs_of_a_worker_are_what_it_holds(headway: Headway):
+def test_jobs_of_a_worker_are_those_it_holds(headway: Headway):
     enqueue(new_job(), new_job(), new_job())
     held = [one.id for one in claim("main", n=2)]
     found = headway("jobs", "--json", "--worker", WORKER).document["jobs"]
@@ -92,7 +92,7 @@ def test_jobs_of_a_worker_take_no_other_filter(headway: Headway, other: list[str
     assert "cannot be combined with other filters (keep only --limit)" in ran.err
 
 
-def test_jobs_that_wait_or_run_are_found_below_many_others(
+def test_waiting_and_running_jobs_are_found_below_many_others(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
@@ -113,9 +113,7 @@ def test_jobs_that_wait_or_run_are_found_below_many_others(
 
 
 @pytest.mark.parametrize("name", ["key", "subject"])
-def test_without_a_tenant_keys_and_subjects_are_those_of_nobody_in_particular(
-    headway: Headway, name: str
-):
+def test_keys_and_subjects_without_a_tenant_are_of_no_tenant(headway: Headway, name: str):
     (mine, theirs) = enqueue(new_job(**{name: "k"}), new_job(**{name: "k"}, tenant="acme"))
     found = headway("jobs", "--json", f"--{name}", "k").document["jobs"]
     assert [job["id"] for job in found] == [mine]
@@ -123,14 +121,14 @@ def test_without_a_tenant_keys_and_subjects_are_those_of_nobody_in_particular(
     assert [job["id"] for job in found] == [theirs]
 
 
-def test_no_jobs_are_said_on_standard_error(headway: Headway):
+def test_empty_listing_is_reported_on_standard_error(headway: Headway):
     headway("migrate")
     ran = headway("jobs")
     assert (ran.code, ran.out, ran.err) == (0, "", "no jobs\n")
     assert headway("jobs", "--json").document == {"jobs": [], "cursor": None}
 
 
-def test_a_job_in_json_has_every_field_of_its_view(headway: Headway):
+def test_job_as_json_has_every_field_of_its_view(headway: Headway):
     enqueue(new_job(args=b'{"a": [1, "x"]}'))
     (job,) = headway("jobs", "--json").document["jobs"]
     assert set(job) == set(JobView.__dataclass_fields__)
@@ -149,7 +147,7 @@ def test_odd_names_are_listed_on_one_line_and_found_again(headway: Headway, name
     assert [job["id"] for job in found.document["jobs"]] == [wanted]
 
 
-def test_the_jobs_of_an_app_are_those_in_its_store(headway: Headway, folder: Path):
+def test_jobs_of_an_app_are_those_in_its_store(headway: Headway, folder: Path):
     folder.joinpath("jobs_own.py").write_text(
         "import headway as hw\napp = hw.App('sqlite:///own.db')\nopen_one = hw.App('memory://')\n"
         "lent = hw.App(store=open_one.store)\n"

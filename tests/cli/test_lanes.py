@@ -20,14 +20,14 @@ def test_lanes_are_listed_with_their_jobs_by_state(headway: Headway):
     assert [line.split()[0] for line in ran.out.splitlines()] == ["LANE", "a", "b"]
 
 
-def test_only_the_lanes_named_are_listed(headway: Headway):
+def test_only_named_lanes_are_listed(headway: Headway):
     enqueue(new_job(lane="a"), new_job(lane="b"))
     assert [one["name"] for one in headway("lanes", "--lane", "b", "--json").document["lanes"]] == [
         "b"
     ]
 
 
-def test_a_paused_lane_is_shown_as_paused(headway: Headway):
+def test_paused_lane_is_shown_as_paused(headway: Headway):
     enqueue(new_job())
     headway("pause", "lane:main")
     assert headway("lanes").out.splitlines()[1].endswith("paused")
@@ -35,7 +35,7 @@ def test_a_paused_lane_is_shown_as_paused(headway: Headway):
     assert "paused" not in headway("lanes").out
 
 
-def test_an_operators_lane_holds_until_reset_and_keeps_what_was_not_named(headway: Headway):
+def test_operators_lane_applies_until_reset_and_keeps_other_values(headway: Headway):
     headway("migrate")
     headway(
         "lanes", "set", "a", "--concurrency", "3", "--fair", "--weight", "t=2", "--lease", "20s"
@@ -58,7 +58,7 @@ def test_an_operators_lane_holds_until_reset_and_keeps_what_was_not_named(headwa
     assert (lane["overridden"], lane["spec"]["concurrency"]) == (False, None)
 
 
-def test_a_lane_that_is_fair_no_more_has_no_weights(headway: Headway):
+def test_lane_set_to_unfair_has_no_weights(headway: Headway):
     headway("migrate")
     headway("lanes", "set", "a", "--fair", "--weight", "t=2")
     headway("lanes", "set", "a", "--no-fair")
@@ -78,7 +78,7 @@ def test_a_lane_that_is_fair_no_more_has_no_weights(headway: Headway):
         (["--lease", "soon"], "soon"),
     ],
 )
-def test_an_unusable_lane_is_refused_and_nothing_is_written(
+def test_unusable_lane_is_refused_and_nothing_is_written(
     headway: Headway, line: list[str], said: str
 ):
     headway("migrate")
@@ -88,7 +88,7 @@ def test_an_unusable_lane_is_refused_and_nothing_is_written(
     assert headway("lanes", "--json").document["lanes"] == []
 
 
-def test_latency_shows_what_each_lane_reaches_beside_its_target(headway: Headway):
+def test_latency_of_each_lane_is_shown_beside_its_target(headway: Headway):
     headway("migrate")
     headway("lanes", "set", "a", "--target", "1h")
     headway("lanes", "set", "b", "--target", "1ms")
@@ -104,9 +104,7 @@ def test_latency_shows_what_each_lane_reaches_beside_its_target(headway: Headway
 
 
 @pytest.mark.parametrize("change", [["set", "--concurrency", "2"], ["reset"]])
-def test_a_change_to_a_lane_that_is_not_known_is_made_with_a_note(
-    headway: Headway, change: list[str]
-):
+def test_change_of_an_unknown_lane_is_made_with_a_note(headway: Headway, change: list[str]):
     headway("send", "noop", "--lane", "mail")
     ran = headway("lanes", *change, "mial")
     assert ran.code == 0

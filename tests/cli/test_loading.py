@@ -20,7 +20,7 @@ PROGRAM = dedent("""
 """)
 
 
-def test_an_interrupt_while_the_command_is_loaded_shows_no_traceback() -> None:
+def test_interrupt_while_the_command_loads_shows_no_traceback() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )

@@ -40,7 +40,7 @@ def as_before() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_a_log_file_gets_json_lines_beside_what_people_read(
+def test_log_file_gets_json_lines_beside_the_human_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     path = tmp_path / "headway.log"
@@ -51,7 +51,7 @@ def test_a_log_file_gets_json_lines_beside_what_people_read(
     assert "started" in capfd.readouterr().err
 
 
-def test_a_log_file_is_for_its_owner_alone_also_if_it_was_there(tmp_path: Path):
+def test_log_file_is_readable_only_by_its_owner_even_if_it_existed(tmp_path: Path):
     path = tmp_path / "headway.log"
     path.write_text("")
     path.chmod(0o644)
@@ -67,7 +67,7 @@ def test_a_log_file_is_for_its_owner_alone_also_if_it_was_there(tmp_path: Path):
     assert all(one.stat().st_mode & 0o777 == 0o600 for one in tmp_path.glob("headway.log*"))
 
 
-def test_a_full_log_file_is_rotated_and_no_more_than_so_many_are_kept(tmp_path: Path):
+def test_full_log_file_is_rotated_and_only_a_maximum_is_kept(tmp_path: Path):
     path = tmp_path / "headway.log"
     configure_logging(Settings(log_file=path, log_file_size=1_000, log_file_keep=2))
     for number in range(100):
@@ -77,7 +77,7 @@ def test_a_full_log_file_is_rotated_and_no_more_than_so_many_are_kept(tmp_path: 
     assert all((tmp_path / name).stat().st_size < 1_200 for name in kept)
 
 
-def test_several_processes_lose_no_line_though_each_of_them_rotates(tmp_path: Path):
+def test_several_processes_that_rotate_lose_no_line(tmp_path: Path):
     path = tmp_path / "headway.log"
     writers = [
         subprocess.Popen([sys.executable, "-c", MANY, str(path), name]) for name in ("a", "b", "c")
@@ -92,7 +92,7 @@ def test_several_processes_lose_no_line_though_each_of_them_rotates(tmp_path: Pa
     assert sorted(lines) == sorted(f"{name} {n}" for name in ("a", "b", "c") for n in range(400))
 
 
-def test_a_log_file_that_was_moved_away_is_made_again(tmp_path: Path):
+def test_moved_log_file_is_created_again(tmp_path: Path):
     path = tmp_path / "headway.log"
     handler = LogFile(path, size=10_000, keep=2)
     logger = logging.getLogger("moved")
@@ -131,7 +131,7 @@ logger.warning("last")
 
 
 @pytest.mark.parametrize("how", ["left", "moved", "rotated"])
-def test_a_log_file_goes_on_when_its_device_has_room_again(tmp_path: Path, how: str):
+def test_log_file_continues_when_its_device_has_room_again(tmp_path: Path, how: str):
     path = tmp_path / "headway.log"
     line = [sys.executable, "-c", FULL, str(path), how]
     ran = subprocess.run(line, check=True, capture_output=True, text=True)
@@ -141,12 +141,12 @@ def test_a_log_file_goes_on_when_its_device_has_room_again(tmp_path: Path, how: 
     assert ran.stdout.splitlines()[-1] == "last"
 
 
-def test_a_log_file_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path):
+def test_unwritable_log_file_is_refused_by_name(tmp_path: Path):
     with pytest.raises(InvalidValue, match=r"nowhere/headway\.log cannot be written"):
         configure_logging(Settings(log_file=tmp_path / "nowhere" / "headway.log"))
 
 
-def test_the_log_file_is_a_setting(monkeypatch: pytest.MonkeyPatch):
+def test_log_file_is_a_setting(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HEADWAY_LOG_FILE", "x.log")
     monkeypatch.setenv("HEADWAY_LOG_FILE_KEEP", "7")
     settings = load_settings()
@@ -154,7 +154,7 @@ def test_the_log_file_is_a_setting(monkeypatch: pytest.MonkeyPatch):
     assert settings.log_file_size == 10_000_000
 
 
-def test_two_that_find_the_file_full_at_once_rotate_it_once(tmp_path: Path):
+def test_two_processes_that_find_the_file_full_rotate_it_once(tmp_path: Path):
     path = tmp_path / "headway.log"
     handlers = [LogFile(path, size=100, keep=5) for _ in range(2)]
     record = logging.LogRecord("a", logging.WARNING, "", 0, "x" * 200, None, None)

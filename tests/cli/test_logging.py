@@ -20,7 +20,7 @@ def as_before() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_logs_are_json_lines_where_nobody_watches(capfd: pytest.CaptureFixture[str]):
+def test_logs_are_json_lines_without_a_terminal(capfd: pytest.CaptureFixture[str]):
     configure_logging(Settings())
     structlog.stdlib.get_logger("a").info("started", lane="calls")
     logging.getLogger("b").warning("from %s", "elsewhere")
@@ -33,14 +33,14 @@ def test_logs_are_json_lines_where_nobody_watches(capfd: pytest.CaptureFixture[s
     )
 
 
-def test_what_is_below_the_level_is_not_logged(capfd: pytest.CaptureFixture[str]):
+def test_messages_below_the_level_are_not_logged(capfd: pytest.CaptureFixture[str]):
     configure_logging(Settings(log_level="warning"))
     structlog.stdlib.get_logger("a").info("started")
     logging.getLogger("b").info("started")
     assert capfd.readouterr().err == ""
 
 
-def test_human_logs_hold_no_control_characters_of_their_values(
+def test_human_logs_contain_no_control_characters_of_their_values(
     capfd: pytest.CaptureFixture[str],
 ):
     configure_logging(Settings(log_format="human"))
@@ -63,7 +63,7 @@ def test_secrets_are_never_logged(capfd: pytest.CaptureFixture[str]):
     assert "postgresql://[hidden]@db/x" in err
 
 
-def test_values_that_are_no_secrets_are_left():
+def test_values_that_are_not_secrets_are_left():
     event = {"event": "mail to a@b.c", "count": 3, "list": ["x", {"k": "v"}]}
     assert hide_secrets(None, "info", dict(event)) == event
 
@@ -92,7 +92,7 @@ class Carrier:
         f"cookie={CANARY}; path=/",
     ],
 )
-def test_a_secret_within_a_text_is_never_logged(text: str, capfd: pytest.CaptureFixture[str]):
+def test_secret_within_a_text_is_never_logged(text: str, capfd: pytest.CaptureFixture[str]):
     configure_logging(Settings())
     structlog.stdlib.get_logger("a").info(text, other=[text], nested={"deep": (text,)})
     logging.getLogger("b").warning("%s", text)
@@ -107,13 +107,13 @@ def test_a_secret_within_a_text_is_never_logged(text: str, capfd: pytest.Capture
     assert CANARY not in err
 
 
-def test_the_id_of_a_token_is_left_in_the_log(capfd: pytest.CaptureFixture[str]):
+def test_id_of_a_token_stays_in_the_log(capfd: pytest.CaptureFixture[str]):
     configure_logging(Settings())
     logging.getLogger("b").warning("refused %s", TOKEN)
     assert "hw_0123456789abcdef_[hidden]" in capfd.readouterr().err
 
 
-def test_words_that_only_speak_of_secrets_are_left():
+def test_words_that_only_mention_secrets_are_left():
     event = {"event": "no token: create one with headway token create; basic settings hold"}
     assert hide_secrets(None, "info", dict(event)) == event
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Headway
 
 
-def test_a_store_is_made_once(headway: Headway, folder: Path):
+def test_store_is_created_once(headway: Headway, folder: Path):
     first = headway("migrate", "--json")
     assert first.code == 0
     assert first.document["before"] == 0
@@ -32,16 +32,14 @@ def test_a_store_is_made_once(headway: Headway, folder: Path):
         ["export"],
     ],
 )
-def test_a_store_that_does_not_exist_is_not_made_by_asking(
-    headway: Headway, folder: Path, line: list[str]
-):
+def test_check_does_not_create_a_missing_store(headway: Headway, folder: Path, line: list[str]):
     ran = headway(*line)
     assert (ran.code, ran.out) == (4, "")
     assert ran.err.startswith("headway: there is no store at headway.db (")
     assert list(folder.iterdir()) == []
 
 
-def test_a_newer_schema_is_refused_and_not_touched(headway: Headway, folder: Path):
+def test_newer_schema_is_refused_and_not_changed(headway: Headway, folder: Path):
     headway("migrate")
     db = apsw.Connection("headway.db")
     db.pragma("user_version", 9999)
@@ -54,7 +52,7 @@ def test_a_newer_schema_is_refused_and_not_touched(headway: Headway, folder: Pat
     assert folder.joinpath("headway.db").read_bytes() == before
 
 
-def test_a_database_of_somebody_else_is_refused_and_not_touched(headway: Headway, folder: Path):
+def test_foreign_database_is_refused_and_not_changed(headway: Headway, folder: Path):
     db = apsw.Connection("headway.db")
     db.execute("CREATE TABLE mine (x)")
     db.close()
@@ -64,11 +62,11 @@ def test_a_database_of_somebody_else_is_refused_and_not_touched(headway: Headway
     assert folder.joinpath("headway.db").read_bytes() == before
 
 
-def test_a_folder_that_does_not_exist_is_an_error(headway: Headway):
+def test_missing_folder_is_an_error(headway: Headway):
     ran = headway("migrate", "--store", "sqlite:///nowhere/headway.db")
     assert ran.code == 4
     assert "folder" in ran.err
 
 
-def test_a_store_that_keeps_nothing_has_no_schema(headway: Headway):
+def test_store_without_persistence_has_no_schema(headway: Headway):
     assert headway("migrate", "--store", "memory://").code == 2

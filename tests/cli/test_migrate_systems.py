@@ -21,7 +21,7 @@ def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[s
         yield url
 
 
-def test_tables_of_systems_are_made_beside_the_store_once(headway: Headway, folder: Path):
+def test_tables_of_systems_are_created_once_beside_the_store(headway: Headway, folder: Path):
     first = headway("migrate", "--system", "field_service", "--system", "lanes")
     assert first.code == 0
     newest = {"field_service": "0002", "field_service_seen": "0001", "alerts": "0001"}
@@ -38,7 +38,7 @@ def test_tables_of_systems_are_made_beside_the_store_once(headway: Headway, fold
     assert headway("migrate", "--json").document["systems"] == []
 
 
-def test_a_directory_can_be_migrated_as_somebody_else_and_without_secrets(
+def test_directory_can_be_migrated_as_another_role_without_secrets(
     headway: Headway, folder: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     folder.joinpath("headway.toml").write_text(
@@ -56,7 +56,7 @@ def test_a_directory_can_be_migrated_as_somebody_else_and_without_secrets(
     assert {one["before"] for one in again} == {"0003", "0001"}
 
 
-def test_the_directory_of_a_postgres_store_is_in_its_database_whatever_its_options(
+def test_directory_of_a_postgres_store_is_in_its_database_whatever_its_options(
     headway: Headway, database: str
 ):
     store = f"{database}?namespace=shop&listen=off&connect_timeout=5&migrate=on"
@@ -66,7 +66,7 @@ def test_the_directory_of_a_postgres_store_is_in_its_database_whatever_its_optio
         assert db.execute("SELECT count(*) FROM field_technicians").fetchone() == (0,)
 
 
-def test_what_a_migration_cannot_do_is_said_before_anything_is_made(headway: Headway, folder: Path):
+def test_impossible_migration_is_refused_before_anything_is_created(headway: Headway, folder: Path):
     unknown = headway("migrate", "--system", "call")
     assert (unknown.code, unknown.out) == (2, "")
     assert "did you mean calls?" in unknown.err
@@ -77,7 +77,7 @@ def test_what_a_migration_cannot_do_is_said_before_anything_is_made(headway: Hea
 
 
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - PLAIN))
-def test_a_migration_makes_all_tables_that_the_system_asks_for(name: str):
+def test_migration_creates_all_tables_that_the_system_needs(name: str):
     made = make_systems([name], Settings(), "sqlite:///headway.db")
     assert isinstance(made.parts, Parts)
     assert made.parts.directory.needed == import_module(SYSTEMS[name]).SCHEMAS

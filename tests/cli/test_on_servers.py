@@ -108,7 +108,7 @@ def app(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ON_SERVERS)
-def test_every_command_says_on_a_server_what_it_says_on_a_file(
+def test_every_command_prints_the_same_on_a_server_and_a_file(
     headway: Headway, new_url: NewUrl, app: None, kind: str
 ) -> None:
     here, there = day(headway, new_url("sqlite")), day(headway, new_url(kind))
@@ -120,7 +120,7 @@ def test_every_command_says_on_a_server_what_it_says_on_a_file(
 
 
 @pytest.mark.parametrize("kind", ON_SERVERS)
-def test_doctor_looks_at_the_server_and_then_at_the_store(
+def test_doctor_checks_the_server_and_then_the_store(
     headway: Headway, new_url: NewUrl, kind: str
 ) -> None:
     url = new_url(kind)
@@ -133,7 +133,7 @@ def test_doctor_looks_at_the_server_and_then_at_the_store(
 
 
 @pytest.mark.parametrize("kind", ON_SERVERS)
-def test_migrating_again_is_well_and_told_as_json(
+def test_repeated_migration_succeeds_and_is_reported_as_json(
     headway: Headway, new_url: NewUrl, kind: str
 ) -> None:
     url = new_url(kind)
@@ -142,7 +142,7 @@ def test_migrating_again_is_well_and_told_as_json(
     assert again["before"] == again["now"] == first["now"]
 
 
-def test_asking_makes_no_schema_and_names_the_command_that_does(
+def test_check_creates_no_schema_and_names_the_command_that_does(
     headway: Headway, new_url: NewUrl
 ) -> None:
     url = new_url("postgresql")
@@ -155,7 +155,7 @@ def test_asking_makes_no_schema_and_names_the_command_that_does(
 
 
 @pytest.mark.parametrize("line", ["send noop", "worker --drain"])
-def test_whoever_works_makes_the_schema_unless_the_url_says_not_to(
+def test_working_command_creates_the_schema_unless_the_url_forbids_it(
     headway: Headway, new_url: NewUrl, line: str
 ) -> None:
     url = new_url("postgresql")
@@ -198,7 +198,7 @@ def test_another_format_is_refused_and_says_what_to_do(headway: Headway, new_url
 
 @pytest.mark.parametrize("scheme", ON_SERVERS)
 @pytest.mark.parametrize("line", ["jobs", "migrate", "send noop", "worker --drain"])
-def test_server_that_is_away_is_named_and_its_password_is_not(
+def test_unreachable_server_is_named_without_its_password(
     headway: Headway, scheme: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_STORE_WAIT", "0s")
@@ -226,7 +226,7 @@ def test_server_that_is_away_is_named_and_its_password_is_not(
         ("redis", "&pool=3", "the unknown option 'pool'"),
     ],
 )
-def test_unusable_url_is_the_callers_error(
+def test_unusable_url_is_a_caller_error(
     headway: Headway, new_url: NewUrl, kind: str, more: str, said: str
 ) -> None:
     ran = headway("jobs", "--store", new_url(kind) + more)
@@ -241,7 +241,7 @@ def test_url_of_another_library_is_refused_without_its_password(headway: Headway
     assert "verysecret" not in ran.err
 
 
-def test_database_that_does_not_exist_says_to_make_it(headway: Headway, new_url: NewUrl) -> None:
+def test_missing_database_says_to_create_it(headway: Headway, new_url: NewUrl) -> None:
     ran = headway("migrate", "--store", new_url("postgresql").replace("?", "x?", 1))
     assert ran.code == 4
     assert "CREATE DATABASE" in ran.err
@@ -258,7 +258,9 @@ def test_role_without_rights_is_told_which_it_needs(headway: Headway, new_url: N
         assert "p4ss" not in ran.err
 
 
-def test_server_without_password_or_database_is_no_bug(headway: Headway, new_url: NewUrl) -> None:
+def test_server_without_password_or_database_is_not_a_bug(
+    headway: Headway, new_url: NewUrl
+) -> None:
     url = new_url("redis")
     given = headway("jobs", "--store", url.replace("redis://", "redis://:wrong@"))
     assert given.code == 4

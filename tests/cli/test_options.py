@@ -27,7 +27,7 @@ from tests.cli.conftest import Headway
         ["carrier", "--ring=5x"],
     ],
 )
-def test_an_unusable_span_is_refused_with_its_option_and_what_to_write(
+def test_unusable_duration_is_refused_with_its_option_and_a_valid_form(
     headway: Headway, line: list[str]
 ):
     option = line[-1].partition("=")[0]
@@ -39,7 +39,7 @@ def test_an_unusable_span_is_refused_with_its_option_and_what_to_write(
     assert "timedelta" not in ran.err
 
 
-def test_weights_of_a_lane_that_is_not_fair_are_refused_with_the_option(headway: Headway):
+def test_weights_of_an_unfair_lane_are_refused_with_the_option(headway: Headway):
     assert headway("migrate").code == 0
     ran = headway("lanes", "set", "mail", "--weight", "acme=2")
     assert ran.err == "headway: --weight: the lane 'mail' is not fair (also pass --fair)\n"
@@ -57,13 +57,13 @@ def test_weights_of_a_lane_that_is_not_fair_are_refused_with_the_option(headway:
         ("--talk", "2m,1m"),
     ],
 )
-def test_the_carrier_names_the_option_that_is_unusable(headway: Headway, option: str, value: str):
+def test_carrier_names_the_unusable_option(headway: Headway, option: str, value: str):
     ran = headway("carrier", option, value)
     assert ran.code == 2
     assert ran.err.startswith(f"headway: {option}: ") or f"headway: {option} is " in ran.err
 
 
-def test_an_import_without_an_app_asks_for_one(headway: Headway, folder: Path):
+def test_import_without_an_app_requires_one(headway: Headway, folder: Path):
     (folder / "leads.jsonl").write_text("{}\n")
     ran = headway("import", "leads.jsonl")
     assert ran.code == 2
@@ -71,14 +71,14 @@ def test_an_import_without_an_app_asks_for_one(headway: Headway, folder: Path):
 
 
 @pytest.mark.parametrize("line", [["jobs", "--store", ""], ["--store", "", "jobs"]])
-def test_an_empty_store_is_refused(headway: Headway, line: list[str], folder: Path):
+def test_empty_store_is_refused(headway: Headway, line: list[str], folder: Path):
     ran = headway(*line)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("headway: --store is empty (pass a URL such as sqlite:///headway.db")
     assert not (folder / "headway.db").exists()
 
 
-def test_an_empty_variable_of_the_store_counts_as_not_set(
+def test_empty_store_variable_counts_as_unset(
     headway: Headway, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HEADWAY_STORE", "")
@@ -96,7 +96,7 @@ def test_an_empty_variable_of_the_store_counts_as_not_set(
         (["lanes", "--latency", "--lane", ""], "lane is empty"),
     ],
 )
-def test_filters_that_cannot_hold_are_refused(headway: Headway, line: list[str], said: str):
+def test_contradictory_filters_are_refused(headway: Headway, line: list[str], said: str):
     assert headway("migrate").code == 0
     ran = headway(*line)
     assert (ran.code, ran.out) == (2, "")
@@ -104,7 +104,7 @@ def test_filters_that_cannot_hold_are_refused(headway: Headway, line: list[str],
     assert headway("jobs", "--worker", "w", "--limit", "3").code == 0
 
 
-def test_page_of_gates_after_the_last_says_that_there_are_no_more(headway: Headway):
+def test_gates_page_after_the_last_says_that_there_are_no_more(headway: Headway):
     assert headway("migrate").code == 0
     assert "no gates: an App declares them with its first send" in headway("gates").err
     assert "no more gates" in headway("gates", "--cursor", "z").err

@@ -11,7 +11,7 @@ from headway.cli.text import printable, printable_json
     "text",
     ["plain", "Grüße, 東京", "a b", "", "tab-free {} [red]markup[/red]"],
 )
-def test_printable_text_is_left_as_it_is(text: str):
+def test_printable_text_is_unchanged(text: str):
     assert printable(text) == text
 
 
@@ -26,12 +26,12 @@ def test_printable_text_is_left_as_it_is(text: str):
         ("\x00", "\\x00"),
     ],
 )
-def test_what_a_terminal_would_obey_is_written_as_an_escape(text: str, shown: str):
+def test_control_characters_are_escaped(text: str, shown: str):
     assert printable(text) == shown
     assert printable(text).isprintable()
 
 
-def test_json_keeps_its_value_and_holds_nothing_that_a_terminal_would_obey():
+def test_json_keeps_its_value_without_control_characters():
     value = {"a\x9b": "\x7f\u202e\u2028 ok \u200b\ufeff é"}
     text = printable_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(text) == value

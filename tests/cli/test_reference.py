@@ -8,13 +8,13 @@ from headway.cli.reference import reference
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
-def test_the_page_of_the_command_is_current():
+def test_command_page_is_current():
     assert PAGE.read_text() == reference(), (
         "python -m headway.cli.reference > docs/reference/cli.md"
     )
 
 
-def test_the_page_has_every_command_and_the_members_of_groups():
+def test_page_has_every_command_and_the_members_of_groups():
     page = reference()
     for name in (*COMMANDS, "gates set", "gates release", "timetable next"):
         assert f"# headway {name}\n" in page

@@ -24,7 +24,7 @@ def calls(folder: Path) -> None:
     folder.joinpath("send_calls.py").write_text(APP)
 
 
-def test_without_an_app_a_job_is_plain(headway: Headway):
+def test_job_without_an_app_is_plain(headway: Headway):
     ran = headway("send", "noop", "a=1", "b=x", "--due", "20m", "--lane", "l", "--priority", "3",
                   "--tenant", "t", "--subject", "s", "--key", "k", "--expires", "1h")  # fmt: skip
     assert ran.code == 0
@@ -40,7 +40,7 @@ def test_without_an_app_a_job_is_plain(headway: Headway):
     assert job["gates"] == []
 
 
-def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
+def test_job_with_an_app_follows_its_kind(headway: Headway):
     ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py")
     job = headway("job", ran.out.strip(), "--json").document
     assert (job["lane"], job["priority"]) == ("calls", 7)
@@ -64,7 +64,7 @@ def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
         (["call", "phone=x", "--lane", ""], "lane is empty"),
     ],
 )
-def test_what_the_kind_refuses_is_one_line_and_nothing_is_sent(
+def test_refusal_by_the_kind_is_one_line_and_nothing_is_sent(
     headway: Headway, line: list[str], said: str
 ):
     headway("migrate")
@@ -75,7 +75,7 @@ def test_what_the_kind_refuses_is_one_line_and_nothing_is_sent(
     assert headway("jobs", "--json").document["jobs"] == []
 
 
-def test_a_key_makes_one_job(headway: Headway):
+def test_key_creates_one_job(headway: Headway):
     first = headway("send", "noop", "a=1", "--key", "k", "--json").document
     again = headway("send", "noop", "a=1", "--key", "k", "--json").document
     assert first["created"] == 1
@@ -85,7 +85,7 @@ def test_a_key_makes_one_job(headway: Headway):
     assert other.err.startswith("headway: ")
 
 
-def test_many_are_sent(headway: Headway):
+def test_many_jobs_are_sent(headway: Headway):
     assert headway("send", "noop", "--count", "2500").out == "2500 jobs sent\n"
     document = headway("send", "noop", "--count", "1500", "--json").document
     assert document["created"] == 1500
@@ -93,14 +93,14 @@ def test_many_are_sent(headway: Headway):
     assert headway("lanes", "--json").document["lanes"][0]["counts"] == {"waiting": 4000}
 
 
-def test_arguments_that_are_too_large_are_refused(headway: Headway):
+def test_too_large_arguments_are_refused(headway: Headway):
     headway("migrate")
     ran = headway("send", "noop", "x=" + "y" * 1_000_001)
     assert ran.code == 2
     assert "1000009 bytes" in ran.err
 
 
-def test_a_value_for_text_is_that_text_though_it_looks_like_json(headway: Headway, folder: Path):
+def test_text_parameter_keeps_text_that_looks_like_json(headway: Headway, folder: Path):
     folder.joinpath("send_texts.py").write_text(
         """
 from __future__ import annotations

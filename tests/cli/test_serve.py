@@ -61,14 +61,14 @@ def serving(
         process.communicate()
 
 
-def test_a_server_without_tokens_is_open_on_loopback_and_says_so_loudly():
+def test_server_without_tokens_is_open_on_loopback_and_warns():
     with serving() as (_, url, logged):
         assert url.startswith("http://127.0.0.1:")
         assert any('"level": "warning"' in one and "OPEN" in one for one in logged)
         assert httpx.get(f"{url}/openapi.json", timeout=LIMIT_S).status_code == 200
 
 
-def test_it_may_have_as_many_connections_as_the_system_allows():
+def test_server_can_have_as_many_connections_as_the_system_allows():
     few, most = 256, min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65_536)
 
     def shell_of_old() -> None:
@@ -78,7 +78,7 @@ def test_it_may_have_as_many_connections_as_the_system_allows():
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (most, most)
 
 
-def test_a_stop_ends_it_in_order_and_its_exit_says_so():
+def test_stop_is_graceful_and_sets_the_exit_code():
     with serving("--json") as (process, url, _):
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=LIMIT_S)
@@ -87,21 +87,21 @@ def test_a_stop_ends_it_in_order_and_its_exit_says_so():
             httpx.get(url, timeout=LIMIT_S)
 
 
-def test_beyond_loopback_it_refuses_to_start_without_a_token(headway: Headway):
+def test_server_beyond_loopback_refuses_to_start_without_a_token(headway: Headway):
     ran = headway("serve", "--host", EVERYWHERE, "--port", "0")
     assert ran.code == 2
     assert "the store has no token" in ran.err
     assert "headway token create" in ran.err
 
 
-def test_behind_a_proxy_it_refuses_to_start_without_a_token(headway: Headway):
+def test_server_behind_a_proxy_refuses_to_start_without_a_token(headway: Headway):
     ran = headway("serve", "--trust-proxy", "127.0.0.1", "--port", "0")
     assert ran.code == 2
     assert "the store has no token" in ran.err
     assert "headway token create" in ran.err
 
 
-def test_beyond_loopback_it_refuses_to_send_tokens_in_the_clear(headway: Headway):
+def test_server_beyond_loopback_refuses_to_send_tokens_unencrypted(headway: Headway):
     assert headway("migrate").code == 0
     assert headway("token", "create", "ops", "--role", "admin").code == 0
     ran = headway("serve", "--host", EVERYWHERE, "--port", "0")
@@ -110,7 +110,7 @@ def test_beyond_loopback_it_refuses_to_send_tokens_in_the_clear(headway: Headway
     assert "--plain-http" in ran.err
 
 
-def test_with_a_token_a_server_on_loopback_is_closed(headway: Headway):
+def test_server_on_loopback_with_a_token_is_closed(headway: Headway):
     assert headway("migrate").code == 0
     made = headway("token", "create", "ops", "--role", "admin", "--json").document
     with serving() as (_, url, logged):
@@ -122,7 +122,7 @@ def test_with_a_token_a_server_on_loopback_is_closed(headway: Headway):
         assert httpx.get(f"{url}/v1/me", headers=told, timeout=LIMIT_S).status_code == 200
 
 
-def test_a_proxy_on_loopback_may_pass_on_any_host(headway: Headway):
+def test_proxy_on_loopback_can_forward_any_host(headway: Headway):
     """A page of another site may not reach an open server through a name of its own."""
     assert headway("migrate").code == 0
     made = headway("token", "create", "ops", "--role", "admin", "--json").document
@@ -132,7 +132,7 @@ def test_a_proxy_on_loopback_may_pass_on_any_host(headway: Headway):
             assert httpx.get(f"{url}/v1/me", headers=told, timeout=LIMIT_S).status_code == status
 
 
-def test_the_first_token_closes_an_open_server(headway: Headway):
+def test_first_token_closes_an_open_server(headway: Headway):
     with serving() as (_, url, _):
         assert httpx.get(f"{url}/v1/me", timeout=LIMIT_S).status_code == 200
         assert headway("token", "create", "ops", "--role", "viewer").code == 0
@@ -144,7 +144,7 @@ def test_the_first_token_closes_an_open_server(headway: Headway):
 
 
 @pytest.mark.slow
-def test_it_serves_tls_with_the_certificate_it_is_given(headway: Headway, folder: Path):
+def test_server_uses_the_given_tls_certificate(headway: Headway, folder: Path):
     certificate, key = self_signed(folder)
     line = (f"--tls-cert={certificate}", f"--tls-key={key}")
     with serving(*line) as (_, url, _):
@@ -164,26 +164,26 @@ def test_half_of_a_certificate_is_refused(headway: Headway, folder: Path):
     assert "--tls-key" in ran.err
 
 
-def test_a_port_that_is_taken_is_told(headway: Headway):
+def test_port_in_use_is_reported(headway: Headway):
     with serving() as (_, url, _):
         ran = headway("serve", "--port", url.rsplit(":", 1)[1])
     assert ran.code == 2
     assert "cannot listen" in ran.err
 
 
-def test_an_unknown_system_is_told_with_those_there_are(headway: Headway):
+def test_unknown_system_is_refused_with_the_existing_ones(headway: Headway):
     ran = headway("serve", "--system", "lane")
     assert ran.code == 2
     assert "did you mean lanes?" in ran.err
 
 
-def test_a_name_as_a_trusted_proxy_is_refused_since_nothing_would_ever_match_it(headway: Headway):
+def test_name_as_a_trusted_proxy_is_refused(headway: Headway):
     ran = headway("serve", "--trust-proxy", "proxy.example", "--port", "0")
     assert ran.code == 2
     assert "'proxy.example' is not an address" in ran.err
 
 
-def test_the_address_has_what_the_options_say_of_proxies_and_certificates(folder: Path):
+def test_options_for_proxies_and_certificates_reach_the_listener(folder: Path):
     certificate, key = folder / "server.pem", folder / "server.key"
     options = AddressOptions(
         host="10.0.0.7",
@@ -201,13 +201,13 @@ def test_the_address_has_what_the_options_say_of_proxies_and_certificates(folder
     )
 
 
-def test_the_options_of_a_worker_are_refused_where_no_worker_runs(headway: Headway):
+def test_worker_options_are_refused_without_a_worker(headway: Headway):
     ran = headway("serve", "--lanes", "mail", "--port", "0")
     assert ran.code == 2
     assert "--work" in ran.err
 
 
-async def test_what_a_server_has_imported_is_not_walked_by_its_collections_of_garbage():
+async def test_imported_objects_are_frozen_for_the_garbage_collector():
     # The test suite also freezes the objects that it collected.
     gc.unfreeze()
     serving = HttpServing(

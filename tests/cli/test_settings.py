@@ -8,7 +8,7 @@ from headway.cli.settings import Settings, load_settings
 from headway.core.errors import InvalidValue
 
 
-def test_without_file_and_variables_the_defaults_hold(monkeypatch: pytest.MonkeyPatch):
+def test_defaults_apply_without_file_and_variables(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("HEADWAY_ZONE")
     monkeypatch.delenv("HEADWAY_AUTHOR")
     settings = load_settings()
@@ -16,27 +16,25 @@ def test_without_file_and_variables_the_defaults_hold(monkeypatch: pytest.Monkey
     assert settings.model_dump() == Settings().model_dump()
 
 
-def test_the_file_is_read_and_a_variable_wins_over_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_file_is_read_and_a_variable_overrides_it(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.joinpath("headway.toml").write_text('store = "sqlite:///a.db"\nlog_level = "debug"\n')
     monkeypatch.setenv("HEADWAY_STORE", "sqlite:///b.db")
     settings = load_settings()
     assert (settings.store, settings.log_level) == ("sqlite:///b.db", "debug")
 
 
-def test_file_that_begins_with_a_byte_order_mark_is_read(folder: Path):
+def test_file_with_a_byte_order_mark_is_read(folder: Path):
     folder.joinpath("headway.toml").write_text('log_level = "debug"\n', encoding="utf-8-sig")
     assert load_settings().log_level == "debug"
 
 
-def test_a_file_elsewhere_is_named_by_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_another_file_can_be_named_by_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.joinpath("other.toml").write_text('store = "memory://"\n')
     monkeypatch.setenv("HEADWAY_CONFIG", "other.toml")
     assert load_settings().store == "memory://"
 
 
-def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch):
+def test_missing_named_file_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HEADWAY_CONFIG", "nowhere.toml")
     with pytest.raises(InvalidValue, match=r"nowhere\.toml does not exist"):
         load_settings()
@@ -61,13 +59,13 @@ def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatc
         ("[store]\nurl = 1", r"headway\.toml: store: it should be text, and is a table"),
     ],
 )
-def test_a_bad_file_is_an_error_with_file_and_key(folder: Path, text: str, said: str):
+def test_bad_file_is_an_error_with_file_and_key(folder: Path, text: str, said: str):
     folder.joinpath("headway.toml").write_text(text)
     with pytest.raises(InvalidValue, match=said):
         load_settings()
 
 
-def test_a_bad_variable_is_an_error_with_its_name_and_never_its_value(
+def test_bad_variable_is_an_error_with_its_name_and_never_its_value(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("HEADWAY_LOG_FORMAT", "hunter2")
@@ -76,7 +74,7 @@ def test_a_bad_variable_is_an_error_with_its_name_and_never_its_value(
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_variable_that_holds_a_table_is_json(monkeypatch: pytest.MonkeyPatch):
+def test_variable_for_a_table_is_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HEADWAY_HOOKS", "hunter2")
     with pytest.raises(
         InvalidValue, match=r"^HEADWAY_HOOKS: it is not JSON: .*HOOKS__KEY"

@@ -37,7 +37,7 @@ def scenario(folder: Path) -> None:
     folder.joinpath("two.toml").write_text(SCENARIO)
 
 
-def test_a_scenario_is_played_and_told_the_same_each_time(headway: Headway):
+def test_scenario_prints_the_same_each_time(headway: Headway):
     ran = headway("simulate", "two.toml", "--json")
     assert ran.code == 0
     (report,) = ran.document["reports"]
@@ -46,7 +46,7 @@ def test_a_scenario_is_played_and_told_the_same_each_time(headway: Headway):
     assert "two lines" in headway("simulate", "two.toml").out
 
 
-def test_plots_are_drawn_where_asked(headway: Headway, folder: Path):
+def test_plots_are_drawn_on_request(headway: Headway, folder: Path):
     ran = headway("simulate", "two.toml", "--out", "plots", "--plots", "svg")
     assert ran.code == 0
     drawn = sorted(folder.joinpath("plots").iterdir())
@@ -58,7 +58,7 @@ def test_plots_are_drawn_where_asked(headway: Headway, folder: Path):
 @pytest.mark.parametrize(
     ("text", "said"), [("name = ", "two.toml"), ("[gates.x]\nkind = 'door'", "two.toml")]
 )
-def test_a_bad_scenario_is_an_error_with_its_file(
+def test_bad_scenario_is_an_error_with_its_file(
     headway: Headway, folder: Path, text: str, said: str
 ):
     folder.joinpath("two.toml").write_text(text)

@@ -59,7 +59,7 @@ def logged(process: subprocess.Popen[str], event: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [PostgresServer, RedisServer], ids=["postgres", "redis"])
-def test_whatever_starts_while_its_store_is_away_waits_for_it(
+def test_every_program_waits_for_an_unreachable_store_at_start(
     make: type[PostgresServer | RedisServer], folder: Path
 ):
     server: ServerProcess
@@ -80,7 +80,7 @@ def test_whatever_starts_while_its_store_is_away_waits_for_it(
 
 
 @pytest.mark.parametrize("line", [line for line, _ in COMMANDS.values()], ids=list(COMMANDS))
-def test_a_store_that_stays_away_ends_it_after_the_time_of_the_setting(
+def test_program_exits_if_the_store_stays_unreachable_for_the_configured_time(
     line: list[str], headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HEADWAY_STORE", f"redis://127.0.0.1:{free_port()}")
@@ -89,7 +89,7 @@ def test_a_store_that_stays_away_ends_it_after_the_time_of_the_setting(
     assert (ran.code, "again in" in ran.err) == (4, False)
 
 
-def test_a_time_to_wait_for_the_store_that_is_none_is_refused(
+def test_invalid_time_to_wait_for_the_store_is_refused(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HEADWAY_STORE_WAIT", "soon")

@@ -25,7 +25,7 @@ class ByChannel:
         del service
 
 
-def test_a_worker_of_a_system_serves_each_lane_that_the_system_declares() -> None:
+def test_systems_worker_serves_each_lane_that_the_system_declares() -> None:
     app = hw.App("memory://")
     app.lane("mine")
     assert Systems(each=(ByChannel(),)).declare(app) == ["channels.push", "channels.email"]

@@ -41,14 +41,14 @@ def on_a_terminal(*line: str, columns: str = "100", answer: str = "") -> str:
     return drawn.decode()
 
 
-def test_on_a_terminal_an_id_stays_whole_and_columns_without_news_are_left_out():
+def test_terminal_table_keeps_ids_whole_and_omits_uninformative_columns():
     (made,) = enqueue(new_job())
     drawn = on_a_terminal("jobs", columns="80")
     assert made in drawn
     assert "TENANT" not in drawn
 
 
-def test_on_a_terminal_nothing_that_a_job_carries_moves_the_cursor():
+def test_no_job_text_moves_the_cursor_of_a_terminal():
     enqueue(new_job(subject="\x1b[2J\x9b31m", kind="[red]x[/red]"))
     for line in (["jobs"], ["jobs", "--json"]):
         drawn = on_a_terminal(*line, columns="300")
@@ -57,7 +57,7 @@ def test_on_a_terminal_nothing_that_a_job_carries_moves_the_cursor():
         assert "[red]x[/red]" in drawn
 
 
-def test_on_a_terminal_somebody_is_asked_before_many_jobs_are_cancelled(headway: Headway):
+def test_terminal_asks_before_many_jobs_are_cancelled(headway: Headway):
     enqueue(new_job(), new_job())
     drawn = on_a_terminal("cancel", "--lane", "main", answer="n\n")
     assert "cancel 2 jobs?" in drawn
@@ -66,7 +66,7 @@ def test_on_a_terminal_somebody_is_asked_before_many_jobs_are_cancelled(headway:
     assert "2 done" in drawn
 
 
-def test_on_a_terminal_long_work_shows_its_progress(headway: Headway, folder: Path):
+def test_terminal_shows_progress_of_long_work(headway: Headway, folder: Path):
     drawn = on_a_terminal("send", "noop", "--count", "3000")
     assert "3000/3000" in drawn
     assert "3000/3000" not in headway("send", "noop", "--count", "3000").err
@@ -75,7 +75,7 @@ def test_on_a_terminal_long_work_shows_its_progress(headway: Headway, folder: Pa
 
 
 @pytest.mark.slow
-def test_on_a_terminal_a_drain_shows_its_progress_and_log_lines_stay_whole(headway: Headway):
+def test_terminal_shows_drain_progress_and_keeps_log_lines_whole(headway: Headway):
     headway("send", "noop", "--count", "200")
     drawn = on_a_terminal("worker", "--drain")
     assert "200/200" in drawn
@@ -87,13 +87,13 @@ def test_on_a_terminal_a_drain_shows_its_progress_and_log_lines_stay_whole(headw
     assert drawn.count("worker stopped") == 2
 
 
-def test_where_nobody_watches_no_progress_is_drawn(capfd):
+def test_no_progress_is_drawn_without_a_terminal(capfd):
     with progress(Terminal(json=False), "work", 10) as meter:
         meter(5)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_table_elsewhere_has_a_row_a_line_and_no_trailing_space(capfd):
+def test_table_without_a_terminal_has_one_line_per_row_and_no_trailing_space(capfd):
     terminal = Terminal(json=False)
     terminal.table(["A", "B"], [["x\ny", "東京"], ["z" * 500, ""]], empty="nothing")
     lines = capfd.readouterr().out.splitlines()
@@ -101,7 +101,7 @@ def test_a_table_elsewhere_has_a_row_a_line_and_no_trailing_space(capfd):
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_the_status_line_tells_states_and_starts_a_second():
+def test_status_line_shows_states_and_starts_per_second():
     def stats(started: int) -> StatsView:
         return StatsView(
             now=0,

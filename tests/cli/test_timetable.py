@@ -36,7 +36,7 @@ def test_entries_are_listed_with_their_next_fires(headway: Headway):
     assert "nightly" in headway("timetable").out
 
 
-def test_the_next_fires_of_an_entry_are_told_on_the_local_clock(headway: Headway):
+def test_next_fires_of_an_entry_are_shown_in_local_time(headway: Headway):
     declare()
     ran = headway("timetable", "next", "nightly", "4")
     rows = ran.out.splitlines()[1:]
@@ -47,7 +47,7 @@ def test_the_next_fires_of_an_entry_are_told_on_the_local_clock(headway: Headway
     assert ran.err == "headway: there is no entry 'nightli' (did you mean nightly?)\n"
 
 
-def test_an_entry_is_switched_off_and_on_again(headway: Headway):
+def test_entry_is_disabled_and_enabled(headway: Headway):
     declare()
     assert headway("timetable", "disable", "often", "--reason", "loud").out == "often is off\n"
     assert headway("timetable", "--json").document["entries"][2]["next"] == []
@@ -87,7 +87,7 @@ def last(headway: Headway) -> int | None:
     return entry["last"]
 
 
-def test_an_entry_that_never_fired_shows_no_last_fire(headway: Headway):
+def test_entry_that_never_fired_shows_no_last_fire(headway: Headway):
     fire(past=False)
     assert last(headway) is None
     for verb in ("disable", "enable"):
@@ -95,7 +95,7 @@ def test_an_entry_that_never_fired_shows_no_last_fire(headway: Headway):
         assert last(headway) is None
 
 
-def test_the_last_fire_is_one_that_happened_also_after_an_edit(headway: Headway):
+def test_last_fire_really_happened_even_after_an_edit(headway: Headway):
     at = fire(past=True)
     assert len(claim("main")) == 1
     assert last(headway) == at
@@ -110,7 +110,7 @@ def test_the_last_fire_is_one_that_happened_also_after_an_edit(headway: Headway)
     assert last(headway) == at
 
 
-def test_an_unknown_entry_is_an_error_of_the_caller(headway: Headway):
+def test_unknown_entry_is_a_caller_error(headway: Headway):
     headway("migrate")
     for verb in ("next", "enable", "disable"):
         ran = headway("timetable", verb, "nope")

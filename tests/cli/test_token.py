@@ -54,7 +54,7 @@ def opens(text: str) -> bool:
     return bool(found) and matches(found[0], secret, now())
 
 
-def test_token_is_printed_alone_and_opens_what_is_stored(headway: Headway) -> None:
+def test_token_is_printed_alone_and_works(headway: Headway) -> None:
     ran = headway(
         "token", "create", "orders", "--role", "producer", "--role", "viewer",
         "--tenant", "acme", "--lane", "send_*", "--lane", "calls", "--expires", "90d",
@@ -72,7 +72,7 @@ def test_token_is_printed_alone_and_opens_what_is_stored(headway: Headway) -> No
     assert token.spec.expires_at - token.created_at == pytest.approx(90 * 86_400_000, abs=60_000)
 
 
-def test_token_without_scopes_is_for_any_and_never_ends(headway: Headway) -> None:
+def test_token_without_scopes_is_for_everything_and_never_expires(headway: Headway) -> None:
     made = created(headway)
     (token,) = tokens()
     assert (token.spec.tenants, token.spec.lanes, token.spec.expires_at) == (None, None, None)
@@ -127,7 +127,7 @@ def test_tokens_are_listed_by_name(headway: Headway) -> None:
     assert listed[1]["id"] < listed[2]["id"]
 
 
-def test_nothing_is_listed_where_there_is_no_token(headway: Headway) -> None:
+def test_nothing_is_listed_without_a_token(headway: Headway) -> None:
     ran = headway("token", "list")
     assert (ran.code, ran.out) == (0, "")
     assert "headway token create" in ran.err
@@ -144,7 +144,7 @@ def test_rotated_token_ends_its_old_secret_at_once(headway: Headway) -> None:
     assert len(tokens()[0].spec.secrets) == 1
 
 
-def test_old_secret_is_accepted_for_as_long_as_was_said_and_no_longer_after_the_next(
+def test_old_secret_is_accepted_during_its_grace_and_not_after_the_next_rotation(
     headway: Headway,
 ) -> None:
     first = created(headway, "--tenant", "acme")
@@ -173,7 +173,7 @@ def test_longer_grace_does_not_lengthen_an_earlier_one(headway: Headway) -> None
     assert tokens()[0].spec.secrets[2].until_at == until_at
 
 
-def test_revoked_token_opens_nothing_and_is_on_the_trail(headway: Headway) -> None:
+def test_revoked_token_opens_nothing_and_is_in_the_trail(headway: Headway) -> None:
     made = created(headway)
     ran = headway("token", "revoke", made["id"], "--reason", "left in a repository")
     assert (ran.code, ran.out) == (0, f"orders ({made['id']}) is revoked\n")
@@ -183,7 +183,7 @@ def test_revoked_token_opens_nothing_and_is_on_the_trail(headway: Headway) -> No
     assert (newest.author, newest.reason) == ("the tester", "left in a repository")
 
 
-def test_whole_text_of_a_token_stands_for_its_id(headway: Headway) -> None:
+def test_whole_text_of_a_token_can_replace_its_id(headway: Headway) -> None:
     made = created(headway)
     assert headway("token", "revoke", made["token"], "--json").document == {"revision": 2}
     assert tokens() == ()
@@ -206,7 +206,7 @@ def test_whole_text_of_a_token_stands_for_its_id(headway: Headway) -> None:
         (["revoke", "orders"], "there is no token 'orders'"),
     ],
 )
-def test_what_cannot_be_done_is_refused_and_nothing_is_written(
+def test_impossible_change_is_refused_and_nothing_is_written(
     headway: Headway, line: list[str], said: str
 ) -> None:
     created(headway)
@@ -217,7 +217,7 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_written(
     assert tokens() == before
 
 
-def test_message_about_an_unknown_token_tells_no_secret(headway: Headway) -> None:
+def test_error_about_an_unknown_token_shows_no_secret(headway: Headway) -> None:
     text = new_token().text
     for given in (text, f"{text}x", text[:-1]):
         ran = headway("token", "revoke", given)
@@ -226,7 +226,7 @@ def test_message_about_an_unknown_token_tells_no_secret(headway: Headway) -> Non
         assert text[20:30] not in ran.err
 
 
-def test_token_that_has_ended_is_marked_and_not_rotated(headway: Headway) -> None:
+def test_expired_token_is_marked_and_not_rotated(headway: Headway) -> None:
     made = created(headway, "--expires", "1ms")
     assert headway("token", "list").out.rstrip().endswith("ended")
     ran = headway("token", "rotate", made["id"])
@@ -235,7 +235,7 @@ def test_token_that_has_ended_is_marked_and_not_rotated(headway: Headway) -> Non
     assert not opens(made["token"])
 
 
-def test_export_holds_nothing_of_tokens(headway: Headway) -> None:
+def test_export_contains_no_tokens(headway: Headway) -> None:
     made = created(headway)
     enqueue(new_job())
     ran = headway("export")
@@ -256,7 +256,7 @@ def test_copied_token_opens_the_copy(headway: Headway) -> None:
     assert matches(copied.spec, secret, now())
 
 
-def test_store_that_has_a_token_is_not_copied_to(headway: Headway, folder: Path) -> None:
+def test_copy_to_a_store_with_a_token_is_refused(headway: Headway, folder: Path) -> None:
     created(headway)
     headway("migrate", "--store", "sqlite:///new.db")
     headway("token", "create", "new", "--role", "admin", "--store", "sqlite:///new.db")

@@ -76,7 +76,7 @@ async def lane_is_paused(store: Store, name: str) -> bool:
     return (await store.read(LanesQuery(names=(name,))))[0].paused
 
 
-async def test_p_pauses_the_selected_lane_and_resumes_it_with_the_reason_on_the_trail(top: Driven):
+async def test_p_pauses_and_resumes_the_selected_lane_with_the_reason_in_the_trail(top: Driven):
     await top.press("down", "p")
     assert "pause mail?" in top.text
     await top.press(*"lunch", "enter")
@@ -96,7 +96,7 @@ async def test_p_pauses_the_selected_lane_and_resumes_it_with_the_reason_on_the_
     assert "lane:mail is open again" in top.text
 
 
-async def test_escape_on_a_question_changes_nothing(top: Driven):
+async def test_escape_at_a_prompt_changes_nothing(top: Driven):
     await top.press("p", "escape")
     assert not await lane_is_paused(top.store, "calls")
     assert "pause calls?" not in top.text
@@ -113,7 +113,7 @@ async def test_p_closes_and_opens_the_selected_gate(top: Driven):
     assert gate.closed_until is None
 
 
-async def test_c_cancels_the_selected_job_and_r_gives_a_dead_one_a_new_life(top: Driven):
+async def test_c_cancels_the_selected_job_and_r_retries_a_dead_one(top: Driven):
     await top.press("4")
     waiting = top.app._selected
     assert waiting is not None
@@ -137,7 +137,7 @@ async def test_c_cancels_the_selected_job_and_r_gives_a_dead_one_a_new_life(top:
     assert "no route" not in top.text
 
 
-async def test_an_action_that_the_job_refuses_says_so_and_does_nothing(top: Driven):
+async def test_action_refused_by_the_job_says_so_and_does_nothing(top: Driven):
     await top.press("3")
     running = top.app._selected
     assert running is not None
@@ -154,7 +154,7 @@ async def test_enter_shows_a_job_with_its_timeline_and_no_secret(top: Driven):
     assert "3 running" in top.text
 
 
-async def test_the_page_of_a_job_acts_on_that_job_and_follows_it(top: Driven):
+async def test_actions_on_the_job_page_apply_to_that_job(top: Driven):
     await top.press("4", "enter")
     job = top.app._selected
     assert job is not None
@@ -167,7 +167,7 @@ async def test_the_page_of_a_job_acts_on_that_job_and_follows_it(top: Driven):
     assert found.state == "cancelled"
 
 
-async def test_w_says_why_a_lanes_oldest_job_waits_and_what_a_gate_holds(top: Driven):
+async def test_w_explains_a_lanes_oldest_job_and_a_gates_holders(top: Driven):
     await top.press("w")
     assert "line" in top.lines[0]
     assert "place in its flow" in top.text
@@ -179,7 +179,7 @@ async def test_w_says_why_a_lanes_oldest_job_waits_and_what_a_gate_holds(top: Dr
     assert "cancel mail?" not in top.text
 
 
-async def test_the_filter_shows_only_rows_with_its_text_until_escape(top: Driven):
+async def test_filter_shows_only_matching_rows_until_escape(top: Driven):
     await top.press("4", "slash", *"LETT", "enter")
     assert len([line for line in top.lines if line.startswith("Letter")]) == 3
     assert not [line for line in top.lines if line.startswith("ring")]
@@ -198,7 +198,7 @@ async def test_enter_on_a_lane_shows_its_waiting_jobs(top: Driven):
     assert not [line for line in top.lines if line.startswith("ring")]
 
 
-async def test_tab_goes_round_the_views_and_keys_of_another_view_say_where_they_work(top: Driven):
+async def test_tab_cycles_the_views_and_foreign_keys_say_where_they_work(top: Driven):
     headings = ("GATE", "TRY", "PARKED AT", "ERROR", "LANE")
     for heading in headings:
         await top.press("tab")
@@ -209,7 +209,7 @@ async def test_tab_goes_round_the_views_and_keys_of_another_view_say_where_they_
     assert "p acts on lanes and gates" in top.text
 
 
-async def test_help_lists_each_key_and_q_ends(top: Driven):
+async def test_help_lists_each_key_and_q_quits(top: Driven):
     await top.press("question_mark")
     for part in ("pause or resume the lane", "retry the dead job", "quit"):
         assert part in top.text
@@ -217,7 +217,7 @@ async def test_help_lists_each_key_and_q_ends(top: Driven):
     assert not top.app.is_running
 
 
-async def test_what_a_viewers_token_may_not_do_is_told_in_the_servers_words():
+async def test_actions_forbidden_to_a_viewers_token_show_the_servers_message():
     async with serving() as rig:
         await enqueue(rig.store, 1, lane="mail")
         remote = RemoteStore(read_address(rig.url, rig.tokens[Role.VIEWER]), patience_s=0.0)
@@ -229,7 +229,7 @@ async def test_what_a_viewers_token_may_not_do_is_told_in_the_servers_words():
         await remote.close()
 
 
-async def test_a_store_that_is_away_is_said_with_what_was_seen_last_until_it_is_back(
+async def test_unreachable_store_is_reported_beside_the_last_data_until_it_returns(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -251,9 +251,7 @@ async def test_a_store_that_is_away_is_said_with_what_was_seen_last_until_it_is_
 HOSTILE = "[red]x[/red]\x1b[2J\u202eabc\x9b31m\u2028" + "long" * 250
 
 
-async def test_nothing_that_a_job_or_an_operator_wrote_moves_colours_or_widens_the_screen(
-    clock: FakeClock, tmp_path: Path
-):
+async def test_no_user_text_moves_colours_or_widens_the_screen(clock: FakeClock, tmp_path: Path):
     async with place("memory", clock, tmp_path) as (store, _):
         name = HOSTILE[:200]
         await enqueue(store, 2, lane=name, kind=name, tenant=name, subject=name)
@@ -283,7 +281,7 @@ async def test_nothing_that_a_job_or_an_operator_wrote_moves_colours_or_widens_t
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])
-async def test_the_screen_fits_any_size_and_a_wide_one_shows_more(
+async def test_screen_fits_any_size_and_a_wide_one_shows_more(
     size: tuple[int, int], clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -299,7 +297,7 @@ async def test_the_screen_fits_any_size_and_a_wide_one_shows_more(
             assert "mail" in top.text
 
 
-async def test_the_cursor_stays_at_its_row_while_others_come(clock: FakeClock, tmp_path: Path):
+async def test_cursor_stays_at_its_row_while_others_appear(clock: FakeClock, tmp_path: Path):
     async with place("memory", clock, tmp_path) as (store, _):
         await enqueue(store, 1, lane="mail")
         await enqueue(store, 1, lane="post")
@@ -311,9 +309,7 @@ async def test_the_cursor_stays_at_its_row_while_others_come(clock: FakeClock, t
             assert top.app._selected == "post"
 
 
-async def test_rates_are_those_of_the_last_ten_seconds_of_the_stores_time(
-    clock: FakeClock, tmp_path: Path
-):
+async def test_rates_cover_the_last_ten_seconds_of_store_time(clock: FakeClock, tmp_path: Path):
     async with place("memory", clock, tmp_path) as (store, _):
         await enqueue(store, 5, lane="mail")
         looker = Looker(store)
@@ -329,7 +325,7 @@ async def test_rates_are_those_of_the_last_ten_seconds_of_the_stores_time(
         assert (look.rates["started"], look.finished["mail"]) == (0.0, 0.0)
 
 
-async def test_running_jobs_are_found_below_many_that_wait_and_a_look_reads_few_pages(
+async def test_running_jobs_are_found_below_many_waiting_ones_in_few_pages(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -356,7 +352,7 @@ LOOKED_AT = (
 
 
 @pytest.mark.parametrize("kind", PLACES)
-async def test_running_waiting_and_parked_jobs_are_found_between_many_others(
+async def test_running_waiting_and_parked_jobs_are_found_among_many_others(
     kind: str, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name in LOOKED_AT:
@@ -411,7 +407,7 @@ async def crowd(store: Store, n: int) -> None:
         await enqueue(store, 2, lane=f"lane{number}")
 
 
-async def test_a_look_over_a_server_sends_as_few_requests_whatever_the_store_holds(
+async def test_refresh_over_a_server_needs_few_requests_whatever_the_store_contains(
     clock: FakeClock, tmp_path: Path, requests: list[str]
 ):
     for n in (1, 120):
@@ -433,7 +429,7 @@ async def test_a_look_over_a_server_sends_as_few_requests_whatever_the_store_hol
                 assert (len(requests), requests[0], requests[1][-4:]) == (2, "/v1/jobs", "/why")
 
 
-async def test_a_dead_job_below_many_others_is_found_after_some_looks_and_stays(
+async def test_dead_job_below_many_others_is_found_after_some_refreshes_and_stays(
     clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name in LOOKED_AT:
@@ -463,7 +459,7 @@ class Told(StandingStill):
         return self.at
 
 
-async def test_the_latency_of_one_lane_is_read_in_turn_those_with_a_target_first(
+async def test_latency_is_read_one_lane_at_a_time_starting_with_targets(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -495,7 +491,7 @@ async def test_the_latency_of_one_lane_is_read_in_turn_those_with_a_target_first
         assert asked[4:] == ["alpha", "beta"]
 
 
-async def test_a_listing_that_takes_long_is_read_less_often_unless_a_key_asks(
+async def test_slow_listing_is_read_less_often_unless_a_key_requests_it(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -516,7 +512,7 @@ async def test_a_listing_that_takes_long_is_read_less_often_unless_a_key_asks(
         assert (await looker.look(View.DEAD, fresh=False)).jobs == ()
 
 
-async def test_a_closed_shared_gate_is_stuck_also_while_no_worker_serves_its_lane(
+async def test_closed_shared_gate_counts_as_stuck_even_without_a_worker(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -532,7 +528,7 @@ async def test_a_closed_shared_gate_is_stuck_also_while_no_worker_serves_its_lan
         ]
 
 
-async def test_what_is_stuck_comes_first_with_the_number_of_jobs_and_the_cause(
+async def test_stuck_items_come_first_with_the_number_of_jobs_and_the_cause(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
@@ -562,7 +558,7 @@ async def test_what_is_stuck_comes_first_with_the_number_of_jobs_and_the_cause(
 GUIDE = ROOT / "docs" / "how-to" / "top.md"
 
 
-async def test_the_picture_of_the_guide_is_what_the_program_draws(clock: FakeClock, tmp_path: Path):
+async def test_picture_in_the_guide_is_what_the_program_draws(clock: FakeClock, tmp_path: Path):
     async with place("memory", clock, tmp_path) as (store, _):
         await declare(store)
         await enqueue(store, 412, lane="calls", gates=(LINE,))

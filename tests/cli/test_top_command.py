@@ -46,7 +46,7 @@ def seed() -> None:
     with_store(start)
 
 
-def test_once_prints_what_there_is_as_plain_text(headway: Headway):
+def test_once_prints_everything_as_plain_text(headway: Headway):
     seed()
     ran = headway("top", "--once")
     assert (ran.code, ran.err) == (0, "")
@@ -65,7 +65,7 @@ def test_once_prints_what_there_is_as_plain_text(headway: Headway):
     assert "abc123" not in ran.out
 
 
-def test_once_with_json_is_one_document_for_programs(headway: Headway):
+def test_once_with_json_is_one_document(headway: Headway):
     seed()
     document = headway("top", "--once", "--json").document
     assert [one["name"] for one in document["lanes"]] == ["calls", "mail"]
@@ -81,7 +81,7 @@ def test_once_with_json_is_one_document_for_programs(headway: Headway):
     assert document["stuck"] == []
 
 
-def test_once_over_a_server_says_the_same_as_over_its_store(headway: Headway):
+def test_once_prints_the_same_over_a_server_and_its_store(headway: Headway):
     seed()
     over_store = headway("top", "--once", "--json").document
     with Served(open_store(URL)) as served:
@@ -96,7 +96,7 @@ def test_once_over_a_server_says_the_same_as_over_its_store(headway: Headway):
     assert latencies == [[1, 1], [1, 1]]
 
 
-def test_without_a_terminal_it_refuses_and_names_once(headway: Headway):
+def test_top_without_a_terminal_is_refused_and_names_once(headway: Headway):
     seed()
     ran = headway("top")
     assert (ran.code, ran.out) == (2, "")
@@ -112,7 +112,7 @@ def test_json_without_once_and_a_store_beside_a_server_are_refused(headway: Head
     assert (ran.code, "--server" in ran.err) == (2, True)
 
 
-def test_a_server_or_a_store_that_is_away_at_the_start_is_an_error(headway: Headway):
+def test_unreachable_server_or_store_at_the_start_is_an_error(headway: Headway):
     port = free_port()
     ran = headway("top", "--once", "--server", f"http://127.0.0.1:{port}")
     assert (ran.code, ran.out) == (4, "")
@@ -162,7 +162,7 @@ COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|4[0-7]|38|48|9[0-7])(?:;[0-9;
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_in_a_real_terminal_it_shows_the_store_pauses_a_lane_and_ends(kind: str, new_url: NewUrl):
+def test_real_terminal_shows_the_store_pauses_a_lane_and_quits(kind: str, new_url: NewUrl):
     url = new_url(kind)
 
     async def begin(store: Store) -> None:
@@ -184,7 +184,7 @@ def test_in_a_real_terminal_it_shows_the_store_pauses_a_lane_and_ends(kind: str,
 
 
 @pytest.mark.slow
-def test_in_a_real_terminal_a_redis_that_goes_away_is_said_and_its_return_seen():
+def test_real_terminal_shows_the_loss_and_return_of_redis():
     with made(RedisServer) as server:
         url = f"{server.url}?namespace=top"
 

@@ -8,7 +8,7 @@ from tests.cli.seeding import claim, enqueue, new_job
 LINE = GateUse(name="line", template="line", shared=True)
 
 
-def test_why_names_the_full_gate_and_who_holds_it(headway: Headway):
+def test_why_names_the_full_gate_and_its_holders(headway: Headway):
     declare_line()
     holder, waiter = enqueue(new_job(gates=(LINE,)), new_job(gates=(LINE,)))
     claim("main")

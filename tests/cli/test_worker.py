@@ -106,7 +106,7 @@ def count(state: str, lane: str) -> int:
     return with_store(work)
 
 
-def test_a_worker_drains_its_lanes_and_ends(headway: Headway):
+def test_worker_drains_its_lanes_and_exits(headway: Headway):
     headway("send", "noop", "--count", "300")
     headway("send", "noop", "--lane", "other")
     ran = headway("worker", "--drain", "--json")
@@ -117,7 +117,7 @@ def test_a_worker_drains_its_lanes_and_ends(headway: Headway):
     assert count("waiting", "other") == 1
 
 
-def test_a_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Headway):
+def test_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Headway):
     for phone in ("good", "bad"):
         headway("send", "call", f"phone={phone}", "--app", "worker_calls.py")
     ran = headway("worker", "worker_calls.py", "--drain", "--json", "--name", "first")
@@ -131,7 +131,7 @@ def test_a_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Hea
     ]
 
 
-def test_a_job_of_an_unknown_kind_is_dead_at_once_if_the_worker_is_told_so(headway: Headway):
+def test_job_of_an_unknown_kind_is_dead_at_once_on_request(headway: Headway):
     headway("send", "nobody_knows", "--lane", "calls")
     ran = headway("worker", "worker_calls.py", "--drain", "--json", "--unknown-kinds", "dead")
     assert (ran.code, ran.document) == (0, {"settled": 1})
@@ -140,7 +140,7 @@ def test_a_job_of_an_unknown_kind_is_dead_at_once_if_the_worker_is_told_so(headw
     assert "no handler for the kind 'nobody_knows'" in job["reason"]
 
 
-def test_drain_due_passes_over_what_is_not_due_yet(headway: Headway):
+def test_drain_due_skips_jobs_not_yet_due(headway: Headway):
     headway("send", "noop", "--count", "3")
     headway("send", "noop", "--due", "1h")
     ran = headway("worker", "--drain=due", "--json")
@@ -148,7 +148,7 @@ def test_drain_due_passes_over_what_is_not_due_yet(headway: Headway):
     assert count("scheduled", "main") == 1
 
 
-def test_drain_idle_passes_over_what_waits_at_a_gate(headway: Headway):
+def test_drain_idle_skips_jobs_waiting_at_a_gate(headway: Headway):
     headway("send", "noop", "--count", "3")
     headway("send", "noop", "--lane", "closed")
     headway("pause", "lane:closed")
@@ -157,18 +157,18 @@ def test_drain_idle_passes_over_what_waits_at_a_gate(headway: Headway):
     assert count("waiting", "closed") == 1
 
 
-def test_drain_waits_for_what_is_due_later(headway: Headway):
+def test_drain_waits_for_jobs_due_later(headway: Headway):
     headway("send", "noop", "--due", "300ms")
     assert headway("worker", "--drain", "--json").document == {"settled": 1}
 
 
-def test_the_app_of_the_settings_is_used(headway: Headway, monkeypatch: pytest.MonkeyPatch):
+def test_app_of_the_settings_is_used(headway: Headway, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HEADWAY_APP", "worker_calls.py")
     headway("send", "call", "phone=good")
     assert headway("worker", "--drain", "--json").document == {"settled": 1}
 
 
-def test_a_store_that_is_named_wins_over_the_apps_own(headway: Headway, folder: Path):
+def test_named_store_overrides_the_apps_own(headway: Headway, folder: Path):
     folder.joinpath("worker_own.py").write_text(
         "import headway as hw\napp = hw.App('sqlite:///own.db')\n"
     )
@@ -179,9 +179,7 @@ def test_a_store_that_is_named_wins_over_the_apps_own(headway: Headway, folder: 
     assert ran.document == {"settled": 1}
 
 
-def test_an_app_that_names_no_store_works_on_the_one_of_the_settings_file(
-    headway: Headway, folder: Path
-):
+def test_app_without_a_store_uses_the_one_in_the_settings_file(headway: Headway, folder: Path):
     folder.joinpath("worker_none.py").write_text("import headway as hw\napp = hw.App()\n")
     folder.joinpath("headway.toml").write_text('store = "sqlite:///told.db"\n')
     headway("send", "noop")
@@ -202,16 +200,14 @@ def test_an_app_that_names_no_store_works_on_the_one_of_the_settings_file(
         (["--processes", "0"], "--processes"),
     ],
 )
-def test_a_worker_that_cannot_begin_is_an_error_of_the_caller(
-    headway: Headway, line: list[str], said: str
-):
+def test_worker_that_cannot_start_is_a_caller_error(headway: Headway, line: list[str], said: str):
     ran = headway("worker", *line)
     assert ran.code == 2
     assert said in ran.err
     assert ran.err.count("\n") == 1
 
 
-def test_sigterm_lets_handlers_end_and_a_second_one_hands_them_back(headway: Headway):
+def test_sigterm_lets_handlers_finish_and_a_second_one_hands_them_back(headway: Headway):
     headway("send", "wait", "--app", "worker_calls.py")
     with started("worker", "worker_calls.py", "--json") as process:
         until(lambda: count("running", "slow"))
@@ -225,7 +221,7 @@ def test_sigterm_lets_handlers_end_and_a_second_one_hands_them_back(headway: Hea
 
 
 @pytest.mark.slow
-def test_several_processes_drain_and_end(headway: Headway):
+def test_several_processes_drain_and_exit(headway: Headway):
     headway("send", "noop", "--count", "3000")
     with started("worker", "--drain", "--processes", "3") as process:
         assert process.wait(LIMIT_S) == 0
@@ -233,7 +229,7 @@ def test_several_processes_drain_and_end(headway: Headway):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_is_started_again_and_all_end_together():
+def test_killed_process_is_restarted_and_all_exit_together():
     enqueue(new_job(lane="unserved"))
     with started("worker", "--processes", "2", "--json") as process:
         parent = psutil.Process(process.pid)
@@ -252,7 +248,7 @@ def test_a_process_that_is_killed_is_started_again_and_all_end_together():
 
 
 @pytest.mark.slow
-def test_jobs_of_a_process_that_is_killed_come_back_and_are_done_by_the_others(headway: Headway):
+def test_jobs_of_a_killed_process_are_done_by_the_others(headway: Headway):
     """The child that runs a job is killed while its handler runs; a second run finishes the job."""
     Path("worker_kill.py").write_text(KILLED)
     headway("send", "hold", "--app", "worker_kill.py")
@@ -273,7 +269,7 @@ def test_jobs_of_a_process_that_is_killed_come_back_and_are_done_by_the_others(h
     assert [run["outcome"] for run in job["runs"]] == ["lost", "succeeded"]
 
 
-def test_children_end_when_their_parent_is_killed():
+def test_children_exit_when_their_parent_is_killed():
     enqueue(new_job(lane="unserved"))
     with started("worker", "--processes", "2") as process:
         until(lambda: len(workers()) == 2)
@@ -285,14 +281,14 @@ def test_children_end_when_their_parent_is_killed():
 
 
 @pytest.mark.slow
-def test_processes_that_cannot_begin_are_not_started_again():
+def test_processes_that_cannot_start_are_not_restarted():
     with started("worker", "nowhere.py", "--processes", "2") as process:
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
     assert "there is no file nowhere.py" in err
 
 
-def test_run_works_until_it_is_told_to_stop(headway: Headway):
+def test_run_works_until_stopped(headway: Headway):
     headway("send", "call", "phone=good", "--app", "worker_calls.py")
     with started("run", "worker_calls.py", "--json") as process:
         until(lambda: count("succeeded", "calls"))

@@ -40,7 +40,7 @@ def declare(app: hw.App) -> None:
     app.timetable("early", tidy, schedule=hw.At("06:30", tz="UTC", days="mon-fri"))
 
 
-async def test_server_keeps_what_a_program_declares_as_a_store_would() -> None:
+async def test_server_keeps_declarations_as_a_store_does() -> None:
     near = MemoryStore()
     local = hw.App(store=near)
     declare(local)
@@ -67,7 +67,7 @@ def _entry(view: EntryView) -> tuple[object, ...]:
     return spec.name, spec.schedule, spec.misfire, spec.overlap, job.kind, job.lane, job.policy
 
 
-async def test_program_that_may_not_declare_leaves_it_to_the_server() -> None:
+async def test_program_without_permission_to_declare_leaves_it_to_the_server() -> None:
     async with serving() as rig:
         app = hw.App(store=hw.Client(rig.url, rig.tokens[Role.PRODUCER]).store)
         declare(app)
@@ -76,7 +76,7 @@ async def test_program_that_may_not_declare_leaves_it_to_the_server() -> None:
         await app.store.close()
 
 
-async def test_send_of_a_kind_carries_gates_policy_and_all_options() -> None:
+async def test_send_of_a_kind_includes_gates_policy_and_all_options() -> None:
     async with serving(tokens=False) as rig:
         app = hw.App(rig.url)
 

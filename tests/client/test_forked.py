@@ -22,7 +22,7 @@ def refused(call: Callable[[], object]) -> bool:
     return False
 
 
-def test_app_that_called_a_server_refuses_in_a_forked_child_until_it_opens_its_own() -> None:
+def test_app_used_before_a_fork_is_refused_in_the_child_until_it_opens_its_own() -> None:
     with Served(open_store("memory://")) as served, hw.App(served.url) as app:
         sent = app.send("noop")
         pid = os.fork()

@@ -35,7 +35,7 @@ async def test_job_whose_reply_was_lost_is_sent_once() -> None:
             await client.close_async()
 
 
-async def test_lost_reply_is_told_as_unknown_where_nobody_has_patience() -> None:
+async def test_lost_reply_is_reported_as_unknown_without_patience() -> None:
     async with serving(tokens=False) as rig:
         with Proxy(rig.url) as proxy:
             client = hw.Client(proxy.url, patience="0s")
@@ -132,7 +132,7 @@ async def refusing(first: int, clock: Leaping) -> AsyncIterator[HttpCalls]:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_call_that_may_have_been_written_is_told_so_though_later_tries_were_refused(
+async def test_possibly_written_call_is_reported_even_if_later_tries_were_refused(
     method: Method,
 ) -> None:
     clock = Leaping()
@@ -142,7 +142,7 @@ async def test_call_that_may_have_been_written_is_told_so_though_later_tries_wer
     assert clock.now == 14  # Retry-After, waited for twice
 
 
-async def test_long_poll_has_its_wait_beyond_the_time_of_a_call() -> None:
+async def test_long_poll_adds_its_wait_to_the_call_timeout() -> None:
     clock = Leaping()
     async with refusing(503, clock) as calls:
         with pytest.raises(hw.StoreUnavailable):
@@ -150,7 +150,7 @@ async def test_long_poll_has_its_wait_beyond_the_time_of_a_call() -> None:
     assert clock.limits == [85]
 
 
-async def test_unreachable_server_is_told_as_unavailable() -> None:
+async def test_unreachable_server_is_reported_as_unavailable() -> None:
     async with serving(tokens=False) as rig:
         with Proxy(rig.url) as proxy:
             client = hw.Client(proxy.url, patience="0s")
@@ -163,7 +163,7 @@ async def test_unreachable_server_is_told_as_unavailable() -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/claims", b"/v1/settlements", b"/v1/leases"])
-async def test_workers_call_whose_reply_was_lost_runs_each_job_once(path: bytes) -> None:
+async def test_worker_call_whose_reply_was_lost_runs_each_job_once(path: bytes) -> None:
     app, ended = hw.App("memory://"), Ended()
 
     @app.job(lane="mail")
@@ -191,7 +191,7 @@ async def test_workers_call_whose_reply_was_lost_runs_each_job_once(path: bytes)
     assert sorted(ended.all) == list(range(9))
 
 
-async def test_job_that_a_lost_poll_had_claimed_comes_back_with_its_attempt() -> None:
+async def test_job_claimed_by_a_lost_poll_is_returned_with_its_attempt() -> None:
     app, ended = hw.App("memory://"), Ended()
 
     @app.job(lane="calls", gates=[hw.Slots("line", 1)])
@@ -224,7 +224,7 @@ async def test_signal_whose_reply_was_lost_is_applied_once() -> None:
             await client.close_async()
 
 
-async def test_cancel_whose_reply_was_lost_answers_what_the_first_did() -> None:
+async def test_repeat_of_a_cancel_returns_what_the_first_did() -> None:
     async with serving(tokens=False) as rig:
         with Proxy(rig.url) as proxy:
             client = hw.Client(proxy.url)
@@ -234,7 +234,7 @@ async def test_cancel_whose_reply_was_lost_answers_what_the_first_did() -> None:
             await client.close_async()
 
 
-async def test_settlement_by_hand_whose_reply_was_lost_is_written_once() -> None:
+async def test_manual_settlement_whose_reply_was_lost_is_written_once() -> None:
     async with serving(tokens=False) as rig:
         with Proxy(rig.url) as proxy:
             client = hw.Client(proxy.url)
@@ -246,7 +246,7 @@ async def test_settlement_by_hand_whose_reply_was_lost_is_written_once() -> None
             await client.close_async()
 
 
-async def test_wrong_token_is_told_at_once_and_not_tried_again() -> None:
+async def test_wrong_token_is_reported_at_once_without_retry() -> None:
     asked: list[bytes] = []
     async with serving() as rig:
         with Proxy(rig.url) as proxy:
@@ -260,7 +260,7 @@ async def test_wrong_token_is_told_at_once_and_not_tried_again() -> None:
             await client.close_async()
 
 
-async def test_token_that_has_expired_is_told_as_such() -> None:
+async def test_expired_token_is_reported_as_expired() -> None:
     async with serving() as rig:
         client = hw.Client(rig.url, await rig.token(Role.PRODUCER, expires_at=1))
         with pytest.raises(hw.Unauthenticated):

@@ -131,7 +131,7 @@ async def ended(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def test_what_a_poll_brings_is_given_to_the_next_claim_without_asking_again(
+async def test_poll_result_is_given_to_the_next_claim_without_a_request(
     far: Far, pull: WorkerPoller
 ) -> None:
     assert (await pull.claim(claim(1))).jobs == []
@@ -144,9 +144,7 @@ async def test_what_a_poll_brings_is_given_to_the_next_claim_without_asking_agai
     assert len(far.asked) == asked
 
 
-async def test_beat_names_no_number_whose_answer_is_still_on_its_way(
-    far: Far, pull: WorkerPoller
-) -> None:
+async def test_beat_names_no_request_still_in_flight(far: Far, pull: WorkerPoller) -> None:
     await pull.claim(claim(1))
     task = await waiting(pull)
     far.let_through.clear()
@@ -165,7 +163,7 @@ async def test_beat_names_no_number_whose_answer_is_still_on_its_way(
     assert (await far.store.beat(beat)).lost == ()
 
 
-async def test_kept_job_is_told_as_held_until_its_claim_is_heard(
+async def test_kept_job_is_listed_as_held_until_its_claim_arrives(
     far: Far, pull: WorkerPoller
 ) -> None:
     await pull.claim(claim(1))
@@ -181,7 +179,7 @@ async def test_kept_job_is_told_as_held_until_its_claim_is_heard(
     assert job.run == 1
 
 
-async def test_beat_names_no_number_of_a_job_that_is_kept(far: Far, pull: WorkerPoller) -> None:
+async def test_beat_names_no_request_of_a_kept_job(far: Far, pull: WorkerPoller) -> None:
     await pull.claim(claim(1))
     task = await waiting(pull)
     sent = await far.send()
@@ -192,7 +190,7 @@ async def test_beat_names_no_number_of_a_job_that_is_kept(far: Far, pull: Worker
     assert view.state is State.RUNNING
 
 
-async def test_job_of_an_answer_that_was_lost_is_handed_back_by_the_next_beat(
+async def test_job_of_a_lost_reply_is_handed_back_by_the_next_beat(
     far: Far, pull: WorkerPoller
 ) -> None:
     job = await far.send()
@@ -207,7 +205,7 @@ async def test_job_of_an_answer_that_was_lost_is_handed_back_by_the_next_beat(
     assert [(one.id, one.attempt) for one in reply.jobs] == [(job, 1)]
 
 
-async def test_claim_ends_the_poll_and_brings_what_it_had(far: Far, pull: WorkerPoller) -> None:
+async def test_claim_ends_the_poll_and_returns_what_it_had(far: Far, pull: WorkerPoller) -> None:
     await pull.claim(claim(1))
     task = await waiting(pull)
     task.cancel()
@@ -218,7 +216,7 @@ async def test_claim_ends_the_poll_and_brings_what_it_had(far: Far, pull: Worker
     assert pull.received(2) == 3
 
 
-async def test_poll_asks_for_a_job_with_gates_only_while_a_handler_stays_free(
+async def test_poll_requests_a_gated_job_only_while_a_handler_is_free(
     far: Far, pull: WorkerPoller
 ) -> None:
     seen: list[tuple[int, int]] = []
@@ -238,7 +236,7 @@ async def test_poll_asks_for_a_job_with_gates_only_while_a_handler_stays_free(
     assert polls == [(1, 1), (1, 0)]
 
 
-async def test_job_that_nobody_asks_for_is_given_back_after_a_moment(
+async def test_unwanted_job_is_given_back_after_a_moment(
     far: Far, hand: Hand, pull: WorkerPoller
 ) -> None:
     await pull.claim(claim(1))
@@ -256,9 +254,7 @@ async def test_job_that_nobody_asks_for_is_given_back_after_a_moment(
     assert [one.id for one in (await far.store.claim(other)).jobs] == [job]
 
 
-async def test_leaving_ends_the_poll_and_gives_back_what_was_kept(
-    far: Far, pull: WorkerPoller
-) -> None:
+async def test_leaving_ends_the_poll_and_gives_back_kept_jobs(far: Far, pull: WorkerPoller) -> None:
     await pull.claim(claim(1))
     task = await waiting(pull)
     job = await far.send()
@@ -268,7 +264,7 @@ async def test_leaving_ends_the_poll_and_gives_back_what_was_kept(
     assert [one.id for one in (await far.store.claim(other)).jobs] == [job]
 
 
-async def test_lease_of_a_kept_answer_is_not_told_longer_than_it_is(
+async def test_lease_of_a_kept_reply_is_not_overstated(
     far: Far, hand: Hand, pull: WorkerPoller
 ) -> None:
     await pull.claim(claim(1))
@@ -281,7 +277,7 @@ async def test_lease_of_a_kept_answer_is_not_told_longer_than_it_is(
     assert reply.lease_until - reply.now <= 10_000
 
 
-async def test_polls_that_are_answered_at_once_with_nothing_are_not_made_in_a_storm(
+async def test_polls_answered_at_once_with_nothing_are_throttled(
     far: Far, hand: Hand, pull: WorkerPoller
 ) -> None:
     await pull.claim(claim(1))

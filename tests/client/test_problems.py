@@ -30,7 +30,7 @@ def read(status: int, body: bytes = b"", *, writes: bool = True) -> hw.HeadwayEr
 
 
 @pytest.mark.parametrize("kind", errors(hw.HeadwayError))
-def test_each_code_of_the_tree_is_raised_as_the_error_that_has_it(
+def test_each_error_code_is_raised_as_its_error(
     kind: type[hw.HeadwayError],
 ) -> None:
     error = read(422, problem(code=kind.code, detail="what is wrong", hint="how to fix it"))
@@ -51,20 +51,20 @@ def test_each_code_of_the_tree_is_raised_as_the_error_that_has_it(
         (507, hw.StoreFull),
     ],
 )
-def test_code_that_is_not_known_is_the_nearest_branch(
+def test_unknown_code_is_raised_as_the_nearest_branch(
     status: int, branch: type[hw.HeadwayError]
 ) -> None:
     assert type(read(status, problem(code="of_tomorrow", detail="new"))) is branch
 
 
-def test_bug_of_the_server_names_the_request_that_its_log_has() -> None:
+def test_server_bug_names_the_request_id_of_the_log() -> None:
     error = read(500, problem(code="bug", detail="unexpected", instance="/requests/17"))
     assert isinstance(error, hw.InvariantBroken)
     assert "/requests/17" in str(error)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff", b'{"code": 7}'])
-def test_reply_of_something_else_than_a_server_is_told_by_its_status(body: bytes) -> None:
+def test_reply_from_something_else_is_reported_by_its_status(body: bytes) -> None:
     assert type(read(502, body)) is hw.OutcomeUnknown
     assert type(read(502, body, writes=False)) is hw.StoreUnavailable
     assert type(read(503, body)) is hw.StoreUnavailable
@@ -75,7 +75,7 @@ def test_reply_of_something_else_than_a_server_is_told_by_its_status(body: bytes
 @pytest.mark.parametrize(
     "body", [b"", b"null", b"[]", b"{}", b"7", b'"x"', b"<html>", b"\xff", b"[" * 100_000]
 )
-async def test_reply_that_no_server_writes_is_told_as_such_by_every_call(body: bytes) -> None:
+async def test_foreign_reply_is_reported_as_such_by_every_call(body: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 .\r\nContent-Length: %d\r\n" % len(body))
@@ -107,19 +107,19 @@ async def test_reply_that_no_server_writes_is_told_as_such_by_every_call(body: b
     "url",
     ["localhost:8080", "ftp://host", "http://", "http://h:99999", "http://h?x=1", "http://h#x"],
 )
-def test_address_that_is_none_is_refused(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(hw.InvalidValue):
         read_address(url)
 
 
-def test_password_in_an_address_is_refused_and_not_told() -> None:
+def test_password_in_an_address_is_refused_and_not_shown() -> None:
     with pytest.raises(hw.InvalidValue) as refused:
         read_address("http://ada:s3cret@host")
     assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("token", ["hw_a b", "hw_\n", "hw_é"])
-def test_token_that_cannot_be_one_is_refused_and_not_told(token: str) -> None:
+def test_malformed_token_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(hw.InvalidValue) as refused:
         read_address("http://host", token)
     assert token not in str(refused.value)
@@ -143,11 +143,11 @@ def test_address_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyP
         ("http://jobs.example.com", True),
     ],
 )
-def test_token_on_an_open_way_is_seen(url: str, is_open: bool) -> None:
+def test_token_over_an_unencrypted_connection_is_detected(url: str, is_open: bool) -> None:
     assert read_address(url, "hw_1_2").is_open is is_open
 
 
-def test_program_that_calls_no_server_loads_no_http() -> None:
+def test_program_without_a_server_loads_no_http() -> None:
     look = "import headway, sys; headway.Client(); print('httpx' in sys.modules)"
     done = run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

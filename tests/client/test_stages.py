@@ -15,7 +15,7 @@ from tests.server.rig import serving
 LINE = hw.Slots("line", 1)
 
 
-async def test_next_stage_takes_the_gates_that_its_handler_chose() -> None:
+async def test_next_stage_uses_the_gates_chosen_by_its_handler() -> None:
     app, seen = hw.App("memory://"), list[str]()
 
     @app.job(stages={"check": [], "dial": []})
@@ -51,7 +51,7 @@ async def test_retry_at_another_stage_fails_the_run_and_says_why() -> None:
         assert "does not set the stage of the next attempt" in view.error
 
 
-async def test_what_only_a_store_is_told_is_refused_before_anything_is_sent() -> None:
+async def test_option_only_for_stores_is_refused_before_anything_is_sent() -> None:
     async with serving(tokens=False) as rig:
         client = hw.Client(rig.url)
         store = client.remote
@@ -71,7 +71,7 @@ async def test_what_only_a_store_is_told_is_refused_before_anything_is_sent() ->
             await client.close_async()
 
 
-async def test_kind_whose_offers_go_on_is_sent_over_http_with_what_follows() -> None:
+async def test_kind_with_lasting_offers_is_sent_over_http_with_its_follow_ups() -> None:
     app = hw.App("memory://")
 
     @app.job(lane="news")

@@ -23,7 +23,7 @@ from tests.plain import job
 from tests.server.rig import Rig, serving
 
 
-async def test_jobs_are_run_with_their_arguments_and_results_are_kept() -> None:
+async def test_jobs_run_with_their_arguments_and_results_are_kept() -> None:
     app = hw.App("memory://")
 
     @app.job(lane="mail")
@@ -39,7 +39,7 @@ async def test_jobs_are_run_with_their_arguments_and_results_are_kept() -> None:
         assert view.run == 1
 
 
-async def test_job_that_comes_while_the_worker_waits_is_run_at_once() -> None:
+async def test_job_that_arrives_while_the_worker_waits_runs_at_once() -> None:
     app, ended = hw.App("memory://"), Ended()
 
     @app.job(gates=[hw.Slots("line", 1)])
@@ -61,7 +61,7 @@ async def until_polling(rig: Rig) -> None:
     await until(waits)
 
 
-async def test_jobs_with_gates_are_never_beyond_the_capacity_nor_lost_in_a_crowd() -> None:
+async def test_gated_jobs_never_exceed_the_capacity_and_none_is_lost() -> None:
     app, ended = hw.App("memory://"), Ended()
     inside: set[int] = set()
 
@@ -103,7 +103,7 @@ async def test_failed_attempt_is_retried_and_a_dead_one_says_why() -> None:
         assert "not now" in view.error
 
 
-async def test_stages_go_on_with_their_gates() -> None:
+async def test_stages_continue_with_their_gates() -> None:
     app, ended = hw.App("memory://"), Ended()
 
     @app.job(stages={"check": [], "dial": [hw.Slots("phone:{phone}", 1)]})
@@ -121,7 +121,7 @@ async def test_stages_go_on_with_their_gates() -> None:
     assert ended.all == [("check", "check"), ("dial", "+1555")]
 
 
-async def test_hand_over_awaits_a_signal_sent_to_the_url_that_the_handler_was_given() -> None:
+async def test_hand_over_awaits_a_signal_sent_to_the_handlers_url() -> None:
     app, urls = hw.App("memory://"), Ended()
 
     @app.job()
@@ -139,7 +139,7 @@ async def test_hand_over_awaits_a_signal_sent_to_the_url_that_the_handler_was_gi
         assert again.answer is hw.Heard.ALREADY
 
 
-async def test_follow_up_jobs_are_made_in_the_settlement() -> None:
+async def test_follow_up_jobs_are_created_in_the_settlement() -> None:
     app, ended = hw.App("memory://"), Ended()
 
     @app.job(lane="first")
@@ -156,7 +156,7 @@ async def test_follow_up_jobs_are_made_in_the_settlement() -> None:
     assert ended.all == [7]
 
 
-async def test_cancelled_job_is_told_by_the_next_beat_and_ends_cancelled() -> None:
+async def test_cancelled_job_is_reported_by_the_next_beat_and_ends_cancelled() -> None:
     app, started, never = hw.App("memory://"), Ended(), asyncio.Event()
 
     @app.job()
@@ -171,7 +171,7 @@ async def test_cancelled_job_is_told_by_the_next_beat_and_ends_cancelled() -> No
         assert await final(rig, sent.id) is State.CANCELLED
 
 
-async def test_worker_that_stops_hands_back_what_it_waits_for_and_leaves() -> None:
+async def test_stopping_worker_hands_back_what_it_waits_for_and_leaves() -> None:
     app = hw.App("memory://")
 
     @app.job()
@@ -189,7 +189,7 @@ async def test_worker_that_stops_hands_back_what_it_waits_for_and_leaves() -> No
         assert view["state"] == "waiting"
 
 
-async def test_worker_whose_token_is_refused_ends_with_the_reason_after_one_try() -> None:
+async def test_worker_with_a_refused_token_exits_with_the_reason_after_one_try() -> None:
     app = hw.App("memory://")
 
     @app.job()
@@ -203,7 +203,7 @@ async def test_worker_whose_token_is_refused_ends_with_the_reason_after_one_try(
         await client.close_async()
 
 
-async def test_workers_token_runs_jobs_though_it_may_declare_nothing() -> None:
+async def test_workers_token_runs_jobs_without_permission_to_declare() -> None:
     app, ended = hw.App("memory://"), Ended()
     line = hw.Slots("line", 1)
 
@@ -220,7 +220,7 @@ async def test_workers_token_runs_jobs_though_it_may_declare_nothing() -> None:
         await operator.close_async()
 
 
-async def test_outcome_that_the_token_does_not_cover_fails_its_run_and_not_the_worker() -> None:
+async def test_outcome_beyond_the_tokens_scope_fails_its_run_and_not_the_worker() -> None:
     app = hw.App("memory://")
 
     @app.job(lane="first", retry=hw.Backoff(attempts=1))
@@ -242,7 +242,7 @@ async def test_outcome_that_the_token_does_not_cover_fails_its_run_and_not_the_w
     assert "producer" in error
 
 
-async def test_worker_of_another_token_cannot_settle_the_same_name() -> None:
+async def test_worker_of_another_token_cannot_settle_under_the_same_name() -> None:
     async with serving() as rig:
         one, two = await rig.token(Role.WORKER), await rig.token(Role.WORKER)
         mine, theirs = hw.Client(rig.url, one), hw.Client(rig.url, two)
@@ -255,7 +255,7 @@ async def test_worker_of_another_token_cannot_settle_the_same_name() -> None:
             await client.close_async()
 
 
-async def test_run_that_a_poll_brought_and_that_was_lost_since_is_given_to_no_handler() -> None:
+async def test_polled_run_that_was_lost_since_is_given_to_no_handler() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     with Served(store) as served:

@@ -35,12 +35,12 @@ def test_suite_runs_every_group() -> None:
     assert len(groups()) > 35
 
 
-def test_no_name_is_told_twice() -> None:
+def test_no_name_is_used_twice() -> None:
     names = Counter(name for group in groups() for name in vars(group) if not name.startswith("_"))
     assert [name for name, number in names.items() if number > 1] == []
 
 
-def test_a_third_of_the_suite_is_quick_on_each_server_and_not_the_same_third() -> None:
+def test_different_third_of_the_suite_is_quick_on_each_server() -> None:
     names = [name for group in groups() for name in vars(group) if name.startswith("test_")]
     one, other = (
         {name for name in names if is_quick(f"tests/conformance/test_{store}.py::Test::{name}")}
@@ -51,7 +51,7 @@ def test_a_third_of_the_suite_is_quick_on_each_server_and_not_the_same_third() -
     assert len(one & other) < len(one) / 2
 
 
-def test_thirds_are_of_one_size_and_each_test_is_repeated_on_one_store_of_three() -> None:
+def test_thirds_are_equal_and_each_test_is_repeated_on_one_store_of_three() -> None:
     names = [name for group in groups() for name in vars(group) if name.startswith("test_")]
     sizes = Counter(third_of(name) for name in names)
     assert sizes.keys() == {0, 1, 2}
@@ -71,7 +71,7 @@ def test_faulty_store_does_everything_that_a_store_does() -> None:
     assert operations <= {name for name in dir(store) if not name.startswith("_")}
 
 
-async def test_planned_fault_strikes_the_operation_that_was_named_and_once() -> None:
+async def test_planned_fault_hits_the_named_operation_once() -> None:
     store = FaultyStore(MemoryStore())
     store.plan(Fault.REFUSE, operation="sweep", nth=2)
     assert isinstance(await store.sweep(1), SweepReply)
@@ -81,7 +81,7 @@ async def test_planned_fault_strikes_the_operation_that_was_named_and_once() -> 
     assert isinstance(await store.sweep(1), SweepReply)
 
 
-async def test_cut_reply_is_lost_after_the_operation_was_done() -> None:
+async def test_cut_reply_is_lost_after_the_operation() -> None:
     store = FaultyStore(MemoryStore())
     store.plan(Fault.CUT)
     with pytest.raises(OutcomeUnknown):

@@ -34,7 +34,7 @@ async def remembered(rig: Rig) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
-async def test_shut_gate_remembers_few_lanes_and_forgets_them_when_it_has_room(
+async def test_closed_gate_remembers_few_lanes_and_forgets_them_when_it_has_room(
     new_url: NewUrl, kind: str
 ) -> None:
     clock = FakeClock()

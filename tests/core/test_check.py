@@ -27,7 +27,7 @@ def test_reference_names_a_job_and_a_run() -> None:
         *(f"{JOB}:1234567890", f"{JOB.upper()}:1", "1:1", f"{JOB[:-1]}:1", f"x{JOB}:1"),
     ],
 )
-def test_text_that_is_not_a_reference_is_none(text: str) -> None:
+def test_other_text_is_not_a_reference(text: str) -> None:
     assert read_reference(text) is None
 
 
@@ -56,7 +56,7 @@ def job(**fields: Any) -> NewJob:
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_one_job_of_a_batch_is_refused_wherever_it_stands(
+def test_invalid_job_of_a_batch_is_refused_at_any_place(
     fields: dict[str, Any], message: str, place: int
 ) -> None:
     batch = [job(), job(id=OTHER, subject="who", key="k", due_at=0, expires_at=LATEST)]
@@ -71,10 +71,10 @@ def test_arguments_above_the_limit_are_refused_in_a_batch() -> None:
         check_jobs([job(), job(kind="large", args=b"x" * (MAX_ARGS + 1))])
 
 
-def test_two_ids_whose_lengths_make_up_for_each_other_are_refused() -> None:
+def test_two_ids_with_compensating_lengths_are_refused() -> None:
     with pytest.raises(InvalidValue, match="is not a UUID in text form"):
         check_jobs([job(id=JOB[:-1]), job(id=JOB[-1] + OTHER)])
 
 
-def test_no_jobs_are_no_error() -> None:
+def test_empty_batch_is_no_error() -> None:
     check_jobs([])

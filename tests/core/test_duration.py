@@ -28,16 +28,16 @@ from headway.core.errors import InvalidValue
         ("36525d", MAX_DURATION_MS),
     ],
 )
-def test_a_duration_is_read_from_numbers_with_units(text, ms):
+def test_duration_is_read_from_numbers_with_units(text, ms):
     assert parse_duration(text) == ms
 
 
-def test_a_timedelta_is_read_as_it_is():
+def test_timedelta_is_read_unchanged():
     assert parse_duration(timedelta(hours=1, milliseconds=7)) == 3_600_007
 
 
 @pytest.mark.parametrize("short", [timedelta(microseconds=1), "0.0005s", "0.2ms"])
-def test_a_fraction_of_a_millisecond_is_rounded_up(short):
+def test_fraction_of_a_millisecond_is_rounded_up(short):
     assert parse_duration(short) == 1
 
 
@@ -63,7 +63,7 @@ def test_a_fraction_of_a_millisecond_is_rounded_up(short):
         *[timedelta(days=-1), timedelta.max, 20, 20.0, float("nan"), None, True, b"20m", ["20m"]],
     ],
 )
-def test_what_is_no_duration_is_refused_with_a_hint(bad):
+def test_invalid_duration_is_refused_with_a_hint(bad):
     with pytest.raises(InvalidValue) as refused:
         parse_duration(bad)
     assert refused.value.hint
@@ -72,7 +72,7 @@ def test_what_is_no_duration_is_refused_with_a_hint(bad):
 
 @settings(deadline=None)
 @given(st.integers(min_value=0, max_value=MAX_DURATION_MS))
-def test_a_duration_written_whole_is_read_back(ms):
+def test_formatted_duration_is_read_back(ms):
     assert parse_duration(format_duration(ms, parts=6)) == ms
 
 
@@ -88,11 +88,11 @@ def test_a_duration_written_whole_is_read_back(ms):
         (-61_000, "-1m 1s"),
     ],
 )
-def test_a_duration_is_shown_by_its_two_largest_units(ms, text):
+def test_duration_is_shown_by_its_two_largest_units(ms, text):
     assert format_duration(ms) == text
 
 
-def test_long_texts_are_not_remembered() -> None:
+def test_long_texts_are_not_cached() -> None:
     duration._read.cache_clear()
     assert parse_duration("1s" + " " * 1_000_000) == 1_000
     assert duration._read.cache_info().currsize == 0

@@ -20,11 +20,11 @@ from headway.core.hidden import hidden_text, hidden_value
         ("nothing to hide", "nothing to hide"),
     ],
 )
-def test_what_looks_like_a_secret_in_a_text_is_replaced(text: str, shown: str):
+def test_text_that_looks_like_a_secret_is_replaced(text: str, shown: str):
     assert hidden_text(text) == shown
 
 
-def test_values_of_names_that_speak_of_secrets_are_replaced_however_deep():
+def test_values_under_secret_names_are_replaced_at_any_depth():
     value: Any = {"a": [{"password": "x", "n": 1}], "Client-Secret": {"y": 2}}
     assert hidden_value(value) == {
         "a": [{"password": "[hidden]", "n": 1}],

@@ -73,7 +73,7 @@ def assert_intervals_follow_the_wall_clock(spec: HoursSpec, zone: str, start: da
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", HOURS)
 @pytest.mark.parametrize(("zone", "year"), CHANGES)
-def test_an_instant_is_open_exactly_when_the_wall_clock_is_inside_a_span(zone, year, name):
+def test_instant_is_open_exactly_when_local_time_is_inside_a_range(zone, year, name):
     changes = clock_changes(zone, year, year)
     assert changes
     for change in changes:
@@ -84,7 +84,7 @@ def test_an_instant_is_open_exactly_when_the_wall_clock_is_inside_a_span(zone, y
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("zone", "year"), CHANGES[: 3 * DEPTH])
-def test_hours_follow_the_wall_clock_through_whole_years(zone, year):
+def test_hours_follow_local_time_through_whole_years(zone, year):
     for spec in (HOURS["daytime"], HOURS["night"], HOURS["edges in the change"]):
         assert_intervals_follow_the_wall_clock(
             spec, zone, datetime(year, 1, 1, tzinfo=UTC), 525_600
@@ -111,14 +111,14 @@ def some_hours(draw: st.DrawFn) -> HoursSpec:
 
 @settings(max_examples=40, deadline=None)
 @given(some_hours(), st.sampled_from(["America/New_York", "America/Havana", "Asia/Kathmandu"]))
-def test_any_hours_with_exceptions_follow_the_wall_clock(spec, zone):
+def test_any_hours_with_exceptions_follow_local_time(spec, zone):
     assert_intervals_follow_the_wall_clock(spec, zone, datetime(2026, 10, 31, tzinfo=UTC), 3 * 1440)
     assert HoursSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
 
 @settings(deadline=None)
 @given(some_hours(), st.lists(st.integers(0, 10 * DAY_MS), min_size=2, max_size=2, unique=True))
-def test_whatever_part_is_asked_for_the_answer_is_the_same(spec, part):
+def test_any_part_requested_gives_the_same_answer(spec, part):
     base = parse_instant("2026-10-27T00:00Z")
     start_at, end_at = sorted(base + each for each in part)
     whole = intervals(spec, "America/New_York", base - 9 * DAY_MS, base + 19 * DAY_MS)
@@ -140,7 +140,7 @@ def shown(found, zone):
     return [tuple(format_instant(edge, zone) for edge in pair) for pair in found]
 
 
-def test_a_holiday_closes_its_date_but_not_the_night_that_began_before():
+def test_holiday_closes_its_date_but_not_the_night_that_started_before():
     spec = hours_spec(
         "22:00-06:00", exceptions={"2026-12-25": None, date(2026, 12, 26): "10:00-12:00"}
     )
@@ -151,7 +151,7 @@ def test_a_holiday_closes_its_date_but_not_the_night_that_began_before():
     ]
 
 
-def test_an_exception_opens_a_date_whatever_its_weekday():
+def test_exception_opens_a_date_whatever_its_weekday():
     spec = hours_spec("09:00-18:00", days="mon-fri", exceptions={"2026-11-28": "10:00-11:00"})
     start_at = parse_instant("2026-11-28T00:00Z")
     assert shown(intervals(spec, "UTC", start_at, start_at + DAY_MS), None) == [
@@ -159,7 +159,7 @@ def test_an_exception_opens_a_date_whatever_its_weekday():
     ]
 
 
-def test_a_span_that_opens_in_a_gap_opens_at_its_end():
+def test_range_that_opens_in_a_gap_opens_at_its_end():
     spec, zone = hours_spec("02:30-04:00"), "America/New_York"
     start_at = local("2026-03-08T00:00", zone)
     assert shown(intervals(spec, zone, start_at, start_at + DAY_MS // 2), zone) == [
@@ -167,7 +167,7 @@ def test_a_span_that_opens_in_a_gap_opens_at_its_end():
     ]
 
 
-def test_a_span_that_ends_inside_a_fold_opens_twice():
+def test_range_that_ends_inside_a_fold_opens_twice():
     spec, zone = hours_spec("00:30-01:30"), "America/New_York"
     start_at = local("2026-11-01T00:00", zone)
     assert shown(intervals(spec, zone, start_at, start_at + DAY_MS // 2), zone) == [
@@ -176,7 +176,7 @@ def test_a_span_that_ends_inside_a_fold_opens_twice():
     ]
 
 
-def test_a_span_over_the_whole_fold_is_open_through_both_passes():
+def test_range_over_the_whole_fold_is_open_through_both_passes():
     spec, zone = hours_spec("00:30-03:00"), "America/New_York"
     start_at = local("2026-11-01T00:00", zone)
     ((open_at, close_at),) = intervals(spec, zone, start_at, start_at + DAY_MS // 2)
@@ -192,7 +192,7 @@ def test_days_that_touch_at_midnight_are_one_interval():
     assert len(intervals(spec, "UTC", start_at, start_at + 7 * DAY_MS)) == 2
 
 
-def test_the_next_opening_is_now_when_open_and_none_past_the_last():
+def test_next_opening_is_now_when_open_and_none_past_the_last():
     found = ((10, 20), (30, 40))
     assert [next_opening(found, at) for at in (0, 10, 19, 20, 39, 40)] == [10, 10, 19, 30, 39, None]
     assert [is_open(found, at) for at in (9, 10, 19, 20, 40)] == [False, True, True, False, False]
@@ -200,7 +200,7 @@ def test_the_next_opening_is_now_when_open_and_none_past_the_last():
     assert not is_open((), 5)
 
 
-def test_nothing_is_open_without_days_or_in_no_time():
+def test_nothing_is_open_without_days_or_time():
     closed = hours_spec("09:00-18:00", exceptions={"2026-11-01": None})
     at = parse_instant("2026-11-01T00:00Z")
     assert intervals(closed, "UTC", at, at + DAY_MS // 3) == ()
@@ -219,7 +219,7 @@ def test_nothing_is_open_without_days_or_in_no_time():
         ("9:00-12:00,12:00-13:00", ((540, 720), (720, 780))),
     ],
 )
-def test_spans_are_read_as_minutes_of_the_day_they_begin_on(spans, minutes):
+def test_ranges_are_read_as_minutes_of_their_first_day(spans, minutes):
     assert hours_spec(spans).spans == minutes
 
 
@@ -233,7 +233,7 @@ def test_spans_are_read_as_minutes_of_the_day_they_begin_on(spans, minutes):
         ("monday, Sun", (0, 6)),
     ],
 )
-def test_days_are_read_by_name_and_written_so_that_they_are_read_again(days, numbers):
+def test_days_are_read_by_name_and_formatted_to_be_read_again(days, numbers):
     spec = hours_spec("09:00-18:00", days=days)
     assert spec.days == numbers
     assert hours_spec("09:00-18:00", days=spec.describe().split(" ")[1]).days == numbers
@@ -266,7 +266,7 @@ def test_hours_are_described_in_a_line():
         *[9, ["09:00-18:00"]],
     ],
 )
-def test_spans_that_are_not_understood_are_refused_with_a_hint(bad):
+def test_invalid_ranges_are_refused_with_a_hint(bad):
     with pytest.raises(InvalidValue) as refused:
         hours_spec(bad)
     assert refused.value.hint
@@ -290,7 +290,7 @@ def test_spans_that_are_not_understood_are_refused_with_a_hint(bad):
         {"exceptions": "2026-12-25"},
     ],
 )
-def test_days_zones_and_exceptions_that_are_not_understood_are_refused_with_a_hint(wrong):
+def test_invalid_days_zones_and_exceptions_are_refused_with_a_hint(wrong):
     with pytest.raises(InvalidValue) as refused:
         hours_spec("09:00-18:00", **wrong)
     assert refused.value.hint
@@ -309,7 +309,7 @@ def test_days_zones_and_exceptions_that_are_not_understood_are_refused_with_a_hi
         {"tz": "Nowhere"},
     ],
 )
-def test_a_record_that_no_hours_wrote_is_refused(change):
+def test_foreign_record_of_hours_is_refused(change):
     record = hours_spec("09:00-18:00").to_dict()
     with pytest.raises(InvalidValue):
         HoursSpec.from_dict(record | change)
@@ -317,6 +317,6 @@ def test_a_record_that_no_hours_wrote_is_refused(change):
         HoursSpec.from_dict({})
 
 
-def test_an_unknown_zone_is_refused_when_intervals_are_asked_for():
+def test_unknown_zone_is_refused_when_intervals_are_computed():
     with pytest.raises(InvalidValue, match="Europe/Berlin"):
         intervals(hours_spec("09:00-18:00", tz="{tz}"), "Europe/Berlim", 0, 1)

@@ -11,7 +11,9 @@ weights = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
 @given(weights, st.integers(1, 1000), st.integers(1, 10**6))
-def test_all_places_of_a_claim_are_given_and_no_more(weights: list[int], n: int, turn: int) -> None:
+def test_all_places_of_a_claim_are_distributed_and_no_more(
+    weights: list[int], n: int, turn: int
+) -> None:
     lanes = [(f"lane-{place}", weight) for place, weight in enumerate(weights)]
     shares = share(lanes, n, turn)
     assert sorted(lane for lane, _ in shares) == sorted(lane for lane, _ in lanes)
@@ -20,7 +22,7 @@ def test_all_places_of_a_claim_are_given_and_no_more(weights: list[int], n: int,
 
 
 @given(weights, st.integers(1, 12), st.integers(1, 1000))
-def test_claims_of_any_size_come_to_the_weights_exactly_in_the_long_run(
+def test_claims_of_any_size_reach_the_weights_exactly_in_the_long_run(
     weights: list[int], n: int, first: int
 ) -> None:
     lanes = [(f"lane-{place}", weight) for place, weight in enumerate(weights)]

@@ -8,7 +8,7 @@ from headway.core import naming
 from headway.core.naming import MAX_NAME, did_you_mean
 
 
-def test_hint_names_the_nearest_known_name_and_otherwise_what_there_is() -> None:
+def test_hint_names_the_nearest_known_name_or_all_of_them() -> None:
     known = {"calls": 1, "lanes": 2}
     assert did_you_mean("cals", known) == "did you mean calls?"
     assert did_you_mean("cals", known, before="lane:") == "did you mean lane:calls?"
@@ -18,7 +18,7 @@ def test_hint_names_the_nearest_known_name_and_otherwise_what_there_is() -> None
     assert did_you_mean("jobs", ["jobs2", "job"]) == "did you mean jobs2?"
 
 
-def test_of_a_long_name_only_the_beginning_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_start_of_a_long_name_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
 
     def nearest(name: str, known: list[str], n: int) -> list[str]:

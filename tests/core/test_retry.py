@@ -11,7 +11,7 @@ from headway.core.retry import Backoff
 
 
 @pytest.mark.parametrize("factor", [2, 3, 8])
-def test_delays_of_a_job_grow_until_they_reach_the_cap(factor: float) -> None:
+def test_retry_delays_grow_until_they_reach_the_cap(factor: float) -> None:
     policy = Backoff(attempts=40, factor=factor)
     below = [n for n in range(1, 40) if 10_000 * factor ** (n - 1) <= policy.cap_ms]
     for job in range(100):
@@ -19,7 +19,7 @@ def test_delays_of_a_job_grow_until_they_reach_the_cap(factor: float) -> None:
         assert delays == sorted(delays)
 
 
-def test_delays_are_between_half_and_all_of_what_grows_to_the_cap_unless_another_jitter_is_given():
+def test_delays_are_jittered_down_to_half_unless_another_jitter_is_given():
     policy = Backoff(attempts=20)
     for attempt in range(1, 20):
         whole = min(3_600_000, 10_000 * 2 ** (attempt - 1))
@@ -59,6 +59,6 @@ def test_backoff_at_its_limits_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.01, 1.5, 2.0, 2.01])
-def test_a_small_factor_reaches_the_cap_as_well(factor: float) -> None:
+def test_small_factor_also_reaches_the_cap(factor: float) -> None:
     policy = Backoff(base="1s", factor=factor, cap="1h", jitter="none")
     assert policy.delay_ms(10**9, "seed") == 3_600_000

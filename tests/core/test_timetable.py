@@ -19,7 +19,7 @@ MINUTE = 60_000
 START_AT = parse_instant("2026-11-21T00:00Z")
 
 
-def test_an_interval_fires_at_its_anchor_and_at_every_multiple_after_it():
+def test_interval_fires_at_its_anchor_and_at_every_multiple_after_it():
     every = Every(30 * MINUTE, anchor_at=START_AT)
     assert next_fires(every, START_AT - 1, 2) == [START_AT, START_AT + 30 * MINUTE]
     assert next_fires(every, START_AT, 1) == [START_AT + 30 * MINUTE]
@@ -27,7 +27,7 @@ def test_an_interval_fires_at_its_anchor_and_at_every_multiple_after_it():
     assert next_fires(every, START_AT + 31 * MINUTE, 1) == [START_AT + 60 * MINUTE]
 
 
-def test_an_interval_follows_elapsed_time_across_a_change_of_the_clock():
+def test_interval_follows_elapsed_time_across_a_clock_change():
     every = Every(12 * 60 * MINUTE, anchor_at=parse_instant("2026-10-31T09:00-04:00"))
     found = next_fires(every, every.anchor_at, 2)
     assert [format_instant(at, "America/New_York") for at in found] == [
@@ -36,7 +36,7 @@ def test_an_interval_follows_elapsed_time_across_a_change_of_the_clock():
     ]
 
 
-def test_a_time_of_day_fires_on_its_days_only():
+def test_time_of_day_fires_on_its_days_only():
     at = At("09:00", tz="Europe/Berlin", days="sat-sun")
     assert [format_instant(each, "Europe/Berlin") for each in next_fires(at, START_AT, 3)] == [
         "2026-11-21T09:00:00+01:00",
@@ -74,19 +74,19 @@ SCHEDULES = [
     st.integers(0, 3 * 10**7),
     st.integers(1, 30),
 )
-def test_the_latest_fires_are_the_last_of_all(schedule, shift_ms, span_ms, cap):
+def test_latest_fires_are_the_last_of_all(schedule, shift_ms, span_ms, cap):
     after_at = START_AT + shift_ms
     every = fires_between(schedule, after_at, after_at + span_ms, cap=10**9)
     assert latest_fires(schedule, after_at, after_at + span_ms, cap) == every[-cap:]
 
 
-def test_the_latest_fires_of_a_year_of_seconds_are_found_at_once():
+def test_latest_fires_of_a_year_of_seconds_are_found_at_once():
     after_at, until_at = START_AT, START_AT + 365 * 86_400_000
     assert latest_fires(Every(1_000), after_at, until_at, 2) == [until_at - 1_000, until_at]
     assert latest_fires(Cron("0 0 29 2 *"), after_at, until_at, 5) == []
 
 
-def test_missed_fires_are_skipped_made_up_for_once_or_all_up_to_a_cap():
+def test_missed_fires_are_skipped_or_caught_up_once_or_up_to_a_cap():
     moments = [10, 20, 30, 40]
     assert missed(moments, MisfirePolicy.SKIP, 2) == []
     assert missed(moments, MisfirePolicy.ONCE, 2) == [40]
@@ -108,7 +108,7 @@ def test_missed_fires_are_skipped_made_up_for_once_or_all_up_to_a_cap():
         (" at: 09:00  mon-fri ", At("09:00", tz="Asia/Tokyo", days="mon-fri")),
     ],
 )
-def test_a_schedule_is_read_from_text_and_written_so_that_it_is_read_again(text, schedule):
+def test_schedule_is_read_from_text_and_formatted_to_be_read_again(text, schedule):
     assert parse_schedule(text, tz="Asia/Tokyo", anchor_at=7) == schedule
     assert parse_schedule(format_schedule(schedule), tz="Asia/Tokyo", anchor_at=7) == schedule
 
@@ -121,7 +121,7 @@ def test_a_schedule_is_read_from_text_and_written_so_that_it_is_read_again(text,
         *["every 36526d", "at 09:00,17:00", "cron: * * *", "x" * 10_000],
     ],
 )
-def test_a_schedule_that_is_not_understood_is_refused_with_a_hint(bad):
+def test_invalid_schedule_is_refused_with_a_hint(bad):
     with pytest.raises(InvalidValue) as refused:
         parse_schedule(bad)
     assert refused.value.hint
@@ -132,13 +132,13 @@ def test_a_schedule_that_is_not_understood_is_refused_with_a_hint(bad):
     ("interval", "anchor_at"),
     [(0, 0), (-5, 0), (1.5, 0), ("30m", 0), (True, 0), (5000, -1), (5000, None)],
 )
-def test_an_interval_out_of_its_range_is_refused(interval, anchor_at):
+def test_interval_out_of_range_is_refused(interval, anchor_at):
     with pytest.raises(InvalidValue):
         Every(interval, anchor_at=anchor_at)
 
 
 @pytest.mark.parametrize("text", ["every 1h", "at 09:00", "cron: 0 9 * * *"])
-def test_an_unknown_zone_is_refused_whatever_the_schedule(text: str):
+def test_unknown_zone_is_refused_whatever_the_schedule(text: str):
     with pytest.raises(InvalidValue, match="no time zone 'Nope'"):
         parse_schedule(text, tz="Nope")
 
@@ -146,7 +146,7 @@ def test_an_unknown_zone_is_refused_whatever_the_schedule(text: str):
 @pytest.mark.parametrize(
     "name", ["localtime", "posixrules", "Factory", "posix/Europe/Berlin", "right/Europe/Berlin"]
 )
-def test_file_beside_the_zones_is_no_zone(name: str):
+def test_file_beside_the_zones_is_not_a_zone(name: str):
     """Such a schedule could mean a different time on each machine, or be unreadable on some."""
     with pytest.raises(InvalidValue, match=f"there is no time zone '{name}'") as refused:
         parse_schedule("at 09:00", tz=name)
@@ -154,7 +154,7 @@ def test_file_beside_the_zones_is_no_zone(name: str):
 
 
 @pytest.mark.parametrize("text", ["at 25:00", "at 24:01", "at 9", "at 23:60"])
-def test_hint_of_a_wrong_time_of_day_names_times_that_are_accepted(text: str):
+def test_hint_for_a_wrong_time_of_day_names_accepted_times(text: str):
     with pytest.raises(InvalidValue) as raised:
         parse_schedule(text)
     assert raised.value.hint == 'write it as "09:00", from 00:00 to 23:59'

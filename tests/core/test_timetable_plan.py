@@ -13,7 +13,7 @@ HOUR = 3_600_000
 MINUTE = 60_000
 
 
-def test_the_tick_is_the_divisor_of_periods_and_offsets_and_shows_what_others_miss():
+def test_tick_divides_periods_and_offsets_and_shows_what_others_miss():
     plan = make_plan({"a": Cron("0 * * * *"), "b": Cron("20 * * * *")}, NOW)
     assert (plan.tick_ms, plan.cycle_ms) == (20 * MINUTE, HOUR)
     assert plan.by_tick.missed == 0
@@ -22,21 +22,21 @@ def test_the_tick_is_the_divisor_of_periods_and_offsets_and_shows_what_others_mi
     assert plan.by_cycle == plan.by_periods
 
 
-def test_a_tick_at_the_least_common_multiple_misses_most():
+def test_tick_at_the_least_common_multiple_misses_most():
     plan = make_plan({"a": Every(20 * MINUTE), "b": Every(30 * MINUTE)}, NOW)
     assert (plan.tick_ms, plan.cycle_ms) == (10 * MINUTE, HOUR)
     assert plan.by_cycle is not None
     assert (plan.by_cycle.tick_ms, plan.by_cycle.met, plan.by_cycle.missed) == (HOUR, 2, 3)
 
 
-def test_a_schedule_without_a_constant_period_makes_the_tick_a_minute_and_the_cycle_none():
+def test_irregular_schedule_makes_the_tick_a_minute_without_a_cycle():
     plan = make_plan({"a": Every(2 * HOUR), "b": At("09:00", tz="Europe/Berlin")}, NOW)
     assert (plan.tick_ms, plan.cycle_ms, plan.by_cycle) == (MINUTE, None, None)
     assert plan.entries[1].period_ms is None
     assert plan.entries[1].next[0] == NOW + 8 * HOUR
 
 
-def test_nothing_to_plan():
+def test_empty_plan():
     plan = make_plan({}, NOW)
     assert (plan.tick_ms, plan.cycle_ms, plan.by_periods) == (MINUTE, None, None)
     assert next_fire([], NOW) is None
@@ -49,7 +49,7 @@ def test_nothing_to_plan():
         max_size=5,
     )
 )
-def test_the_tick_meets_every_fire_and_no_longer_one_that_divides_it_does(entries):
+def test_tick_meets_every_fire_and_no_longer_divisor_does(entries):
     schedules = {
         str(number): Every(period * MINUTE, anchor_at=offset * MINUTE)
         for number, (period, offset) in enumerate(entries)

@@ -53,25 +53,25 @@ def test_two_hourly_crons_20_minutes_apart_need_a_tick_of_20_minutes():
         (Every(HOUR, anchor_at=10_500), 1_500, HOUR),
     ],
 )
-def test_the_tick_and_the_cycle_of_one_schedule(schedule, tick, cycle):
+def test_tick_and_cycle_of_one_schedule(schedule, tick, cycle):
     assert tick_ms([schedule], since_at=SINCE_AT) == tick
     assert cycle_ms([schedule], since_at=SINCE_AT) == cycle
 
 
-def test_changes_of_the_clock_that_are_over_count_only_when_asked():
+def test_past_clock_changes_count_only_on_request():
     kathmandu = Cron("20 * * * *", tz="Asia/Kathmandu")
     assert rhythm(kathmandu, since_at=SINCE_AT)
     assert rhythm(kathmandu) is None
 
 
-def test_a_timetable_with_one_irregular_entry_never_repeats_and_ticks_by_the_minute():
+def test_timetable_with_an_irregular_entry_never_repeats_and_ticks_by_the_minute():
     schedules = [Every(HOUR), Cron("0 9 * * 1-5")]
     assert cycle_ms(schedules) is None
     assert tick_ms(schedules) == MINUTE
     assert tick_ms([*schedules, Every(90_000)]) == MINUTE // 2
 
 
-def test_an_empty_timetable_ticks_by_the_minute_and_has_no_cycle():
+def test_empty_timetable_ticks_by_the_minute_without_a_cycle():
     assert tick_ms([]) == MINUTE
     assert cycle_ms([]) is None
 
@@ -94,7 +94,7 @@ REGULAR = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(REGULAR, min_size=1, max_size=4))
-def test_a_dispatcher_that_looks_at_multiples_of_the_tick_meets_every_fire(schedules):
+def test_dispatcher_that_checks_at_multiples_of_the_tick_meets_every_fire(schedules):
     tick = tick_ms(schedules, since_at=SINCE_AT)
     for schedule in schedules:
         for around in (
@@ -120,7 +120,7 @@ def test_no_larger_tick_meets_every_fire(schedules, data):
 
 @settings(deadline=None)
 @given(st.lists(REGULAR, min_size=1, max_size=3))
-def test_the_timetable_repeats_after_its_cycle(schedules):
+def test_timetable_repeats_after_its_cycle(schedules):
     cycle = cycle_ms(schedules, since_at=SINCE_AT)
     each = [rhythm(schedule, since_at=SINCE_AT) for schedule in schedules]
     if cycle is None:

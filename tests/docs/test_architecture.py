@@ -9,7 +9,7 @@ TEXT = PAGE.path.read_text(encoding="utf-8")
 SOURCE = ROOT / "src" / "headway"
 
 
-def test_the_architecture_fits_two_hundred_lines() -> None:
+def test_architecture_page_fits_two_hundred_lines() -> None:
     assert len(TEXT.splitlines()) <= 200
 
 
@@ -25,7 +25,7 @@ def test_every_folder_of_tests_is_on_the_list() -> None:
     assert [name for name in folders if f"`tests/{name}`" not in TEXT and name != "examples"] == []
 
 
-def test_the_decisions_are_numbered_without_gaps_and_listed() -> None:
+def test_decisions_are_numbered_without_gaps_and_listed() -> None:
     folder = ROOT / "docs" / "decisions"
     listed = (folder / "README.md").read_text(encoding="utf-8")
     files = sorted(path.name for path in folder.glob("[0-9]*.md"))

@@ -11,7 +11,7 @@ INDEX = ROOT / "docs" / "README.md"
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
-def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Page) -> None:
+def test_every_link_leads_to_an_existing_file_and_heading(page: Page) -> None:
     broken = [
         f"{page.name}:{line}: {target} {why}"
         for line, target in page.links()
@@ -52,7 +52,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     [page for page in PAGES.values() if page.name.startswith(("docs/", "README", "ARCH"))],
     ids=lambda page: page.name,
 )
-def test_every_page_begins_with_one_title_and_says_what_it_is_for(page: Page) -> None:
+def test_every_page_starts_with_one_title_and_its_purpose(page: Page) -> None:
     assert [level for level, _ in page.headings()].count(1) == 1
     lines = [line for line in page.prose if line.strip()]
     assert lines[0].startswith("# ")

@@ -135,11 +135,11 @@ def _find(path: tuple[str, ...]):
         ("headway jbos", "there is no command jbos"),
     ],
 )
-def test_a_command_that_does_not_exist_is_found(text: str, why: str) -> None:
+def test_unknown_command_is_found(text: str, why: str) -> None:
     assert _wrong(text) == why
 
 
-def test_a_name_or_a_path_that_does_not_exist_is_found() -> None:
+def test_unknown_name_or_path_is_found() -> None:
     assert _no_such_name("hw.Slot")
     assert _no_such_name("headway.core.claims.decide")
     assert not _no_such_name("headway.core.claim.decide")

@@ -88,7 +88,7 @@ def test_every_block_of_the_page_does_what_the_page_says(
 
 
 @pytest.mark.slow
-def test_the_beginning_of_the_first_tutorial_does_what_it_says(tmp_path: Path) -> None:
+def test_start_of_the_first_tutorial_does_what_it_says(tmp_path: Path) -> None:
     name, heading = FIRST
     whole = (ROOT / name).read_text(encoding="utf-8")
     beginning, found, rest = whole.partition(f"\n{heading}\n")
@@ -118,7 +118,7 @@ def _speaks_of(page: Page, variable: str) -> bool:
     return any(variable in block.text for block in page.blocks if _is_run(block))
 
 
-def test_no_two_pages_that_are_played_listen_at_the_same_port() -> None:
+def test_no_two_played_pages_listen_on_the_same_port() -> None:
     """Pages are played in parallel."""
     users: defaultdict[str, set[str]] = defaultdict(set)
     for page in all_pages():
@@ -150,9 +150,7 @@ def test_every_block_is_run_or_is_text(page: Page) -> None:
         ("```toml\na = \n```\n", "TOMLDecodeError"),
     ],
 )
-def test_a_page_that_says_what_does_not_happen_is_found(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_page_with_a_wrong_claim_is_found(text: str, said: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     done = play(page, tmp_path)
@@ -160,7 +158,7 @@ def test_a_page_that_says_what_does_not_happen_is_found(
     assert said in done.stdout
 
 
-def test_a_page_that_fails_ends_what_it_has_started(tmp_path: Path) -> None:
+def test_failing_page_ends_what_it_started(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ sleep 600 &\n$ echo no\nyes\n```\n", encoding="utf-8")
     done = play(page, tmp_path)
@@ -168,7 +166,7 @@ def test_a_page_that_fails_ends_what_it_has_started(tmp_path: Path) -> None:
     assert "but this was printed" in done.stdout
 
 
-def test_a_page_that_does_not_end_is_stopped_and_says_where_it_was(tmp_path: Path) -> None:
+def test_hanging_page_is_stopped_and_says_where_it_was(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ kill -TERM $PPID; sleep 600\n```\n", encoding="utf-8")
     done = play(page, tmp_path)
@@ -176,14 +174,14 @@ def test_a_page_that_does_not_end_is_stopped_and_says_where_it_was(tmp_path: Pat
     assert "page.md:2: kill -TERM $PPID; sleep 600 went on until" in done.stdout
 
 
-def test_a_page_is_one_program_with_files_output_and_await(tmp_path: Path) -> None:
+def test_page_is_one_program_with_files_output_and_await(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(WHOLE, encoding="utf-8")
     done = play(page, tmp_path)
     assert done.returncode == 0, done.stdout
 
 
-def test_what_is_expected_matches_lines_whole_but_for_dots() -> None:
+def test_expected_output_matches_whole_lines_except_for_dots() -> None:
     assert matches("a … c\n…\nd", "a b c\nx\ny\nd\n")
     assert matches("a  \n", "a\n")
     assert not matches("a …", "a b\nc")
@@ -191,12 +189,12 @@ def test_what_is_expected_matches_lines_whole_but_for_dots() -> None:
     assert not matches("", "b")
 
 
-def test_commands_carry_their_own_line_and_output() -> None:
+def test_commands_include_their_own_line_and_output() -> None:
     block = Block(language="console", options=(), text="$ a\nx\n$ b \\\n  c\n$ d\n", line=5)
     assert list(commands(block)) == [(5, "a", "x\n"), (7, "b \\\n  c", ""), (9, "d", "")]
 
 
-def test_a_fence_that_is_never_closed_is_refused(tmp_path: Path) -> None:
+def test_unclosed_fence_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\n", encoding="utf-8")
     with pytest.raises(ValueError, match="never closed"):

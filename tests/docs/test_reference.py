@@ -27,17 +27,17 @@ def first_cells(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.md")), ids=lambda path: path.name)
-def test_the_tables_of_the_reference_are_those_of_the_code(path: Path) -> None:
+def test_reference_tables_match_the_code(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == renewed(text), "run: python -m tests.docs.tables"
 
 
-def test_every_table_that_is_made_stands_in_a_page() -> None:
+def test_every_generated_table_is_in_a_page() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md"))
     assert set(re.findall(r"<!-- table: (\S+) -->", text)) == set(TABLES)
 
 
-def test_every_public_name_stands_in_the_reference() -> None:
+def test_every_public_name_is_in_the_reference() -> None:
     text = "".join((FOLDER / f"{name}.md").read_text("utf-8") for name in ("python", "errors"))
     missing = [
         name
@@ -57,7 +57,7 @@ def test_every_error_can_be_caught_by_its_public_name() -> None:
 
 
 @pytest.mark.parametrize("of", [hw.Job, hw.Worker, hw.Kind, *hw.App.__mro__[:-1]])
-def test_every_public_method_says_what_it_promises(of: type) -> None:
+def test_every_public_method_documents_its_promise(of: type) -> None:
     silent = [
         name
         for name, one in vars(of).items()
@@ -68,7 +68,7 @@ def test_every_public_method_says_what_it_promises(of: type) -> None:
     assert silent == []
 
 
-def test_every_count_of_the_code_stands_in_the_page_of_counts() -> None:
+def test_every_count_of_the_code_is_in_the_page_of_counts() -> None:
     counted = set[str]()
     for path in SOURCE.rglob("*.py"):
         counted |= set(re.findall(r'happened\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
@@ -79,7 +79,7 @@ def test_every_count_of_the_code_stands_in_the_page_of_counts() -> None:
     assert counted == first_cells((FOLDER / "stats.md").read_text(encoding="utf-8"))
 
 
-def test_every_variable_that_the_code_reads_stands_in_the_page_of_settings() -> None:
+def test_every_variable_of_the_code_is_in_the_page_of_settings() -> None:
     text = (FOLDER / "settings.md").read_text(encoding="utf-8")
     read = set[str]()
     for path in SOURCE.rglob("*.py"):
@@ -90,7 +90,7 @@ def test_every_variable_that_the_code_reads_stands_in_the_page_of_settings() -> 
     assert [name for name in sorted(read) if f"`{name}`" not in text] == []
 
 
-def test_every_option_of_a_store_s_url_stands_in_the_page_of_settings() -> None:
+def test_every_option_of_a_store_s_url_is_in_the_page_of_settings() -> None:
     text = first_cells((FOLDER / "settings.md").read_text(encoding="utf-8"))
     assert set(items(SqliteOptions, "Attributes")) - {"path"} <= text
 
@@ -106,7 +106,7 @@ REASONS = (
 )
 
 
-def test_every_reason_that_the_engine_gives_stands_in_the_page_of_states() -> None:
+def test_every_reason_of_the_engine_is_in_the_page_of_states() -> None:
     text = (FOLDER / "states.md").read_text(encoding="utf-8")
     sources = [*(SOURCE / "stores" / "ledger").rglob("*.py"), *(SOURCE / "runtime").rglob("*.py")]
     code = "".join(path.read_text(encoding="utf-8") for path in sources)

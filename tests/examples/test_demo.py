@@ -77,7 +77,7 @@ def ran() -> Ran:
 
 
 @pytest.mark.slow
-def test_the_demo_shows_real_work_in_all_and_ends_by_itself(ran: Ran) -> None:
+def test_demo_shows_real_work_in_all_systems_and_exits_by_itself(ran: Ran) -> None:
     assert ran.code == 0, ran.printed
     assert "jobs checked: 0 violations" in ran.printed
     rows = re.findall(r"│ (\w+) +│ (\d+) .*│ +0 │", ran.printed)
@@ -130,7 +130,7 @@ def lose_its_agent(job: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_a_day_that_is_not_over_is_checked_and_violations_in_it_are_found(ran: Ran) -> None:
+def test_unfinished_day_is_checked_and_its_violations_are_found(ran: Ran) -> None:
     assert rules(ran, ran.history) == set()
     flights = [line for line in ran.history if json.loads(line).get("kind") == "depart"]
     assert "lost" in rules(ran, flights[1:])
@@ -140,7 +140,7 @@ def test_a_day_that_is_not_over_is_checked_and_violations_in_it_are_found(ran: R
 
 
 @pytest.mark.slow
-async def test_the_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None:
+async def test_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None:
     store = open_store(ran.url)
     history = History(start_at=0)
     await read_into(history, store)
@@ -154,7 +154,7 @@ async def test_the_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None
 
 
 @pytest.mark.slow
-def test_a_summary_in_json_is_all_that_is_printed() -> None:
+def test_summary_as_json_is_the_only_output() -> None:
     command = [*PROGRAM, "--for", "4", "--json"]
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -168,7 +168,7 @@ def test_a_summary_in_json_is_all_that_is_printed() -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
+def test_interrupt_ends_the_demo_gracefully_with_its_summary() -> None:
     with started() as process:
         read_until(process, r"departures: [1-9]\d* left")
         process.send_signal(signal.SIGINT)
@@ -178,7 +178,7 @@ def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_is_in_use_is_refused(ran: Ran) -> None:
+def test_store_in_use_is_refused(ran: Ran) -> None:
     again = Ran("--for", "1", "--store", ran.url)
     assert again.code == 2
     assert "already has jobs" in again.printed

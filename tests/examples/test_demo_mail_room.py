@@ -66,7 +66,7 @@ def live() -> Generator[Live]:
             yield Live(process=process, http=http, smtp_port=int(port[1]))
 
 
-def test_the_server_answers_while_the_demo_runs_and_visitors_jobs_are_no_violation() -> None:
+def test_server_answers_during_the_demo_and_visitors_jobs_are_no_violation() -> None:
     with live() as demo:
         for path in ("/docs", "/openapi.json", "/healthz", "/readyz"):
             assert demo.http.get(path).status_code == 200
@@ -85,7 +85,7 @@ def test_the_server_answers_while_the_demo_runs_and_visitors_jobs_are_no_violati
     assert "0 violations" in rest
 
 
-def test_a_letter_that_arrives_twice_without_a_death_gives_exit_code_1() -> None:
+def test_letter_that_arrives_twice_without_a_death_gives_exit_code_1() -> None:
     with live() as demo:
         printed = read_until(demo.process, r"workers killed: [1-9]")
         assert re.search(r"[1-9]\d* of \d+ letters arrived", printed)
@@ -101,7 +101,7 @@ def test_a_letter_that_arrives_twice_without_a_death_gives_exit_code_1() -> None
     ]
 
 
-def test_workers_end_when_the_demo_is_killed() -> None:
+def test_workers_exit_when_the_demo_is_killed() -> None:
     with live() as demo:
         read_until(demo.process, r"[1-9]\d* of \d+ letters arrived")
         assert demo.pids()
@@ -167,20 +167,20 @@ def with_job(letters: Letters, letter: Letter, change: Callable[[JobView], JobVi
     return replace(letters, jobs={**letters.jobs, letter.job: change(letters.jobs[letter.job])})
 
 
-def test_a_real_run_breaks_no_rule_and_has_something_to_judge(letters: Letters) -> None:
+def test_real_run_breaks_no_rule_and_has_something_to_check(letters: Letters) -> None:
     assert rules(letters) == set()
     assert len(letters.taken) > 10
     unknown = [one for one in letters.accepted.values() if one.type.startswith("send_")]
     assert any(letters.jobs[one.job].state == "dead" for one in unknown)
 
 
-def test_a_letter_that_does_not_arrive_is_found(letters: Letters) -> None:
+def test_missing_letter_is_found(letters: Letters) -> None:
     number = first(letters, "send_email").number
     taken = {one: times for one, times in letters.taken.items() if one != number}
     assert rules(replace(letters, taken=taken)) == {"lost letter"}
 
 
-def test_a_letter_may_arrive_once_more_for_each_worker_that_died_with_it(letters: Letters) -> None:
+def test_letter_may_arrive_once_more_for_each_worker_that_died_with_it(letters: Letters) -> None:
     letter = first(letters, "send_email")
     twice = replace(letters, taken={**letters.taken, letter.number: 2})
     assert rules(twice) == {"doubled letter"}
@@ -198,7 +198,7 @@ def test_mail_that_nobody_enqueued_is_found(letters: Letters) -> None:
     assert rules(replace(letters, taken=stray)) == {"letter from nowhere"}
 
 
-def test_a_letter_that_is_lost_doubled_or_unfinished_in_the_store_is_found(
+def test_lost_duplicate_or_unfinished_letter_in_the_store_is_found(
     letters: Letters,
 ) -> None:
     letter = first(letters, "send_email")
@@ -211,7 +211,7 @@ def test_a_letter_that_is_lost_doubled_or_unfinished_in_the_store_is_found(
     assert rules(replace(letters, faults=("letter 1 sent again: 201",))) == {"enqueue"}
 
 
-def test_an_unknown_type_that_is_not_dead_with_its_reason_is_found(letters: Letters) -> None:
+def test_unknown_type_that_is_not_dead_with_its_reason_is_found(letters: Letters) -> None:
     letter = next(
         one for one in letters.accepted.values() if one.type in {"send_fax", "send_pigeon"}
     )
@@ -221,7 +221,7 @@ def test_an_unknown_type_that_is_not_dead_with_its_reason_is_found(letters: Lett
     assert rules(done) == {"unknown type"}
 
 
-def test_a_letter_that_is_started_before_an_older_one_is_found(letters: Letters) -> None:
+def test_letter_started_before_an_older_one_is_found(letters: Letters) -> None:
     letter = [one for _, one in sorted(letters.accepted.items()) if one.type == "send_email"][1]
 
     def hurry(job: JobView) -> JobView:

@@ -43,7 +43,7 @@ def faults(evidence: Evidence) -> set[str]:
     return {line.partition(":")[0] for line in issue_violations(evidence)}
 
 
-def test_notifications_as_they_should_be_are_not_complained_of() -> None:
+def test_correct_notifications_pass() -> None:
     assert faults(RIGHT) == set()
 
 
@@ -67,5 +67,5 @@ def with_one(name: str, status: str) -> dict[str, Any]:
         ("from nowhere", {"taken": {**RIGHT.taken, 9: 1}}),
     ],
 )
-def test_what_is_wrong_with_notifications_is_found(fault: str, changes: dict[str, Any]) -> None:
+def test_faults_in_notifications_are_found(fault: str, changes: dict[str, Any]) -> None:
     assert fault in faults(replace(RIGHT, **changes))

@@ -55,7 +55,7 @@ def call_faults(evidence: CallEvidence) -> set[str]:
     return {line.partition(":")[0] for rule in CALL_RULES for line in rule(evidence)}
 
 
-def test_calls_as_they_should_be_are_not_complained_of() -> None:
+def test_correct_calls_pass() -> None:
     assert call_faults(CALLS) == set()
 
 
@@ -74,7 +74,7 @@ def test_calls_as_they_should_be_are_not_complained_of() -> None:
         ("barred", {"leads": {"a": lead(status="FINISHED", outcome="PRECHECK_FAILED")}}),
     ],
 )
-def test_what_is_wrong_with_calls_is_found(fault: str, changes: dict[str, Any]) -> None:
+def test_faults_in_calls_are_found(fault: str, changes: dict[str, Any]) -> None:
     assert fault in call_faults(replace(CALLS, **changes))
 
 
@@ -140,7 +140,7 @@ def repair_faults(**changes: Any) -> set[str]:
     return {line.partition(":")[0] for line in repair_violations(evidence)}
 
 
-def test_repairs_as_they_should_be_are_not_complained_of() -> None:
+def test_correct_repairs_pass() -> None:
     assert repair_faults() == set()
 
 
@@ -170,5 +170,5 @@ def test_repairs_as_they_should_be_are_not_complained_of() -> None:
         ("alerts", {"alerts": [alert("p"), alert("r")]}),
     ],
 )
-def test_what_is_wrong_with_repairs_is_found(fault: str, changes: dict[str, Any]) -> None:
+def test_faults_in_repairs_are_found(fault: str, changes: dict[str, Any]) -> None:
     assert fault in repair_faults(**changes)

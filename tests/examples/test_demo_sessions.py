@@ -68,7 +68,7 @@ def faults(written: Written) -> set[str]:
     return {found.partition(":")[0] for found in session_violations(written)}
 
 
-def test_sessions_as_they_should_be_are_not_complained_of() -> None:
+def test_correct_sessions_pass() -> None:
     assert faults(RIGHT) == set()
 
 
@@ -99,5 +99,5 @@ def without(job: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_wrong_with_sessions_is_found(fault: str, changes: dict[str, Any]) -> None:
+def test_faults_in_sessions_are_found(fault: str, changes: dict[str, Any]) -> None:
     assert fault in faults(replace(RIGHT, **changes))

@@ -103,11 +103,11 @@ def world() -> World:
     return deepcopy(GOOD)
 
 
-def test_a_good_history_of_the_whole_day_has_no_violation(world: World) -> None:
+def test_good_history_of_the_whole_day_has_no_violation(world: World) -> None:
     assert world.violations() == []
 
 
-def test_the_checker_imports_nothing_but_the_standard_library() -> None:
+def test_checker_imports_only_the_standard_library() -> None:
     tree = ast.parse((EXAMPLE / "checker.py").read_text())
     imported = {
         name.split(".")[0]
@@ -307,19 +307,19 @@ FAULTS: list[tuple[Callable[[World], None], str]] = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("spoil", "rule"), FAULTS, ids=[spoil.__name__ for spoil, _ in FAULTS])
-def test_a_planted_fault_is_named(world: World, spoil: Callable[[World], None], rule: str) -> None:
+def test_planted_fault_is_named(world: World, spoil: Callable[[World], None], rule: str) -> None:
     spoil(world)
     assert rule in {violation.rule for violation in world.violations()}
 
 
-def test_a_reported_malformed_row_is_no_violation(world: World) -> None:
+def test_reported_malformed_row_is_no_violation(world: World) -> None:
     world.rows += [b"not JSON", b'{"flight": "UA1"}', b"[]", b"null", b"1"]
     count = len(ROWS)
     world.refused += range(count + 1, count + 6)
     assert world.violations() == []
 
 
-def test_a_flight_whose_first_run_was_lost_is_no_violation(world: World) -> None:
+def test_flight_whose_first_run_was_lost_is_no_violation(world: World) -> None:
     job = world.flight(FLIES)
     landing, run = world.landing_of(job), job["runs"][0]
     lost = {**deepcopy(run), "handed_at": None, "ended_at": run["claimed_at"], "outcome": "lost"}
@@ -331,12 +331,12 @@ def test_a_flight_whose_first_run_was_lost_is_no_violation(world: World) -> None
     assert world.violations() == []
 
 
-def test_a_row_told_twice_is_one_flight(world: World) -> None:
+def test_row_reported_twice_is_one_flight(world: World) -> None:
     world.rows.append(json.dumps(ROWS[0]).encode())
     assert world.violations() == []
 
 
-def test_the_command_prints_each_violation_and_exits_with_one(world: World, tmp_path: Path) -> None:
+def test_command_prints_each_violation_and_exits_with_one(world: World, tmp_path: Path) -> None:
     lose_a_flight(world)
     crowd_a_runway(world)
     history = tmp_path / "history.jsonl"
@@ -354,7 +354,7 @@ def test_the_command_prints_each_violation_and_exits_with_one(world: World, tmp_
     assert said.stderr == ""
 
 
-def test_the_command_exits_with_zero_on_a_good_history(world: World, tmp_path: Path) -> None:
+def test_command_exits_with_zero_on_a_good_history(world: World, tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
     history.write_text("\n".join(json.dumps(job) for job in world.jobs))
     assert checker.main([str(history), str(DAY), "--speed", str(SPEED)]) == 0

@@ -46,7 +46,7 @@ def write_morning(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_morning_is_imported_dispatched_exported_and_found_right(
+def test_morning_is_imported_dispatched_exported_and_verified(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     day, out = tmp_path / "morning.jsonl", tmp_path / "out"
@@ -66,7 +66,7 @@ def test_a_morning_is_imported_dispatched_exported_and_found_right(
     assert whole.left == whole.flights - whole.cancelled
 
 
-def test_an_import_repeated_makes_no_flight_twice(tmp_path: Path) -> None:
+def test_repeated_import_creates_no_flight_twice(tmp_path: Path) -> None:
     day = tmp_path / "morning.jsonl"
     rows = write_morning(day)
     run = Run(day, float(FAST), tmp_path)
@@ -76,7 +76,7 @@ def test_an_import_repeated_makes_no_flight_twice(tmp_path: Path) -> None:
     assert (again["created"], again["existing"]) == (0, len(rows))
 
 
-def test_a_file_without_flights_is_told_and_nothing_is_run(
+def test_file_without_flights_is_reported_and_nothing_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     day, out = tmp_path / "empty.jsonl", tmp_path / "out"
@@ -86,7 +86,7 @@ def test_a_file_without_flights_is_told_and_nothing_is_run(
     assert not (out / STORE).exists()
 
 
-def test_a_missing_file_is_told_in_one_line(
+def test_missing_file_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(tmp_path / "none.jsonl"), "--out", str(tmp_path)]) == 2
@@ -94,7 +94,7 @@ def test_a_missing_file_is_told_in_one_line(
 
 
 @pytest.mark.slow
-def test_the_whole_day_is_dispatched_and_found_right(
+def test_whole_day_is_dispatched_and_verified(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--speed", FAST, "--out", str(tmp_path / "out"), "--plot", "png"]) == 0
@@ -122,7 +122,7 @@ def start_worker(run: Run) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-async def test_a_worker_killed_in_the_morning_loses_no_flight_and_lets_none_go_twice(
+async def test_worker_killed_in_the_morning_loses_no_flight_and_repeats_none(
     tmp_path: Path,
 ) -> None:
     day = tmp_path / "morning.jsonl"

@@ -109,13 +109,13 @@ def imports(line: bytes) -> bool:
 
 @settings(max_examples=1_500, deadline=None)
 @given(spoilt_lines())
-def test_example_and_checker_agree_on_spoilt_lines(line: bytes) -> None:
+def test_example_and_checker_agree_on_malformed_lines(line: bytes) -> None:
     day = checker.read_day([line], [], [], 600)
     assert bool(day.rows) is imports(line)
 
 
 @pytest.mark.parametrize("name", checker.PLANNED)
-def test_a_row_that_lacks_a_field_is_malformed_and_says_which(name: str) -> None:
+def test_row_without_a_field_is_malformed_and_says_which(name: str) -> None:
     row = {key: value for key, value in GOOD.items() if key != name}
     with pytest.raises(flight.MalformedRow, match=f"missing required field `{name}`"):
         flight.read_flight(row)
@@ -123,23 +123,23 @@ def test_a_row_that_lacks_a_field_is_malformed_and_says_which(name: str) -> None
 
 
 @pytest.mark.parametrize("row", [None, 1, "text", [], [GOOD], {}])
-def test_what_is_no_object_of_fields_is_malformed(row: object) -> None:
+def test_row_that_is_not_an_object_is_malformed(row: object) -> None:
     assert not is_flight(row)
     assert checker.read_day([json.dumps(row).encode()], [], [], 600).malformed == {1}
 
 
-def test_the_day_has_894_flights_13_of_them_cancelled_and_2_without_aircraft() -> None:
+def test_day_has_894_flights_13_of_them_cancelled_and_2_without_aircraft() -> None:
     flights = [flight.read_flight(json.loads(line)) for line in DAY.read_text().splitlines()]
     assert len({each.identity for each in flights}) == len(flights) == 894
     assert sum(each.cancelled for each in flights) == 13
     assert sum(each.aircraft is None for each in flights) == 2
 
 
-def test_an_aircraft_is_away_for_twice_its_time_in_the_air_and_an_hour() -> None:
+def test_aircraft_is_away_for_twice_its_flight_time_and_an_hour() -> None:
     assert flight.away(229) == timedelta(hours=8, minutes=38)
 
 
-def test_moments_and_spans_of_the_day_shrink_by_the_speed() -> None:
+def test_times_and_durations_of_the_day_shrink_by_the_speed() -> None:
     opens = datetime(2013, 1, 15, 10, tzinfo=UTC)
     start = datetime(2030, 6, 1, tzinfo=UTC)
     asked = {
@@ -153,7 +153,7 @@ def test_moments_and_spans_of_the_day_shrink_by_the_speed() -> None:
     assert day.span(timedelta(seconds=75)) == timedelta(milliseconds=125)
 
 
-def test_an_import_without_settings_opens_the_day_with_its_first_row() -> None:
+def test_import_without_settings_starts_the_day_with_its_first_row() -> None:
     first = datetime(2013, 1, 15, 10, tzinfo=UTC)
     assert pace.speed_from({}) == 600
     day = pace.pace_from(first, 600, {})
@@ -161,13 +161,13 @@ def test_an_import_without_settings_opens_the_day_with_its_first_row() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "fast", "", "10001"])
-def test_a_speed_that_is_none_is_refused(text: str) -> None:
+def test_invalid_speed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a number above 0"):
         pace.speed_from({"DEPARTURES_SPEED": text})
 
 
 @pytest.mark.parametrize("name", ["DEPARTURES_START", "DEPARTURES_OPENS"])
 @pytest.mark.parametrize("text", ["now", "2013-01-15T05:00:00"])
-def test_a_start_that_is_no_moment_is_refused(name: str, text: str) -> None:
+def test_invalid_start_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is"):
         pace.pace_from(datetime(2013, 1, 15, tzinfo=UTC), 600, {name: text})

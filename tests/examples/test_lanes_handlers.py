@@ -140,7 +140,7 @@ def at(moment: datetime) -> str:
 # ----------------------------------------------------------------------------------- the program
 
 
-async def test_every_type_of_the_list_has_a_handler_and_the_five_lanes_carry_their_targets(
+async def test_every_type_of_the_list_has_a_handler_and_the_five_lanes_have_their_targets(
     rig: Rig,
 ) -> None:
     assert set(rig.app.kinds) == {module.__name__.rpartition(".")[2] for module in TYPES} | {"noop"}
@@ -162,7 +162,7 @@ async def test_noop_does_nothing(rig: Rig) -> None:
 # ------------------------------------------------------------------------------------------ mail
 
 
-async def test_send_email_hands_one_message_to_the_server(rig: Rig, postbox: Postbox) -> None:
+async def test_send_email_passes_one_message_to_the_server(rig: Rig, postbox: Postbox) -> None:
     job = await rig.run("send_email", to="ada@example.org", title="Grüße", text="Hello\n")
     (message,) = postbox.taken
     assert (message["To"], message["Subject"]) == ("ada@example.org", "Grüße")
@@ -170,9 +170,7 @@ async def test_send_email_hands_one_message_to_the_server(rig: Rig, postbox: Pos
     assert message["Message-ID"] == result(job) == f"<{job.id}@example.org>"
 
 
-async def test_a_message_that_was_sent_is_not_sent_by_another_run(
-    rig: Rig, postbox: Postbox
-) -> None:
+async def test_sent_message_is_not_sent_by_another_run(rig: Rig, postbox: Postbox) -> None:
     first = await rig.run("send_email", to="ada@example.org", title="T", text="x")
     again = rig_of(rig.world)  # a store without any record of the first run
     sent = await again.run("send_email", to="ada@example.org", title="T", text="x", job_id=first.id)
@@ -187,7 +185,7 @@ async def test_a_message_that_was_sent_is_not_sent_by_another_run(
         ("451 come back later", "scheduled", "451 come back later"),
     ],
 )
-async def test_what_the_mail_server_refuses_is_dead_for_good_and_retried_for_now(
+async def test_mail_refused_permanently_is_dead_and_temporarily_is_retried(
     rig: Rig, postbox: Postbox, said: str, state: str, reason: str
 ) -> None:
     postbox.says["ada@example.org"] = said
@@ -198,7 +196,7 @@ async def test_what_the_mail_server_refuses_is_dead_for_good_and_retried_for_now
     assert postbox.taken == []
 
 
-async def test_a_mail_server_that_is_away_is_tried_again(rig: Rig) -> None:
+async def test_unreachable_mail_server_is_retried(rig: Rig) -> None:
     away = replace(rig.world, mailer=replace(rig.world.mailer, port=1))
     rig = rig_of(away)
     sent = await rig.app.send_async("send_email", to="ada@example.org", title="T", text="x")
@@ -207,14 +205,14 @@ async def test_a_mail_server_that_is_away_is_tried_again(rig: Rig) -> None:
     assert "cannot be reached" in job.reason
 
 
-async def test_a_title_cannot_smuggle_a_header_in(rig: Rig, postbox: Postbox) -> None:
+async def test_title_cannot_inject_a_header(rig: Rig, postbox: Postbox) -> None:
     job = await rig.run("send_email", to="a@example.org", title="x\nBcc: b@example.org", text="")
     assert job.state == "dead"
     assert "cannot be written" in job.reason
     assert postbox.taken == []
 
 
-async def test_send_outreach_fills_in_the_prospect_and_minds_an_opt_out(
+async def test_send_outreach_fills_in_the_prospect_and_respects_an_opt_out(
     rig: Rig, postbox: Postbox
 ) -> None:
     rig.fill(
@@ -233,7 +231,7 @@ async def test_send_outreach_fills_in_the_prospect_and_minds_an_opt_out(
     assert "unsubscribe" in message["List-Unsubscribe"]
 
 
-async def test_send_digest_brings_what_is_new_to_each_member(rig: Rig, postbox: Postbox) -> None:
+async def test_send_digest_sends_new_items_to_each_member(rig: Rig, postbox: Postbox) -> None:
     fill_board(rig)
     assert result(await rig.run("send_digest", board=1, since="2026-01-02")) == 3
     assert sorted(message["To"] for message in postbox.taken) == [
@@ -290,7 +288,7 @@ async def gateway(*replies: str) -> AsyncIterator[tuple[str, list[str]]]:
         await server.wait_closed()
 
 
-async def test_notify_push_is_known_to_the_gateway_by_the_jobs_id(rig: Rig) -> None:
+async def test_notify_push_identifies_itself_to_the_gateway_by_job_id(rig: Rig) -> None:
     async with gateway("202 Accepted") as (url, heard):
         there = rig_of(replace(rig.world, gateway=HttpGateway(url=url, token=BEARER)))
         job = await there.run("notify_push", device="d1", title="Hi")
@@ -310,7 +308,7 @@ async def test_notify_push_is_known_to_the_gateway_by_the_jobs_id(rig: Rig) -> N
         ("429 Slow\r\nRetry-After: 3000", "scheduled", "said 429"),
     ],
 )
-async def test_what_the_gateway_refuses_is_dead_for_good_and_retried_for_now(
+async def test_push_refused_permanently_is_dead_and_temporarily_is_retried(
     rig: Rig, said: str, state: str, reason: str
 ) -> None:
     async with gateway(said) as (url, _):
@@ -323,7 +321,7 @@ async def test_what_the_gateway_refuses_is_dead_for_good_and_retried_for_now(
         assert job.due_at - job.runs[0].ended_at == 3_000_000
 
 
-async def test_without_a_gateway_a_notice_is_dead_and_says_what_to_set(rig: Rig) -> None:
+async def test_push_without_a_gateway_is_dead_and_says_what_to_set(rig: Rig) -> None:
     job = await rig.run("notify_push", device="d1", title="Hi")
     assert (job.state, "PUSH_URL" in job.reason) == ("dead", True)
 
@@ -343,7 +341,7 @@ async def test_import_prospects_stores_the_rows_of_a_file(rig: Rig) -> None:
     ]
 
 
-async def test_an_import_that_was_broken_off_goes_on_where_it_stood(rig: Rig) -> None:
+async def test_interrupted_import_continues_where_it_stopped(rig: Rig) -> None:
     file(rig, "email\n" + "".join(f"p{n}@example.org\n" for n in range(1_200)))
     sent = await rig.app.send_async("import_prospects", file="p.csv")
     # The state left by a worker that was killed after the first step.
@@ -361,13 +359,13 @@ async def test_nothing_outside_the_folder_is_imported(rig: Rig, name: str) -> No
     assert (job.state, "no file" in job.reason) == ("dead", True)
 
 
-async def test_a_file_without_addresses_is_dead(rig: Rig) -> None:
+async def test_file_without_addresses_is_dead(rig: Rig) -> None:
     file(rig, "name\nAda\n")
     job = await rig.run("import_prospects", file="p.csv")
     assert (job.state, job.reason) == ("dead", "p.csv has no column email")
 
 
-async def test_dedup_prospects_keeps_the_first_and_what_the_others_know(rig: Rig) -> None:
+async def test_dedup_prospects_keeps_the_first_and_merges_the_others(rig: Rig) -> None:
     rig.fill(
         "prospect",
         (1, "Ada@Example.org", "", "Engines", "", None, None),
@@ -383,7 +381,7 @@ async def test_dedup_prospects_keeps_the_first_and_what_the_others_know(rig: Rig
     assert result(await rig.run("dedup_prospects")) == {"prospects": 2, "duplicates": 0}
 
 
-async def test_enrich_prospect_learns_from_the_address_and_from_colleagues(rig: Rig) -> None:
+async def test_enrich_prospect_infers_from_the_address_and_from_colleagues(rig: Rig) -> None:
     rig.fill(
         "prospect",
         (1, "grace.hopper@navy.mil", "", "", "+1 (202) 555-01", None, None),
@@ -440,7 +438,7 @@ async def test_another_writer_is_injected_by_name(rig: Rig) -> None:
     assert "Buy more tea." in material
 
 
-async def test_ai_suggest_post_drafts_and_publish_post_makes_it_public_once(rig: Rig) -> None:
+async def test_ai_suggest_post_drafts_and_publish_post_publishes_once(rig: Rig) -> None:
     fill_board(rig)
     post = result(await rig.run("ai_suggest_post", board=1))
     assert rig.rows("SELECT state, published_at FROM post WHERE id = ?", post) == [("draft", None)]
@@ -453,7 +451,7 @@ async def test_ai_suggest_post_drafts_and_publish_post_makes_it_public_once(rig:
     ]
 
 
-async def test_gpt_ai_cofac_nudging_writes_to_silent_members_alone(
+async def test_gpt_ai_cofac_nudging_writes_only_to_silent_members(
     rig: Rig, postbox: Postbox
 ) -> None:
     fill_board(rig)
@@ -463,7 +461,7 @@ async def test_gpt_ai_cofac_nudging_writes_to_silent_members_alone(
     assert "tea" in message.get_content()
 
 
-async def test_a_board_that_is_open_is_archived_when_it_is_closed(rig: Rig) -> None:
+async def test_open_board_is_archived_when_it_is_closed(rig: Rig) -> None:
     fill_board(rig)
     early = await rig.app.send_async("archive_board", board=1)
     async with working(rig.app):
@@ -473,7 +471,7 @@ async def test_a_board_that_is_open_is_archived_when_it_is_closed(rig: Rig) -> N
     assert result(await rig.store.ends(early.id)) == 3
 
 
-async def test_a_board_is_closed_and_then_archived_with_all_its_cards(rig: Rig) -> None:
+async def test_board_is_closed_and_then_archived_with_all_its_cards(rig: Rig) -> None:
     fill_board(rig)
     closed_at = result(await rig.run("close_board", board=1))
     assert result(await rig.run("close_board", board=1)) == closed_at
@@ -487,14 +485,14 @@ async def test_a_board_is_closed_and_then_archived_with_all_its_cards(rig: Rig) 
 # ---------------------------------------------------------------------------------- housekeeping
 
 
-async def test_purge_sessions_deletes_those_that_have_ended(rig: Rig) -> None:
+async def test_purge_sessions_deletes_ended_sessions(rig: Rig) -> None:
     old, new = at(NOW - HOUR), at(NOW + HOUR)
     rig.fill("session", *((f"s{n}", "ada", old) for n in range(2_500)), ("live", "ada", new))
     assert result(await rig.run("purge_sessions")) == 2_500
     assert rig.rows("SELECT id FROM session") == [("live",)]
 
 
-async def test_vacuum_logs_deletes_old_lines_and_gives_room_back(rig: Rig) -> None:
+async def test_vacuum_logs_deletes_old_lines_and_frees_space(rig: Rig) -> None:
     old, new = at(NOW - timedelta(days=40)), at(NOW)
     rig.fill("log", *((n, old, "x" * 500) for n in range(2_000)), (9_999, new, "new"))
     found = result(await rig.run("vacuum_logs"))
@@ -503,7 +501,7 @@ async def test_vacuum_logs_deletes_old_lines_and_gives_room_back(rig: Rig) -> No
     assert rig.rows("SELECT id FROM log") == [(9_999,)]
 
 
-async def test_metric_rollup_sums_up_hours_that_are_over(rig: Rig) -> None:
+async def test_metric_rollup_sums_up_past_hours(rig: Rig) -> None:
     rig.fill(
         "metric",
         ("2026-01-01T10:01:00+00:00", "load", 1.0),
@@ -521,14 +519,14 @@ async def test_metric_rollup_sums_up_hours_that_are_over(rig: Rig) -> None:
     assert rig.rows("SELECT value FROM metric") == [(7.0,)]
 
 
-async def test_health_check_says_what_does_not_answer(rig: Rig) -> None:
+async def test_health_check_names_what_does_not_answer(rig: Rig) -> None:
     assert result(await rig.run("health_check")) == {"database": "ok", "mail": "ok"}
     away = rig_of(replace(rig.world, mailer=replace(rig.world.mailer, port=1)))
     job = await away.run("health_check")
     assert (job.state, job.reason.partition(":")[0]) == ("dead", "mail")
 
 
-def test_work_that_was_done_for_a_job_is_not_done_again(tmp_path: Path) -> None:
+def test_work_done_for_a_job_is_not_repeated(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "app.db"))
 
     def add(db: sqlite3.Connection) -> int:

@@ -113,7 +113,7 @@ def worker(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.slow
-async def test_worker_waits_for_jobs_runs_them_and_tells_results_and_errors(
+async def test_worker_waits_for_jobs_runs_them_and_reports_results_and_errors(
     worker: str, tmp_path: Path
 ) -> None:
     async with serving() as rig:
@@ -134,9 +134,7 @@ async def test_worker_waits_for_jobs_runs_them_and_tells_results_and_errors(
 
 
 @pytest.mark.slow
-async def test_job_that_takes_longer_than_its_lease_is_kept_by_beats(
-    worker: str, tmp_path: Path
-) -> None:
+async def test_job_longer_than_its_lease_is_kept_by_beats(worker: str, tmp_path: Path) -> None:
     async with serving(chores=True) as rig:
         token = await rig.token(Role.WORKER)
         async with at_work(worker, rig.url, token, tmp_path):
@@ -162,9 +160,7 @@ async def test_cancelled_job_is_stopped(worker: str, tmp_path: Path) -> None:
             assert await final(rig, long) is State.CANCELLED
 
 
-async def test_worker_that_is_told_to_stop_leaves_and_holds_nothing(
-    worker: str, tmp_path: Path
-) -> None:
+async def test_stopped_worker_leaves_and_holds_nothing(worker: str, tmp_path: Path) -> None:
     async with serving() as rig:
         token = await rig.token(Role.WORKER)
         async with at_work(worker, rig.url, token, tmp_path) as process:
@@ -179,7 +175,7 @@ async def test_worker_that_is_told_to_stop_leaves_and_holds_nothing(
         assert sum(held) == 0
 
 
-async def test_worker_whose_token_is_refused_ends_with_the_reason(
+async def test_worker_with_a_refused_token_exits_with_the_reason(
     worker: str, tmp_path: Path
 ) -> None:
     async with serving() as rig:
@@ -199,7 +195,7 @@ async def until_polling(rig: Rig) -> None:
     await until(waits)
 
 
-def test_page_shows_the_workers_as_they_are() -> None:
+def test_page_shows_the_workers_unchanged() -> None:
     page = read_page(ROOT / "docs" / "how-to" / "workers-in-other-languages.md")
     shown = {block.file: block.text for block in page.blocks if block.file in HANDLERS}
     assert shown == {name: (WORKERS / name).read_text() for name in HANDLERS}

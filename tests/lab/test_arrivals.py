@@ -35,7 +35,7 @@ def made(folder: Path, **table: object):
     return told, list(arrivals), arrivals.refused
 
 
-def test_draws_are_the_same_for_the_same_seed_and_purpose_and_differ_for_others() -> None:
+def test_draws_depend_only_on_seed_and_purpose() -> None:
     assert Draws(1).unit("a", 1) == Draws(1).unit("a", 1)
     drawn = {Draws(seed).unit("a", n) for seed in range(10) for n in range(100)}
     assert len(drawn) == 1000
@@ -59,7 +59,7 @@ def test_choices_follow_their_weights_and_zero_is_never_chosen() -> None:
         ({"lognormal": "3m", "sigma": 0.5}, 180_000, 180_000 * math.exp(0.125)),
     ],
 )
-def test_a_distribution_has_the_middle_and_mean_that_it_names(
+def test_distribution_has_its_given_median_and_mean(
     told: object, middle_ms: float, mean_ms: float
 ) -> None:
     spread, draws = read_distribution(told), Draws(2)
@@ -68,7 +68,7 @@ def test_a_distribution_has_the_middle_and_mean_that_it_names(
     assert fmean(drawn) == pytest.approx(mean_ms, rel=0.03)
 
 
-def test_a_length_can_be_told_by_an_argument_and_limits_hold() -> None:
+def test_length_can_come_from_an_argument_within_limits() -> None:
     spread = read_distribution({"argument": "minutes", "unit": "2m", "plus": "60m"})
     assert spread.draw(0.5, {"minutes": 96}) == (2 * 96 + 60) * 60_000
     with pytest.raises(InvalidValue, match="'minutes' is None"):
@@ -82,12 +82,12 @@ def test_a_length_can_be_told_by_an_argument_and_limits_hold() -> None:
     "told",
     [{}, {"uniform": ["3s", "1s"]}, {"uniform": "1s"}, {"constant": "1s", "exponential": "1s"}, 5],
 )
-def test_what_is_no_distribution_is_refused(told: object) -> None:
+def test_invalid_distribution_is_refused(told: object) -> None:
     with pytest.raises(InvalidValue):
         read_distribution(told)
 
 
-def test_moments_are_after_the_start_by_the_clock_or_instants() -> None:
+def test_times_are_offsets_from_the_start_local_times_or_instants() -> None:
     start_at = parse_instant("2026-03-07T08:00:00-05:00")
     zone = "America/New_York"
 
@@ -103,14 +103,14 @@ def test_moments_are_after_the_start_by_the_clock_or_instants() -> None:
     assert at("2026-03-07T12:00:00Z") == parse_instant("2026-03-07T12:00:00Z")
 
 
-def test_a_backlog_is_all_there_at_the_start(tmp_path: Path) -> None:
+def test_backlog_is_complete_at_the_start(tmp_path: Path) -> None:
     told, jobs, _ = made(tmp_path, backlog=50, args={"phone": {"numbered": 9, "as": "+1{:03}"}})
     assert len(jobs) == len({job.id for job in jobs}) == 50
     assert {job.at for job in jobs} == {job.due_at for job in jobs} == {told.start}
     assert {str(job.args["phone"]) for job in jobs} <= {f"+1{n:03}" for n in range(9)}
 
 
-def test_a_rate_gives_about_as_many_as_it_says_in_their_order(tmp_path: Path) -> None:
+def test_rate_gives_about_its_number_of_arrivals_in_order(tmp_path: Path) -> None:
     told, jobs, _ = made(tmp_path, rate="500/h")
     assert len(jobs) == pytest.approx(5000, abs=250)
     moments = [job.at for job in jobs]
@@ -123,7 +123,7 @@ def test_even_arrivals_are_evenly_spaced(tmp_path: Path) -> None:
     assert [job.at - told.start for job in jobs[:3]] == [60_000, 120_000, 180_000]
 
 
-def test_rates_change_at_their_moments(tmp_path: Path) -> None:
+def test_rates_change_at_their_times(tmp_path: Path) -> None:
     steps = [{"at": "10:00", "rate": "600/h"}, {"at": "12:00", "rate": "60/h"}]
     told, jobs, _ = made(tmp_path, rates=steps)
     hours = [(job.at - told.start) // HOUR_MS for job in jobs]
@@ -132,13 +132,13 @@ def test_rates_change_at_their_moments(tmp_path: Path) -> None:
     assert sum(hour >= 4 for hour in hours) == pytest.approx(360, abs=70)
 
 
-def test_a_longer_rate_keeps_the_jobs_that_a_shorter_one_had(tmp_path: Path) -> None:
+def test_longer_rate_keeps_the_jobs_of_a_shorter_one(tmp_path: Path) -> None:
     _, few, _ = made(tmp_path, rate="100/h", args={"phone": {"numbered": 1000}})
     _, many, _ = made(tmp_path, rate="200/h", args={"phone": {"numbered": 1000}})
     assert [job.args for job in few] == [job.args for job in many[: len(few)]]
 
 
-def test_rows_of_a_file_are_picked_mapped_and_refused_one_by_one(tmp_path: Path) -> None:
+def test_rows_of_a_file_are_selected_mapped_and_refused_one_by_one(tmp_path: Path) -> None:
     rows = [
         {"n": "A", "at": "2026-03-02T09:00:00-05:00", "minutes": 5},
         {"n": "B", "at": "2026-03-02T09:30:00-05:00", "minutes": None},
@@ -174,7 +174,7 @@ def test_rows_of_a_file_are_picked_mapped_and_refused_one_by_one(tmp_path: Path)
         {"outcomes": {"ok": {"share": 1, "length": {"argument": "m", "unit": "1m"}}}},
     ],
 )
-def test_a_length_that_is_negative_or_a_word_is_refused_with_its_line_and_field(
+def test_length_that_is_negative_or_a_word_is_refused_with_its_line_and_field(
     tmp_path: Path, kind: dict[str, object]
 ) -> None:
     minutes = [5, -3, "long", True, None, 0, 1.5]
@@ -190,7 +190,7 @@ def test_a_length_that_is_negative_or_a_word_is_refused_with_its_line_and_field(
     ]
 
 
-def test_a_length_that_no_job_of_a_table_can_have_is_refused(tmp_path: Path) -> None:
+def test_length_impossible_for_any_job_of_a_table_is_refused(tmp_path: Path) -> None:
     kinds = {"call": {"service": {"argument": "m", "unit": "1m"}}}
     for args in ({}, {"m": -1}, {"m": {"choice": ["1", "2"]}}):
         told = scenario(arrivals=[{"kind": "call", "backlog": 1, "args": args}], kinds=kinds)
@@ -198,7 +198,7 @@ def test_a_length_that_no_job_of_a_table_can_have_is_refused(tmp_path: Path) -> 
             list(Arrivals(told, tmp_path))
 
 
-def test_rows_that_are_no_text_or_too_deep_are_refused_with_their_lines(tmp_path: Path) -> None:
+def test_rows_that_are_not_text_or_too_deep_are_refused_with_their_lines(tmp_path: Path) -> None:
     rows = [b'{"n": "A"}', b'{"n": "\xff"}', b'{"n": ' + b"[" * 100_000, b'{"n": 1\x00}']
     (tmp_path / "rows.jsonl").write_bytes(b"\n".join([*rows, b'{"n": ' + b"9" * 5000 + b"}"]))
     _, jobs, refused = made(tmp_path, file="rows.jsonl", fields=["n"])
@@ -208,6 +208,6 @@ def test_rows_that_are_no_text_or_too_deep_are_refused_with_their_lines(tmp_path
     ]
 
 
-def test_a_pattern_that_cannot_write_a_number_is_refused() -> None:
+def test_pattern_that_cannot_produce_a_number_is_refused() -> None:
     with pytest.raises(InvalidValue, match="is not a format for a number"):
         read_argument({"numbered": 5, "as": "{name}"})

@@ -34,33 +34,33 @@ def carry(
     return run_virtually(main, 0), told, answers
 
 
-def test_end_of_a_call_is_told_once() -> None:
+def test_end_of_a_call_is_reported_once() -> None:
     carrier, told, _ = carry([("a:1", "x", TALKED, 0)], {"x": 1})
     assert told == [("a:1", 65_000)]
     assert carrier.status("a:1") == "ended"
     assert carrier.violations == []
 
 
-def test_the_status_of_a_call_is_told_while_it_lasts_and_after() -> None:
+def test_status_of_a_call_is_available_during_and_after_it() -> None:
     for asks, answer in ((1, "running"), (64, "running"), (66, "ended")):
         assert carry([("a:1", "x", TALKED, 0)], {}, asks)[2] == [answer]
     assert carry([], {}, 1)[2] == ["unknown"]
 
 
-def test_a_lost_webhook_never_comes_though_the_call_ends() -> None:
+def test_lost_webhook_never_arrives_though_the_call_ends() -> None:
     carrier, told, _ = carry([("a:1", "x", Fate(talk_ms=1, lost=True), 0)], {})
     assert told == []
     assert carrier.status("a:1") == "ended"
     assert carrier.live["x"] == 0
 
 
-def test_a_late_webhook_comes_late_and_a_doubled_one_twice() -> None:
+def test_late_webhook_arrives_late_and_a_duplicate_twice() -> None:
     fate = Fate(talk_ms=2_000, late_ms=90_000, twice=True)
     _, told, _ = carry([("a:1", "x", fate, 0)], {})
     assert told == [("a:1", 92_000), ("a:1", 92_500)]
 
 
-def test_a_line_that_carries_too_many_calls_is_seen() -> None:
+def test_overloaded_line_is_detected() -> None:
     calls = [("a:1", "x", TALKED, 0), ("b:1", "x", TALKED, 64), ("c:1", "x", TALKED, 66)]
     carrier, *_ = carry(calls, {"x": 1})
     assert carrier.violations == ["x carries 2 calls on 1 channels with b:1"] * 1 + [
@@ -69,6 +69,6 @@ def test_a_line_that_carries_too_many_calls_is_seen() -> None:
     assert carry([calls[0], calls[2]], {"x": 1})[0].violations == []
 
 
-def test_a_call_that_is_dialled_twice_is_seen() -> None:
+def test_call_dialled_twice_is_detected() -> None:
     carrier, *_ = carry([("a:1", "x", TALKED, 0), ("a:1", "y", TALKED, 200)], {})
     assert carrier.violations == ["a:1 was dialled twice"]

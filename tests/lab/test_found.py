@@ -30,7 +30,7 @@ async def queued(clock: FakeClock, spec: GateSpec, count: int) -> MemoryStore:
     return store
 
 
-async def test_a_rate_that_a_claim_has_just_used_up_says_when_it_is_worth_asking_again() -> None:
+async def test_rate_just_used_up_by_a_claim_says_when_to_claim_again() -> None:
     clock = FakeClock()
     store = await queued(clock, RUNWAY, 3)
     reply = await claimed(store, 1)
@@ -38,7 +38,7 @@ async def test_a_rate_that_a_claim_has_just_used_up_says_when_it_is_worth_asking
     assert reply.next_at == reply.now + 75_000
 
 
-async def test_the_last_job_of_a_flow_has_its_wait_behind_the_gate_on_its_run() -> None:
+async def test_last_job_of_a_flow_records_its_wait_behind_the_gate() -> None:
     clock = FakeClock()
     store = await queued(clock, RUNWAY, 2)
     await claimed(store, 1)
@@ -49,7 +49,7 @@ async def test_the_last_job_of_a_flow_has_its_wait_behind_the_gate_on_its_run() 
     assert view.runs[0].blocked_ms == 75_000
 
 
-async def test_a_full_gate_bounds_the_jobs_that_a_claim_reads(monkeypatch) -> None:
+async def test_full_gate_bounds_the_jobs_that_a_claim_reads(monkeypatch) -> None:
     store = await queued(FakeClock(), Slots("desk", 1), 500)
     asked: list[int] = []
     heads = store._ledger.jobs.heads
@@ -60,7 +60,7 @@ async def test_a_full_gate_bounds_the_jobs_that_a_claim_reads(monkeypatch) -> No
     assert sum(asked) <= 32
 
 
-async def test_time_behind_a_shared_and_a_keyed_gate_at_once_is_counted_once() -> None:
+async def test_time_behind_a_shared_and_a_keyed_gate_is_counted_once() -> None:
     clock = FakeClock()
     phone, desk = Rate("phone:{phone}", 1, per="60s"), Slots("desk", 1)
     store = MemoryStore(clock)

@@ -45,7 +45,7 @@ def rules(told: History, **fields: object) -> set[str]:
     return {violation.rule for violation in check(told, scenario(**fields))}
 
 
-def test_a_good_history_has_no_violation() -> None:
+def test_good_history_has_no_violation() -> None:
     assert check(good(), scenario()) == []
 
 
@@ -152,7 +152,7 @@ def test_each_planted_violation_is_found_and_only_it(what: str) -> None:
     assert rules(told) == {rule}
 
 
-def test_a_lowered_capacity_revokes_nothing_but_lets_nothing_more_in() -> None:
+def test_lowered_capacity_revokes_nothing_but_admits_nothing_more() -> None:
     told = history(
         job("a", run(1, 1, 30), gates=DESK),
         job("b", run(1, 1, 40), gates=DESK),
@@ -165,14 +165,14 @@ def test_a_lowered_capacity_revokes_nothing_but_lets_nothing_more_in() -> None:
     assert rules(told) == {"permits"}
 
 
-def test_a_raised_limit_holds_from_its_moment_on() -> None:
+def test_raised_limit_applies_from_its_time_on() -> None:
     told = history(*(job(f"j{n}", run(1, n, n + 0.5), gates=phone("5")) for n in range(3)))
     assert rules(told) == {"rate"}
     told.changes.append(Changed(gate="customer:5", at=at(2), to=3))
     assert rules(told) == set()
 
 
-def test_a_gate_given_back_at_hand_over_may_be_taken_at_that_very_moment() -> None:
+def test_gate_released_at_hand_over_may_be_taken_at_the_same_instant() -> None:
     short = (use("desk", amount=3, hold="run"),)
     told = history(
         job("a", run(1, 1, 30, handed=2), gates=short),
@@ -184,7 +184,7 @@ def test_a_gate_given_back_at_hand_over_may_be_taken_at_that_very_moment() -> No
     assert rules(told) == {"permits"}
 
 
-def test_a_start_at_the_moment_of_closing_or_opening_may_have_been_before_or_after_it() -> None:
+def test_start_at_the_time_of_a_closing_or_opening_counts_as_before_or_after_it() -> None:
     told = history(job("a", run(1, 10, 30), gates=DESK), job("b", run(1, 20, 30), gates=DESK))
     told.closings.append(Closed(gate="desk", from_at=at(10), to_at=at(20)))
     assert rules(told) == set()
@@ -192,7 +192,7 @@ def test_a_start_at_the_moment_of_closing_or_opening_may_have_been_before_or_aft
     assert rules(told) == {"closed"}
 
 
-def test_a_capped_tenant_is_checked() -> None:
+def test_capped_tenant_is_checked() -> None:
     told = history(*(job(f"j{n}", run(1, 5, 9), tenant="acme") for n in range(3)))
     assert rules(told) == set()
     told.changes.append(Changed(gate="tenant:acme", at=at(1), to=2))
@@ -208,7 +208,7 @@ def test_a_capped_tenant_is_checked() -> None:
         ("01:30-02:30,03:00-12:00", "daily", "America/New_York"),
     ],
 )
-def test_the_checkers_wall_clock_agrees_with_the_engines_intervals(
+def test_checkers_local_time_agrees_with_the_engines_intervals(
     spans: str, days: str, zone: str
 ) -> None:
     exceptions = {"2026-03-08": "closed", "2026-10-25": "10:00-11:00"}

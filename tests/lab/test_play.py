@@ -94,7 +94,7 @@ def played(**fields: object) -> tuple[Scenario, Played]:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_numbers_in_another_process_too(tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_numbers_in_another_process(tmp_path: Path) -> None:
     path = written(tmp_path, CALLS + KILL.format("11m"))
     here = as_json(simulate(path))
     program = (
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_numbers_in_another_process_too(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path: Path) -> None:
+def test_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path: Path) -> None:
     report = only(tmp_path, CALLS)
     assert report.violations == ()
     assert report.unfinished == 0
@@ -129,7 +129,7 @@ def test_a_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path
     assert numbers.starts == calls.runs
 
 
-def test_workers_that_are_killed_lose_nothing_and_dial_nobody_twice(tmp_path: Path) -> None:
+def test_killed_workers_lose_nothing_and_dial_nobody_twice(tmp_path: Path) -> None:
     kills = "".join(KILL.format(f"{minute}m") for minute in range(5, 40, 3))
     slow = CALLS.replace('["80ms", "3s"]', '["10s", "40s"]')
     # A lost run uses up an attempt, as a busy line does: five would not be enough for every job.
@@ -142,7 +142,7 @@ def test_workers_that_are_killed_lose_nothing_and_dial_nobody_twice(tmp_path: Pa
     assert lost > 0
 
 
-def test_a_full_gate_is_full_until_its_backlog_ends() -> None:
+def test_full_gate_stays_full_until_its_backlog_ends() -> None:
     scenario, found = played()
     assert check(found.history, scenario) == []
     assert found.history.end_at - scenario.start == 20 // 2 * 10_000
@@ -150,7 +150,7 @@ def test_a_full_gate_is_full_until_its_backlog_ends() -> None:
     assert starts == [n // 2 * 10_000 for n in range(20)]
 
 
-def test_pauses_capacities_and_limits_hold_from_their_moment() -> None:
+def test_pauses_capacities_and_limits_apply_from_their_time() -> None:
     scenario, found = played(
         moves=[
             {"do": "pause", "at": "15s", "gate": "lane:main", "until": "1m"},
@@ -179,7 +179,7 @@ def test_hours_are_waited_for() -> None:
     assert [start / 60_000 for start in starts] == [30] * 5 + [50] * 5 + [120] * 2
 
 
-def test_workers_come_and_go_in_good_order() -> None:
+def test_workers_start_and_leave_gracefully() -> None:
     workers = [
         {"name": "early", "lanes": ["main"], "concurrency": 1, "stops": "25s"},
         {"name": "late", "lanes": ["main"], "concurrency": 1, "starts": "1m"},
@@ -191,7 +191,7 @@ def test_workers_come_and_go_in_good_order() -> None:
     assert {run.outcome for _, run in found.history.runs()} == {"succeeded"}
 
 
-def test_outcomes_are_what_they_say() -> None:
+def test_outcomes_are_applied() -> None:
     def state_of(outcome: dict[str, object]) -> list[tuple[str, int]]:
         kinds = {
             "work": {
@@ -211,7 +211,7 @@ def test_outcomes_are_what_they_say() -> None:
     assert state_of({"then": "snooze", "after": "20m"}) == [("scheduled", 3)]
 
 
-def test_a_signal_that_never_comes_is_decided_by_the_deadline() -> None:
+def test_missing_signal_is_decided_by_the_deadline() -> None:
     def end_of(on_deadline: str) -> tuple[str, int]:
         hand_over = {"length": "1m", "lost": 1.0, "timeout": "5m", "on_deadline": on_deadline}
         kinds = {"work": {"hand_over": hand_over, "retry": {"attempts": 2, "jitter": "none"}}}
@@ -225,7 +225,7 @@ def test_a_signal_that_never_comes_is_decided_by_the_deadline() -> None:
 
 
 @pytest.mark.slow
-def test_fewer_lines_make_longer_waits_for_the_very_same_calls(tmp_path: Path) -> None:
+def test_fewer_lines_make_longer_waits_for_the_same_calls(tmp_path: Path) -> None:
     what_if = "[[what_if]]\nname = 'fewer'\nset.gates.numbers.members.b = 0\n"
     base, fewer = simulate(written(tmp_path, CALLS + what_if)).reports
     assert base.violations == fewer.violations == ()
@@ -254,7 +254,7 @@ def test_fewer_lines_make_longer_waits_for_the_very_same_calls(tmp_path: Path) -
         ),
     ],
 )
-def test_an_engine_that_mistakes_a_limit_is_caught(
+def test_engine_that_misreads_a_limit_is_caught(
     strict: dict[str, object], lax: dict[str, object], rule: str
 ) -> None:
     workers = [{"name": "w", "lanes": ["main"], "concurrency": 2}]
@@ -266,13 +266,13 @@ def test_an_engine_that_mistakes_a_limit_is_caught(
     assert {violation.rule for violation in check(mistaken.history, scenario)} == {rule}
 
 
-def test_an_argument_that_the_engine_refuses_is_told_with_the_file(tmp_path: Path) -> None:
+def test_argument_refused_by_the_engine_is_reported_with_the_file(tmp_path: Path) -> None:
     text = CALLS.replace("args = { phone =", "args = { lane =")
     with pytest.raises(InvalidValue, match=r"scenario.toml: base: .*'lane'"):
         simulate(written(tmp_path, text))
 
 
-def test_a_row_whose_job_the_engine_refuses_is_told_with_its_line_and_the_others_go_on(
+def test_row_refused_by_the_engine_is_reported_with_its_line_and_others_continue(
     tmp_path: Path,
 ) -> None:
     rows = ['{"phone": "1"}', '{"phone": "b\\u0000"}', '{"phone": "3"}']
@@ -292,13 +292,13 @@ def test_a_row_whose_job_the_engine_refuses_is_told_with_its_line_and_the_others
     assert history.refused == ["rows.jsonl, line 2: subject 'b\\x00' contains NUL"]
 
 
-def test_a_move_on_an_unknown_gate_is_told_with_its_place(tmp_path: Path) -> None:
+def test_move_at_an_unknown_gate_is_reported_with_its_place(tmp_path: Path) -> None:
     move = "[[moves]]\ndo = 'pause'\nat = '1m'\ngate = 'nowhere'\n"
     with pytest.raises(InvalidValue, match=r"moves\[0\]: .*nowhere"):
         simulate(written(tmp_path, CALLS + move))
 
 
-def test_progress_is_told_up_to_the_end(tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_end(tmp_path: Path) -> None:
     told: list[float] = []
     simulate(written(tmp_path, CALLS), progress=lambda _, share: told.append(share))
     assert told[0] == 0.0

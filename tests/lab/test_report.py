@@ -23,7 +23,7 @@ def measured(told: History, **fields: object) -> dict[str, GateUse]:
     return {row.gate: row for row in Meter(told, scenario(**fields)).uses()}
 
 
-def test_the_use_of_a_gate_is_weighted_by_time() -> None:
+def test_gate_usage_is_weighted_by_time() -> None:
     told = history(
         job("a", run(1, 0, 300), gates=(use("desk", amount=2),)),
         job("b", run(1, 150, 450), gates=(use("desk"),)),
@@ -36,7 +36,7 @@ def test_the_use_of_a_gate_is_weighted_by_time() -> None:
     assert (desk.capacity, desk.shut, desk.instances) == (3, 0.0, 1)
 
 
-def test_a_pool_is_told_in_all_and_by_member() -> None:
+def test_pool_is_reported_in_total_and_by_member() -> None:
     told = history(
         job("a", run(1, 0, 600, permits={"lines": "x"}), gates=LINES),
         job("b", run(1, 0, 300, permits={"lines": "x"}), gates=LINES),
@@ -51,7 +51,7 @@ def test_a_pool_is_told_in_all_and_by_member() -> None:
     assert [row.member for row in rows.values()] == [False, True, True, False]
 
 
-def test_a_rate_is_used_for_its_window_after_each_start() -> None:
+def test_rate_is_used_for_its_window_after_each_start() -> None:
     phone = (use("customer:5", "customer:{phone}"),)
     told = history(job("a", run(1, 0, 1), gates=phone), job("b", run(1, 30, 31), gates=phone))
     row = measured(told)["customer:5"]
@@ -71,7 +71,7 @@ def test_many_instances_of_a_keyed_gate_are_one_row() -> None:
     assert (row.instances, row.starts, row.peak) == (20, 20, 1)
 
 
-def test_closed_times_and_changed_capacities_are_told() -> None:
+def test_closed_times_and_changed_capacities_are_reported() -> None:
     told = history(
         job("a", run(1, 0, 600), gates=(use("desk"),)),
         job("m", run(1, -61, 0), gates=(use("hours", zone="UTC"),)),
@@ -86,7 +86,7 @@ def test_closed_times_and_changed_capacities_are_told() -> None:
     assert rows["hours"].mean is None
 
 
-def test_a_curve_holds_the_same_time_as_the_whole() -> None:
+def test_curve_contains_the_same_time_as_the_total() -> None:
     told = history(
         job("a", run(1, 13, 77), gates=(use("desk", amount=2),)),
         job("b", run(1, 50, 431), gates=(use("desk"),)),
@@ -99,7 +99,7 @@ def test_a_curve_holds_the_same_time_as_the_whole() -> None:
     assert set(curve.capacity) == {3}
 
 
-def test_percentiles_are_of_the_nearest_rank() -> None:
+def test_percentiles_use_the_nearest_rank() -> None:
     found = percentiles(list(range(1, 101)))
     assert (found.p50, found.p90, found.p99, found.most) == (50, 90, 99, 100)
     assert percentiles([7]).p50 == percentiles([7]).most == 7
@@ -121,7 +121,7 @@ def printed(*reports: Report) -> str:
     return out.getvalue()
 
 
-def test_the_tables_hold_the_numbers() -> None:
+def test_tables_contain_the_numbers() -> None:
     text = printed(whole())
     assert "2 jobs, 0 of them unfinished" in text
     assert "talked 2" in text
@@ -145,7 +145,7 @@ def test_several_reports_are_compared() -> None:
     assert "12 lines" in text.rsplit("What if", 1)[1]
 
 
-def test_names_cannot_reach_the_terminal_as_anything_but_text() -> None:
+def test_names_reach_the_terminal_only_as_text() -> None:
     text = printed(whole("\x1b[31mred[bold]\u202e"))
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -153,7 +153,7 @@ def test_names_cannot_reach_the_terminal_as_anything_but_text() -> None:
 
 
 @pytest.mark.slow
-def test_plots_are_drawn_and_the_same_numbers_give_the_same_file(tmp_path: Path) -> None:
+def test_plots_of_the_same_numbers_are_the_same_file(tmp_path: Path) -> None:
     files = plots.draw([whole()], tmp_path / "png")
     assert [path.name for path in files] == ["base.gates.png", "base.waits.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in files)
@@ -162,13 +162,13 @@ def test_plots_are_drawn_and_the_same_numbers_give_the_same_file(tmp_path: Path)
     assert "<svg" in one[0].read_text()
 
 
-def test_a_report_of_nothing_is_shown_and_drawn(tmp_path: Path) -> None:
+def test_empty_report_is_shown_and_drawn(tmp_path: Path) -> None:
     empty = report(scenario(), History(start_at=START_AT, end_at=at(60)), {}, [])
     assert "0 jobs" in printed(empty)
     assert len(plots.draw([empty], tmp_path)) == 2
 
 
-def test_without_matplotlib_the_error_says_what_to_install(
+def test_error_without_matplotlib_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without(name: str) -> object:

@@ -52,7 +52,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
+def test_good_file_is_read_completely(tmp_path: Path) -> None:
     (scenario,) = read_scenarios(write(tmp_path, GOOD))
     assert scenario.seed == 3
     assert scenario.duration == 4 * 3_600_000
@@ -64,7 +64,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
     )
 
 
-def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
+def test_given_seed_overrides_that_of_the_file(tmp_path: Path) -> None:
     assert read_scenarios(write(tmp_path, GOOD), seed=9)[0].seed == 9
 
 
@@ -114,9 +114,7 @@ def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
         ('tz = "America/New_York"', 'tz = "America/New_Yrk"', "tz: there is no time zone"),
     ],
 )
-def test_a_fault_is_told_with_the_file_and_the_key(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_fault_is_reported_with_file_and_key(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert GOOD.count(old) >= 1
     with pytest.raises(InvalidValue, match=said.replace("{", r"\{")) as caught:
         read_scenarios(write(tmp_path, GOOD.replace(old, new, 1)))
@@ -124,12 +122,12 @@ def test_a_fault_is_told_with_the_file_and_the_key(
     assert "\n" not in caught.value.message or "cannot be read" in caught.value.message
 
 
-def test_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+def test_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (scenario,) = read_scenarios(write(tmp_path, f"\ufeff{GOOD}"))
     assert scenario.seed == 3
 
 
-def test_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+def test_missing_file_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue) as caught:
         read_scenarios(tmp_path / "no.toml")
     assert str(caught.value) == (
@@ -137,13 +135,13 @@ def test_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
     )
 
 
-def test_several_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_several_faults_are_reported_at_once(tmp_path: Path) -> None:
     text = GOOD.replace("limit = 7", "limit = true").replace("lost = 0.01", "lost = 2")
     with pytest.raises(InvalidValue, match=r"limit.*lost"):
         read_scenarios(write(tmp_path, text))
 
 
-def test_a_what_if_changes_only_what_it_names(tmp_path: Path) -> None:
+def test_what_if_changes_only_what_it_names(tmp_path: Path) -> None:
     text = (
         GOOD
         + """
@@ -175,12 +173,12 @@ set.moves.lunch.at = "13:00"
         ("sets.duration = '1h'", r"what_if\[0\]: it should have a name and a table `set`"),
     ],
 )
-def test_a_what_if_that_names_nothing_is_refused(tmp_path: Path, change: str, said: str) -> None:
+def test_what_if_that_names_nothing_is_refused(tmp_path: Path, change: str, said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         read_scenarios(write(tmp_path, f"{GOOD}\n[[what_if]]\nname = 'x'\n{change}\n"))
 
 
 @pytest.mark.parametrize("change", ["'x'", "{ name = 'x', set = 3 }", "{ name = 3, set = {} }"])
-def test_a_what_if_that_is_no_table_is_refused(tmp_path: Path, change: str) -> None:
+def test_what_if_that_is_not_a_table_is_refused(tmp_path: Path, change: str) -> None:
     with pytest.raises(InvalidValue, match=r"what_if\[0\]: it should have a name and a table"):
         read_scenarios(write(tmp_path, f"what_if = [{change}]\n{GOOD}"))

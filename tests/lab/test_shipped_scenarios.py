@@ -18,7 +18,7 @@ def test_each_shipped_scenario_can_be_read(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_day_of_departures_is_dispatched_rightly_on_virtual_time() -> None:
+def test_day_of_departures_is_dispatched_correctly_in_virtual_time() -> None:
     path = EXAMPLES / "departures" / "scenario.toml"
     scenario = read_scenarios(path)[0]
     played = play(scenario, path.parent)
@@ -29,7 +29,7 @@ def test_the_day_of_departures_is_dispatched_rightly_on_virtual_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_whole_call_centre_and_its_what_ifs_break_no_promise() -> None:
+def test_whole_call_centre_and_its_what_ifs_break_no_promise() -> None:
     found = simulate(EXAMPLES / "scenarios" / "call-centre.toml")
     assert not found.violated
     base, more, fewer = found.reports

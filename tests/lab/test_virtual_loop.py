@@ -11,7 +11,7 @@ from headway.runtime.timing import pause
 START_AT = 1_358_245_800_000
 
 
-def test_a_day_of_pauses_ends_at_the_exact_millisecond() -> None:
+def test_day_of_pauses_ends_at_the_exact_millisecond() -> None:
     async def main(loop: VirtualLoop) -> int:
         for _ in range(24 * 60):
             await pause(60)
@@ -20,7 +20,7 @@ def test_a_day_of_pauses_ends_at_the_exact_millisecond() -> None:
     assert run_virtually(main, START_AT) == START_AT + 86_400_000
 
 
-def test_timers_fire_in_their_order_and_never_before_their_time() -> None:
+def test_timers_fire_in_order_and_never_early() -> None:
     async def main(loop: VirtualLoop) -> list[tuple[int, int]]:
         fired: list[tuple[int, int]] = []
         spans = [700, 1, 333, 10_001, 86_400_000, 333, 2]
@@ -33,7 +33,7 @@ def test_timers_fire_in_their_order_and_never_before_their_time() -> None:
     assert fired == [(ms, ms) for ms in (1, 2, 333, 333, 700, 10_001, 86_400_000)]
 
 
-def test_less_than_a_millisecond_is_rounded_up_to_a_whole_one() -> None:
+def test_less_than_a_millisecond_is_rounded_up_to_one() -> None:
     async def main(loop: VirtualLoop) -> int:
         await pause(0.0001)
         return loop.passed_ms
@@ -41,7 +41,7 @@ def test_less_than_a_millisecond_is_rounded_up_to_a_whole_one() -> None:
     assert run_virtually(main, START_AT) == 1
 
 
-def test_a_timeout_is_reached_in_virtual_time() -> None:
+def test_timeout_is_reached_in_virtual_time() -> None:
     async def main(loop: VirtualLoop) -> int:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3600):
@@ -51,7 +51,7 @@ def test_a_timeout_is_reached_in_virtual_time() -> None:
     assert run_virtually(main, START_AT) == 3_600_000
 
 
-def test_waiting_for_what_can_no_longer_happen_is_an_error_and_no_hang() -> None:
+def test_waiting_for_the_impossible_is_an_error_and_no_hang() -> None:
     async def main(_: VirtualLoop) -> None:
         await asyncio.Event().wait()
 
@@ -59,7 +59,7 @@ def test_waiting_for_what_can_no_longer_happen_is_an_error_and_no_hang() -> None
         run_virtually(main, START_AT)
 
 
-def test_a_thread_is_refused() -> None:
+def test_thread_is_refused() -> None:
     async def main(_: VirtualLoop) -> None:
         await asyncio.to_thread(int)
 

@@ -66,7 +66,7 @@ async def store(
     await made.close()
 
 
-async def test_events_that_an_undone_step_had_taken_are_applied_in_the_order_in_which_they_came(
+async def test_events_taken_by_an_undone_step_are_applied_in_order_of_arrival(
     store: Store,
 ) -> None:
     for number, decided in enumerate((Decided.DEAD, Decided.SUCCEEDED)):
@@ -87,7 +87,7 @@ async def test_events_that_an_undone_step_had_taken_are_applied_in_the_order_in_
     assert view.state is State.DEAD
 
 
-async def test_settlement_that_what_must_follow_refuses_leaves_nothing_behind(
+async def test_settlement_with_a_refused_follow_up_leaves_nothing_behind(
     store: Store,
 ) -> None:
     alert = FollowUp(kind="alert", states=(State.SUCCEEDED,))
@@ -102,7 +102,7 @@ async def test_settlement_that_what_must_follow_refuses_leaves_nothing_behind(
     assert await dump(store) == before
 
 
-async def test_time_of_a_refused_step_is_not_held_against_a_store_whose_clock_went_back(
+async def test_time_of_a_refused_step_does_not_bind_a_store_whose_clock_went_back(
     store: Store, clock: FakeClock
 ) -> None:
     line = Slots("line", 1)

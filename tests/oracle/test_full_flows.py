@@ -70,7 +70,7 @@ async def play(seed: int, moves: int) -> tuple[list[Any], Any]:
 
 
 @pytest.mark.parametrize("seed", range(40 * DEPTH))
-async def test_full_flows_are_passed_over_without_a_difference(
+async def test_skipping_full_flows_makes_no_difference(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies, stored = await play(seed, 150)

@@ -55,7 +55,7 @@ def news(number: int) -> Signal:
     return Signal(key=f"call-{number}", event=f"e{number}", kind=SignalKind.NOTE)
 
 
-async def test_beat_is_answered_before_thousands_of_signals_that_wait(
+async def test_beat_is_answered_before_thousands_of_waiting_signals(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -87,7 +87,7 @@ async def test_beat_is_answered_before_thousands_of_signals_that_wait(
     await assert_clean(store)
 
 
-async def test_beat_waits_for_nobody_who_has_the_turn(place: Place, clock: FakeClock) -> None:
+async def test_beat_does_not_wait_for_an_exclusive_step(place: Place, clock: FakeClock) -> None:
     store = place.open(clock)
     await store.enqueue(jobs(0, 2))
     held = (await claim(store)).jobs
@@ -102,7 +102,7 @@ async def test_beat_waits_for_nobody_who_has_the_turn(place: Place, clock: FakeC
     assert await count(store, "running") == 2
 
 
-async def test_sweep_that_saw_the_lease_end_is_repeated_if_a_beat_came_first(
+async def test_sweep_that_saw_the_lease_end_is_repeated_after_a_beat(
     place: Place, clock: FakeClock
 ) -> None:
     """Two processes whose clocks differ a little, at the very end of a lease."""
@@ -128,7 +128,7 @@ async def test_sweep_that_saw_the_lease_end_is_repeated_if_a_beat_came_first(
     await assert_clean(store)
 
 
-async def test_beat_that_read_the_lease_before_a_new_epoch_does_not_bring_it_back(
+async def test_beat_that_read_the_lease_before_a_new_epoch_does_not_revive_it(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -145,7 +145,7 @@ async def test_beat_that_read_the_lease_before_a_new_epoch_does_not_bring_it_bac
     assert await count(store, "running") == 0
 
 
-async def test_beat_that_commits_while_a_new_epoch_ends_the_leases_does_not_outlive_it(
+async def test_beat_committed_while_a_new_epoch_ends_the_leases_does_not_survive(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -169,7 +169,7 @@ async def test_beat_that_commits_while_a_new_epoch_ends_the_leases_does_not_outl
     assert reply.lost == tuple((one.id, one.run) for one in held)
 
 
-async def test_settlement_beside_others_and_step_with_the_turn_wait_for_who_has_the_turn(
+async def test_shared_settlement_and_exclusive_step_wait_for_an_exclusive_step(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -187,7 +187,7 @@ async def test_settlement_beside_others_and_step_with_the_turn_wait_for_who_has_
 
 
 @pytest.mark.parametrize("beats", [1, 2])
-async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
+async def test_concurrent_claim_and_beats_of_a_worker_keep_each_others_writes(
     place: Place, clock: FakeClock, beats: int
 ) -> None:
     store = place.open(clock)
@@ -243,7 +243,7 @@ async def test_first_beat_beside_claims_leaves_the_worker_one_lease(
     assert await count(store, "running") == 1
 
 
-async def test_beat_that_releases_what_never_arrived_extends_the_lease_at_once(
+async def test_beat_that_releases_undelivered_jobs_extends_the_lease_at_once(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -268,7 +268,7 @@ async def test_beat_that_releases_what_never_arrived_extends_the_lease_at_once(
     await assert_clean(store)
 
 
-async def test_signals_that_wait_share_steps_and_each_gets_its_own_answer(
+async def test_waiting_signals_share_steps_and_each_gets_its_own_reply(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -303,7 +303,7 @@ async def test_signals_that_wait_share_steps_and_each_gets_its_own_answer(
 
 
 @pytest.mark.parametrize("together", [TOGETHER])
-async def test_signals_in_one_group_take_one_turn(
+async def test_grouped_signals_take_one_exclusive_step(
     place: Place, clock: FakeClock, together: int
 ) -> None:
     store = place.open(clock)

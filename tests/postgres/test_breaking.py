@@ -90,7 +90,7 @@ async def again(call: Callable[[], Awaitable[Answer]]) -> Answer:
     return await call()
 
 
-async def test_reply_to_an_enqueue_that_is_lost_is_unknown_and_the_repeat_finds_the_job(
+async def test_lost_enqueue_reply_is_unknown_and_the_repeat_finds_the_job(
     store: PostgresStore, proxy: Proxy
 ):
     proxy.lose_reply_to(b'"m7"')
@@ -125,7 +125,7 @@ async def losing_each_reply(proxy: Proxy, call: Callable[[], Awaitable[object]])
     return raised
 
 
-async def test_claim_of_which_any_reply_is_lost_is_given_again(store: PostgresStore, proxy: Proxy):
+async def test_claim_with_any_lost_reply_is_returned_again(store: PostgresStore, proxy: Proxy):
     raised = await losing_each_reply(proxy, lambda: claim(store, 2))
     assert OutcomeUnknown in raised
     assert [one.id for one in (await claim(store, 2)).jobs] == [job(1).id]
@@ -133,7 +133,7 @@ async def test_claim_of_which_any_reply_is_lost_is_given_again(store: PostgresSt
     assert (await store.read(AuditQuery())).differences == ()
 
 
-async def test_plain_claim_of_which_any_reply_is_lost_is_found_by_the_claim_itself(
+async def test_plain_claim_with_any_lost_reply_is_found_by_the_claim_itself(
     store: PostgresStore, proxy: Proxy
 ) -> None:
     await succeed(store, await claim(store, 2, lanes=PLAIN))
@@ -147,9 +147,7 @@ async def test_plain_claim_of_which_any_reply_is_lost_is_found_by_the_claim_itse
     assert (await store.read(AuditQuery())).differences == ()
 
 
-async def test_settlement_of_which_any_reply_is_lost_settles_once(
-    store: PostgresStore, proxy: Proxy
-):
+async def test_settlement_with_any_lost_reply_settles_once(store: PostgresStore, proxy: Proxy):
     reply = await claim(store, 2)
     raised = await losing_each_reply(proxy, lambda: succeed(store, reply))
     assert OutcomeUnknown in raised
@@ -158,9 +156,7 @@ async def test_settlement_of_which_any_reply_is_lost_settles_once(
     assert (await store.read(AuditQuery())).differences == ()
 
 
-async def test_enqueue_of_which_any_reply_is_lost_makes_the_job_once(
-    store: PostgresStore, proxy: Proxy
-):
+async def test_enqueue_with_any_lost_reply_creates_the_job_once(store: PostgresStore, proxy: Proxy):
     raised = await losing_each_reply(proxy, lambda: store.enqueue([job(7), job(8)]))
     assert OutcomeUnknown in raised
     assert [one.created for one in await store.enqueue([job(7), job(8)])] == [False, False]
@@ -168,7 +164,7 @@ async def test_enqueue_of_which_any_reply_is_lost_makes_the_job_once(
     assert (await store.read(AuditQuery())).differences == ()
 
 
-async def test_replies_cut_off_anywhere_lose_and_double_nothing(store: PostgresStore, proxy: Proxy):
+async def test_replies_cut_anywhere_lose_and_duplicate_nothing(store: PostgresStore, proxy: Proxy):
     for number, size in enumerate((1, 10, 100, 300), 2):
         proxy.cut_after(size)
         await again(lambda: store.enqueue([job(number)]))  # noqa: B023  (awaited within the loop)
@@ -181,7 +177,7 @@ async def test_replies_cut_off_anywhere_lose_and_double_nothing(store: PostgresS
     assert (await store.read(AuditQuery())).differences == ()
 
 
-async def test_reply_that_tells_a_lanes_number_may_be_lost(store: PostgresStore, proxy: Proxy):
+async def test_reply_with_a_lanes_number_may_be_lost(store: PostgresStore, proxy: Proxy):
     """Values that repeat in many rows are read on a separate connection; that can be retried."""
     proxy.lose_reply_to(b"fresh lane")
     fresh = NewJob(id=derived_id("breaking", 90), kind="noop", lane="fresh lane")
@@ -195,7 +191,7 @@ async def test_reply_that_tells_a_lanes_number_may_be_lost(store: PostgresStore,
     assert (await again(lambda: store.enqueue([other])))[0].created
 
 
-async def test_reset_of_all_connections_costs_each_one_call_at_most(
+async def test_reset_of_all_connections_costs_each_at_most_one_call(
     store: PostgresStore, proxy: Proxy
 ):
     for round_ in range(3):
@@ -207,7 +203,7 @@ async def test_reset_of_all_connections_costs_each_one_call_at_most(
     assert await again(lambda: counts(store)) == {"succeeded": 5}
 
 
-async def test_killed_backends_are_made_up_for(store: PostgresStore, url: str):
+async def test_killed_backends_are_replaced(store: PostgresStore, url: str):
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -220,7 +216,7 @@ async def test_killed_backends_are_made_up_for(store: PostgresStore, url: str):
     assert await again(lambda: counts(store)) == {"succeeded": 3}
 
 
-async def test_server_that_is_killed_keeps_what_was_acknowledged_and_work_goes_on():
+async def test_killed_server_keeps_acknowledged_work_and_work_continues():
     with made(PostgresServer) as server:
         store = PostgresStore(parse_url(server.url))
         await store.enqueue([job(n) for n in range(200)])
@@ -238,7 +234,7 @@ async def test_server_that_is_killed_keeps_what_was_acknowledged_and_work_goes_o
         await store.close()
 
 
-async def test_transaction_that_hangs_lets_nobody_wait_longer_than_it_says(
+async def test_hanging_transaction_delays_nobody_beyond_its_limit(
     url: str,
 ):
     """Another session has locked the table of jobs; calls that need it are refused in time."""
@@ -253,7 +249,7 @@ async def test_transaction_that_hangs_lets_nobody_wait_longer_than_it_says(
     await store.close()
 
 
-def test_group_of_which_the_outcome_is_unknown_is_not_made_again_in_halves() -> None:
+def test_group_with_an_unknown_outcome_is_not_split_and_repeated() -> None:
     made: list[list[object]] = []
 
     def together(items: Sequence[object]) -> tuple[list[object], Done]:

@@ -64,7 +64,7 @@ def health(findings: list[Finding]) -> dict[str, Health]:
     return {one.subject: one.health for one in findings}
 
 
-def test_sound_server_has_good_findings_alone(options: PostgresOptions, url: str):
+def test_healthy_server_has_only_good_findings(options: PostgresOptions, url: str):
     migrate(options)
     findings = server.check_postgres(url)
     assert health(findings) == dict.fromkeys(
@@ -82,7 +82,7 @@ def test_sound_server_has_good_findings_alone(options: PostgresOptions, url: str
     )
 
 
-def test_server_that_is_away_is_a_problem_and_its_password_is_not_told():
+def test_unreachable_server_is_a_problem_and_its_password_is_not_shown():
     (found,) = server.check_postgres(f"postgresql://ann:s3cret@127.0.0.1:{free_port()}/x")
     assert (found.subject, found.health) == ("server", Health.PROBLEM)
     assert "s3cret" not in str(found)
@@ -97,7 +97,7 @@ def test_server_that_is_away_is_a_problem_and_its_password_is_not_told():
         (190_000, Health.WARNING),
     ],
 )
-def test_versions_from_14_to_18_are_well(seen: Checkup, version: int, expected: Health):
+def test_versions_from_14_to_18_are_fine(seen: Checkup, version: int, expected: Health):
     assert server.check_version(replace(seen, version=version)).health is expected
 
 
@@ -107,7 +107,7 @@ def test_standby_and_another_encoding_are_problems(seen: Checkup):
     assert server.check_version(replace(seen, settings=settings)).health is Health.PROBLEM
 
 
-def test_server_that_does_not_wait_for_its_device_is_told():
+def test_server_that_does_not_sync_its_device_is_reported():
     loose = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
     with made(lambda: PostgresServer({**loose, "autovacuum": "off"})) as loose_server:
         seen = check(parse_url(loose_server.url))
@@ -124,7 +124,7 @@ def test_server_that_does_not_wait_for_its_device_is_told():
         (61_000, Health.PROBLEM, "ahead"),
     ],
 )
-def test_clock_that_is_off_is_told(seen: Checkup, offset_ms: int, expected: Health, word: str):
+def test_clock_skew_is_reported(seen: Checkup, offset_ms: int, expected: Health, word: str):
     found = server.check_server_clock(offset_ms)
     assert found.health is expected
     assert word in found.found
@@ -136,16 +136,14 @@ def test_server_with_few_connections_left_is_a_warning(seen: Checkup, options: P
     assert server.check_connections(crowded).health is Health.WARNING
 
 
-def test_pooler_that_the_store_does_not_know_of_is_a_warning(
-    seen: Checkup, options: PostgresOptions
-):
+def test_pooler_unknown_to_the_store_is_a_warning(seen: Checkup, options: PostgresOptions):
     assert not seen.pooled
     pooled = replace(seen, pooled=True)
     assert server.check_pooler(pooled, options).health is Health.WARNING
     assert server.check_pooler(pooled, replace(options, pooled=True)).health is Health.OK
 
 
-def test_transaction_that_stays_open_is_named(url: str, options: PostgresOptions):
+def test_long_open_transaction_is_named(url: str, options: PostgresOptions):
     with psycopg.connect(url, application_name="the report") as db:
         db.execute("SELECT 1")
         seen = check(options)
@@ -171,9 +169,7 @@ def test_table_of_dead_rows_is_a_warning(seen: Checkup):
     assert server.check_vacuum(seen).health is Health.OK
 
 
-def test_missing_rights_are_named_with_the_grants_that_give_them(
-    url: str, options: PostgresOptions
-):
+def test_missing_rights_are_named_with_the_grants_for_them(url: str, options: PostgresOptions):
     migrate(options)
     with fresh_role(url) as role, psycopg.connect(url, autocommit=True) as owner:
         theirs = parse_url(as_role(url, role))
@@ -189,7 +185,7 @@ def test_missing_rights_are_named_with_the_grants_that_give_them(
         assert check(theirs).missing == {"table job": ("DELETE",)}
 
 
-def test_doctor_of_a_store_that_does_not_exist_makes_nothing(headway: Headway, url: str):
+def test_doctor_of_a_missing_store_creates_nothing(headway: Headway, url: str):
     code, out, _ = headway("doctor", "--json")
     assert code == 1
     (wrong,) = [one for one in json.loads(out)["findings"] if one["health"] == "problem"]
@@ -200,7 +196,7 @@ def test_doctor_of_a_store_that_does_not_exist_makes_nothing(headway: Headway, u
     assert row == (0,)
 
 
-def test_migrate_makes_the_store_once_and_the_doctor_finds_it_well(headway: Headway):
+def test_migrate_creates_the_store_once_and_the_doctor_is_satisfied(headway: Headway):
     code, out, _ = headway("migrate", "--json")
     assert (code, json.loads(out)) == (0, {"before": 0, "now": latest(), "systems": []})
     code, out, _ = headway("migrate", "--json")
@@ -210,13 +206,13 @@ def test_migrate_makes_the_store_once_and_the_doctor_finds_it_well(headway: Head
     assert {one["health"] for one in json.loads(out)["findings"]} == {"ok"}
 
 
-def test_reading_commands_make_no_store(headway: Headway, url: str):
+def test_reading_commands_create_no_store(headway: Headway, url: str):
     code, out, err = headway("jobs")
     assert (code, out) == (4, "")
     assert "contains no store yet" in err
 
 
-def test_store_of_a_later_program_is_refused_and_not_touched(headway: Headway, url: str):
+def test_store_of_a_later_program_is_refused_and_not_changed(headway: Headway, url: str):
     headway("migrate")
     with psycopg.connect(url) as db:
         db.execute("UPDATE headway.number SET n = 9999 WHERE key IN (-9, -11)")

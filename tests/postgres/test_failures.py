@@ -48,7 +48,7 @@ def _explained(url: str, *statements: str) -> HeadwayError:
     return explain(error, parse_url(url))
 
 
-def test_server_that_is_away_is_unavailable_and_the_password_is_not_told():
+def test_unreachable_server_is_unavailable_and_the_password_is_not_shown():
     error = _raised(lambda: psycopg.connect(AWAY))
     assert is_broken(error)
     told = explain(error, parse_url(AWAY))
@@ -58,7 +58,7 @@ def test_server_that_is_away_is_unavailable_and_the_password_is_not_told():
     assert "s3cret" not in str(told)
 
 
-def test_process_that_may_open_no_more_files_is_unavailable(url: str):
+def test_process_without_free_file_descriptors_is_unavailable(url: str):
     """The process can open only the socket, and waiting for it needs one more descriptor."""
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.open(os.devnull, os.O_RDONLY)
@@ -71,14 +71,14 @@ def test_process_that_may_open_no_more_files_is_unavailable(url: str):
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
-def test_database_that_is_missing_says_how_to_make_it(url: str):
+def test_missing_database_says_how_to_create_it(url: str):
     missing = with_database(url, "nowhere")
     told = explain(_raised(lambda: psycopg.connect(missing)), parse_url(missing))
     assert isinstance(told, StoreUnavailable)
     assert "CREATE DATABASE" in told.hint
 
 
-def test_role_that_is_missing_says_to_mend_the_user(url: str):
+def test_missing_role_says_to_correct_the_user(url: str):
     stranger = as_role(url, "nobody_at_all")
     told = explain(_raised(lambda: psycopg.connect(stranger)), parse_url(stranger))
     assert isinstance(told, StoreUnavailable)
@@ -111,13 +111,13 @@ def test_error_of_a_statement_says_what_to_do(url: str, query: str, kind: type, 
         ("58030", StoreUnavailable, "log"),
     ],
 )
-def test_state_that_a_server_tells_says_what_to_do(url: str, state: str, kind: type, part: str):
+def test_state_reported_by_a_server_says_what_to_do(url: str, state: str, kind: type, part: str):
     told = _explained(url, f"DO $$ BEGIN RAISE SQLSTATE '{state}'; END $$")
     assert type(told) is kind
     assert part in told.hint
 
 
-def test_statement_that_waited_too_long_is_unavailable_and_its_connection_is_not_broken(url: str):
+def test_statement_timeout_is_unavailable_and_keeps_its_connection(url: str):
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("SET statement_timeout = 20")
         error = _raised(lambda: db.execute("SELECT pg_sleep(60)"))
@@ -138,7 +138,7 @@ def test_ended_connection_is_broken_and_unknown_only_while_committing(url: str):
         assert isinstance(explain(one, parse_url(url), committing=True), OutcomeUnknown)
 
 
-def test_deadlock_is_transient_and_at_the_commit_still_refused(url: str):
+def test_deadlock_is_transient_and_still_refused_at_the_commit(url: str):
     with psycopg.connect(url) as db:
         error = _raised(lambda: db.execute(b"DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$"))
     assert is_transient(error)
@@ -169,7 +169,7 @@ def test_too_many_connections_names_the_settings():
     assert "max_connections" in told.hint
 
 
-def test_missing_right_names_the_grant_that_gives_it(url: str):
+def test_missing_right_names_the_grant_for_it(url: str):
     with fresh_role(url) as role, psycopg.connect(url, autocommit=True) as owner:
         theirs = as_role(url, role)
         options = parse_url(theirs)

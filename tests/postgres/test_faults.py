@@ -44,7 +44,7 @@ async def other_place(place_database: str) -> AsyncIterator[Place]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", list(OPERATIONS))
-async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
+async def test_operation_with_each_reply_lost_once_is_done_once(
     place: Place, other_place: Place, way: Proxy, name: str
 ) -> None:
     clocks = FakeClock(), FakeClock()
@@ -71,7 +71,7 @@ def own_server() -> Iterator[PostgresServer]:
 
 
 @pytest.mark.slow
-async def test_load_goes_on_after_the_server_crashed_and_after_it_was_stopped_at_once(
+async def test_load_continues_after_a_crash_and_an_immediate_stop_of_the_server(
     own_server: PostgresServer,
 ) -> None:
     stores = [PostgresStore(parse_url(own_server.url)) for _ in range(3)]
@@ -93,7 +93,7 @@ async def test_load_goes_on_after_the_server_crashed_and_after_it_was_stopped_at
 
 
 @pytest.mark.slow
-async def test_load_goes_on_while_connections_are_reset_ended_and_cut(
+async def test_load_continues_while_connections_are_reset_ended_and_cut(
     place: Place, way: Proxy, place_database: str
 ) -> None:
     stores = [PostgresStore(parse_url(f"{way.url}?namespace={place.namespace}")) for _ in range(3)]
@@ -124,7 +124,7 @@ def _others(url: str) -> list[int]:
 # ------------------------------------------------------------- unresponsive servers and processes
 
 
-async def test_server_that_says_nothing_is_given_up_and_used_again_when_it_speaks(
+async def test_silent_server_is_given_up_and_used_again_when_it_answers(
     place: Place, way: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "IDLE_MS", 200)
@@ -181,7 +181,7 @@ AND state = 'idle in transaction' AND datname = current_database()
 """
 
 
-async def test_process_that_is_stopped_in_its_turn_holds_up_the_others_no_longer_than_it_may_idle(
+async def test_process_stopped_in_an_exclusive_step_delays_others_only_until_its_idle_limit(
     place: Place,
 ) -> None:
     store = place.open()

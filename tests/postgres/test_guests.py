@@ -27,7 +27,7 @@ from tests.postgres.door import Door, job, there
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_job_is_there_if_and_only_if_the_caller_commits(door: Door, door_url: str, keep: bool):
+def test_job_exists_if_and_only_if_the_caller_commits(door: Door, door_url: str, keep: bool):
     with psycopg.connect(door_url) as db:
         assert door.enqueue(db, [job(1)]) == [Sent(job(1).id, created=True)]
         assert there(door_url) == 0
@@ -36,7 +36,7 @@ def test_job_is_there_if_and_only_if_the_caller_commits(door: Door, door_url: st
     assert door.woken == []
 
 
-def test_callers_own_ways_stay_as_they_were(door: Door, door_url: str):
+def test_callers_own_settings_stay_unchanged(door: Door, door_url: str):
     notices: list[str | None] = []
     with psycopg.connect(door_url, row_factory=dict_row, prepare_threshold=0) as db:
         db.add_notice_handler(lambda told: notices.append(told.message_primary))
@@ -51,7 +51,7 @@ def test_callers_own_ways_stay_as_they_were(door: Door, door_url: str):
         assert there(door_url) == 8
 
 
-def test_transaction_is_begun_as_the_caller_wants_it(door: Door, door_url: str):
+def test_transaction_starts_as_the_caller_wants_it(door: Door, door_url: str):
     with psycopg.connect(door_url) as db:
         db.isolation_level = IsolationLevel.SERIALIZABLE
         db.deferrable = False
@@ -61,7 +61,7 @@ def test_transaction_is_begun_as_the_caller_wants_it(door: Door, door_url: str):
     assert there(door_url) == 0
 
 
-def test_block_of_a_caller_that_commits_by_itself_is_one_transaction(door: Door, door_url: str):
+def test_block_of_an_autocommit_caller_is_one_transaction(door: Door, door_url: str):
     with psycopg.connect(door_url, autocommit=True) as db:
         with db.transaction():
             door.enqueue(db, [job(1)])
@@ -73,7 +73,7 @@ def test_block_of_a_caller_that_commits_by_itself_is_one_transaction(door: Door,
         assert door.woken == []
 
 
-def test_without_a_transaction_the_job_is_there_at_once_and_told_of(door: Door, door_url: str):
+def test_job_without_a_transaction_exists_and_is_announced_at_once(door: Door, door_url: str):
     with psycopg.connect(door_url, autocommit=True) as db:
         door.enqueue(db, [job(1)])
         assert there(door_url) == 1
@@ -91,7 +91,7 @@ def test_refused_job_leaves_the_transaction_usable(door: Door, door_url: str):
     assert there(door_url) == 3
 
 
-def test_failed_transaction_is_refused_in_words(door: Door, door_url: str):
+def test_failed_transaction_is_refused_clearly(door: Door, door_url: str):
     with psycopg.connect(door_url) as db:
         with pytest.raises(psycopg.errors.DivisionByZero):
             db.execute("SELECT 1 / 0")
@@ -100,14 +100,14 @@ def test_failed_transaction_is_refused_in_words(door: Door, door_url: str):
         db.rollback()
 
 
-def test_closed_connection_is_refused_in_words(door: Door, door_url: str):
+def test_closed_connection_is_refused_clearly(door: Door, door_url: str):
     db = psycopg.connect(door_url)
     db.close()
     with pytest.raises(InvalidValue, match="closed"):
         door.enqueue(db, [job(1)])
 
 
-def test_connection_in_a_pipeline_is_refused_in_words(door: Door, door_url: str):
+def test_connection_in_a_pipeline_is_refused_clearly(door: Door, door_url: str):
     refused = pytest.raises(InvalidValue, match="pipeline")
     with psycopg.connect(door_url) as db, db.pipeline(), refused:
         door.enqueue(db, [job(1)])
@@ -124,7 +124,7 @@ def test_connection_that_breaks_is_unavailable_and_nothing_was_written(door: Doo
 
 
 @pytest.mark.parametrize("given", [object(), "postgresql://", 7, create_engine])
-def test_what_is_no_connection_is_refused_in_words(door: Door, given: object):
+def test_invalid_connection_is_refused_clearly(door: Door, given: object):
     with pytest.raises(InvalidValue, match="is not a connection") as refused:
         door.enqueue(given, [job(1)])
     assert "SQLAlchemy" in refused.value.hint
@@ -134,7 +134,7 @@ def test_what_is_no_connection_is_refused_in_words(door: Door, given: object):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-async def test_awaited_connection_holds_the_same_promise(door: Door, door_url: str, keep: bool):
+async def test_async_connection_keeps_the_same_promise(door: Door, door_url: str, keep: bool):
     async with await psycopg.AsyncConnection.connect(door_url) as db:
         await db.execute("SELECT 1")
         await door.enqueue_async(db, [job(1), job(2)])
@@ -143,21 +143,21 @@ async def test_awaited_connection_holds_the_same_promise(door: Door, door_url: s
         assert there(door_url) == (2 if keep else 0)
 
 
-async def test_awaited_connection_is_refused_where_nobody_can_await(door: Door, door_url: str):
+async def test_async_connection_is_refused_in_synchronous_code(door: Door, door_url: str):
     async with await psycopg.AsyncConnection.connect(door_url) as db:
         with pytest.raises(InvalidValue) as refused:
             door.enqueue(db, [job(1)])
         assert "send_async" in refused.value.hint
 
 
-async def test_plain_connection_can_be_used_from_async_code(door: Door, door_url: str):
+async def test_sync_connection_can_be_used_from_async_code(door: Door, door_url: str):
     with psycopg.connect(door_url) as db:
         await door.enqueue_async(db, [job(1)])
         db.commit()
     assert there(door_url) == 1
 
 
-async def test_cancelled_send_gives_the_connection_back_only_when_it_is_free(
+async def test_cancelled_send_returns_the_connection_only_when_it_is_free(
     door_options: PostgresOptions, door_url: str
 ):
     entered, go_on = threading.Event(), threading.Event()
@@ -194,7 +194,7 @@ def sessions(door_url: str) -> Iterator[sessionmaker[Session]]:
     made.dispose()
 
 
-def test_session_commits_the_job_with_its_own_rows_and_tells_of_it(
+def test_session_commits_the_job_with_its_own_rows_and_announces_it(
     door: Door, sessions: sessionmaker[Session], door_url: str
 ):
     with sessions() as session:
@@ -210,7 +210,7 @@ def test_session_commits_the_job_with_its_own_rows_and_tells_of_it(
         assert len(door.woken) == 2
 
 
-def test_session_that_rolls_back_leaves_nothing_and_tells_nobody(
+def test_session_that_rolls_back_leaves_and_announces_nothing(
     door: Door, sessions: sessionmaker[Session], door_url: str
 ):
     with sessions() as session:
@@ -222,7 +222,7 @@ def test_session_that_rolls_back_leaves_nothing_and_tells_nobody(
     assert len(door.woken) == 1
 
 
-def test_scoped_session_tells_too(door: Door, sessions: sessionmaker[Session], door_url: str):
+def test_scoped_session_also_announces(door: Door, sessions: sessionmaker[Session], door_url: str):
     scoped = scoped_session(sessions)
     door.enqueue(scoped, [job(1)])
     scoped.commit()
@@ -230,7 +230,7 @@ def test_scoped_session_tells_too(door: Door, sessions: sessionmaker[Session], d
     assert (there(door_url), len(door.woken)) == (1, 1)
 
 
-def test_savepoint_of_a_session_takes_the_job_along(
+def test_savepoint_of_a_session_includes_the_job(
     door: Door, sessions: sessionmaker[Session], door_url: str
 ):
     with sessions.begin() as session:
@@ -242,7 +242,7 @@ def test_savepoint_of_a_session_takes_the_job_along(
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_connection_of_sqlalchemy_knows_that_a_transaction_has_begun(
+def test_sqlalchemy_connection_knows_that_a_transaction_has_started(
     door: Door, sessions: sessionmaker[Session], door_url: str, keep: bool
 ):
     engine = sessions.kw["bind"]
@@ -256,7 +256,7 @@ def test_connection_of_sqlalchemy_knows_that_a_transaction_has_begun(
 # Django
 
 
-def test_djangos_connection_is_opened_and_tells_of_its_commit(door: Door, door_url: str):
+def test_django_connection_is_opened_and_announces_its_commit(door: Door, door_url: str):
     wrapper = LikeDjango(door_url)
     try:
         with wrapper:

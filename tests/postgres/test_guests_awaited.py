@@ -25,7 +25,7 @@ async def engine(door_url: str) -> AsyncIterator[AsyncEngine]:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-async def test_awaited_session_holds_the_same_promise_and_tells(
+async def test_async_session_keeps_the_same_promise_and_announces(
     door: Door, engine: AsyncEngine, door_url: str, keep: bool
 ):
     async with AsyncSession(engine) as session:
@@ -36,7 +36,7 @@ async def test_awaited_session_holds_the_same_promise_and_tells(
     assert len(door.woken) == keep
 
 
-async def test_awaited_connection_of_sqlalchemy_commits_the_job(
+async def test_async_sqlalchemy_connection_commits_the_job(
     door: Door, engine: AsyncEngine, door_url: str
 ):
     async with engine.connect() as db:
@@ -45,7 +45,7 @@ async def test_awaited_connection_of_sqlalchemy_commits_the_job(
     assert there(door_url) == 1
 
 
-async def test_awaited_sessions_are_refused_where_nobody_can_await(
+async def test_async_sessions_are_refused_in_synchronous_code(
     door: Door, engine: AsyncEngine, door_url: str
 ):
     async with AsyncSession(engine) as session, engine.connect() as db:

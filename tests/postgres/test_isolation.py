@@ -50,7 +50,7 @@ def turn(place: Place) -> Generator[None]:
 @pytest.mark.parametrize("gates", [(), (use_of(LINES),)], ids=["plain", "gated"])
 @pytest.mark.parametrize("pooled", POOLED)
 @pytest.mark.parametrize("level", LEVELS)
-async def test_claim_that_waited_for_its_turn_sees_what_was_committed_meanwhile(
+async def test_claim_that_waited_for_its_step_sees_what_was_committed_meanwhile(
     fast_postgres_server: PostgresServer | GivenPostgres,
     clock: FakeClock,
     level: str,

@@ -30,7 +30,7 @@ def trips(store: PostgresStore) -> int:
     return store._turns.session.link.trips
 
 
-async def test_idle_sweep_is_one_trip_and_waits_for_nobody_who_has_the_turn(
+async def test_idle_sweep_is_one_trip_and_does_not_wait_for_an_exclusive_step(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -47,7 +47,7 @@ async def test_idle_sweep_is_one_trip_and_waits_for_nobody_who_has_the_turn(
     assert trips(store) == before + 1
 
 
-async def test_sweep_after_a_look_finds_what_has_become_due(place: Place, clock: FakeClock) -> None:
+async def test_sweep_after_a_look_finds_newly_due_jobs(place: Place, clock: FakeClock) -> None:
     store, other = place.open(clock), place.open(clock)
     await store.enqueue([job(1, due_at=clock() + MINUTE)])
     await other.enqueue([job(2, expires_at=clock() + 2 * MINUTE)])
@@ -63,7 +63,7 @@ async def test_sweep_after_a_look_finds_what_has_become_due(place: Place, clock:
     await assert_clean(store)
 
 
-async def test_claim_after_a_look_finds_what_has_become_due(place: Place, clock: FakeClock) -> None:
+async def test_claim_after_a_look_finds_newly_due_jobs(place: Place, clock: FakeClock) -> None:
     store = place.open(clock)
     due = job(1, due_at=clock() + MINUTE)
     await store.enqueue([due])
@@ -74,7 +74,7 @@ async def test_claim_after_a_look_finds_what_has_become_due(place: Place, clock:
     await assert_clean(store)
 
 
-async def test_claim_that_sets_a_gates_timer_says_when_it_comes(
+async def test_claim_that_sets_a_gates_timer_returns_its_time(
     place: Place, clock: FakeClock
 ) -> None:
     """Although the first timer was read ahead, in the trip that started the transaction."""
@@ -91,7 +91,7 @@ async def test_claim_that_sets_a_gates_timer_says_when_it_comes(
         clock.advance(20_000)
 
 
-def test_questions_that_are_asked_as_one_keep_what_each_is_bound_to(place: Place) -> None:
+def test_merged_queries_keep_their_own_parameters(place: Place) -> None:
     ask = Select("SELECT $2::text WHERE $1::bigint = ANY (SELECT length(unnest($3::text[])))", of())
     never, ever = (ask, (9, "a", Texts(("b",)))), (ask, (1, "a", Texts(("b",))))
     one, bound = whether_any([never, ever, never])
@@ -101,7 +101,7 @@ def test_questions_that_are_asked_as_one_keep_what_each_is_bound_to(place: Place
     assert row == (False, True, False)
 
 
-async def test_job_may_need_a_gate_that_another_process_has_just_declared(
+async def test_job_may_need_a_gate_just_declared_by_another_process(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)

@@ -22,7 +22,7 @@ def used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "LEAST", 1)
 
 
-def test_flow_is_looked_at_whole_until_something_of_it_has_started() -> None:
+def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
     known = Marks()
     assert known.ranges(1) is WHOLE
     known.rise(1, {5: (100, 7)}, 3)
@@ -31,13 +31,13 @@ def test_flow_is_looked_at_whole_until_something_of_it_has_started() -> None:
     assert known.ranges(1) is WHOLE
 
 
-def test_stretches_of_a_flow_leave_out_only_what_stands_before_a_mark() -> None:
+def test_ranges_of_a_flow_omit_only_what_precedes_a_mark() -> None:
     known = Marks()
     known.rise(1, {5: (100, 7), 2: (50, 3)}, 3)
     assert known.ranges(1) == ((-1, 0, 0, 2), (2, 50, 3, 5), (5, 100, 7, 2**62))
 
 
-def test_mark_goes_back_to_what_waits_before_it() -> None:
+def test_mark_moves_back_to_a_job_waiting_before_it() -> None:
     known = Marks()
     known.rise(1, {5: (100, 7)}, 3)
     known.lower(1, 5, 100, 9)
@@ -46,7 +46,7 @@ def test_mark_goes_back_to_what_waits_before_it() -> None:
     assert known.ranges(1)[1] == (5, 99, 9, 2**62)
 
 
-def test_mark_is_not_raised_by_what_was_read_before_another_step_let_a_job_wait() -> None:
+def test_mark_is_not_raised_by_a_read_before_another_step_queued_a_job() -> None:
     known = Marks()
     read_at = known.lowered
     known.lower(1, 5, 99, 9)
@@ -56,7 +56,7 @@ def test_mark_is_not_raised_by_what_was_read_before_another_step_let_a_job_wait(
     assert known.ranges(1)[1] == (5, 100, 7, 2**62)
 
 
-def test_mark_that_was_dropped_is_not_raised_by_what_was_read_before() -> None:
+def test_dropped_mark_is_not_raised_by_an_earlier_read() -> None:
     known = Marks()
     for forget in (lambda: known.drop([1]), known.clear):
         known.rise(1, {5: (100, 7)}, 3)
@@ -80,7 +80,7 @@ async def claimed(store: PostgresStore, n: int, request: int) -> list[str]:
     return [one.id for one in (await claim(store, request=request, n=n)).jobs]
 
 
-async def test_job_of_a_smaller_priority_from_elsewhere_goes_first(
+async def test_job_of_a_smaller_priority_from_another_process_goes_first(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -93,7 +93,7 @@ async def test_job_of_a_smaller_priority_from_elsewhere_goes_first(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_job_that_waits_again_stands_where_it_stood(
+async def test_requeued_job_keeps_its_place(
     place: Place, clock: FakeClock, *, elsewhere: bool
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -108,7 +108,7 @@ async def test_job_that_waits_again_stands_where_it_stood(
     await assert_clean(store)
 
 
-async def test_job_with_an_old_moment_of_the_same_process_goes_first(
+async def test_job_with_an_old_due_time_of_the_same_process_goes_first(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -120,7 +120,7 @@ async def test_job_with_an_old_moment_of_the_same_process_goes_first(
     await assert_clean(store)
 
 
-async def test_job_that_comes_late_with_an_old_moment_is_found_when_the_rest_is_through(
+async def test_late_job_with_an_old_due_time_is_found_after_the_rest(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -134,7 +134,7 @@ async def test_job_that_comes_late_with_an_old_moment_is_found_when_the_rest_is_
     assert len(await claimed(store, 9, 4)) == 1
 
 
-async def test_job_that_comes_late_is_found_by_a_claim_like_the_ones_before_it(
+async def test_late_job_is_found_by_a_claim_like_earlier_ones(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)

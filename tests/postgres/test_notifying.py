@@ -18,7 +18,7 @@ from tests.plain import claim, job
 from tests.postgres.places import Place
 
 
-def test_first_commit_is_notified_at_once_however_lately_the_machine_was_started(
+def test_first_commit_notifies_at_once_however_recently_the_machine_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listening, "NOTIFY_EVERY", 3600.0)

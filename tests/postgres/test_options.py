@@ -23,7 +23,7 @@ def test_plain_url_has_the_defaults():
     }
 
 
-def test_own_options_are_read_and_the_others_are_those_of_libpq():
+def test_own_options_are_read_and_others_are_those_of_libpq():
     options = parse_url(
         "postgres:///shop?namespace=blue&listen=off&migrate=off&pooled=on&patience_ms=2500"
         "&host=/run/postgresql&sslmode=disable&application_name=a%20b+c"
@@ -35,7 +35,7 @@ def test_own_options_are_read_and_the_others_are_those_of_libpq():
     assert given["application_name"] == "a b+c"
 
 
-def test_several_hosts_pass():
+def test_several_hosts_are_accepted():
     options = parse_url("postgresql://a:1,b:2/shop?target_session_attrs=read-write")
     given = conninfo_to_dict(options.conninfo)
     assert (given["host"], given["port"]) == ("a,b", "1,2")
@@ -66,7 +66,7 @@ def test_password_is_never_shown():
         (f"postgresql://ann:s3cret@db/x?namespace={'n' * 49}", "namespace is"),
     ],
 )
-def test_unusable_url_is_refused_in_words_without_the_password(url: str, part: str):
+def test_unusable_url_is_refused_clearly_without_the_password(url: str, part: str):
     with pytest.raises(InvalidValue) as refused:
         parse_url(url)
     assert part in refused.value.message

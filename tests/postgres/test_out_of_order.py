@@ -151,7 +151,7 @@ async def test_ended_backends_under_many_calls_never_make_the_store_suspect(plac
     assert await store.suspicion() is None
 
 
-async def test_settlement_of_plain_jobs_notices_a_store_that_was_restored(
+async def test_settlement_of_plain_jobs_detects_a_restored_store(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -165,7 +165,7 @@ async def test_settlement_of_plain_jobs_notices_a_store_that_was_restored(
     assert place.sql("SELECT n FROM @number WHERE key = -13") == [(1,)]
 
 
-async def test_high_water_mark_that_an_enqueue_raised_is_not_lowered_by_the_turn(
+async def test_high_water_mark_raised_by_an_enqueue_is_not_lowered_by_an_exclusive_step(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -182,7 +182,7 @@ async def test_high_water_mark_that_an_enqueue_raised_is_not_lowered_by_the_turn
     assert place.sql("SELECT n FROM @number WHERE key = -1") == [(clock(),)]
 
 
-async def test_enqueue_by_a_process_whose_time_is_behind_is_made_at_the_stores_time(
+async def test_enqueue_by_a_process_with_a_slow_clock_uses_the_stores_time(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -199,7 +199,7 @@ async def test_enqueue_by_a_process_whose_time_is_behind_is_made_at_the_stores_t
     assert view.created_at == view.due_at == began_at + 60_000
 
 
-async def test_enqueue_after_another_process_set_the_stores_time_back_is_made_at_that_time(
+async def test_enqueue_after_another_process_reset_the_stores_time_uses_that_time(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -216,7 +216,7 @@ async def test_enqueue_after_another_process_set_the_stores_time_back_is_made_at
     assert view.created_at == view.due_at == began_at
 
 
-async def test_plain_claim_in_a_store_that_another_process_found_changed_is_refused(
+async def test_plain_claim_in_a_store_found_changed_by_another_process_is_refused(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)
@@ -229,7 +229,7 @@ async def test_plain_claim_in_a_store_that_another_process_found_changed_is_refu
 
 
 @pytest.mark.parametrize("gated", [False, True])
-async def test_job_enqueued_while_a_claim_is_under_way_is_not_claimed_before_it_was_created(
+async def test_job_enqueued_during_a_claim_is_not_claimed_before_its_creation(
     place: Place, clock: FakeClock, gated: bool
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -253,7 +253,7 @@ async def test_job_enqueued_while_a_claim_is_under_way_is_not_claimed_before_it_
     assert view.created_at == view.runs[0].claimed_at == began_at + 500
 
 
-async def test_rate_counts_a_job_enqueued_while_a_claim_is_under_way_from_its_claim_on_record(
+async def test_rate_counts_a_job_enqueued_during_a_claim_from_its_recorded_claim(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -274,7 +274,7 @@ async def test_rate_counts_a_job_enqueued_while_a_claim_is_under_way_from_its_cl
     assert [one.id for one in (await claim(store, request=3)).jobs] == [job(2).id]
 
 
-async def test_beat_that_read_its_worker_before_a_sweep_took_some_of_its_jobs_extends_no_lease(
+async def test_beat_that_read_its_worker_before_a_sweep_took_jobs_extends_no_lease(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
@@ -298,7 +298,7 @@ def _leads_to(steps: Steps, link: Link) -> None:
     steps.session._link = link
 
 
-async def test_connection_to_a_server_that_was_replaced_proves_nothing(
+async def test_connection_to_a_replaced_server_proves_nothing(
     place: Place, clock: FakeClock
 ) -> None:
     store = place.open(clock)

@@ -80,7 +80,7 @@ async def locked(place: Place, made: Sequence[NewJob]) -> AsyncIterator[None]:
         yield
 
 
-async def test_claim_of_a_plain_lane_is_one_trip_and_waits_for_no_other(
+async def test_plain_claim_is_one_trip_and_waits_for_no_other(
     store: PostgresStore, place: Place
 ) -> None:
     made = jobs(1, 5)
@@ -101,7 +101,7 @@ async def test_claim_of_a_plain_lane_is_one_trip_and_waits_for_no_other(
     await assert_clean(store)
 
 
-async def test_jobs_that_another_claim_has_locked_are_skipped_and_none_is_lost(
+async def test_jobs_locked_by_another_claim_are_skipped_and_none_is_lost(
     store: PostgresStore, place: Place, clock: FakeClock
 ) -> None:
     made = jobs(1, 5)
@@ -121,7 +121,7 @@ async def test_jobs_that_another_claim_has_locked_are_skipped_and_none_is_lost(
     await assert_clean(store)
 
 
-async def test_plain_claim_looks_further_behind_if_all_first_jobs_are_locked(
+async def test_plain_claim_looks_further_if_all_first_jobs_are_locked(
     store: PostgresStore, place: Place
 ) -> None:
     made = jobs(1, 12)
@@ -133,7 +133,7 @@ async def test_plain_claim_looks_further_behind_if_all_first_jobs_are_locked(
     await assert_clean(store)
 
 
-async def test_jobs_that_were_skipped_go_first_again_if_the_claim_that_locked_them_fails(
+async def test_skipped_jobs_go_first_again_if_the_claim_that_locked_them_fails(
     store: PostgresStore, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marks, "LEAST", 1)
@@ -147,7 +147,7 @@ async def test_jobs_that_were_skipped_go_first_again_if_the_claim_that_locked_th
     await assert_clean(store)
 
 
-async def test_claims_of_many_workers_at_once_start_each_job_once(
+async def test_concurrent_claims_of_many_workers_start_each_job_once(
     place: Place, clock: FakeClock
 ) -> None:
     stores = [place.open(clock) for _ in range(4)]
@@ -198,7 +198,7 @@ async def test_flows_of_a_plain_lane_are_merged_by_priority_due_time_and_arrival
     await assert_clean(store)
 
 
-async def test_repeated_claim_gets_what_its_first_sending_started(store: PostgresStore) -> None:
+async def test_repeated_claim_gets_what_its_first_attempt_started(store: PostgresStore) -> None:
     made = jobs(1, 4)
     await store.enqueue(made)
     first = await claim(store, request=2, n=3)
@@ -209,7 +209,7 @@ async def test_repeated_claim_gets_what_its_first_sending_started(store: Postgre
     await assert_clean(store)
 
 
-async def test_plain_claim_that_meets_a_gate_a_closing_or_a_fair_lane_leaves_it_to_the_verb(
+async def test_plain_claim_leaves_a_gate_a_closing_or_a_fair_lane_to_the_verb(
     store: PostgresStore, clock: FakeClock
 ) -> None:
     seats = Slots("seats", 1)
@@ -241,7 +241,7 @@ async def test_plain_claim_leaves_jobs_with_keyed_gates_to_the_verb(store: Postg
     await assert_clean(store)
 
 
-async def test_plain_claim_leaves_what_is_due_to_the_verb(
+async def test_plain_claim_leaves_due_jobs_to_the_verb(
     store: PostgresStore, clock: FakeClock
 ) -> None:
     due = job(1, due_at=clock() + 5_000)
@@ -254,7 +254,7 @@ async def test_plain_claim_leaves_what_is_due_to_the_verb(
     await assert_clean(store)
 
 
-async def test_plain_claim_leaves_what_has_expired_to_the_verb(
+async def test_plain_claim_leaves_expired_jobs_to_the_verb(
     store: PostgresStore, clock: FakeClock
 ) -> None:
     late = job(1, expires_at=clock() + 5_000)
@@ -274,7 +274,7 @@ async def test_plain_claim_leaves_cascades_to_the_verb(store: PostgresStore) -> 
     await assert_clean(store)
 
 
-async def test_plain_claim_says_when_the_next_timer_of_a_gate_comes_and_leaves_it_to_the_verb(
+async def test_plain_claim_returns_the_next_gate_timer_and_leaves_it_to_the_verb(
     store: PostgresStore, clock: FakeClock
 ) -> None:
     pace = Rate("pace:{phone}", 1, per="10s")
@@ -320,7 +320,7 @@ async def test_plain_claim_does_not_shorten_a_longer_lease(
     assert await count(store, "running") == 2
 
 
-async def test_plain_claim_whose_workers_row_a_beat_replaces_is_made_again(
+async def test_plain_claim_whose_workers_row_a_beat_replaces_is_repeated(
     store: PostgresStore, place: Place, clock: FakeClock
 ) -> None:
     await store.enqueue(jobs(1, 2))
@@ -341,7 +341,7 @@ async def test_plain_claim_whose_workers_row_a_beat_replaces_is_made_again(
 
 
 @pytest.mark.parametrize("found", [True, False])
-async def test_claim_of_a_worker_whose_lease_is_half_over_extends_it(
+async def test_claim_of_a_worker_with_a_half_expired_lease_extends_it(
     store: PostgresStore, clock: FakeClock, found: bool
 ) -> None:
     assert (await claim(store, request=2)).lease_until == clock() + 30_000
@@ -356,7 +356,7 @@ async def test_claim_of_a_worker_whose_lease_is_half_over_extends_it(
     await assert_clean(store)
 
 
-async def test_claim_of_a_worker_whose_lease_has_ended_takes_its_runs_from_it_first(
+async def test_claim_of_a_worker_with_an_expired_lease_first_takes_its_runs_away(
     store: PostgresStore, clock: FakeClock
 ) -> None:
     await store.enqueue(jobs(1, 1))
@@ -375,7 +375,7 @@ async def test_claim_of_a_worker_whose_lease_has_ended_takes_its_runs_from_it_fi
     await assert_clean(store)
 
 
-async def test_worker_that_has_named_no_lanes_serves_the_one_that_it_claims_from(
+async def test_worker_without_named_lanes_serves_the_one_it_claims_from(
     store: PostgresStore,
 ) -> None:
     await store.beat(BeatRequest(worker="other"))
@@ -396,7 +396,7 @@ async def test_worker_that_has_named_no_lanes_serves_the_one_that_it_claims_from
 
 @pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:", "kind:noop"])
 @pytest.mark.parametrize("opened", [True, False])
-async def test_lane_that_was_closed_is_plain_again_and_waiting_behind_it_is_counted(
+async def test_reopened_lane_is_plain_again_and_its_wait_is_counted(
     store: PostgresStore, clock: FakeClock, gate: str, *, opened: bool
 ) -> None:
     await store.enqueue(jobs(1, 2))
@@ -441,7 +441,7 @@ async def test_lane_that_is_often_not_plain_is_tried_less_and_less(
     await assert_clean(store)
 
 
-async def test_jobs_with_keyed_gates_among_others_cost_the_others_no_turn(
+async def test_jobs_with_keyed_gates_cost_the_others_no_exclusive_step(
     store: PostgresStore,
 ) -> None:
     phone = Slots("phone:{phone}", 100)

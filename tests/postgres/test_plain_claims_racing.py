@@ -87,7 +87,7 @@ class Paused:
 
 
 @pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:acme", "kind:noop"])
-async def test_closing_that_another_process_has_made_stops_the_next_plain_claim(
+async def test_closing_by_another_process_stops_the_next_plain_claim(
     store: PostgresStore, other: PostgresStore, clock: FakeClock, gate: str
 ) -> None:
     await store.enqueue([job(8_000, tenant="acme")])
@@ -106,7 +106,7 @@ async def test_closing_that_another_process_has_made_stops_the_next_plain_claim(
     await assert_clean(store)
 
 
-async def test_closing_that_is_being_committed_is_waited_for_by_a_plain_claim(
+async def test_plain_claim_waits_for_a_closing_that_is_being_committed(
     store: PostgresStore, other: PostgresStore, place: Place
 ) -> None:
     await store.enqueue(jobs(1, 3))
@@ -123,7 +123,7 @@ async def test_closing_that_is_being_committed_is_waited_for_by_a_plain_claim(
 
 
 @pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:", "kind:noop"])
-async def test_capacity_that_another_process_has_set_is_kept_by_plain_claims(
+async def test_plain_claims_respect_a_capacity_set_by_another_process(
     store: PostgresStore, other: PostgresStore, gate: str
 ) -> None:
     await store.enqueue(jobs(1, 5))
@@ -135,7 +135,7 @@ async def test_capacity_that_another_process_has_set_is_kept_by_plain_claims(
 
 
 @pytest.mark.parametrize("spec", [{"concurrency": 1}, {"fair": "tenant"}])
-async def test_lane_that_another_process_has_made_fair_or_narrow_is_plain_no_more(
+async def test_lane_made_fair_or_narrow_by_another_process_is_no_longer_plain(
     store: PostgresStore, other: PostgresStore, spec: dict[str, Any]
 ) -> None:
     await store.enqueue(jobs(1, 3))
@@ -146,7 +146,7 @@ async def test_lane_that_another_process_has_made_fair_or_narrow_is_plain_no_mor
     await assert_clean(store)
 
 
-async def test_lane_that_becomes_narrow_between_the_choice_of_the_way_and_the_claim(
+async def test_lane_becomes_narrow_between_the_choice_of_path_and_the_claim(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.enqueue(jobs(1, 3))
@@ -162,7 +162,7 @@ async def test_lane_that_becomes_narrow_between_the_choice_of_the_way_and_the_cl
     await assert_clean(store)
 
 
-async def test_gates_that_another_process_has_declared_are_kept_in_a_lane_that_was_plain(
+async def test_gates_declared_by_another_process_apply_in_a_formerly_plain_lane(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     seats, phone = Slots("seats", 1), Slots("phone:{phone}", 1)
@@ -181,7 +181,7 @@ async def test_gates_that_another_process_has_declared_are_kept_in_a_lane_that_w
 
 
 @pytest.mark.parametrize("marked", [False, True])
-async def test_plain_claim_starts_nothing_in_a_store_that_was_put_back(
+async def test_plain_claim_starts_nothing_in_a_restored_store(
     store: PostgresStore, other: PostgresStore, place: Place, clock: FakeClock, *, marked: bool
 ) -> None:
     await store.enqueue(jobs(1, 3))
@@ -212,7 +212,7 @@ async def test_plain_claim_starts_nothing_in_a_store_without_an_identity(
     assert trips(store)[0] == before + 1
 
 
-async def test_plain_claim_is_not_made_once_what_it_was_based_on_is_forgotten(
+async def test_plain_claim_is_not_made_once_its_basis_is_forgotten(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.enqueue(jobs(1, 3))
@@ -291,7 +291,7 @@ async def test_plain_claim_that_arrives_after_its_repeat_starts_nothing(
     await assert_clean(store)
 
 
-async def test_what_a_plain_claim_starts_that_nobody_waits_for_is_released_by_a_beat(
+async def test_unclaimed_starts_of_a_plain_claim_are_released_by_a_beat(
     store: PostgresStore, place: Place
 ) -> None:
     await store.enqueue(jobs(1, 1))
@@ -321,7 +321,7 @@ async def snooze(store: PostgresStore, clock: FakeClock, one: tuple[str, int]) -
 
 
 @pytest.mark.parametrize("before", ["_holds", "_rise"])
-async def test_job_that_waits_again_during_a_plain_claim_is_not_passed_over(
+async def test_job_requeued_during_a_plain_claim_is_not_skipped(
     store: PostgresStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     monkeypatch.setattr(marks, "LEAST", 1)

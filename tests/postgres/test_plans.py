@@ -122,7 +122,7 @@ def walks(plan: dict[str, Any], *, writes: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-def test_no_statement_walks_over_the_jobs(database: psycopg.Connection, mode: str) -> None:
+def test_no_statement_scans_the_jobs(database: psycopg.Connection, mode: str) -> None:
     database.execute("RESET ALL")
     database.execute(setting(parse_url("postgresql:///one"), local=False).encode())
     # With the setting off, a scan would still be used if nothing else were left.
@@ -172,7 +172,7 @@ def whole(db: psycopg.Connection, plan: dict[str, Any]) -> set[str | None]:
     ("looked", "jobs"),
     [(False, 1), (False, 300), (False, 3_000), (False, 20_000), (True, FEWEST), (True, 3_000)],
 )
-def test_no_statement_reads_an_index_whole_however_few_jobs_there_are(
+def test_no_statement_reads_a_whole_index_however_few_the_jobs(
     fast_postgres_server: PostgresServer | GivenPostgres, jobs: int, looked: bool
 ) -> None:
     """On a small table, the server expects a scan to be cheap, and keeps that plan as it grows."""
@@ -225,7 +225,7 @@ def test_statistics_of_empty_tables_change_no_plan(
     assert {name for name in fresh if fresh[name] != empty[name]} <= {"job_statements.LANES_DUE"}
 
 
-def test_step_behind_a_pooler_has_the_settings_of_the_store_and_leaves_none(
+def test_step_behind_a_pooler_uses_the_stores_settings_and_leaves_none(
     fast_postgres_server: PostgresServer | GivenPostgres,
 ) -> None:
     with fresh_database(fast_postgres_server.url) as url:

@@ -67,11 +67,11 @@ def _shape(db: psycopg.Connection, namespace: str) -> list[tuple[object, ...]]:
     return db.execute(columns, (namespace,)).fetchall()
 
 
-def test_numbers_of_the_shipped_migrations_follow_each_other():
+def test_numbers_of_the_shipped_migrations_are_consecutive():
     assert [one.number for one in migrations()] == list(range(1, latest() + 1))
 
 
-def test_opening_makes_the_schema_and_opening_again_changes_nothing(
+def test_opening_creates_the_schema_and_opening_again_changes_nothing(
     db: psycopg.Connection, options: PostgresOptions
 ):
     assert _version(db, options) == 0
@@ -84,14 +84,14 @@ def test_opening_makes_the_schema_and_opening_again_changes_nothing(
     assert db.execute("SELECT n FROM headway.number WHERE key = -8").fetchone() == identity
 
 
-def test_opening_works_on_a_connection_that_does_not_commit_by_itself(options: PostgresOptions):
+def test_opening_works_on_a_connection_without_autocommit(options: PostgresOptions):
     with psycopg.connect(options.conninfo) as db:
         ensure_schema(db, options)
         db.rollback()
         assert _version(db, options) == latest()
 
 
-def test_missing_schema_is_not_made_when_told_not_to(
+def test_missing_schema_is_not_created_if_forbidden(
     db: psycopg.Connection, options: PostgresOptions
 ):
     still = PostgresOptions(conninfo=options.conninfo, migrate=False)
@@ -101,7 +101,7 @@ def test_missing_schema_is_not_made_when_told_not_to(
     assert _version(db, options) == 0
 
 
-def test_namespaces_of_one_database_do_not_meet(db: psycopg.Connection, options: PostgresOptions):
+def test_namespaces_of_one_database_are_separate(db: psycopg.Connection, options: PostgresOptions):
     other = PostgresOptions(conninfo=options.conninfo, namespace="Other-1")
     ensure_schema(db, options)
     ensure_schema(db, other)
@@ -113,7 +113,7 @@ def test_namespaces_of_one_database_do_not_meet(db: psycopg.Connection, options:
     assert row == (True,)
 
 
-def test_schema_of_somebody_else_is_refused_and_not_touched(
+def test_foreign_schema_is_refused_and_not_changed(
     db: psycopg.Connection, options: PostgresOptions
 ):
     db.execute("CREATE SCHEMA headway")
@@ -125,7 +125,7 @@ def test_schema_of_somebody_else_is_refused_and_not_touched(
     assert _shape(db, "headway") == before
 
 
-def test_empty_schema_that_the_owner_of_the_database_made_is_filled(
+def test_empty_schema_created_by_the_database_owner_is_filled(
     db: psycopg.Connection, options: PostgresOptions
 ):
     db.execute("CREATE SCHEMA headway")
@@ -144,7 +144,7 @@ def test_failed_migration_leaves_what_was_there(
     assert not any(row[0] == "half" for row in _shape(db, "headway"))
 
 
-def test_several_that_migrate_at_once_do_each_step_once(options: PostgresOptions, folder: Path):
+def test_concurrent_migrations_do_each_step_once(options: PostgresOptions, folder: Path):
     added = _add(folder, ADDS)
     together = threading.Barrier(4)
 
@@ -159,7 +159,7 @@ def test_several_that_migrate_at_once_do_each_step_once(options: PostgresOptions
     assert min(before for before, _ in ended) == 0
 
 
-def test_older_program_goes_on_after_a_migration_that_adds(
+def test_older_program_continues_after_an_additive_migration(
     db: psycopg.Connection, options: PostgresOptions, folder: Path
 ):
     ensure_schema(db, options)
@@ -169,7 +169,7 @@ def test_older_program_goes_on_after_a_migration_that_adds(
     assert _version(db, options) == added
 
 
-def test_older_program_is_refused_after_a_migration_that_takes_away(
+def test_older_program_is_refused_after_a_removing_migration(
     db: psycopg.Connection, options: PostgresOptions, folder: Path
 ):
     ensure_schema(db, options)
@@ -182,14 +182,14 @@ def test_older_program_is_refused_after_a_migration_that_takes_away(
         assert "upgrade Headway" in refused.value.hint
 
 
-def test_newer_program_works_on_an_older_schema_that_it_still_knows(options: PostgresOptions):
+def test_newer_program_works_on_an_older_schema_that_it_supports(options: PostgresOptions):
     check_version(Version(number=3, oldest_program=1), options, knows=5, needs=3)
     with pytest.raises(SchemaMismatch) as refused:
         check_version(Version(number=2, oldest_program=1), options, knows=5, needs=3)
     assert "headway migrate" in refused.value.hint
 
 
-def test_role_without_the_right_to_make_tables_suffices_after_the_migration(
+def test_role_without_the_right_to_create_tables_suffices_after_the_migration(
     db: psycopg.Connection, options: PostgresOptions
 ):
     with fresh_role(options.conninfo) as role:
@@ -206,7 +206,7 @@ def test_role_without_the_right_to_make_tables_suffices_after_the_migration(
                 worker.execute("CREATE TABLE headway.mine (n int)")
 
 
-def test_role_of_a_worker_works_on_while_another_migrates_tables_later(
+def test_workers_role_keeps_working_while_another_migrates_tables_later(
     db: psycopg.Connection, options: PostgresOptions, folder: Path
 ):
     with fresh_role(options.conninfo) as role:

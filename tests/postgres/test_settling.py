@@ -82,7 +82,7 @@ async def test_success_of_a_run_that_is_not_live_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_success_gives_back_what_it_holds_and_makes_what_must_follow(
+async def test_success_releases_its_permits_and_creates_its_follow_ups(
     place: Place, clock: FakeClock, way: str
 ) -> None:
     store = place.open(clock)

@@ -57,7 +57,7 @@ async def test_schema_without_tokens_has_none_and_can_be_copied(old_url: str) ->
     await store.close()
 
 
-async def test_token_on_a_schema_without_tokens_is_refused_until_it_is_migrated(
+async def test_token_on_a_schema_without_tokens_is_refused_until_migrated(
     old_url: str,
 ) -> None:
     store = open_store(old_url)

@@ -103,7 +103,7 @@ async def test_plain_connection(app: hw.App, store: PostgresStore, database: str
 
 
 @pytest.mark.parametrize("keep", [True, False])
-async def test_awaited_connection(app: hw.App, store: PostgresStore, database: str, keep: bool):
+async def test_async_connection(app: hw.App, store: PostgresStore, database: str, keep: bool):
     async with await psycopg.AsyncConnection.connect(database) as db:
         sent = await app.send_async("call", phone="+1", connection=db)
         many = await app.send_many_async(
@@ -117,7 +117,9 @@ async def test_awaited_connection(app: hw.App, store: PostgresStore, database: s
     assert bool(ids) is keep
 
 
-async def test_many_in_steps_are_one_transaction(app: hw.App, store: PostgresStore, database: str):
+async def test_many_jobs_in_steps_are_one_transaction(
+    app: hw.App, store: PostgresStore, database: str
+):
     jobs = [app.kind("note").make(body=str(n)) for n in range(2_500)]
     with psycopg.connect(database) as db:
         assert all(one.created for one in app.send_many(jobs, connection=db))
@@ -129,7 +131,7 @@ async def test_many_in_steps_are_one_transaction(app: hw.App, store: PostgresSto
     assert await held(store) == 2_500
 
 
-async def test_session_of_sqlalchemy(app: hw.App, store: PostgresStore, database: str):
+async def test_sqlalchemy_session(app: hw.App, store: PostgresStore, database: str):
     engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
     with Session(engine) as session:
         session.execute(text("INSERT INTO lead VALUES ('+1')"))
@@ -144,7 +146,7 @@ async def test_session_of_sqlalchemy(app: hw.App, store: PostgresStore, database
     assert [job.id for job in (await claim(store, 1)).jobs] == [sent.id]
 
 
-async def test_connection_as_django_has_it(app: hw.App, store: PostgresStore, database: str):
+async def test_django_connection(app: hw.App, store: PostgresStore, database: str):
     wrapper = LikeDjango(database)
     with wrapper:
         app.send("note", body="x", connection=wrapper)
@@ -176,7 +178,7 @@ async def test_refused_job_leaves_the_transaction_usable(
     assert await held(store) == 2
 
 
-async def test_key_that_another_transaction_has_just_used_is_found(
+async def test_key_just_used_by_another_transaction_is_found(
     app: hw.App, store: PostgresStore, database: str
 ):
     with psycopg.connect(database) as db:
@@ -227,7 +229,7 @@ async def test_open_transaction_makes_nobody_wait(app: hw.App, store: PostgresSt
 
 @pytest.mark.parametrize("options", [{"key": "mine"}, {"job_id": derived_id("held", 1)}])
 @pytest.mark.parametrize("awaited", [True, False])
-async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
+async def test_key_of_an_open_transaction_delays_no_other_enqueue(
     app: hw.App, store: PostgresStore, database: str, options: dict[str, str], awaited: bool
 ):
     """A sender of the same key must wait for the outcome; senders of other keys must not wait."""
@@ -247,7 +249,7 @@ async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
     assert (again.id, again.created) == (first.id, False)
 
 
-async def test_key_of_an_open_transaction_holds_up_nobody_from_the_first_enqueue_of_a_process_on(
+async def test_key_of_an_open_transaction_delays_not_even_a_processes_first_enqueue(
     store: PostgresStore, database: str
 ):
     """A process that has not used the store yet reads what later enqueues assume."""
@@ -317,7 +319,7 @@ async def take_when_woken(store: PostgresStore, seen: int) -> list[str]:
         seen, request = reply.seen, request + 1
 
 
-async def test_key_of_an_open_transaction_refuses_the_step_that_needs_it_and_holds_no_turn(
+async def test_key_of_an_open_transaction_refuses_the_step_that_needs_it_and_holds_no_lock(
     app: hw.App, store: PostgresStore, database: str
 ):
     await app.send_async("note", body="first")
@@ -346,9 +348,7 @@ def waited_for(database: str, pid: int) -> None:
     raise AssertionError("nobody waits")
 
 
-async def test_serializable_caller_is_served_as_well(
-    app: hw.App, store: PostgresStore, database: str
-):
+async def test_serializable_caller_is_supported(app: hw.App, store: PostgresStore, database: str):
     with psycopg.connect(database) as db:
         db.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
         db.execute("SELECT count(*) FROM lead")
@@ -371,7 +371,7 @@ async def test_connection_to_another_database_is_refused(
     assert await held(store) == 1
 
 
-async def test_commit_of_a_session_wakes_who_waits_elsewhere(
+async def test_commit_of_a_session_wakes_waiters_elsewhere(
     app: hw.App, store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)

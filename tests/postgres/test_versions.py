@@ -88,7 +88,7 @@ async def day(app: hw.App, between: Any = None) -> None:
         assert (await app.store.read(AuditQuery())).differences == ()
 
 
-async def test_program_works_on_while_a_later_one_brings_its_schema(
+async def test_program_continues_while_a_later_one_migrates_the_schema(
     url: str, tmp_path: Path
 ) -> None:
     folder = folder_of(tmp_path, later=True)
@@ -97,23 +97,21 @@ async def test_program_works_on_while_a_later_one_brings_its_schema(
     assert numbers == [latest() + 1]
 
 
-async def test_program_begins_on_the_schema_of_a_later_one(url: str, tmp_path: Path) -> None:
+async def test_program_starts_on_the_schema_of_a_later_one(url: str, tmp_path: Path) -> None:
     assert migrate_to(url, folder_of(tmp_path, later=True)) == latest() + 1
     await day(declared(url))
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(NEEDED, latest() + 1))
-async def test_program_works_on_every_older_schema_that_it_says_it_knows(
+async def test_program_works_on_every_older_schema_it_claims_to_support(
     url: str, tmp_path: Path, number: int
 ) -> None:
     assert migrate_to(url, folder_of(tmp_path, until=number)) == number
     await day(declared(f"{url}&migrate=off"))
 
 
-def test_migration_that_the_server_undid_because_of_a_deadlock_is_run_again(
-    url: str, tmp_path: Path
-) -> None:
+def test_migration_undone_by_a_deadlock_is_run_again(url: str, tmp_path: Path) -> None:
     options = parse_url(url)
     migrate_to(url, folder_of(tmp_path))
     step = tmp_path / f"{latest() + 1:04}_two_tables.sql"

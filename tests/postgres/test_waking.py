@@ -119,13 +119,13 @@ def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
     return row[1] == ""
 
 
-async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(options, make):
+async def test_first_waiter_claims_once_more_when_listening_starts(options, make):
     wakes = make(options)
     await asyncio.wait_for(wakes.wait([LANE], None, wakes.count), LIMIT)
     await until(lambda: wakes._listening._attending)
 
 
-async def test_first_waiter_of_another_lane_is_sent_to_claim_once_more(options, make):
+async def test_first_waiter_of_another_lane_claims_once_more(options, make):
     wakes = make(options)
     task = await asleep(wakes)
     # Commits there, before this process listened for the lane, notified only others.
@@ -134,7 +134,7 @@ async def test_first_waiter_of_another_lane_is_sent_to_claim_once_more(options, 
     task.cancel()
 
 
-async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(options, make):
+async def test_commit_of_another_process_wakes_only_the_waiter_of_its_lane(options, make):
     here, there = make(options), make(options)
     task, other = await asleep(here), await asleep(here, "other")
     there.announce([(LANE, None)])
@@ -161,7 +161,7 @@ async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wa
 
 
 @pytest.mark.parametrize("with_its_commit", [False, True])
-async def test_commit_wakes_two_of_many_processes_that_wait_in_its_lane(
+async def test_commit_wakes_two_of_many_processes_waiting_in_its_lane(
     options, make, with_its_commit
 ):
     there, sleepers = make(options), [make(options) for _ in range(6)]
@@ -183,7 +183,7 @@ async def test_process_with_a_waiter_of_its_own_wakes_one_more(options, make):
     assert await woken(tasks[1:], there, others) == 1
 
 
-async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, make, monkeypatch):
+async def test_wake_is_passed_on_by_processes_with_busy_callers(options, make, monkeypatch):
     monkeypatch.setattr(listening, "MOST_PICKED", 1)
     monkeypatch.setattr(listening, "LINGER", 3600.0)
     there, busy, idle = make(options), [make(options) for _ in range(3)], make(options)
@@ -198,7 +198,7 @@ async def test_wake_is_passed_on_by_processes_whose_callers_are_busy(options, ma
         await asyncio.wait_for(task, LIMIT)
 
 
-async def test_wake_that_was_passed_on_often_enough_reaches_all(options, make, monkeypatch):
+async def test_wake_passed_on_often_enough_reaches_everyone(options, make, monkeypatch):
     monkeypatch.setattr(listening, "MOST_PICKED", 1)
     monkeypatch.setattr(listening, "MOST_PASSED_ON", 0)
     monkeypatch.setattr(listening, "LINGER", 3600.0)
@@ -219,7 +219,7 @@ async def test_wake_that_was_passed_on_often_enough_reaches_all(options, make, m
         await asyncio.gather(*tasks)
 
 
-async def test_wake_in_a_lane_whose_callers_are_all_busy_ends(options, make):
+async def test_wake_in_a_lane_with_only_busy_callers_ends(options, make):
     there, busy = make(options), [make(options) for _ in range(3)]
     for wakes in busy:
         (await asleep(wakes)).cancel()
@@ -232,9 +232,7 @@ async def test_wake_in_a_lane_whose_callers_are_all_busy_ends(options, make):
 
 
 @pytest.mark.parametrize(("taken", "more"), [(3, 2), (2, 0)])
-async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(
-    options, make, monkeypatch, taken, more
-):
+async def test_full_claim_after_a_wake_wakes_two_more(options, make, monkeypatch, taken, more):
     there, sleepers = make(options), [make(options) for _ in range(6)]
     tasks = [await asleep(wakes) for wakes in sleepers]
     monkeypatch.setattr(listening, "MOST_PICKED", 1)
@@ -250,7 +248,7 @@ async def test_claim_that_took_all_it_asked_for_after_a_wake_wakes_two_more(
     assert not first._listening._unsent
 
 
-async def test_claim_that_began_before_a_wake_does_not_end_it(options, make):
+async def test_claim_started_before_a_wake_does_not_end_it(options, make):
     there, here, other = make(options), make(options), make(options)
     (await asleep(here)).cancel()
     earlier = played(here, jobs=0)
@@ -272,7 +270,7 @@ async def test_waiter_of_many_lanes_is_woken_by_each(options, make):
     assert locks(options) == 1
 
 
-async def test_lanes_that_were_left_are_listened_for_no_longer(options, make, monkeypatch):
+async def test_abandoned_lanes_are_no_longer_listened_for(options, make, monkeypatch):
     here, there = make(options), make(options)
     (await asleep(here, "left")).cancel()
     task = await asleep(here)
@@ -312,7 +310,7 @@ def played(wakes: Wakes, *, jobs: int) -> tuple[ClaimRequest, ClaimReply]:
     return request, reply
 
 
-async def test_moment_to_come_that_another_process_tells_shortens_the_sleep(options, make, clock):
+async def test_future_time_from_another_process_shortens_the_sleep(options, make, clock):
     here, there = make(options), make(options)
     task = await asleep(here)
     (sleeper,) = here._waiters
@@ -322,7 +320,7 @@ async def test_moment_to_come_that_another_process_tells_shortens_the_sleep(opti
     await asyncio.wait_for(task, LIMIT)
 
 
-async def test_commit_that_tells_for_itself_wakes_who_waits_elsewhere(options, make):
+async def test_commit_with_its_own_notification_wakes_waiters_elsewhere(options, make):
     here, there = make(options), make(options)
     task, other = await asleep(here), await asleep(here, "other")
     with psycopg.connect(options.conninfo, autocommit=True) as db:
@@ -332,7 +330,7 @@ async def test_commit_that_tells_for_itself_wakes_who_waits_elsewhere(options, m
     other.cancel()
 
 
-async def test_nothing_is_told_where_nobody_listens(options, make):
+async def test_nothing_is_notified_without_listeners(options, make):
     here, there = make(options), make(options)
     there.announce([(LANE, None)], notified=True)
     assert there._listening._thread is None
@@ -348,7 +346,7 @@ async def test_nothing_is_told_where_nobody_listens(options, make):
     task.cancel()
 
 
-async def test_commits_that_tell_at_once_do_not_take_each_other_for_listeners(
+async def test_concurrent_notifying_commits_do_not_count_each_other_as_listeners(
     options, make, monkeypatch
 ):
     monkeypatch.setattr(listening, "NOTIFY_EVERY", 0.0)
@@ -367,7 +365,7 @@ async def test_commits_that_tell_at_once_do_not_take_each_other_for_listeners(
     task.cancel()
 
 
-async def test_commit_does_not_tell_for_itself_a_moment_after_another_or_its_own_listener(
+async def test_commit_does_not_notify_itself_shortly_after_another_or_beside_its_own_listener(
     options, make, monkeypatch
 ):
     here, there = make(options), make(options)
@@ -381,7 +379,7 @@ async def test_commit_does_not_tell_for_itself_a_moment_after_another_or_its_own
     task.cancel()
 
 
-async def test_commits_that_follow_each_other_at_once_are_told_together(options, make, monkeypatch):
+async def test_commits_in_quick_succession_are_notified_together(options, make, monkeypatch):
     monkeypatch.setattr(listening, "NOTIFY_EVERY", 3600.0)
     here, there = make(options), make(options)
     task = await asleep(here)
@@ -404,7 +402,7 @@ async def test_commits_that_follow_each_other_at_once_are_told_together(options,
     ]
 
 
-async def test_lanes_too_many_for_a_payload_wake_everybody(options, make):
+async def test_too_many_lanes_for_a_payload_wake_everybody(options, make):
     here, there = make(options), make(options)
     task = await asleep(here, "quiet")
     there.announce([(f"{n:0500}", None) for n in range(40)])
@@ -447,7 +445,7 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
 
 
 @pytest.mark.parametrize("change", [{"listen": False}, {"pooled": True}])
-async def test_where_nothing_can_be_heard_commits_are_looked_for(options, make, change):
+async def test_commits_are_polled_for_without_notifications(options, make, change):
     here = make(replace(options, **change))
     tasks = [await asleep(here), await asleep(here)]
     assert not heard(options)
@@ -456,7 +454,7 @@ async def test_where_nothing_can_be_heard_commits_are_looked_for(options, make, 
     await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
 
 
-async def test_looks_find_nothing_while_nobody_writes(options, make, monkeypatch):
+async def test_checks_find_nothing_while_nobody_writes(options, make, monkeypatch):
     monkeypatch.setattr(listening, "LOOK_EVERY_ALONE", 0.005)
     here = make(replace(options, listen=False))
     looks: list[str] = []
@@ -485,7 +483,7 @@ async def test_missed_notification_is_found_by_the_slow_poll(options, make, monk
 
 
 @pytest.mark.parametrize("taken", [3, 2])
-async def test_look_wakes_one_waiter_of_each_lane_and_a_full_claim_wakes_the_others(
+async def test_check_wakes_one_waiter_of_each_lane_and_a_full_claim_wakes_the_others(
     options, make, taken
 ):
     here = make(options)
@@ -510,7 +508,7 @@ async def test_look_wakes_one_waiter_of_each_lane_and_a_full_claim_wakes_the_oth
         task.cancel()
 
 
-async def test_waiter_of_two_lanes_is_enough_for_a_look_at_both(options, make):
+async def test_waiter_of_two_lanes_suffices_to_check_both(options, make):
     here = make(options)
     tasks = [await asleep(here, LANE, "other"), await asleep(here, "other", LANE)]
     await until(lambda: len(here._waiters) == len(tasks))
@@ -521,7 +519,7 @@ async def test_waiter_of_two_lanes_is_enough_for_a_look_at_both(options, make):
         task.cancel()
 
 
-async def test_broken_connection_sends_everybody_to_look_and_is_made_again(options, make):
+async def test_broken_connection_makes_everybody_check_and_is_reopened(options, make):
     with Proxy(_url(options)) as proxy:
         here, there = make(parse_url(proxy.url)), make(options)
         task = await asleep(here)
@@ -533,7 +531,7 @@ async def test_broken_connection_sends_everybody_to_look_and_is_made_again(optio
         await asyncio.wait_for(task, LIMIT)
 
 
-async def test_server_that_is_away_lets_waiters_look_now_and_then(make, monkeypatch):
+async def test_waiters_check_now_and_then_while_the_server_is_unreachable(make, monkeypatch):
     monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
     server = made(lambda: PostgresServer({"fsync": "off"}))
     with server:
@@ -551,7 +549,7 @@ async def test_server_that_is_away_lets_waiters_look_now_and_then(make, monkeypa
         await asyncio.wait_for(task, LIMIT)
 
 
-async def test_notification_that_is_not_ours_only_makes_us_look(options, make):
+async def test_foreign_notification_only_causes_a_check(options, make):
     here = make(options)
     task = await asleep(here)
     with psycopg.connect(options.conninfo, autocommit=True) as db:

@@ -309,7 +309,7 @@ def wrong(call: Call, code: int, said: str, extra: str | None) -> str:
 
 
 @pytest.mark.parametrize("extra", [None, *EXTRAS])
-def test_with_each_extra_alone_every_command_works_or_names_the_extra_that_it_needs(
+def test_every_command_works_with_each_extra_alone_or_names_the_extra_it_needs(
     extra: str | None, unpacked: Path, tmp_path: Path
 ) -> None:
     try:
@@ -342,7 +342,7 @@ def test_every_extra_of_the_project_is_installed_alone_by_these_tests(unpacked: 
     assert set(wheel.metadata.get_all("Provides-Extra") or ()) == set(EXTRAS)
 
 
-def test_the_demo_needs_no_more_than_its_own_requirements(unpacked: Path, tmp_path: Path) -> None:
+def test_demo_needs_no_more_than_its_own_requirements(unpacked: Path, tmp_path: Path) -> None:
     text = (REPOSITORY / "requirements" / "demo.txt").read_text("utf-8")
     packages: list[Distribution] = []
     for name in re.findall(r"^([\w.-]+)(?:\[.*])?==", text, re.MULTILINE):

@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "src" / "headway"
 NAMES = ("dev", "demo")
 
 
-def test_every_file_that_is_no_module_is_part_of_the_package() -> None:
+def test_every_data_file_is_part_of_the_package() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["headway"]
     shipped = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
@@ -36,7 +36,7 @@ def test_every_folder_with_modules_is_a_package() -> None:
     assert {str(folder.relative_to(PACKAGE)) for folder in lost} == set()
 
 
-def test_the_requirements_of_the_demo_are_a_part_of_all_others_with_hashes() -> None:
+def test_demo_requirements_are_a_subset_of_all_others_with_hashes() -> None:
     texts = [(REPOSITORY / "requirements" / f"{name}.txt").read_text("utf-8") for name in NAMES]
     whole, demo = (dict(re.findall(r"^([\w.-]+)\S*?==(\S+)", text, re.MULTILINE)) for text in texts)
     assert set(demo.items()) < set(whole.items())
@@ -68,7 +68,7 @@ def test_importing_the_package_loads_none_of_its_parts() -> None:
     assert loaded.isdisjoint({"asyncio", "dataclasses", "logging", "ssl"})
 
 
-def test_the_help_of_the_command_loads_no_command_and_no_engine() -> None:
+def test_help_of_the_command_loads_no_command_and_no_engine() -> None:
     loaded = newly_loaded("from headway.cli.main import call; call(['--help'])")
     own = {name for name in loaded if name.startswith("headway")}
     assert "headway.cli.main" in own
@@ -99,7 +99,7 @@ def test_each_public_name_comes_from_where_type_checkers_find_it() -> None:
     assert not hasattr(headway, "Nothing")
 
 
-def test_what_must_pass_and_its_deep_part_run_every_test_once() -> None:
+def test_required_and_deep_tests_together_run_every_test_once() -> None:
     script = (REPOSITORY / ".ci" / "run").read_text("utf-8")
     verbs = re.findall(r"^make ([\w-]+)$", script, re.MULTILINE)
     assert verbs == ["test", "test-slow", "check"]

@@ -86,30 +86,30 @@ def written() -> Iterator[Path]:
     yield from REPOSITORY.glob("*.md")
 
 
-def test_the_code_and_the_documentation_use_current_words() -> None:
+def test_code_and_documentation_use_current_words() -> None:
     paths = (path for path in written() if path.name != "CHANGELOG.md")
     assert found(OLD_FASHIONED, paths) == []
 
 
-def test_the_stores_speak_of_processes_and_not_of_people() -> None:
+def test_stores_speak_of_processes_and_not_of_people() -> None:
     assert found(PEOPLE, (SOURCE / "stores").rglob("*")) == []
 
 
-def test_the_revised_parts_name_mechanisms_and_not_scenes() -> None:
+def test_revised_parts_name_mechanisms_and_not_scenes() -> None:
     paths = (path for name in REVISED for path in (SOURCE / name).rglob("*"))
     assert found(SCENES, paths) == []
 
 
-def test_the_documentation_and_the_examples_name_mechanisms_and_not_scenes() -> None:
+def test_documentation_and_examples_name_mechanisms_and_not_scenes() -> None:
     paths = (path for path in written() if SOURCE not in path.parents)
     assert found(SCENES, (path for path in paths if path.name not in UNREVISED)) == []
 
 
 @pytest.mark.parametrize("text", ["Whoever waits", "waits for\n    # ever", "MEND it", "x: shall"])
-def test_a_word_is_found_in_any_case_and_across_lines(text: str) -> None:
+def test_word_is_found_in_any_case_and_across_lines(text: str) -> None:
     assert pattern(OLD_FASHIONED).search(text)
 
 
 @pytest.mark.parametrize("text", ["amend", "marshall", "forever", "recommend", "form"])
-def test_a_part_of_a_longer_word_is_not_found(text: str) -> None:
+def test_part_of_a_longer_word_is_not_found(text: str) -> None:
     assert pattern(OLD_FASHIONED).search(text) is None

@@ -18,7 +18,7 @@ VERB = sys.modules["headway.stores.ledger.verbs.signal"]
 
 
 @pytest.mark.parametrize("rig", ON_THE_LEDGER, indirect=True)
-async def test_signals_beyond_the_most_that_are_kept_are_refused_until_others_are_forgotten(
+async def test_signals_beyond_the_maximum_kept_are_refused_until_others_are_forgotten(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(VERB, "KEPT_MOST", 2)

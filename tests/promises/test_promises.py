@@ -124,7 +124,7 @@ async def test_2_at_most_one_live_lease_for_a_job_and_every_write_of_another_run
     assert len(ever) > 20
 
 
-async def test_3_permits_out_never_exceed_capacity_and_each_is_given_back_exactly_once(
+async def test_3_permits_in_use_never_exceed_capacity_and_each_is_released_exactly_once(
     rig: Rig,
 ) -> None:
     random = Random(3)
@@ -195,7 +195,7 @@ async def test_4_a_rate_is_never_exceeded_and_nothing_is_claimed_outside_its_hou
     assert all(starts[n + 4] - starts[n] >= 5_000 for n in range(len(starts) - 4))
 
 
-async def test_5_what_was_handed_over_is_never_started_a_second_time(rig: Rig) -> None:
+async def test_5_a_handed_over_job_is_never_started_a_second_time(rig: Rig) -> None:
     await rig.declare(LINE)
     policy = policy_with(reconcile="ask", reconcile_within_ms=20_000)
     call = await dial(rig, gates=(use_of(LINE),), policy=policy, timeout_ms=60_000)
@@ -274,7 +274,7 @@ async def test_8_start_order_within_a_flow_is_priority_due_time_arrival(rig: Rig
     assert got == [job.id for job in expected]
 
 
-async def test_9_a_timetable_entry_fires_once_for_each_due_moment_however_many_schedulers_run(
+async def test_9_a_timetable_entry_fires_once_for_each_due_time_however_many_schedulers_run(
     rig: Rig,
 ) -> None:
     schedule = Cron("*/7 * * * *", tz="Europe/Berlin")
@@ -357,7 +357,7 @@ async def test_11_time_is_the_stores_time_and_never_goes_back(rig: Rig) -> None:
     assert stats.now >= last
 
 
-async def test_12_whatever_must_follow_a_settlement_is_created_by_it_also_by_a_sweep(
+async def test_12_every_follow_up_of_a_settlement_is_created_by_it_also_by_a_sweep(
     rig: Rig,
 ) -> None:
     await rig.declare(TWILIO)
@@ -381,7 +381,7 @@ async def test_12_whatever_must_follow_a_settlement_is_created_by_it_also_by_a_s
     assert len(alerts) == 3
 
 
-async def test_13_a_running_or_awaiting_job_is_asked_to_cancel_and_ends_cancelled_whatever_is_said(
+async def test_13_a_running_or_awaiting_job_asked_to_cancel_ends_cancelled_whatever_is_reported(
     rig: Rig,
 ) -> None:
     await rig.declare(LINE)

@@ -41,7 +41,7 @@ def _put_back(url: str, kept: dict[bytes, bytes]) -> None:
             other.restore(key, 0, value)
 
 
-async def test_wiped_store_refuses_claims_until_a_new_epoch_and_takes_the_rest(
+async def test_wiped_store_refuses_claims_until_a_new_epoch_and_accepts_the_rest(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     url = new_url(redis_server.url)
@@ -64,7 +64,7 @@ async def test_wiped_store_refuses_claims_until_a_new_epoch_and_takes_the_rest(
     await store.close()
 
 
-async def test_time_of_a_call_that_was_refused_is_none_that_the_store_must_have_seen(
+async def test_time_of_a_refused_call_does_not_bind_the_store(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     clock = FakeClock()
@@ -79,7 +79,7 @@ async def test_time_of_a_call_that_was_refused_is_none_that_the_store_must_have_
     await store.close()
 
 
-async def test_store_that_somebody_found_changed_refuses_newcomers_too(
+async def test_store_found_changed_also_refuses_new_processes(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     url = new_url(redis_server.url)
@@ -98,7 +98,7 @@ async def test_store_that_somebody_found_changed_refuses_newcomers_too(
     await newcomer.close()
 
 
-async def test_backup_of_an_older_state_refuses_claims_though_time_went_on(
+async def test_backup_of_an_older_state_refuses_claims_though_time_passed(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     url = new_url(redis_server.url)
@@ -125,7 +125,7 @@ async def test_backup_of_an_older_state_refuses_claims_though_time_went_on(
 
 
 @pytest.mark.parametrize(("fact", "found"), [("identity", "another"), ("epoch", "1")])
-async def test_store_that_is_another_but_for_its_time_refuses_the_most_frequent_claims_too(
+async def test_another_store_with_the_same_time_also_refuses_the_fast_path_of_claims(
     redis_server: RedisServer | GivenRedis, fact: str, found: str
 ) -> None:
     url = new_url(redis_server.url)
@@ -141,7 +141,7 @@ async def test_store_that_is_another_but_for_its_time_refuses_the_most_frequent_
     await store.close()
 
 
-async def test_new_epoch_fences_runs_of_the_one_before(
+async def test_new_epoch_fences_runs_of_the_previous_one(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -198,7 +198,7 @@ async def test_mark_says_who_found_what_and_every_process_repeats_it(
         await one.close()
 
 
-async def test_link_to_a_server_that_was_replaced_proves_nothing(
+async def test_link_to_a_replaced_server_proves_nothing(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     url = new_url(redis_server.url)
@@ -231,7 +231,7 @@ async def test_link_to_a_server_that_was_replaced_proves_nothing(
     await store.close()
 
 
-def test_reply_of_the_epoch_before_that_was_overtaken_is_not_what_was_seen_last() -> None:
+def test_overtaken_reply_of_the_previous_epoch_is_not_what_was_last_seen() -> None:
     def told(epoch: int, high: int) -> ScriptReply:
         nothing = Raw(b"\xc0")
         return ScriptReply(DONE, nothing, high, [], "store", epoch, high, mismatch=False)
@@ -245,7 +245,7 @@ def test_reply_of_the_epoch_before_that_was_overtaken_is_not_what_was_seen_last(
     assert seen.packed == after
 
 
-def test_suspicion_ends_with_a_new_epoch_and_begins_only_with_what_was_seen_here() -> None:
+def test_suspicion_ends_with_a_new_epoch_and_starts_only_from_what_was_seen_here() -> None:
     def told(epoch: int, high: int, status: int = DONE, *, mismatch: bool = False) -> ScriptReply:
         return ScriptReply(status, Raw(b"\xc0"), high, [], "store", epoch, high, mismatch)
 

@@ -23,7 +23,7 @@ def found(url: str, subject: str) -> Finding:
     return next(one for one in check_redis(url) if one.subject == subject)
 
 
-def test_server_that_is_as_it_should_be_is_well(server: RedisServer) -> None:
+def test_well_configured_server_passes(server: RedisServer) -> None:
     findings = check_place(new_url(server.url))
     assert {one.health for one in findings} == {Health.OK}
     assert "before it is acknowledged" in found(server.url, "durability").found
@@ -44,7 +44,7 @@ def test_evicting_server_is_a_problem_that_keeps_the_store_from_opening(
     ("fsync", "health", "said"),
     [("everysec", Health.OK, "last second"), ("no", Health.WARNING, "half minute")],
 )
-def test_what_a_crash_may_lose_is_said(
+def test_possible_loss_by_a_crash_is_reported(
     server: RedisServer, fsync: str, health: Health, said: str
 ) -> None:
     with admin(server.url) as other:
@@ -55,7 +55,7 @@ def test_what_a_crash_may_lose_is_said(
     assert said in told.found
 
 
-def test_server_without_an_append_only_file_is_warned_of(server: RedisServer) -> None:
+def test_server_without_an_append_only_file_is_a_warning(server: RedisServer) -> None:
     with admin(server.url) as other:
         other.config_set("appendonly", "no")
         told = found(server.url, "durability")
@@ -67,7 +67,7 @@ def test_server_without_an_append_only_file_is_warned_of(server: RedisServer) ->
     assert "loses" in told.found
 
 
-def test_memory_that_is_nearly_used_up_is_warned_of(server: RedisServer) -> None:
+def test_nearly_full_memory_is_a_warning(server: RedisServer) -> None:
     with admin(server.url) as other:
         other.config_set("maxmemory", 1_000)
         told = found(server.url, "memory")
@@ -75,7 +75,7 @@ def test_memory_that_is_nearly_used_up_is_warned_of(server: RedisServer) -> None
     assert told.health is Health.WARNING
 
 
-def test_user_who_may_not_do_it_is_told_the_rights(server: RedisServer) -> None:
+def test_user_without_rights_is_told_which_it_needs(server: RedisServer) -> None:
     with admin(server.url) as other:
         other.execute_command("ACL", "SETUSER", "guest", "on", ">word", "+info", "+time", "+ping")
     told = found(server.url.replace("//", "//guest:word@"), "rights")
@@ -84,6 +84,6 @@ def test_user_who_may_not_do_it_is_told_the_rights(server: RedisServer) -> None:
     assert "+@all" in told.hint
 
 
-def test_server_that_is_not_there_is_a_problem() -> None:
+def test_unreachable_server_is_a_problem() -> None:
     findings = check_redis("redis://127.0.0.1:1?patience_ms=50")
     assert [(one.subject, one.health) for one in findings] == [("server", Health.PROBLEM)]

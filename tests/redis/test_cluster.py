@@ -120,7 +120,7 @@ def has(node: RedisServer, slot: int) -> bool:
         return bool(at.execute_command("CLUSTER", "COUNTKEYSINSLOT", slot))
 
 
-async def test_namespace_that_moves_to_another_node_is_worked_on_all_the_while(
+async def test_namespace_that_moves_to_another_node_keeps_working(
     cluster: Cluster,
 ) -> None:
     url = new_url(cluster)

@@ -49,7 +49,7 @@ async def count(store: RedisStore) -> int:
     return len((await store.read(JobsQuery())).rows)
 
 
-async def test_any_event_loop_and_any_thread_may_use_it(
+async def test_any_event_loop_and_any_thread_can_use_it(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -78,7 +78,7 @@ def test_caller_without_a_loop_never_suspends(redis_server: RedisServer | GivenR
     driven(store.close())
 
 
-async def test_many_callers_at_once_get_each_its_own_reply(
+async def test_concurrent_callers_each_get_their_own_reply(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -88,7 +88,7 @@ async def test_many_callers_at_once_get_each_its_own_reply(
     await store.close()
 
 
-def test_caller_that_goes_while_it_is_connected_leaves_no_connection_open(
+def test_caller_cancelled_while_connecting_leaves_no_connection_open(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -113,7 +113,7 @@ async def test_closed_store_is_refused(redis_server: RedisServer | GivenRedis) -
         await store.enqueue([new_job()])
 
 
-async def test_bytes_of_any_kind_come_back_as_they_were(
+async def test_bytes_of_any_kind_are_returned_unchanged(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -128,7 +128,7 @@ async def test_bytes_of_any_kind_come_back_as_they_were(
     await store.close()
 
 
-async def test_reset_connections_are_made_again(redis_server: RedisServer | GivenRedis) -> None:
+async def test_reset_connections_are_reopened(redis_server: RedisServer | GivenRedis) -> None:
     with Proxy(redis_server.url) as proxy:
         store = opened(new_url(proxy.url))
         await store.enqueue([new_job()])
@@ -142,7 +142,7 @@ async def test_reset_connections_are_made_again(redis_server: RedisServer | Give
         await store.close()
 
 
-async def test_reply_that_is_lost_leaves_an_unknown_outcome_and_a_repeat_is_safe(
+async def test_lost_reply_leaves_an_unknown_outcome_and_a_repeat_is_safe(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     with Proxy(redis_server.url) as proxy:
@@ -157,7 +157,7 @@ async def test_reply_that_is_lost_leaves_an_unknown_outcome_and_a_repeat_is_safe
         await store.close()
 
 
-def test_reply_that_is_lost_to_a_caller_without_a_loop_leaves_an_unknown_outcome(
+def test_lost_reply_to_a_caller_without_a_loop_leaves_an_unknown_outcome(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     with Proxy(redis_server.url) as proxy:
@@ -182,7 +182,7 @@ def dropper(other: Any, times: int) -> Callable[[bytes], None]:
     return look
 
 
-async def test_script_that_is_dropped_between_its_load_and_its_call_is_loaded_again(
+async def test_script_dropped_between_its_load_and_its_call_is_loaded_again(
     own_server: RedisServer,
 ) -> None:
     with Proxy(own_server.url) as proxy, admin(own_server.url) as other:
@@ -196,7 +196,7 @@ async def test_script_that_is_dropped_between_its_load_and_its_call_is_loaded_ag
         await store.close()
 
 
-def test_script_that_is_dropped_so_for_a_caller_without_a_loop_is_loaded_again(
+def test_script_dropped_like_this_without_a_loop_is_loaded_again(
     own_server: RedisServer,
 ) -> None:
     with Proxy(own_server.url) as proxy, admin(own_server.url) as other:
@@ -206,7 +206,7 @@ def test_script_that_is_dropped_so_for_a_caller_without_a_loop_is_loaded_again(
         driven(store.close())
 
 
-async def test_scripts_that_are_dropped_each_time_leave_nothing_written(
+async def test_scripts_dropped_every_time_leave_nothing_written(
     own_server: RedisServer,
 ) -> None:
     with Proxy(own_server.url) as proxy, admin(own_server.url) as other:
@@ -221,7 +221,7 @@ async def test_scripts_that_are_dropped_each_time_leave_nothing_written(
         await store.close()
 
 
-async def test_server_that_does_not_answer_is_given_up_in_time(
+async def test_silent_server_is_given_up_in_time(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     with Proxy(redis_server.url) as proxy:
@@ -235,7 +235,7 @@ async def test_server_that_does_not_answer_is_given_up_in_time(
         await store.close()
 
 
-async def test_server_that_cannot_be_reached_is_refused_with_nothing_written(
+async def test_unreachable_server_is_reported_with_nothing_written(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     with Proxy(redis_server.url) as proxy:
@@ -250,7 +250,7 @@ async def test_server_that_cannot_be_reached_is_refused_with_nothing_written(
         await store.close()
 
 
-async def test_patience_begins_again_after_a_server_that_was_away_for_long_has_come_back(
+async def test_patience_starts_again_after_a_long_outage(
     redis_server: RedisServer | GivenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, comes_back = 0.0, False
@@ -282,12 +282,12 @@ async def test_patience_begins_again_after_a_server_that_was_away_for_long_has_c
         await store.close()
 
 
-def test_store_does_not_open_where_nobody_listens() -> None:
+def test_store_does_not_open_without_a_server() -> None:
     with pytest.raises(StoreUnavailable, match="unreachable"):
         opened("redis://127.0.0.1:1?patience_ms=50")
 
 
-async def test_restarted_server_is_found_again_with_all_that_was_acknowledged(
+async def test_restarted_server_is_found_again_with_all_acknowledged_work(
     own_server: RedisServer,
 ) -> None:
     store = opened(new_url(own_server.url))
@@ -311,7 +311,7 @@ def test_evicting_server_is_refused(own_server: RedisServer) -> None:
     asyncio.run(opened(new_url(own_server.url)).close())
 
 
-def test_password_is_asked_for_and_told(own_server: RedisServer) -> None:
+def test_password_is_required_and_used(own_server: RedisServer) -> None:
     with admin(own_server.url) as other:
         other.config_set("requirepass", "aloud")
         with pytest.raises(StoreUnavailable, match="NOAUTH") as caught:
@@ -322,7 +322,7 @@ def test_password_is_asked_for_and_told(own_server: RedisServer) -> None:
         asyncio.run(opened(new_url(own_server.url.replace("//", "//:aloud@"))).close())
 
 
-async def test_user_with_the_rights_that_are_named_suffices(own_server: RedisServer) -> None:
+async def test_user_with_the_documented_rights_suffices(own_server: RedisServer) -> None:
     with admin(own_server.url) as other:
         rights = "resetchannels ~{headway:calls}:* &{headway:calls}:* +@all -@dangerous +info"
         other.execute_command("ACL", "SETUSER", "worker", "on", ">word", *rights.split())
@@ -348,7 +348,7 @@ async def test_replica_refuses_and_its_master_is_waited_for(own_server: RedisSer
     await store.close()
 
 
-async def test_full_memory_refuses_jobs_whole_and_lets_what_runs_be_settled(
+async def test_full_memory_refuses_jobs_completely_and_lets_running_ones_settle(
     own_server: RedisServer,
 ) -> None:
     store = opened(new_url(own_server.url))
@@ -374,7 +374,7 @@ async def test_full_memory_refuses_jobs_whole_and_lets_what_runs_be_settled(
     await store.close()
 
 
-async def test_store_of_another_format_is_refused_and_left_alone(
+async def test_store_of_another_format_is_refused_and_unchanged(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     url = new_url(redis_server.url)
@@ -399,7 +399,7 @@ def test_unix_socket_leads_to_the_same_store(own_server: RedisServer) -> None:
     driven(other.close())
 
 
-def test_link_tells_what_was_sent_from_what_was_not(own_server: RedisServer) -> None:
+def test_link_distinguishes_sent_from_unsent_calls(own_server: RedisServer) -> None:
     options = parse_url(own_server.url)
     link = Link(options.addresses[0], options, options.account)
     assert link.ask("PING") == b"PONG"
@@ -411,7 +411,7 @@ def test_link_tells_what_was_sent_from_what_was_not(own_server: RedisServer) -> 
         Link(options.addresses[0], options, options.account)
 
 
-async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
+async def test_beat_overtakes_calls_waiting_on_its_loops_link(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -440,7 +440,7 @@ async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
     await store.close()
 
 
-def test_answer_without_a_loop_ends_the_time_for_which_the_server_was_away(
+def test_reply_without_a_loop_ends_the_outage(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -450,7 +450,7 @@ def test_answer_without_a_loop_ends_the_time_for_which_the_server_was_away(
     driven(store.close())
 
 
-def test_link_that_comes_back_to_a_pool_that_was_closed_meanwhile_is_closed(
+def test_link_returned_to_a_closed_pool_is_closed(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
     store = opened(new_url(redis_server.url))
@@ -468,7 +468,7 @@ def linked() -> tuple[LoopLink, socket.socket]:
     return LoopLink(link, timeout=60), theirs
 
 
-async def test_only_calls_that_were_sent_when_a_link_failed_are_unknown() -> None:
+async def test_only_calls_sent_when_a_link_failed_are_unknown() -> None:
     link, theirs = linked()
     sent, waiting = link.call(packed("PING")), link.call(packed("PING"))
     link.close()
@@ -479,7 +479,7 @@ async def test_only_calls_that_were_sent_when_a_link_failed_are_unknown() -> Non
     theirs.close()
 
 
-async def test_call_of_which_the_socket_takes_nothing_was_not_sent() -> None:
+async def test_call_of_which_the_socket_took_nothing_was_not_sent() -> None:
     link, theirs = linked()
     # Not checked before the call: the server may vanish between a check and the call.
     link._received_at = asyncio.get_running_loop().time() + 3_600
@@ -488,7 +488,7 @@ async def test_call_of_which_the_socket_takes_nothing_was_not_sent() -> None:
         await link.call(packed("PING"))
 
 
-async def test_calls_behind_one_that_is_sent_in_parts_are_sent_after_it() -> None:
+async def test_calls_behind_a_partly_sent_one_are_sent_after_it() -> None:
     link, theirs = linked()
     theirs.setblocking(False)
     loop, calls = asyncio.get_running_loop(), [packed("SET", "k", b"v" * 8_000_000), packed("PING")]

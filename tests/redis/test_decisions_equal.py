@@ -70,7 +70,7 @@ def test_random_worlds_are_decided_as_core_decides_them(lua: Snippets, seed: int
         assert maps(answer) == maps(decided(one)), one
 
 
-def test_the_worlds_reach_every_part_of_a_decision() -> None:
+def test_random_worlds_reach_every_part_of_a_decision() -> None:
     random = Random(0)
     answers = [decided(world(random)) for _ in range(500)]
     assert sum(bool(one["starts"]) for one in answers) > 100
@@ -92,7 +92,9 @@ def test_the_worlds_reach_every_part_of_a_decision() -> None:
     attempt=st.integers(1, 200),
     seed=NAMES,
 )
-def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int, seed: str) -> None:
+def test_retry_waits_equally_long(
+    lua: Snippets, policy: RetryPolicy, attempt: int, seed: str
+) -> None:
     retry = {
         "attempts": policy.attempts,
         "base_ms": policy.base_ms,
@@ -109,7 +111,7 @@ def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int,
 
 
 @given(parts=st.lists(NAMES | st.integers(0, 2**53), min_size=1, max_size=4))
-def test_a_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None:
+def test_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None:
     mine = derived_id(*parts)
     assert lua.run("return NewJobs.derived_id(request)", parts) == mine
     assert lua.run("return NewJobs.ids_after(request, 3)", mine) == ids_after(mine, 3)
@@ -120,7 +122,7 @@ def test_a_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None
     subject=st.none() | NAMES,
     args=st.binary(max_size=40),
 )
-def test_a_body_has_the_same_hash(
+def test_body_has_the_same_hash(
     lua: Snippets, names: tuple[str, str, str], subject: str | None, args: bytes
 ) -> None:
     text = "return NewJobs.body_hash(request[1], request[2], request[3], request[4], request[5])"
@@ -133,7 +135,7 @@ def test_a_body_has_the_same_hash(
     n=st.integers(1, 1000),
     turn=st.integers(1, 2**53 - 1),
 )
-def test_a_claim_is_shared_between_lanes_alike(
+def test_claim_is_shared_between_lanes_in_the_same_way(
     lua: Snippets, weights: list[int], n: int, turn: int
 ) -> None:
     lanes = [(f"lane {place}", weight) for place, weight in enumerate(weights)]
@@ -142,7 +144,7 @@ def test_a_claim_is_shared_between_lanes_alike(
 
 
 @pytest.mark.parametrize("total", [*range(1, 300, 13), *range(250, 5_000, 250)])
-def test_a_cycle_of_any_length_is_mixed_alike(lua: Snippets, total: int) -> None:
+def test_cycle_of_any_length_is_mixed_in_the_same_way(lua: Snippets, total: int) -> None:
     lanes = [("a", total - total // 3), ("b", total // 3)][: 1 + (total > 2)]
     text = """
     local shares = {}
@@ -156,7 +158,7 @@ def test_a_cycle_of_any_length_is_mixed_alike(lua: Snippets, total: int) -> None
 
 
 @given(name=st.lists(st.sampled_from(["{candidate}", "%", "a", "{"])), candidate=NAMES)
-def test_a_gate_is_named_alike_in_a_candidates_turn(
+def test_gate_in_a_candidates_turn_has_the_same_name(
     lua: Snippets, name: list[str], candidate: str
 ) -> None:
     use = GateUse(name="".join(name), template="t")
@@ -168,7 +170,7 @@ def test_a_gate_is_named_alike_in_a_candidates_turn(
     left=st.lists(st.sampled_from("abcd"), unique=True, max_size=4),
     turn=st.sampled_from(["", "a", "c", "z"]),
 )
-def test_a_cascade_moves_on_alike(lua: Snippets, left: list[str], turn: str) -> None:
+def test_cascade_moves_on_in_the_same_way(lua: Snippets, left: list[str], turn: str) -> None:
     text = """
     local cascade = { left = request[1], turn = request[2], asked = {} }
     local over = Cascade.end_(cascade, 'declined', 7, 'busy')
@@ -197,7 +199,7 @@ def test_a_cascade_moves_on_alike(lua: Snippets, left: list[str], turn: str) -> 
     amount=st.integers(1, 3),
     last=st.sampled_from(["", "m0", "m2", "gone"]),
 )
-def test_a_pool_chooses_the_same_member(
+def test_pool_chooses_the_same_member(
     lua: Snippets,
     members: list[tuple[int, int]],
     strategy: Any,
@@ -222,7 +224,7 @@ def test_a_pool_chooses_the_same_member(
 
 
 @given(moments=st.lists(st.integers(0, 60), unique=True, max_size=12), at=st.integers(0, 60))
-def test_hours_are_open_alike_and_open_next_alike(
+def test_hours_are_open_and_open_next_at_the_same_times(
     lua: Snippets, moments: list[int], at: int
 ) -> None:
     ordered = sorted(moments)
@@ -246,7 +248,7 @@ def test_hours_are_open_alike_and_open_next_alike(
 @example(gate=["é"], names={"{x}{y}"}, pools=set())
 @example(gate=["éxab"], names={"é{x}", "{x}ab"}, pools=set())
 @example(gate=["éx/m"], names=set(), pools={"é{p}", "{pqr}"})
-def test_a_name_belongs_to_the_same_declared_gate(
+def test_name_belongs_to_the_same_declared_gate(
     lua: Snippets, gate: list[str], names: set[str], pools: set[str]
 ) -> None:
     name = "".join(gate)
@@ -273,7 +275,7 @@ def test_a_name_belongs_to_the_same_declared_gate(
 @given(
     reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), life=st.integers(1, 9)
 )
-def test_what_follows_from_a_job_is_the_same_job(lua: Snippets, reason: str, life: int) -> None:
+def test_follow_up_of_a_job_is_the_same_job(lua: Snippets, reason: str, life: int) -> None:
     row = JobRow(
         id=derived_id("cause"),
         lane="calls",
@@ -322,7 +324,7 @@ def test_what_follows_from_a_job_is_the_same_job(lua: Snippets, reason: str, lif
     ]
 
 
-def test_the_policies_of_jobs_that_follow_are_those_of_the_ledger(lua: Snippets) -> None:
+def test_policies_of_follow_ups_are_those_of_the_ledger(lua: Snippets) -> None:
     row = {"id": "x", "lane": "l", "tenant": "", "state": "dead", "reason": "", "life": 1, "run": 1}
     text = """
     local asked = NewJobs.reconcile_job(request, 'ask')

@@ -63,7 +63,7 @@ def left(snippets: Snippets) -> dict[str, object]:
     return {key.rpartition(":")[2]: value for key, value in snippets.contents().items()}
 
 
-def test_plain_jobs_leave_the_same_by_either_script(pair: tuple[Snippets, Snippets]) -> None:
+def test_plain_jobs_have_the_same_effect_by_either_script(pair: tuple[Snippets, Snippets]) -> None:
     whole, plain = pair
     steps = [
         request(job(1), job(9, shape=2), job(10, shape=3)),
@@ -96,7 +96,7 @@ def test_plain_jobs_leave_the_same_by_either_script(pair: tuple[Snippets, Snippe
     ],
     ids=["known", "one known", "twice", "new lane", "limited lane", "lane limited by operator"],
 )
-def test_what_is_not_plain_is_left_to_the_whole_script(
+def test_other_jobs_are_left_to_the_whole_script(
     pair: tuple[Snippets, Snippets], asked: dict[str, object]
 ) -> None:
     _, plain = pair

@@ -29,7 +29,7 @@ def way(redis_server: RedisServer | GivenRedis) -> Iterator[Proxy]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", list(OPERATIONS))
-async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
+async def test_operation_with_each_reply_lost_once_is_done_once(
     redis_server: RedisServer | GivenRedis, way: Proxy, name: str
 ) -> None:
     clocks = FakeClock(), FakeClock()
@@ -53,7 +53,7 @@ def own_server() -> Iterator[RedisServer]:
 
 
 @pytest.mark.slow
-async def test_load_goes_on_after_the_server_was_killed_and_its_scripts_and_clients_were_dropped(
+async def test_load_continues_after_the_server_was_killed_and_its_scripts_and_clients_dropped(
     own_server: RedisServer,
 ) -> None:
     with Proxy(own_server.url) as way, admin(own_server.url) as other:
@@ -96,7 +96,7 @@ def _until_written(server: RedisServer) -> None:
             assert time.monotonic() < until, "the log is never written"
 
 
-async def test_power_cut_takes_what_was_not_synced_and_the_store_says_so() -> None:
+async def test_power_failure_loses_unsynced_work_and_the_store_says_so() -> None:
     """`everysec` acknowledges before it syncs, so the last second of the log may be lost."""
     options = {"appendonly": "yes", "appendfsync": "everysec"}
     with made(lambda: RedisServer(options)) as server:
@@ -126,7 +126,7 @@ async def test_power_cut_takes_what_was_not_synced_and_the_store_says_so() -> No
         await store.close()
 
 
-async def test_kill_of_the_server_alone_loses_nothing_though_it_syncs_each_second() -> None:
+async def test_killing_only_the_server_loses_nothing_though_it_syncs_each_second() -> None:
     options = {"appendonly": "yes", "appendfsync": "everysec"}
     with made(lambda: RedisServer(options)) as server:
         store = opened(new_url(server.url))

@@ -73,7 +73,7 @@ def _held(namespace: Snippets) -> dict[str, dict[bytes, object]]:
     return {key.rpartition(":")[2]: kept for key, kept in namespace.contents().items()}
 
 
-async def test_jobs_that_are_forgotten_leave_nothing_but_the_counts(
+async def test_forgotten_jobs_leave_only_their_counts(
     store: Store, clock: FakeClock, namespace: Snippets
 ) -> None:
     items = tuple(DeclareGate(spec=spec) for spec in (PHONE, RATE))
@@ -108,7 +108,7 @@ async def test_jobs_that_are_forgotten_leave_nothing_but_the_counts(
     assert _held(namespace).keys() <= STAYS
 
 
-async def test_answers_to_operators_are_forgotten_as_new_ones_come(
+async def test_replies_to_operators_are_forgotten_as_new_ones_arrive(
     store: Store, clock: FakeClock, namespace: Snippets
 ) -> None:
     async def ask(number: int) -> None:

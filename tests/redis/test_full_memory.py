@@ -120,14 +120,14 @@ REFUSED: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("name", PASSES)
-async def test_full_memory_lets_pass_what_gives_room_back(
+async def test_full_memory_accepts_what_frees_memory(
     store: RedisStore, held: list[str], name: str
 ) -> None:
     await PASSES[name](store, held)
     assert await differences(store) == []
 
 
-async def test_permit_given_back_into_a_full_memory_starts_the_next(
+async def test_permit_released_into_a_full_memory_starts_the_next(
     store: RedisStore, held: list[str]
 ) -> None:
     await settle(store, Succeeded(held[0], 1))
@@ -138,7 +138,7 @@ async def test_permit_given_back_into_a_full_memory_starts_the_next(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_full_memory_refuses_whole_what_takes_room(
+async def test_full_memory_completely_refuses_what_needs_memory(
     store: RedisStore, held: list[str], server: RedisServer, name: str
 ) -> None:
     before: Dump = await dump(store)

@@ -107,7 +107,7 @@ async def gates(store: Store) -> object:
 
 
 @pytest.mark.parametrize("name", ACTS)
-async def test_hours_that_a_verb_asks_for_first_are_those_of_memory(
+async def test_hours_first_used_by_a_verb_equal_those_of_memory(
     stores: tuple[Store, Store], clock: FakeClock, name: str
 ) -> None:
     told, expected = await both(stores, ACTS[name])

@@ -236,7 +236,7 @@ def _look_at_worker(pair: Pair, worker: str) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(3))
-def test_every_question_is_answered_as_by_the_reference(lua: Snippets, seed: int) -> None:
+def test_every_query_is_answered_like_the_reference(lua: Snippets, seed: int) -> None:
     pair = Pair(lua, seed)
     insert(pair)
     for _ in range(20):
@@ -244,7 +244,7 @@ def test_every_question_is_answered_as_by_the_reference(lua: Snippets, seed: int
         look(pair)
 
 
-def test_removed_jobs_leave_nothing_but_numbers(lua: Snippets) -> None:
+def test_removed_jobs_leave_only_numbers(lua: Snippets) -> None:
     pair = Pair(lua, 1)
     for move in (insert, start_gated, start_plain, park, feed, insert, finish_plain):
         move(pair)
@@ -255,7 +255,7 @@ def test_removed_jobs_leave_nothing_but_numbers(lua: Snippets) -> None:
     assert left == {"facts", "numbers"}
 
 
-def test_equal_policies_share_a_number_and_come_back_whole(lua: Snippets) -> None:
+def test_equal_policies_share_a_number_and_are_returned_completely(lua: Snippets) -> None:
     plain = JobPolicy()
     other = JobPolicy(
         retry=RetryPolicy(attempts=2, base_ms=1, factor=0.1 + 0.2, cap_ms=2**40, jitter="none"),
@@ -314,7 +314,7 @@ def test_more_than_four_thousand_rows_fit_one_call(lua: Snippets) -> None:
     assert lua.call("Jobs.held_count", "w") == len(waiting)
 
 
-def test_plain_end_outranks_the_word_of_an_earlier_run(lua: Snippets) -> None:
+def test_plain_end_overrides_the_report_of_an_earlier_run(lua: Snippets) -> None:
     pair = Pair(lua, 5)
     row = pair.new()
     row.state, row.care = State.WAITING, False
@@ -326,7 +326,7 @@ def test_plain_end_outranks_the_word_of_an_earlier_run(lua: Snippets) -> None:
     assert lua.call("Jobs.load", [row.id])[row.id]["outcome"] == "succeeded"
 
 
-def test_job_is_found_at_its_new_moment_when_only_that_has_changed(lua: Snippets) -> None:
+def test_job_is_found_at_its_new_time_when_only_that_changed(lua: Snippets) -> None:
     pair = Pair(lua, 6)
     row = pair.new()
     row.state, row.expires_at = State.WAITING, lua.now + 5
@@ -349,9 +349,7 @@ def test_job_is_found_at_its_new_moment_when_only_that_has_changed(lua: Snippets
 
 @pytest.mark.parametrize("ticket", [None, "gate"])
 @pytest.mark.parametrize("gated", [False, True])
-def test_job_that_has_started_does_not_expire(
-    lua: Snippets, gated: bool, ticket: str | None
-) -> None:
+def test_started_job_does_not_expire(lua: Snippets, gated: bool, ticket: str | None) -> None:
     pair = Pair(lua, 8)
     row = pair.new()
     row.state, row.expires_at, row.ticket = State.WAITING, lua.now, ticket

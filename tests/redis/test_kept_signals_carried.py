@@ -18,7 +18,7 @@ from tests.servers.redis import GivenRedis, RedisServer
 
 
 @pytest.mark.parametrize("way", ["to redis", "from redis"])
-async def test_kept_signal_is_applied_in_the_copy_as_it_was_said(
+async def test_kept_signal_is_applied_unchanged_in_the_copy(
     redis_server: RedisServer | GivenRedis, way: str
 ) -> None:
     clock = FakeClock()

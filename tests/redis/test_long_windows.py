@@ -35,7 +35,7 @@ def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
     snippets.close()
 
 
-def test_starts_in_a_window_are_as_many_from_either_side(lua: Snippets) -> None:
+def test_starts_in_a_window_are_counted_equally_from_either_side(lua: Snippets) -> None:
     lua.run(FILL)
     windows = [2**41, 20_000, 19_997, 19_996, 12_345, 9_000, 5_001, 5_000, 4_999, 1, 0, -10]
     every, counts = lua.run(COUNT, windows)
@@ -45,7 +45,7 @@ def test_starts_in_a_window_are_as_many_from_either_side(lua: Snippets) -> None:
     assert counts == [[number, number] for number in expected]
 
 
-def test_a_long_window_is_not_read_where_little_has_left_it(lua: Snippets) -> None:
+def test_long_window_is_not_read_if_few_starts_have_left_it(lua: Snippets) -> None:
     lua.run(FILL)
     before = walks(lua)
     lua.run("return Starts.total('busy', Time.now - 19990, 12500)")

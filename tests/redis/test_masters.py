@@ -51,7 +51,7 @@ def sentinel_url(sentinel: Sentinel) -> str:
 
 
 @pytest.mark.slow
-async def test_work_goes_on_at_the_replica_that_became_the_master(
+async def test_work_continues_at_the_replica_that_became_the_master(
     pair: tuple[RedisServer, RedisServer, Sentinel],
 ) -> None:
     master, replica, sentinel = pair
@@ -76,7 +76,7 @@ async def test_work_goes_on_at_the_replica_that_became_the_master(
     await store.close()
 
 
-def test_service_that_no_sentinel_knows_is_out_of_reach(
+def test_service_unknown_to_every_sentinel_is_unreachable(
     pair: tuple[RedisServer, RedisServer, Sentinel],
 ) -> None:
     url = sentinel_url(pair[2]).replace(f"/{SERVICE}?", "/nothing?").replace("15000", "50")
@@ -106,7 +106,7 @@ async def _joined(nodes: tuple[RedisServer, RedisServer]) -> None:
             await until(lambda: len(other.execute_command("CLUSTER", "SLOTS")) == 2)
 
 
-async def test_each_namespace_lives_at_the_node_of_its_slot(
+async def test_each_namespace_is_on_the_node_of_its_slot(
     cluster: tuple[RedisServer, RedisServer],
 ) -> None:
     await _joined(cluster)
@@ -125,7 +125,7 @@ async def test_each_namespace_lives_at_the_node_of_its_slot(
     assert len(places) == 2
 
 
-async def test_node_of_another_slot_is_no_store_without_the_cluster_scheme(
+async def test_node_of_another_slot_is_refused_without_the_cluster_scheme(
     cluster: tuple[RedisServer, RedisServer],
 ) -> None:
     await _joined(cluster)

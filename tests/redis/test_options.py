@@ -27,7 +27,7 @@ def test_password_alone_needs_no_name() -> None:
     assert parse_url("redis://:aloud@h").account == Account(password=OTHER)
 
 
-def test_ipv6_address_stands_in_brackets() -> None:
+def test_ipv6_address_is_in_brackets() -> None:
     assert parse_url("redis://[::1]:7000").addresses == (Address(host="::1", port=7000),)
     assert str(parse_url("redis://[::1]:7000").addresses[0]) == "[::1]:7000"
 
@@ -80,7 +80,7 @@ def test_cluster_is_named_by_some_nodes() -> None:
         "redis+cluster://h/1",
     ],
 )
-def test_url_that_cannot_be_is_refused_with_a_hint(url: str) -> None:
+def test_invalid_url_is_refused_with_a_hint(url: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         parse_url(url)
     assert caught.value.hint

@@ -336,7 +336,7 @@ def _compared(
 
 
 @pytest.mark.parametrize(("before", "step"), ANSWERS.values(), ids=ANSWERS)
-def test_fast_path_answers_and_leaves_what_the_verb_does(
+def test_fast_path_replies_and_has_the_effect_of_the_verb(
     before: list[Step], step: Step, redis_server: RedisServer | GivenRedis
 ) -> None:
     assert _compared(redis_server, before, step) == (1, True, True)

@@ -121,7 +121,7 @@ def asker(client: redis.Redis, namespace: str, now: int) -> Callable[[Query[Any]
     return ask
 
 
-async def test_replica_answers_every_question_as_its_master_does(
+async def test_replica_answers_every_query_like_its_master(
     master: RedisServer, replica: RedisServer
 ) -> None:
     namespace, clock = uuid4().hex, FakeClock()
@@ -139,7 +139,7 @@ async def test_replica_answers_every_question_as_its_master_does(
     await store.close()
 
 
-async def test_no_question_changes_a_key(master: RedisServer) -> None:
+async def test_no_query_changes_a_key(master: RedisServer) -> None:
     namespace, clock = uuid4().hex, FakeClock()
     store = open_store(f"{master.url}?namespace={namespace}", clock=clock)
     await fill(store)

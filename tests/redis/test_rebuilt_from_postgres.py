@@ -120,7 +120,7 @@ async def changed(app: hw.App) -> bool:
     return await app.store.suspicion() is not None
 
 
-async def test_lost_redis_is_rebuilt_while_calls_are_on_and_nobody_is_called_twice(
+async def test_lost_redis_is_rebuilt_during_calls_and_nobody_is_called_twice(
     lost_server: RedisServer, world: World
 ) -> None:
     await world.write("CREATE TABLE {lead} (id int, state text, line text, since timestamptz)")
@@ -178,7 +178,7 @@ async def test_lost_redis_is_rebuilt_while_calls_are_on_and_nobody_is_called_twi
     await world.write("DROP TABLE {lead}")
 
 
-async def test_redis_that_is_lost_while_a_source_is_read_is_rebuilt_and_the_source_read_again(
+async def test_redis_lost_while_a_source_is_read_is_rebuilt_and_the_source_read_again(
     lost_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = hw.App(lost_server.url)
@@ -210,7 +210,7 @@ async def test_redis_that_is_lost_while_a_source_is_read_is_rebuilt_and_the_sour
     await app.close_async()
 
 
-async def test_lost_redis_stops_the_claims_of_those_who_have_no_source(
+async def test_lost_redis_stops_the_claims_of_those_without_a_source(
     lost_server: RedisServer,
 ) -> None:
     app = hw.App(lost_server.url)

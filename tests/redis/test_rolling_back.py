@@ -134,7 +134,7 @@ PLAIN = derived_id("rolling", "plain")
 
 
 @pytest.mark.parametrize("result", [None, b"1"], ids=["plain", "result"])
-async def test_settle_that_what_follows_refuses_leaves_plain_ends_unwritten_too(
+async def test_settle_refused_by_a_follow_up_leaves_plain_ends_unwritten(
     store: Store, contents: Read, result: bytes | None
 ) -> None:
     """The id of the first job's follow-up is already taken."""
@@ -162,7 +162,7 @@ async def test_settle_that_what_follows_refuses_leaves_plain_ends_unwritten_too(
     ],
     ids=["then", "close", "next stage", "snooze", "hand over", "returned"],
 )
-async def test_refused_settle_leaves_every_key_as_it_was(
+async def test_refused_settle_leaves_every_key_unchanged(
     store: Store, contents: Read, outcomes: tuple[Outcome, ...], error: type[CallerError]
 ) -> None:
     await assert_refused(settle(store, *outcomes), error, contents)
@@ -178,7 +178,7 @@ async def test_refused_settle_leaves_every_key_as_it_was(
     ],
     ids=["entry", "close", "set", "declare"],
 )
-async def test_refused_definition_takes_those_before_it_along(
+async def test_refused_definition_undoes_those_before_it(
     store: Store, contents: Read, item: Item, error: type[CallerError]
 ) -> None:
     """The first items raise a capacity (which feeds the parked job) and close a gate."""
@@ -186,13 +186,13 @@ async def test_refused_definition_takes_those_before_it_along(
     await assert_refused(define(store, *items), error, contents)
 
 
-async def test_refused_restore_leaves_every_key_as_it_was(store: Store, contents: Read) -> None:
+async def test_refused_restore_leaves_every_key_unchanged(store: Store, contents: Read) -> None:
     good = InFlight(job=job(7), signal_key="sid 7", since_at=1, deadline_ms=1000)
     bad = InFlight(job=job(8, gates=(NOWHERE,)), signal_key="sid 8", since_at=1, deadline_ms=1000)
     await assert_refused(store.restore([good, bad]), UnknownGate, contents)
 
 
-async def test_settle_that_is_not_refused_is_seen_in_the_keys(store: Store, contents: Read) -> None:
+async def test_accepted_settle_is_visible_in_the_keys(store: Store, contents: Read) -> None:
     """Proves that the other tests compare keys that can differ."""
     before = contents()
     await settle(store, HandedOver(FIRST, 1, key="sid"), Succeeded(FREE, 1))

@@ -13,12 +13,12 @@ from tools.lua.source import Unsupported
 from tools.lua.translate import Translator
 
 
-def test_rules_are_what_their_python_says_now() -> None:
+def test_rules_match_their_python() -> None:
     for path, text in written().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of date: `make lua`"
 
 
-def test_folder_of_rules_holds_only_what_is_written() -> None:
+def test_folder_of_rules_contains_only_generated_files() -> None:
     assert set((LUA / "rules").iterdir()) == set(written())
 
 
@@ -62,7 +62,7 @@ def test_folder_of_rules_holds_only_what_is_written() -> None:
         ("    return [None, a][0]", 2),
     ],
 )
-def test_python_that_is_not_known_is_refused_with_its_file_and_line(
+def test_unsupported_python_is_refused_with_its_file_and_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, line: int
 ) -> None:
     name = f"odd_rules_{abs(hash(body))}"
@@ -82,7 +82,7 @@ def rule(a: int) -> int:
     assert found.count("math.abs(a)") == 1
 
 
-def test_what_may_be_none_is_looked_at_before_its_text_is(
+def test_optional_value_is_checked_before_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
@@ -93,7 +93,7 @@ def rule(a: str | None, b: str) -> bool:
     assert "return a ~= nil and a ~= '' and b ~= ''\n" in found
 
 
-def test_tuple_that_may_be_none_is_compared_with_one_that_is_there(
+def test_optional_tuple_is_compared_with_one_that_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
@@ -104,7 +104,7 @@ def rule(a: tuple[int, int] | None) -> bool:
     assert "return Python.same(a, { 1, 2 })\n" in found
 
 
-def test_elements_are_placed_without_a_gap_where_some_are_left_out(
+def test_elements_are_placed_without_gaps_if_some_are_omitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
@@ -115,7 +115,7 @@ def rule(a: list[int]) -> list[int]:
     assert re.search(r"(\w+)\[#\1 \+ 1\] = place\n", found)
 
 
-def test_function_that_is_neither_translated_nor_by_hand_is_refused(
+def test_function_neither_translated_nor_handwritten_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """

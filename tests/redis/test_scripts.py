@@ -72,7 +72,7 @@ def _reach(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_keys_and_arguments_come_in_only_at_the_runner(module: str) -> None:
+def test_keys_and_arguments_are_read_only_by_the_runner(module: str) -> None:
     code = _code(module)
     if module not in {"base.run", "base.quick", "base.time"}:
         assert "ARGV" not in code
@@ -82,7 +82,9 @@ def test_keys_and_arguments_come_in_only_at_the_runner(module: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_script_is_taken_by_the_server(name: str, redis_server: RedisServer | GivenRedis) -> None:
+def test_script_is_accepted_by_the_server(
+    name: str, redis_server: RedisServer | GivenRedis
+) -> None:
     with admin(redis_server.url) as other:
         assert other.script_load(script(name).text) == script(name).sha
 
@@ -93,13 +95,13 @@ def test_keys_of_a_namespace_are_in_one_slot() -> None:
     assert not any(set("{}") & set(suffix) for suffix in suffixes)
 
 
-def test_script_is_passed_the_keys_that_its_modules_use() -> None:
+def test_script_receives_the_keys_that_its_modules_use() -> None:
     text = script("verbs.claim")
     assert set(text.keys) < set(key_suffixes())
     assert f"waiting = KEYS[{text.keys.index('waiting') + 1}]" in text.text
 
 
-def test_place_of_an_error_is_told_by_module_and_line() -> None:
+def test_place_of_an_error_is_reported_by_module_and_line() -> None:
     claim = script("verbs.claim")
     lines = claim.text.splitlines()
     wanted = "function Claim.run(request)"
@@ -108,7 +110,7 @@ def test_place_of_an_error_is_told_by_module_and_line() -> None:
     assert claim.locate(f"user_script:{at}: no") == f"verbs.claim:{own}: no"
 
 
-def test_module_that_is_missing_is_a_broken_installation() -> None:
+def test_missing_module_is_a_broken_installation() -> None:
     with pytest.raises(InvariantBroken, match=r"verbs\.nothing is missing"):
         script("verbs.nothing")
 

@@ -82,7 +82,7 @@ def url_of(sentinels: list[Sentinel]) -> str:
     return f"redis+sentinel://{hosts}/{SERVICE}?namespace=n&patience_ms=20000"
 
 
-async def test_workers_and_senders_go_on_at_the_replica_and_nothing_it_had_is_lost(
+async def test_workers_and_senders_continue_at_the_replica_and_lose_nothing_it_had(
     watched: Watched,
 ) -> None:
     master, replica, sentinels = watched
@@ -124,7 +124,7 @@ async def test_workers_and_senders_go_on_at_the_replica_and_nothing_it_had_is_lo
     assert set(done.values()) == {1}
 
 
-async def test_replica_that_had_not_all_is_an_older_store_until_somebody_says_go_on(
+async def test_incomplete_replica_is_an_older_store_until_an_operator_continues(
     watched: Watched,
 ) -> None:
     master, replica, sentinels = watched

@@ -124,7 +124,7 @@ def test_starts_are_counted_by_millisecond_and_forgotten_by_time(
     assert lua.call("Starts.oldest", "a", -1, 99) == told(memory.oldest("a", -1, 99))
 
 
-def test_a_rate_of_five_thousand_moments_is_summed_and_trimmed_whole(lua: Snippets) -> None:
+def test_rate_of_five_thousand_starts_is_summed_and_trimmed_at_once(lua: Snippets) -> None:
     lua.run("local m = {} for at = 1, 5000 do m[at] = 2 end Starts.put('a', m)")
     assert lua.call("Starts.total", "a", -1) == 10_000
     assert lua.call("Starts.total", "a", 4_999) == 2
@@ -132,7 +132,9 @@ def test_a_rate_of_five_thousand_moments_is_summed_and_trimmed_whole(lua: Snippe
     assert lua.call("Starts.total", "a", -1) == 1_000
 
 
-def test_gates_come_back_whole_and_idle_ones_are_forgotten(lua: Snippets, time: StepTime) -> None:
+def test_gates_are_returned_completely_and_idle_ones_are_forgotten(
+    lua: Snippets, time: StepTime
+) -> None:
     draw, memory = random.Random(6), MemoryGates(time, Journal())
     for _ in range(30):
         rows = [_gate(draw, lua.now, name) for name in draw.sample(NAMES, 3)]
@@ -174,7 +176,7 @@ def _gate(draw: random.Random, now: int, name: str) -> GateRow:
     )
 
 
-def test_declared_gates_keep_what_code_says_and_an_operators_version(lua: Snippets) -> None:
+def test_declared_gates_keep_the_code_and_the_operator_version(lua: Snippets) -> None:
     hours = hours_spec("09:00-18:00", exceptions={"2026-12-25": None})
     spec = GateSpec(name="h\x00", kind=GateKind.HOURS, shared=True)
     sent = {**told(spec), "hours": hours.to_dict()}
@@ -236,7 +238,7 @@ def _unnumbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "number"} for row in rows]
 
 
-def test_workers_lapse_in_the_order_of_their_leases(lua: Snippets, time: StepTime) -> None:
+def test_workers_expire_in_the_order_of_their_leases(lua: Snippets, time: StepTime) -> None:
     draw, memory = random.Random(8), MemoryWorkers(time, Journal())
     for _ in range(40):
         worker = WorkerRow(
@@ -259,7 +261,7 @@ def test_workers_lapse_in_the_order_of_their_leases(lua: Snippets, time: StepTim
         assert lua.call("Workers.all") == told(memory.all())
 
 
-def test_counts_and_totals_add_up_by_lane_and_in_all(lua: Snippets) -> None:
+def test_counts_and_totals_add_up_by_lane_and_in_total(lua: Snippets) -> None:
     draw, memory = random.Random(9), MemoryCounts(Journal())
     states = (None, *State)
     for _ in range(60):
@@ -278,7 +280,7 @@ def test_counts_and_totals_add_up_by_lane_and_in_all(lua: Snippets) -> None:
     assert lua.call("Counts.totals") == told(memory.totals())
 
 
-def test_lanes_keep_what_is_said_of_them_and_their_tenants_starts(lua: Snippets) -> None:
+def test_lanes_keep_their_settings_and_their_tenants_starts(lua: Snippets) -> None:
     lua.call("Lanes.ensure", NAMES)
     spec = LaneSpec(name="a", weights=(("t\x00", 3),), fair="tenant")
     row = LaneRow(name="a", spec=spec, override=replace(spec, max_backlog=0), level=2**50)
@@ -296,7 +298,7 @@ def test_lanes_keep_what_is_said_of_them_and_their_tenants_starts(lua: Snippets)
     assert lua.call("Lanes.all_tenant_starts", "a\x00") == {"": 1}
 
 
-def test_dedupe_keys_of_one_tenant_are_not_those_of_another(lua: Snippets) -> None:
+def test_dedupe_keys_of_tenants_are_separate(lua: Snippets) -> None:
     rows = [
         KeyRow(tenant, key, IDS[0], b"\x00\xff" * 6, until)
         for tenant in ("", *NAMES)
@@ -312,7 +314,7 @@ def test_dedupe_keys_of_one_tenant_are_not_those_of_another(lua: Snippets) -> No
     assert lua.call("Dedupe.get", "a\x00", "a") is not None
 
 
-def test_the_trail_is_read_from_its_end_and_from_its_beginning(lua: Snippets) -> None:
+def test_trail_is_read_from_both_ends(lua: Snippets) -> None:
     rows = [
         TrailRow(seq, 5, "me", "why\x00", "close", ("a", "a\x00", "b")[seq % 3], str(seq))
         for seq in range(1, 31)
@@ -331,7 +333,7 @@ def test_the_trail_is_read_from_its_end_and_from_its_beginning(lua: Snippets) ->
     assert lua.call("Trail.since", 28, 5) == told(rows[28:])
 
 
-def test_answers_are_kept_for_an_hour_and_the_first_one_stays(lua: Snippets) -> None:
+def test_replies_are_kept_for_an_hour_and_the_first_one_stays(lua: Snippets) -> None:
     lua.call("Trail.keep_answer", "r\x00", b"\xff\x00")
     lua.call("Trail.keep_answer", "r\x00", b"other")
     lua.now += 3_600_000
@@ -343,7 +345,7 @@ def test_answers_are_kept_for_an_hour_and_the_first_one_stays(lua: Snippets) -> 
     assert lua.call("Trail.answer", "r\x00") is None
 
 
-def test_entries_facts_and_leaders_come_back_as_written(lua: Snippets) -> None:
+def test_entries_facts_and_leaders_are_returned_as_written(lua: Snippets) -> None:
     entry = {"name": "n\x00", "spec": {"job": {"args": "\x00"}, "every": 5}, "revision": 2}
     lua.call("Declared.save_entry", {**entry, "last_fired": FOREVER})
     lua.call("Declared.save_entry", {"name": "b", "revision": 1, "folded": 3})

@@ -91,7 +91,7 @@ def _enqueue(store: RedisStore) -> None:
     assert driven.value.value[0].created
 
 
-async def test_store_is_reached_through_tls_from_loops_and_from_without(
+async def test_store_is_reached_through_tls_with_and_without_a_loop(
     end: TlsEnd, certificate: tuple[Path, Path]
 ) -> None:
     store = opened(new_url(f"rediss://localhost:{end.port}/0") + f"&tls_ca={certificate[0]}")
@@ -105,7 +105,7 @@ async def test_store_is_reached_through_tls_from_loops_and_from_without(
     await store.close()
 
 
-def test_certificate_that_nobody_vouches_for_is_refused(end: TlsEnd) -> None:
+def test_untrusted_certificate_is_refused(end: TlsEnd) -> None:
     with pytest.raises(StoreUnavailable, match="certificate verify failed"):
         opened(f"rediss://localhost:{end.port}?patience_ms=50&timeout_ms=60000")
 

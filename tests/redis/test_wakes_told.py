@@ -27,7 +27,7 @@ def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
         ([None, 30], False),
     ],
 )
-def test_lane_is_told_once_with_the_first_moment(
+def test_lane_is_published_once_with_its_first_time(
     lua: Snippets, moments: list[int | None], told: object
 ) -> None:
     asked = "\n".join(
@@ -36,6 +36,6 @@ def test_lane_is_told_once_with_the_first_moment(
     assert lua.run(f"{asked}\nreturn Run.wakes()") == [["main", told]]
 
 
-def test_lanes_and_whoever_waits_for_any_are_told_apart(lua: Snippets) -> None:
+def test_lanes_and_any_lane_are_published_separately(lua: Snippets) -> None:
     found = lua.run("Run.wake('b') Run.wake(nil, Time.now + 5) Run.wake('a') return Run.wakes()")
     assert found == [["b", False], [False, START_AT + 5], ["a", False]]

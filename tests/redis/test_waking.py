@@ -51,7 +51,7 @@ async def test_waiter_is_woken_by_a_job_of_its_own_process(url: str) -> None:
     await store.close()
 
 
-async def test_wake_that_comes_while_a_claim_is_on_its_way_ends_the_wait_after_it(url: str) -> None:
+async def test_wake_during_a_claim_ends_the_wait_after_it(url: str) -> None:
     store = opened(url)
     # The store listens from now on, so the start of listening wakes no waiter later.
     (await asleep(store)).cancel()
@@ -78,7 +78,7 @@ async def test_job_of_another_lane_wakes_nobody(url: str) -> None:
     await other.close()
 
 
-async def test_what_comes_between_claim_and_wait_is_not_slept_through(url: str) -> None:
+async def test_change_between_claim_and_wait_is_not_missed(url: str) -> None:
     one, other = opened(url), opened(url)
     task = await asleep(one)
     task.cancel()
@@ -91,7 +91,7 @@ async def test_what_comes_between_claim_and_wait_is_not_slept_through(url: str) 
     await other.close()
 
 
-async def test_first_wait_does_not_sleep_through_what_came_before_it_listened(url: str) -> None:
+async def test_first_wait_does_not_miss_changes_before_it_listened(url: str) -> None:
     one, other = opened(url), opened(url)
     claimed = await claim(one)
     await other.enqueue([new_job()])
@@ -100,7 +100,7 @@ async def test_first_wait_does_not_sleep_through_what_came_before_it_listened(ur
     await other.close()
 
 
-async def test_nobody_is_told_while_nobody_waits(url: str) -> None:
+async def test_nothing_is_published_while_nobody_waits(url: str) -> None:
     store = opened(url)
     channel = f"{{headway:{parse_url(url).namespace}}}:wakes"
     with admin(url) as other, other.pubsub() as heard:
@@ -130,7 +130,7 @@ async def test_waiter_is_woken_again_after_its_connection_was_reset(url: str) ->
         await other.close()
 
 
-async def test_waiter_is_woken_by_a_job_of_its_own_process_of_which_the_reply_is_lost(
+async def test_waiter_is_woken_by_a_job_of_its_own_process_whose_reply_is_lost(
     url: str,
 ) -> None:
     with Proxy(url) as proxy:
@@ -145,7 +145,7 @@ async def test_waiter_is_woken_by_a_job_of_its_own_process_of_which_the_reply_is
         await store.close()
 
 
-async def test_waiter_is_woken_by_a_job_that_is_written_after_its_caller_was_cancelled(
+async def test_waiter_is_woken_by_a_job_written_after_its_caller_was_cancelled(
     url: str,
 ) -> None:
     with Proxy(url) as proxy:
@@ -169,7 +169,7 @@ async def test_waiter_is_woken_by_a_job_that_is_written_after_its_caller_was_can
         await store.close()
 
 
-async def test_waiter_looks_once_more_when_its_registration_had_ended(url: str) -> None:
+async def test_waiter_checks_once_more_when_its_registration_had_ended(url: str) -> None:
     one, other = opened(url), opened(url)
     task = await asleep(one)
     prefix = f"{{headway:{parse_url(url).namespace}}}"
@@ -196,7 +196,7 @@ class Pauses(threading.Event):
         return super().wait(0.001)
 
 
-async def test_listener_that_was_back_for_a_while_comes_back_as_fast_as_the_first_time(
+async def test_listener_that_was_connected_for_a_while_reconnects_at_once(
     url: str,
 ) -> None:
     with Proxy(url) as proxy:
@@ -216,7 +216,7 @@ async def test_listener_that_was_back_for_a_while_comes_back_as_fast_as_the_firs
         await store.close()
 
 
-async def test_store_that_is_closed_leaves_no_thread(url: str) -> None:
+async def test_closed_store_leaves_no_thread(url: str) -> None:
     store = opened(url)
     (await asleep(store)).cancel()
     thread = store._listener._thread  # pyright: ignore[reportPrivateUsage]

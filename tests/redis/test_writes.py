@@ -51,7 +51,7 @@ def test_refusal_undoes_every_kind_of_write(lua: Snippets) -> None:
     assert lua.contents() != before
 
 
-def test_question_for_hours_undoes_what_was_written(lua: Snippets) -> None:
+def test_request_for_hours_undoes_what_was_written(lua: Snippets) -> None:
     lua.run(FILL)
     before = lua.contents()
     with pytest.raises(SnippetFailed, match="need"):
@@ -59,7 +59,7 @@ def test_question_for_hours_undoes_what_was_written(lua: Snippets) -> None:
     assert lua.contents() == before
 
 
-def test_writes_before_the_journal_began_stay(lua: Snippets) -> None:
+def test_writes_before_the_journal_started_stay(lua: Snippets) -> None:
     with pytest.raises(SnippetFailed):
         lua.run(f"{FILL} Write.begin() Write.hdel(Keys.totals, {{'kept'}}) error('no')")
     assert lua.run("return redis.call('HGET', Keys.totals, 'kept')") == "1"
@@ -91,7 +91,7 @@ def test_any_number_of_values_is_written_read_and_undone(lua: Snippets, number: 
     assert lua.contents() == {}
 
 
-def test_refusal_undoes_what_all_the_tables_wrote(lua: Snippets) -> None:
+def test_refusal_undoes_the_writes_of_all_tables(lua: Snippets) -> None:
     pair = Pair(lua, 4)
     rows = [pair.sent(pair.new()) for _ in range(150)]
     lua.call("Jobs.insert", rows[:100])
@@ -139,7 +139,7 @@ def test_refusal_undoes_what_all_the_tables_wrote(lua: Snippets) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "", "\x00", "\x00\x00", "\x00\xff", "\xff" * 9])
-def test_names_are_read_back_and_none_begins_another(lua: Snippets, name: str) -> None:
+def test_names_are_read_back_and_none_is_a_prefix_of_another(lua: Snippets, name: str) -> None:
     code = "return {Codec.read_name('ab' .. Codec.name(request) .. 'x', 3)}"
     got, behind = lua.run(code, name)
     assert got == name
@@ -165,7 +165,7 @@ def test_names_sort_by_their_bytes(lua: Snippets) -> None:
     assert lua.run("table.sort(request, Codec.less) return request", names[::-1]) == names
 
 
-def test_prefix_bounds_hold_all_that_begins_so_and_nothing_else(lua: Snippets) -> None:
+def test_prefix_bounds_contain_exactly_the_names_with_the_prefix(lua: Snippets) -> None:
     members = [b"a", b"a\x00", b"a\xff", b"a\xff\xff\xff", b"b", b"\xff", b"\xff\xff\x00", b"`\xff"]
     lua.run("for _, one in ipairs(request) do Write.zadd(Keys.purge, {0, one}) end", members)
     count = "return redis.call('ZLEXCOUNT', Keys.purge, low, high)"
@@ -176,7 +176,7 @@ def test_prefix_bounds_hold_all_that_begins_so_and_nothing_else(lua: Snippets) -
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**31, FOREVER, 2**48 - 1])
-def test_moments_stay_exact_and_sort(lua: Snippets, number: int) -> None:
+def test_times_stay_exact_and_sort(lua: Snippets, number: int) -> None:
     got = lua.run("return {Codec.read6(Codec.n6(request), 1), Codec.digits(request)}", number)
     assert got == [number, str(number)]
     lua.run(
@@ -188,7 +188,7 @@ def test_moments_stay_exact_and_sort(lua: Snippets, number: int) -> None:
     assert [int(one) for one in got] == [number, number]
 
 
-def test_time_never_goes_back_until_an_operator_turns_it(lua: Snippets) -> None:
+def test_time_never_goes_back_until_an_operator_resets_it(lua: Snippets) -> None:
     lua.run("Time.keep()")
     lua.now -= 5_000
     assert lua.run("return {Time.now, Time.ahead_ms()}") == [lua.now + 5_000, 5_000]

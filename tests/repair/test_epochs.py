@@ -46,7 +46,7 @@ async def test_restored_backup_stops_claims_until_a_new_epoch(
     assert (mark.verb, mark.target) == ("store changed", "store")
 
 
-async def test_new_epoch_by_another_process_is_taken_for_the_operators_word(
+async def test_new_epoch_by_another_process_counts_as_the_operators_decision(
     site: AnySite, clock: FakeClock
 ) -> None:
     store = await backed_up(site, clock)
@@ -60,7 +60,7 @@ async def test_new_epoch_by_another_process_is_taken_for_the_operators_word(
     assert len((await claim(store)).jobs) == 2
 
 
-async def test_new_epoch_given_before_a_process_looked_counts_if_it_is_later_than_all_it_saw(
+async def test_new_epoch_before_a_process_looked_counts_if_later_than_all_it_saw(
     site: AnySite, clock: FakeClock
 ) -> None:
     store = await backed_up(site, clock)
@@ -74,7 +74,7 @@ async def test_new_epoch_given_before_a_process_looked_counts_if_it_is_later_tha
     assert len((await claim(store)).jobs) == 2
 
 
-async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
+async def test_backup_epoch_that_started_before_what_was_seen_stops_claims(
     site: AnySite, clock: FakeClock
 ) -> None:
     first = site.open()
@@ -88,7 +88,7 @@ async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
         await claim(store)
 
 
-async def test_what_one_process_found_out_stops_all_though_time_has_gone_on(
+async def test_finding_of_one_process_stops_all_though_time_passed(
     site: AnySite, clock: FakeClock
 ) -> None:
     store = await backed_up(site, clock)
@@ -123,16 +123,14 @@ async def test_another_store_in_its_place_stops_claims(site: AnySite, clock: Fak
     await other.close()
 
 
-async def test_reads_see_what_was_put_in_its_place(site: AnySite, clock: FakeClock) -> None:
+async def test_reads_see_the_replacement(site: AnySite, clock: FakeClock) -> None:
     store = await backed_up(site, clock)
     assert sum((await store.read(StatsQuery())).counts.values()) == 3
     site.restore()
     assert sum((await store.read(StatsQuery())).counts.values()) == 2
 
 
-async def test_numbers_of_a_store_that_was_replaced_are_forgotten(
-    site: AnySite, clock: FakeClock
-) -> None:
+async def test_numbers_of_a_replaced_store_are_forgotten(site: AnySite, clock: FakeClock) -> None:
     store = await backed_up(site, clock)
     await store.enqueue([job(20, tenant="acme", lane="new", subject="gone")])
     site.restore()
@@ -145,7 +143,7 @@ async def test_numbers_of_a_store_that_was_replaced_are_forgotten(
     await assert_clean(store)
 
 
-async def test_new_epoch_fences_every_run_of_before(site: AnySite) -> None:
+async def test_new_epoch_fences_every_earlier_run(site: AnySite) -> None:
     store = site.open()
     await store.enqueue(jobs(0, 3))
     runs = [(one.id, one.run) for one in (await claim(store)).jobs]
@@ -158,7 +156,7 @@ async def test_new_epoch_fences_every_run_of_before(site: AnySite) -> None:
     await assert_clean(store)
 
 
-async def test_clock_that_was_far_ahead_is_set_back_only_on_an_operators_word(
+async def test_clock_far_ahead_is_set_back_only_by_an_operator(
     site: AnySite, clock: FakeClock
 ) -> None:
     store, other = site.open(), site.open()
@@ -189,7 +187,7 @@ async def test_time_never_goes_back_across_restarts(site: AnySite, clock: FakeCl
     assert (await claim(again)).now == ahead
 
 
-async def test_worker_that_left_before_the_clock_was_set_back_keeps_what_it_claims_then(
+async def test_worker_that_left_before_the_clock_was_set_back_keeps_its_later_claims(
     site: AnySite, clock: FakeClock
 ) -> None:
     store = site.open()

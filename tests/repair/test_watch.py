@@ -52,7 +52,7 @@ def test_another_identity_or_an_earlier_epoch_is_proof(
     assert not watch.may_follow(other._replace(high_water=500), watch.known)
 
 
-def test_overtaken_reply_of_the_epoch_before_changes_nothing(watch: FingerprintWatch) -> None:
+def test_overtaken_reply_of_the_previous_epoch_changes_nothing(watch: FingerprintWatch) -> None:
     early = watch.known
     # The operator has set back the store's time.
     watch.accept(StoreFingerprint(identity=1, epoch=2, epoch_at=50, high_water=50), watch.known)

@@ -15,9 +15,7 @@ from tests.runtime.watched import WatchedStore, soon, working
 LOCK = hw.Slots("technician:{candidate}", 1)
 
 
-async def test_accepted_offer_keeps_its_lock_until_somebody_says_that_it_is_done(
-    app: hw.App, store: WatchedStore
-) -> None:
+async def test_accepted_offer_keeps_its_lock_until_done(app: hw.App, store: WatchedStore) -> None:
     told: list[tuple[str, str, str, int]] = []
     taken = asyncio.Event()
 
@@ -49,7 +47,7 @@ async def test_accepted_offer_keeps_its_lock_until_somebody_says_that_it_is_done
     assert (done.state, done.reason) == ("succeeded", "accepted by ada")
 
 
-async def test_provider_that_is_asked_meanwhile_does_not_overrule_an_acceptance(
+async def test_reconcile_answer_does_not_override_an_acceptance(
     app: hw.App, store: WatchedStore
 ) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
@@ -82,14 +80,14 @@ async def test_provider_that_is_asked_meanwhile_does_not_overrule_an_acceptance(
     assert (view.state, view.cascade.accepted) == ("awaiting", "ada")
 
 
-def test_only_a_cascade_has_what_follows_an_acceptance(app: hw.App) -> None:
+def test_only_a_cascade_has_an_on_accepted_job(app: hw.App) -> None:
     with pytest.raises(InvalidValue, match="is not a cascade"):
 
         @app.job(on_accepted="taken")
         async def work() -> None: ...
 
 
-async def test_kind_that_cannot_take_what_an_acceptance_gives_is_refused(app: hw.App) -> None:
+async def test_kind_that_cannot_take_the_acceptance_arguments_is_refused(app: hw.App) -> None:
     @app.job()
     async def taken(job: str, reason: str) -> None: ...
 

@@ -48,7 +48,7 @@ def test_sync_calls_do_what_async_ones_do(url: str) -> None:
     assert kept.answer == "kept"
 
 
-def test_a_kind_without_options_is_declared_without_brackets(url: str) -> None:
+def test_kind_without_options_is_declared_without_brackets(url: str) -> None:
     app = hw.App(url)
 
     @app.job
@@ -79,7 +79,7 @@ async def test_sync_call_inside_a_running_loop_is_served_in_the_background(url: 
     assert view is not None
 
 
-def test_many_threads_may_send_at_once(url: str) -> None:
+def test_many_threads_can_send_at_once(url: str) -> None:
     app = hw.App(url)
 
     @app.job()
@@ -98,7 +98,7 @@ def test_many_threads_may_send_at_once(url: str) -> None:
     assert stats.totals["enqueued"] == 400
 
 
-def test_app_opens_again_after_it_was_closed(tmp_path: Path) -> None:
+def test_app_reopens_after_it_was_closed(tmp_path: Path) -> None:
     app = hw.App(f"sqlite:///{tmp_path}/jobs.db")
 
     @app.job(gates=[hw.Slots("x", 1)])
@@ -112,7 +112,7 @@ def test_app_opens_again_after_it_was_closed(tmp_path: Path) -> None:
     assert all(found)
 
 
-def test_store_that_the_app_was_given_is_not_closed_by_it() -> None:
+def test_store_given_to_the_app_is_not_closed_by_it() -> None:
     with hw.App("memory://") as owner:
         app = hw.App(store=owner.store)
         sent = app.send("noop")
@@ -149,7 +149,7 @@ def test_environment_says_where_the_store_is(
     assert (tmp_path / "from_env.db").exists()
 
 
-def test_jobs_in_memory_are_there_after_the_app_has_run_and_was_closed() -> None:
+def test_jobs_in_memory_remain_after_the_app_ran_and_was_closed() -> None:
     app = hw.App("memory://")
 
     @app.job()
@@ -164,20 +164,22 @@ def test_jobs_in_memory_are_there_after_the_app_has_run_and_was_closed() -> None
     assert found.result == b"42"
 
 
-async def test_app_runs_in_no_thread_that_has_a_running_loop() -> None:
+async def test_app_does_not_run_in_a_thread_with_a_running_loop() -> None:
     app = hw.App("memory://")
     with pytest.raises(hw.InvalidValue, match=r"use `await worker\(\.\.\.\)\.run\(\)` instead"):
         app.run(until_idle=True)
 
 
-async def test_app_runs_in_the_main_thread_alone() -> None:
+async def test_app_runs_only_in_the_main_thread() -> None:
     app = hw.App("memory://")
     with pytest.raises(hw.InvalidValue, match="only the main thread"):
         await asyncio.to_thread(app.run, until_idle=True)
 
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///{}/jobs.db"])
-def test_app_cancels_what_waits_and_asks_what_awaits(store: str, tmp_path: Path) -> None:
+def test_app_cancels_waiting_jobs_and_requests_it_of_awaiting_ones(
+    store: str, tmp_path: Path
+) -> None:
     app = hw.App(store.format(tmp_path), name="shop")
 
     @app.job()
@@ -228,7 +230,7 @@ def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
             assert text in str(caught.value)
 
 
-def test_call_that_is_under_way_when_another_thread_closes_has_an_unknown_outcome() -> None:
+def test_call_in_flight_when_another_thread_closes_has_an_unknown_outcome() -> None:
     background, begun = Background(), threading.Event()
     errors: list[BaseException] = []
 
@@ -267,7 +269,7 @@ def test_iterator_of_jobs_runs_in_the_thread_of_its_caller() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_exit_raised_by_an_iterator_of_jobs_reaches_its_caller_alone(
+def test_exit_raised_by_an_iterator_of_jobs_reaches_only_its_caller(
     error: type[BaseException],
 ) -> None:
     app = hw.App(store=Suspending(MemoryStore()))
@@ -282,7 +284,7 @@ def test_exit_raised_by_an_iterator_of_jobs_reaches_its_caller_alone(
     app.close()
 
 
-async def test_jobs_sent_at_once_after_the_store_was_lost_all_find_their_gates() -> None:
+async def test_concurrent_jobs_after_the_store_was_lost_all_find_their_gates() -> None:
     store = Suspending(MemoryStore())
     app = hw.App(store=store)
 
@@ -301,7 +303,7 @@ def test_everything_public_is_named_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("lanes", ["calls:fast", "calls:", "calls,mail:-1", "a:2:b"])
-def test_a_weight_of_a_lane_that_is_no_number_is_refused(lanes: str) -> None:
+def test_weight_of_a_lane_that_is_not_a_number_is_refused(lanes: str) -> None:
     with (
         hw.App("memory://") as app,
         pytest.raises(hw.InvalidValue, match=r"the weight of the lane .* is .*, not a number"),
@@ -309,13 +311,13 @@ def test_a_weight_of_a_lane_that_is_no_number_is_refused(lanes: str) -> None:
         app.worker(lanes=lanes)
 
 
-def test_a_lane_with_a_colon_is_served_with_a_weight_behind_it() -> None:
+def test_lane_with_a_colon_can_have_a_weight() -> None:
     with hw.App("memory://") as app:
         assert app.worker(lanes="a:b:1,c").settings.lanes == (("a:b", 1), ("c", 1))
         assert app.worker(lanes=["a:b"]).settings.lanes == (("a:b", 1),)
 
 
-def test_a_worker_serves_the_lanes_of_all_kinds_and_those_that_are_declared() -> None:
+def test_worker_serves_the_lanes_of_all_kinds_and_declared_ones() -> None:
     with hw.App("memory://") as app:
         assert app.lanes == ("main",)
 
@@ -327,7 +329,7 @@ def test_a_worker_serves_the_lanes_of_all_kinds_and_those_that_are_declared() ->
         assert app.worker().settings.lanes == (("mail", 1), ("bulk", 1))
 
 
-async def test_a_worker_of_a_lane_that_nothing_knows_says_so(
+async def test_worker_of_an_unknown_lane_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = hw.App("memory://")

@@ -49,7 +49,7 @@ def test_wrong_type_is_refused_with_kind_argument_expected_and_got(app: hw.App) 
     assert refused(app, call, phone="5", place={"lat": "x", "lon": 1}).startswith(text)
 
 
-def test_records_that_hold_what_json_cannot_carry_whole_are_refused(app: hw.App) -> None:
+def test_records_that_json_cannot_represent_exactly_are_refused(app: hw.App) -> None:
     @dataclass
     class Stop:
         lat: float | None
@@ -93,14 +93,16 @@ def test_missing_and_unknown_arguments_are_named(app: hw.App) -> None:
         ({1: {2, object()}}, "JSON"),
     ],
 )
-def test_what_json_cannot_carry_whole_is_refused(app: hw.App, value: object, word: str) -> None:
+def test_values_that_json_cannot_represent_exactly_are_refused(
+    app: hw.App, value: object, word: str
+) -> None:
     @app.job()
     async def work(job: hw.Job, value: Any) -> None: ...
 
     assert word in refused(app, work, value=value)
 
 
-def test_depth_without_end_is_refused(app: hw.App) -> None:
+def test_endless_nesting_is_refused(app: hw.App) -> None:
     @app.job()
     async def work(job: hw.Job, value: Any) -> None: ...
 
@@ -140,14 +142,14 @@ def test_same_arguments_in_any_order_give_the_same_body(app: hw.App) -> None:
     assert work.make(c="x", b=3, a=1).args == b'{"a":1,"b":3.0,"c":"x"}'
 
 
-def test_json_that_is_made_already_is_carried_as_it_is(app: hw.App) -> None:
+def test_ready_made_json_is_kept_unchanged(app: hw.App) -> None:
     @app.job()
     async def work(job: hw.Job, body: Any) -> None: ...
 
     assert work.make(body=msgspec.Raw(b'{"a":[1]}')).args == b'{"body":{"a":[1]}}'
 
 
-def test_rich_types_are_carried(app: hw.App) -> None:
+def test_rich_types_are_supported(app: hw.App) -> None:
     @app.job()
     async def work(
         job: hw.Job, place: Place, colour: Colour, mode: Literal["a", "b"] = "a"
@@ -158,7 +160,7 @@ def test_rich_types_are_carried(app: hw.App) -> None:
     assert "mode" in refused(app, work, place=Place(1.0, 2.0), colour=Colour.RED, mode="z")
 
 
-def test_open_handler_takes_whatever_it_is_given(app: hw.App) -> None:
+def test_open_handler_accepts_anything(app: hw.App) -> None:
     @app.job()
     async def work(job: hw.Job, a: int, **others: Any) -> None: ...
 
@@ -183,7 +185,7 @@ def test_parameters_that_cannot_be_arguments_are_refused(
     assert text in str(caught.value)
 
 
-def test_annotations_that_json_cannot_carry_are_refused(app: hw.App) -> None:
+def test_annotations_that_json_cannot_represent_are_refused(app: hw.App) -> None:
     async def work(job: hw.Job, thing: NotJson) -> None: ...
 
     with pytest.raises(hw.InvalidValue, match="'thing' of 'work' has a type that JSON cannot"):
@@ -211,7 +213,7 @@ def test_handler_need_not_take_the_job(app: hw.App) -> None:
     assert work.make(phone="1").args == b'{"phone":"1"}'
 
 
-def test_a_value_is_stored_unless_it_is_the_default_of_the_same_type(app: hw.App) -> None:
+def test_value_is_stored_unless_it_is_the_default_of_the_same_type(app: hw.App) -> None:
     @app.job()
     def count(job: hw.Job, n: Any = 1, name: str = "x") -> None: ...
 
@@ -236,7 +238,7 @@ def test_mutable_defaults_are_not_shared(app: hw.App) -> None:
     assert work._arguments.values(b"{}") == {"tags": []}
 
 
-def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
+def test_plain_values_within_arguments_are_not_checked_one_by_one(
     app: hw.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @app.job()
@@ -260,7 +262,7 @@ def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
 
 
 @pytest.mark.parametrize("keyword_only", [False, True])
-def test_stored_job_that_lacks_a_required_argument_is_refused_before_its_handler(
+def test_stored_job_without_a_required_argument_is_refused_before_its_handler(
     keyword_only: bool,
 ) -> None:
     called: list[object] = []

@@ -65,7 +65,7 @@ def declare(app: hw.App, schedule: str, **options: Any) -> None:
     app.timetable("entry", work, schedule=schedule, **options)
 
 
-async def test_fires_of_the_next_minutes_and_one_beyond_lie_in_the_store(
+async def test_fires_of_the_next_minutes_and_one_beyond_are_stored(
     timed: hw.App, still: Store, clock: FakeClock
 ) -> None:
     declare(timed, "every 5m", args={"n": 9, "priority": 3})
@@ -80,7 +80,7 @@ async def test_fires_of_the_next_minutes_and_one_beyond_lie_in_the_store(
     assert (await fires(still))[-1] == "01 00:30"
 
 
-async def test_fire_in_a_far_future_lies_in_the_store_too(timed: hw.App, still: Store) -> None:
+async def test_fire_in_the_far_future_is_stored(timed: hw.App, still: Store) -> None:
     declare(timed, "cron: 0 3 * * *", tz="Europe/Berlin")
     await timed.declare()
     assert await lay(still) == 1
@@ -96,7 +96,7 @@ async def test_fire_in_a_far_future_lies_in_the_store_too(timed: hw.App, still: 
         ("all", ["01 06:00", "01 07:00", "01 08:00", "01 09:00"]),
     ],
 )
-async def test_fires_missed_in_an_outage_are_made_up_for_by_policy(
+async def test_fires_missed_in_an_outage_are_caught_up_by_policy(
     timed: hw.App, still: Store, clock: FakeClock, misfire: str, made_up: list[str]
 ) -> None:
     declare(timed, "cron: 0 * * * *", misfire=misfire, misfire_cap=4, overlap="all")
@@ -108,7 +108,7 @@ async def test_fires_missed_in_an_outage_are_made_up_for_by_policy(
     assert [at for at in await fires(still) if at != "01 01:00"] == [*made_up, "01 10:00"]
 
 
-async def test_fires_missed_in_a_short_outage_are_made_up_for(
+async def test_fires_missed_in_a_short_outage_are_caught_up(
     timed: hw.App, still: Store, clock: FakeClock
 ) -> None:
     declare(timed, "every 5m", misfire="all", overlap="all")
@@ -123,7 +123,7 @@ async def test_fires_missed_in_a_short_outage_are_made_up_for(
     assert late[-1] == "01 01:05"
 
 
-async def test_fires_that_did_not_reach_the_store_are_laid_in_the_next_round(
+async def test_fires_that_did_not_reach_the_store_are_stored_in_the_next_round(
     timed: hw.App, still: Store
 ) -> None:
     declare(timed, "every 1s")
@@ -136,7 +136,7 @@ async def test_fires_that_did_not_reach_the_store_are_laid_in_the_next_round(
     assert await lay(still) == 0
 
 
-async def test_entry_that_is_switched_off_lays_nothing(timed: hw.App, still: Store) -> None:
+async def test_disabled_entry_stores_nothing(timed: hw.App, still: Store) -> None:
     declare(timed, "every 5m")
     await timed.declare()
     await still.define(DefineRequest(items=(EnableEntry(name="entry", enabled=False),), author="a"))
@@ -145,7 +145,7 @@ async def test_entry_that_is_switched_off_lays_nothing(timed: hw.App, still: Sto
     assert await lay(still) > 0
 
 
-async def test_second_scheduler_lays_nothing_twice(timed: hw.App, still: Store) -> None:
+async def test_second_scheduler_stores_nothing_twice(timed: hw.App, still: Store) -> None:
     declare(timed, "every 1m")
     await timed.declare()
     (entry,) = await still.read(TimetableQuery())
@@ -155,9 +155,7 @@ async def test_second_scheduler_lays_nothing_twice(timed: hw.App, still: Store) 
     assert len(await fires(still)) == 21
 
 
-async def test_worker_lays_fires_and_runs_them_when_they_are_due(
-    app: hw.App, store: WatchedStore
-) -> None:
+async def test_worker_stores_fires_and_runs_them_when_due(app: hw.App, store: WatchedStore) -> None:
     @app.job()
     async def tick(job: hw.Job) -> None: ...
 
@@ -174,7 +172,7 @@ async def test_worker_lays_fires_and_runs_them_when_they_are_due(
     assert row.fired_at % 1000 == 0
 
 
-async def test_worker_sweeps_up_what_a_dead_one_left(app: hw.App, store: WatchedStore) -> None:
+async def test_worker_sweeps_up_after_a_dead_one(app: hw.App, store: WatchedStore) -> None:
     @app.job(retry=hw.Backoff(attempts=2, base="1ms", cap="1ms"))
     async def work(job: hw.Job) -> int:
         return job.attempt
@@ -208,9 +206,7 @@ async def test_jobs_of_a_claim_that_finds_an_expired_one_are_started(
     assert sum(len(reply.dead) for _, reply in store.asked("claim")) == 1
 
 
-async def test_worker_ends_jobs_that_never_started_in_time(
-    timed: hw.App, still: Store, clock: FakeClock
-) -> None:
+async def test_worker_ends_expired_jobs(timed: hw.App, still: Store, clock: FakeClock) -> None:
     made = NewJob(
         id="01890000-0000-7000-8000-000000000001",
         kind="noop",
@@ -253,7 +249,7 @@ class Asked:
         return getattr(self.store, name)
 
 
-async def test_sweep_logs_the_jobs_that_it_makes_dead(
+async def test_sweep_logs_the_jobs_that_become_dead(
     still: Store,
     clock: FakeClock,
     caplog: pytest.LogCaptureFixture,
@@ -275,7 +271,7 @@ async def test_sweep_logs_the_jobs_that_it_makes_dead(
     ]
 
 
-async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: Store):
+async def test_sweeps_query_the_time_again_only_when_something_is_due_soon(still: Store):
     asked: Any = Asked(still)
     lease = BeatRequest(worker="w", name="", lanes=("lane",), running=(), lease_ms=10_000)
     await still.beat(lease)
@@ -314,7 +310,7 @@ async def test_each_of_several_workers_sweeps_less_often(
     assert (len(set(timing.rests)) > 200) == (least < most)
 
 
-async def test_one_worker_of_an_app_sweeps_for_all_and_the_next_when_it_ends(still: Store):
+async def test_one_worker_of_an_app_sweeps_for_all_and_the_next_takes_over(still: Store):
     for n in range(20):
         await still.beat(
             BeatRequest(worker=f"w{n}", name="", lanes=("lane",), running=(), lease_ms=36_000_000)
@@ -342,7 +338,7 @@ async def test_one_worker_of_an_app_sweeps_for_all_and_the_next_when_it_ends(sti
     assert 5.5 <= mean(timings[4].rests) <= 8
 
 
-async def test_worker_that_shares_sweeps_rests_no_longer_than_until_the_next_moment(
+async def test_worker_that_shares_sweeps_sleeps_at_most_until_the_next_due_time(
     still: Store,
 ):
     for n in range(9):

@@ -17,7 +17,7 @@ LIMIT = 60
 
 
 @pytest.mark.parametrize("kind", DURABLE)
-async def test_closing_that_is_cancelled_before_a_thread_is_free_ends_all_the_same(
+async def test_closing_cancelled_before_a_thread_is_free_still_completes(
     kind: str, new_url: NewUrl
 ) -> None:
     loop, go_on = asyncio.get_running_loop(), threading.Event()

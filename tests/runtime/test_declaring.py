@@ -110,7 +110,7 @@ def test_unusable_options_of_a_send_are_refused(
 
 
 @pytest.mark.parametrize("capacity", [2, 3])
-async def test_two_kinds_with_one_gate_declare_it_alike(
+async def test_two_kinds_must_declare_one_gate_alike(
     app: hw.App, store: WatchedStore, capacity: int
 ) -> None:
     @app.job(gates=[hw.Slots("lines", 2)])
@@ -130,7 +130,7 @@ async def test_two_kinds_with_one_gate_declare_it_alike(
     assert (await store.read(GatesQuery())).rows == ()
 
 
-def test_two_needs_that_come_to_one_gate_are_refused(plain: hw.App) -> None:
+def test_two_needs_that_result_in_one_gate_are_refused(plain: hw.App) -> None:
     @plain.job(gates=[hw.Slots("x:{a}", 1), hw.Slots("x:{b}", 1)])
     async def work(job: hw.Job, a: str, b: str) -> None: ...
 
@@ -139,7 +139,7 @@ def test_two_needs_that_come_to_one_gate_are_refused(plain: hw.App) -> None:
         work.make(a="1", b="1")
 
 
-def test_zone_and_names_that_cannot_be_are_refused_when_a_job_is_made(plain: hw.App) -> None:
+def test_invalid_zone_and_names_are_refused_when_a_job_is_made(plain: hw.App) -> None:
     hours = hw.Hours("hours:{tz}", "09:00-18:00", tz="{tz}")
 
     @plain.job(gates=[hours, hw.Slots("x:{n}", 1)], subject="{n}")
@@ -155,7 +155,7 @@ def test_zone_and_names_that_cannot_be_are_refused_when_a_job_is_made(plain: hw.
         hw.Hours("office", "09:00-18:00", tz="{tz}")
 
 
-def test_unknown_kind_is_refused_with_a_near_name(plain: hw.App) -> None:
+def test_unknown_kind_is_refused_with_a_similar_name(plain: hw.App) -> None:
     @plain.job()
     async def calling(job: hw.Job) -> None: ...
 
@@ -166,7 +166,7 @@ def test_unknown_kind_is_refused_with_a_near_name(plain: hw.App) -> None:
         other.send(calling)
 
 
-def test_names_that_are_taken_are_refused(plain: hw.App) -> None:
+def test_names_in_use_are_refused(plain: hw.App) -> None:
     @plain.job(name="work")
     async def one(job: hw.Job) -> None: ...
 
@@ -186,7 +186,7 @@ def test_names_that_are_taken_are_refused(plain: hw.App) -> None:
     assert plain.importers == {"rows": list}
 
 
-def test_stage_without_a_handler_or_with_a_strange_one_is_refused(plain: hw.App) -> None:
+def test_stage_without_a_handler_or_with_an_unusable_one_is_refused(plain: hw.App) -> None:
     @plain.job(stages={"check": [], "dial": []})
     async def call(job: hw.Job, phone: str) -> None: ...
 
@@ -203,7 +203,7 @@ def test_stage_without_a_handler_or_with_a_strange_one_is_refused(plain: hw.App)
         call.stage("dial")(dial)
 
 
-def test_follow_up_must_take_what_it_is_given(plain: hw.App) -> None:
+def test_follow_up_must_take_its_arguments(plain: hw.App) -> None:
     @plain.job()
     async def alert(job: hw.Job, text: str) -> None: ...
 
@@ -214,7 +214,7 @@ def test_follow_up_must_take_what_it_is_given(plain: hw.App) -> None:
         plain.open()
 
 
-def test_follow_up_that_looks_misspelt_is_warned_of(
+def test_follow_up_that_looks_misspelt_causes_a_warning(
     plain: hw.App, caplog: pytest.LogCaptureFixture
 ) -> None:
     @plain.job()
@@ -304,7 +304,9 @@ def test_lanes_of_a_worker_are_read_from_text_mapping_or_list(plain: hw.App) -> 
         plain.worker(lanes="lane:with:colons")
 
 
-async def test_store_is_told_gates_lanes_and_entries_once(app: hw.App, store: WatchedStore) -> None:
+async def test_gates_lanes_and_entries_are_declared_to_the_store_once(
+    app: hw.App, store: WatchedStore
+) -> None:
     line = hw.Pool("line", {"+1": 1})
 
     @app.job(lane="calls", gates=[line, hw.Slots("x:{n}", 1)])

@@ -76,7 +76,7 @@ async def test_last_attempt_is_an_error_with_its_traceback(
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_traceback_begins_in_the_handler_and_ends_where_the_error_was_raised(
+async def test_traceback_starts_in_the_handler_and_ends_where_the_error_was_raised(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture, threaded: bool
 ) -> None:
     def down(left: int) -> None:
@@ -107,7 +107,7 @@ async def test_traceback_begins_in_the_handler_and_ends_where_the_error_was_rais
         assert __file__ in first
 
 
-async def test_job_that_its_handler_gives_up_is_an_error_without_a_traceback(
+async def test_job_given_up_by_its_handler_is_an_error_without_a_traceback(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job()
@@ -214,7 +214,7 @@ HANDLERS: dict[str, tuple[Callable[[hw.Job], Any], str, str, int | None]] = {
 
 
 @pytest.mark.parametrize("case", list(HANDLERS))
-async def test_every_way_to_fail_is_logged_and_given_to_the_hook(
+async def test_every_way_to_fail_is_logged_and_passed_to_the_hook(
     app: hw.App, failures: list[hw.Failure], caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
     handler, text, becomes, retry_in_ms = HANDLERS[case]
@@ -244,7 +244,7 @@ async def test_every_way_to_fail_is_logged_and_given_to_the_hook(
     assert f"kind=work id={sent.id} attempt=1 error=" in line
 
 
-async def test_snooze_may_give_an_error_as_its_reason(app: hw.App, store: WatchedStore) -> None:
+async def test_snooze_can_give_an_error_as_its_reason(app: hw.App, store: WatchedStore) -> None:
     kind = app.job(name="work")(_snoozed_for_no_text)
     sent = await app.send_async(kind)
     async with working(app):
@@ -252,7 +252,7 @@ async def test_snooze_may_give_an_error_as_its_reason(app: hw.App, store: Watche
     assert view.reason == "ValueError: later"
 
 
-async def test_reason_of_a_failed_job_is_what_was_raised_and_not_a_later_line(
+async def test_reason_of_a_failed_job_is_the_raised_error_and_not_a_later_line(
     app: hw.App, store: WatchedStore
 ) -> None:
     """Multi-line errors and exception groups end in a line that says nothing."""
@@ -288,7 +288,7 @@ async def test_job_of_an_unknown_kind_is_logged(
     assert [one.text.partition(":")[0] for one in failures] == ["unknown_kind"]
 
 
-async def test_error_of_a_run_that_was_lost_is_logged(
+async def test_error_of_a_lost_run_is_logged(
     app: hw.App,
     store: WatchedStore,
     failures: list[hw.Failure],
@@ -337,7 +337,7 @@ async def test_snooze_success_and_hand_back_are_no_failures(
     assert (failures, lines(caplog)) == ([], [])
 
 
-async def test_hook_that_fails_is_logged_and_changes_nothing(
+async def test_failing_hook_is_logged_and_changes_nothing(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -380,7 +380,7 @@ async def test_hook_that_raises_what_ends_a_task_ends_nothing(
     assert [line for _, line in lines(caplog) if "on_failure hook failed" in line]
 
 
-async def test_slot_that_an_earlier_handlers_timer_cancels_starts_again(
+async def test_slot_cancelled_by_an_earlier_handlers_timer_restarts(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     slots: list[Any] = []
@@ -407,7 +407,7 @@ def test_hook_that_would_never_be_awaited_is_refused(app: hw.App) -> None:
         app.worker(on_failure=[hook])
 
 
-async def test_source_that_fails_is_logged_with_its_traceback(
+async def test_failing_source_is_logged_with_its_traceback(
     app: hw.App, caplog: pytest.LogCaptureFixture
 ) -> None:
     looked = asyncio.Event()
@@ -445,7 +445,7 @@ class Minutes(Timing):
             return await self._waiting.get()
 
 
-async def test_worker_logs_its_progress_once_a_minute_unless_it_is_idle(
+async def test_worker_logs_its_progress_once_a_minute_unless_idle(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headway.worker")
@@ -488,9 +488,7 @@ class Hanging(WatchedStore):
         return await self.inner.beat(request)
 
 
-async def test_beat_without_an_answer_says_why_it_failed(
-    store: WatchedStore, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_beat_says_why(store: WatchedStore, caplog: pytest.LogCaptureFixture) -> None:
     warned = asyncio.Event()
     caplog.handler.addFilter(lambda record: warned.set() or True)
     app = hw.App(store=Hanging(store.inner))
@@ -522,7 +520,7 @@ asyncio.run(main())
 """
 
 
-def test_program_that_configures_no_logging_shows_failures_on_standard_error() -> None:
+def test_program_without_logging_shows_failures_on_standard_error() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
     )
@@ -542,7 +540,7 @@ class AwayAtFirst(WatchedStore):
         return await self.inner.define(request)
 
 
-async def test_worker_that_begins_while_its_store_is_away_tries_again(
+async def test_worker_that_starts_while_its_store_is_unreachable_retries(
     store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = AwayAtFirst(store.inner)

@@ -11,7 +11,7 @@ from headway.runtime.timing import pause
 from tests.runtime.watched import WatchedStore, soon, working
 
 
-async def test_gated_jobs_are_never_held_ready(app: hw.App, store: WatchedStore) -> None:
+async def test_gated_jobs_are_never_prefetched(app: hw.App, store: WatchedStore) -> None:
     most: list[int] = []
     line = hw.Slots("line", 100)
 
@@ -41,7 +41,7 @@ async def _ended(worker: hw.Worker, n: int) -> bool:
     return worker.ended >= n
 
 
-async def test_gated_job_that_is_not_started_in_time_is_handed_back(
+async def test_gated_job_not_started_in_time_is_handed_back(
     app: hw.App, store: WatchedStore
 ) -> None:
     timing = Late()
@@ -70,7 +70,7 @@ class Late(hw.Timing):
         return super().monotonic() + self.late
 
 
-async def test_jobs_with_gates_get_handlers_beside_a_flood_without(
+async def test_gated_jobs_get_handlers_beside_a_flood_of_others(
     app: hw.App, store: WatchedStore
 ) -> None:
     started = asyncio.Event()
@@ -94,7 +94,7 @@ async def test_jobs_with_gates_get_handlers_beside_a_flood_without(
         await soon(started)
 
 
-async def test_settled_permit_starts_the_next_job_of_a_lock(
+async def test_released_permit_starts_the_next_job_of_a_lock(
     app: hw.App, store: WatchedStore
 ) -> None:
     running: list[str] = []

@@ -31,7 +31,7 @@ def returned(store: WatchedStore) -> Callable[[], Awaitable[bool]]:
     return settled
 
 
-async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: WatchedStore) -> None:
+async def test_signal_settles_a_handed_over_job(app: hw.App, store: WatchedStore) -> None:
     @app.job()
     async def call(job: hw.Job) -> str:
         await job.hand_over("CA17", timeout="30m")
@@ -46,7 +46,7 @@ async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: Wat
     assert (view.state, view.result, len(view.runs)) == ("succeeded", b'{"s":31}', 1)
 
 
-async def test_early_signal_whose_reason_is_no_text_is_applied_at_the_hand_over(
+async def test_early_signal_with_a_nontext_reason_is_applied_at_the_hand_over(
     app: hw.App, store: WatchedStore
 ) -> None:
     """The reason may be a provider's code, for example. It is kept and reaches the job's worker."""
@@ -118,7 +118,7 @@ async def test_exception_after_the_hand_over_is_only_recorded(
     assert (view.state, view.reason, len(view.runs)) == ("dead", "no answer", 1)
 
 
-async def test_handler_that_is_stopped_by_a_cancel_after_its_hand_over_ends_nothing(
+async def test_handler_stopped_by_a_cancel_after_its_hand_over_ends_nothing(
     app: hw.App, store: WatchedStore
 ) -> None:
     dialled = asyncio.Event()
@@ -145,7 +145,9 @@ async def test_handler_that_is_stopped_by_a_cancel_after_its_hand_over_ends_noth
     assert (view.state, view.runs[0].outcome) == ("cancelled", "succeeded")
 
 
-async def test_explicit_word_after_the_hand_over_settles(app: hw.App, store: WatchedStore) -> None:
+async def test_explicit_outcome_after_the_hand_over_settles(
+    app: hw.App, store: WatchedStore
+) -> None:
     @app.job(retry=hw.Backoff(base="1ms", cap="1ms"))
     async def call(job: hw.Job) -> None:
         await job.hand_over()
@@ -160,7 +162,9 @@ async def test_explicit_word_after_the_hand_over_settles(app: hw.App, store: Wat
     assert [run.outcome for run in view.runs] == ["failed", "dead"]
 
 
-async def test_following_jobs_are_made_with_the_hand_over(app: hw.App, store: WatchedStore) -> None:
+async def test_follow_up_jobs_are_created_with_the_hand_over(
+    app: hw.App, store: WatchedStore
+) -> None:
     @app.job()
     async def land(job: hw.Job, ref: str) -> None:
         reply = await app.signal_async(ref, event=f"landed:{ref}", final="succeeded")
@@ -205,7 +209,7 @@ async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedS
         ("give_back", "give_back", ("agents",)),
     ],
 )
-async def test_job_whose_verb_is_not_awaited_dies_with_what_to_write(
+async def test_job_with_an_unawaited_verb_dies_with_what_to_write(
     app: hw.App, store: WatchedStore, verb: str, what: str, given: tuple[str, ...]
 ) -> None:
     @app.job()
@@ -224,9 +228,7 @@ async def test_job_whose_verb_is_not_awaited_dies_with_what_to_write(
     )
 
 
-async def test_verb_that_is_not_awaited_is_found_among_those_that_are(
-    app: hw.App, store: WatchedStore
-) -> None:
+async def test_unawaited_verb_is_found_among_awaited_ones(app: hw.App, store: WatchedStore) -> None:
     @app.job()
     async def both(job: hw.Job) -> None:
         await asyncio.gather(job.known_as("a"), job.known_as("b"))
@@ -242,7 +244,7 @@ async def test_verb_that_is_not_awaited_is_found_among_those_that_are(
     assert states == ["succeeded", "dead"]
 
 
-async def test_verb_that_is_not_awaited_after_the_hand_over_leaves_the_job_to_its_signal(
+async def test_unawaited_verb_after_the_hand_over_leaves_the_job_to_its_signal(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job()
@@ -307,7 +309,7 @@ async def test_permits_are_kept_while_awaiting_unless_given_back(
     assert {gate.name: gate.used for gate in gates} == {"agents:JFK": 0, "plane:N1": 1, "desk": 0}
 
 
-async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touched(
+async def test_hand_over_of_a_cancelled_job_is_refused_before_it_does_anything(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -366,7 +368,7 @@ class Slow:
     # A refused settlement was not written: the deadline counts from the accepted attempt.
     [("1500ms", 0, False), ("2s", 0, False), ("3s", 0, True), ("3s", 4, True), ("2s", 4, False)],
 )
-def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
+def test_handler_does_not_continue_if_the_reply_arrives_after_the_timeout(
     timeout: str, refuses: int, goes_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(loop: VirtualLoop) -> bool:
@@ -397,7 +399,7 @@ def test_handler_does_not_go_on_if_the_answer_comes_after_the_timeout(
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_beat_before_the_answer_to_a_cancelled_hand_over_is_no_lost_run(
+def test_beat_before_the_reply_to_a_cancelled_hand_over_is_no_lost_run(
     caplog: pytest.LogCaptureFixture, *, together: bool
 ) -> None:
     class Late(Slow):
@@ -448,7 +450,7 @@ def test_beat_before_the_answer_to_a_cancelled_hand_over_is_no_lost_run(
     assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == []
 
 
-async def test_refused_hand_over_of_a_handler_that_was_cancelled_stops_no_worker() -> None:
+async def test_refused_hand_over_of_a_cancelled_handler_stops_no_worker() -> None:
     refused, waits = asyncio.Event(), asyncio.Event()
 
     class Refusing:
@@ -469,7 +471,9 @@ async def test_refused_hand_over_of_a_handler_that_was_cancelled_stops_no_worker
     await running
 
 
-async def test_reconcile_handler_decides_what_nobody_told(app: hw.App, store: WatchedStore) -> None:
+async def test_reconcile_handler_decides_when_no_signal_arrived(
+    app: hw.App, store: WatchedStore
+) -> None:
     asked: list[hw.Awaited] = []
 
     @app.job(lane="calls", gates=[hw.Pool("lines", {"+1": 1})])
@@ -538,7 +542,7 @@ async def test_cascade_asks_one_after_another_until_one_accepts(
     ]
 
 
-async def test_nothing_is_claimed_for_a_hand_over_or_a_return_that_frees_no_gate() -> None:
+async def test_nothing_is_claimed_after_a_hand_over_or_return_that_releases_no_gate() -> None:
     # Only the memory store wakes no worker for jobs that its own process has just claimed.
     app, store = hw.App(), WatchedStore(open_store("memory://"))
     app.use(store)

@@ -79,7 +79,7 @@ async def test_beat_lists_runs_until_their_settlement_is_answered(
     assert min(named) >= claims[0]
 
 
-async def test_progress_is_noted_though_it_is_not_awaited(app: hw.App, store: WatchedStore) -> None:
+async def test_progress_is_recorded_though_not_awaited(app: hw.App, store: WatchedStore) -> None:
     go_on = asyncio.Event()
 
     @app.job()
@@ -99,7 +99,7 @@ async def test_progress_is_noted_though_it_is_not_awaited(app: hw.App, store: Wa
     assert view.state == "succeeded"
 
 
-async def test_progress_whose_beat_failed_goes_out_with_the_next(store: WatchedStore) -> None:
+async def test_progress_of_a_failed_beat_is_sent_with_the_next(store: WatchedStore) -> None:
     faulty = FaultyStore(store)
     app = hw.App(store=faulty)
     go_on = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_progress_whose_beat_failed_goes_out_with_the_next(store: WatchedS
     assert faulty._planned == []
 
 
-async def test_handlers_are_stopped_before_the_lease_ends_when_no_beat_gets_through(
+async def test_handlers_are_stopped_before_the_lease_ends_if_no_beat_succeeds(
     store: WatchedStore,
 ) -> None:
     faulty = FaultyStore(store.inner)
@@ -151,14 +151,14 @@ async def test_handlers_are_stopped_before_the_lease_ends_when_no_beat_gets_thro
     assert view.run == 1
 
 
-def test_answer_that_comes_after_a_later_one_shortens_no_lease() -> None:
+def test_reply_after_a_later_one_shortens_no_lease() -> None:
     lease = Lease(3_000)
     lease.extend(10.0, 3_000)
     lease.extend(5.0, 3_000)
     assert lease.ends == 13.0
 
 
-def test_progress_whose_beat_failed_replaces_none_that_is_newer() -> None:
+def test_progress_of_a_failed_beat_replaces_no_newer_one() -> None:
     held = Held()
     held.note_progress(("a", 1), b"1")
     failed = held.take_progress()
@@ -167,7 +167,7 @@ def test_progress_whose_beat_failed_replaces_none_that_is_newer() -> None:
     assert held.take_progress() == (("a", 1, b"2"),)
 
 
-async def test_lapse_that_a_claim_has_put_off_stops_no_handler(
+async def test_expiry_postponed_by_a_claim_stops_no_handler(
     app: hw.App, store: WatchedStore
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -189,7 +189,7 @@ async def test_lapse_that_a_claim_has_put_off_stops_no_handler(
     assert (view.state, view.run) == ("succeeded", 1)
 
 
-def test_jobs_held_ready_are_handed_back_when_no_beat_gets_through(
+def test_prefetched_jobs_are_handed_back_if_no_beat_succeeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
@@ -232,7 +232,7 @@ def test_jobs_held_ready_are_handed_back_when_no_beat_gets_through(
     assert run_virtually(work, 1_700_000_000_000) == "released"
 
 
-async def test_store_that_cannot_go_on_stops_the_worker_loudly(store: WatchedStore) -> None:
+async def test_store_that_cannot_continue_stops_the_worker_loudly(store: WatchedStore) -> None:
     class Corrupt(WatchedStore):
         async def claim(self, request: Any) -> Any:
             message = "page 7 is damaged"
@@ -246,7 +246,7 @@ async def test_store_that_cannot_go_on_stops_the_worker_loudly(store: WatchedSto
 @pytest.mark.sampled
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("operation", ["claim", "settle", "beat", "sweep", "wait"])
-async def test_operation_that_fails_is_repeated_and_every_job_runs_once(
+async def test_failing_operation_is_repeated_and_every_job_runs_once(
     store: WatchedStore, operation: str, fault: Fault
 ) -> None:
     faulty = FaultyStore(store.inner)
@@ -268,7 +268,7 @@ async def test_operation_that_fails_is_repeated_and_every_job_runs_once(
     assert sorted(ran) == list(range(20))
 
 
-async def test_time_of_the_store_that_stands_still_is_logged_once_until_it_moves(
+async def test_frozen_store_time_is_logged_once_until_it_moves(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Quick(Timing):

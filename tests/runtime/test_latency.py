@@ -73,7 +73,7 @@ async def rig() -> Rig:
     return rig
 
 
-async def test_the_wait_of_each_first_start_is_ranked(rig: Rig) -> None:
+async def test_waits_of_first_starts_are_ranked(rig: Rig) -> None:
     for _ in range(20):
         await rig.send()
         rig.clock.advance(100)
@@ -83,13 +83,13 @@ async def test_the_wait_of_each_first_start_is_ranked(rig: Rig) -> None:
     assert (found.head_ms, found.handlers_missing, found.breached) == (None, False, False)
 
 
-async def test_a_lane_in_which_nothing_started_has_no_figures(rig: Rig) -> None:
+async def test_lane_without_starts_has_no_figures(rig: Rig) -> None:
     found = await rig.latency()
     assert (found.starts, found.p50_ms, found.p95_ms, found.max_ms) == (0, None, None, None)
     assert not found.breached
 
 
-async def test_a_p95_above_the_target_is_a_breach_and_one_at_it_is_none(rig: Rig) -> None:
+async def test_p95_above_the_target_is_a_breach_and_at_it_is_none(rig: Rig) -> None:
     await rig.send()
     rig.clock.advance(TARGET_MS)
     await rig.start()
@@ -112,7 +112,7 @@ async def test_only_the_newest_hundred_starts_of_the_last_hour_count(rig: Rig) -
     assert (await rig.latency()).starts == 0
 
 
-async def test_a_busy_lane_leaves_the_others_their_starts(rig: Rig) -> None:
+async def test_busy_lane_leaves_the_others_their_starts(rig: Rig) -> None:
     await rig.send(3, "quiet")
     rig.clock.advance(5)
     await rig.start(3, "quiet")
@@ -124,7 +124,7 @@ async def test_a_busy_lane_leaves_the_others_their_starts(rig: Rig) -> None:
     assert (quiet.starts, quiet.max_ms) == (3, 5)
 
 
-async def test_a_second_attempt_is_no_first_start(rig: Rig) -> None:
+async def test_second_attempt_is_no_first_start(rig: Rig) -> None:
     await rig.send()
     await rig.start(fail=True)
     rig.clock.advance(60_000)
@@ -133,7 +133,7 @@ async def test_a_second_attempt_is_no_first_start(rig: Rig) -> None:
     assert (found.starts, found.max_ms) == (1, 0)
 
 
-async def test_a_job_that_was_due_before_it_came_has_waited_since_it_came(rig: Rig) -> None:
+async def test_job_due_before_its_arrival_has_waited_since_its_arrival(rig: Rig) -> None:
     await rig.send(due_at=rig.clock.at - 60_000)
     assert (await rig.latency()).breached is False
     rig.clock.advance(7)
@@ -141,7 +141,7 @@ async def test_a_job_that_was_due_before_it_came_has_waited_since_it_came(rig: R
     assert (await rig.latency()).max_ms == 7
 
 
-async def test_a_head_that_waits_longer_than_the_target_for_a_handler_is_a_breach(
+async def test_head_that_waits_longer_than_the_target_for_a_handler_is_a_breach(
     rig: Rig,
 ) -> None:
     await rig.send()
@@ -152,7 +152,7 @@ async def test_a_head_that_waits_longer_than_the_target_for_a_handler_is_a_breac
     assert (found.head_ms, found.handlers_missing, found.breached) == (TARGET_MS + 1, True, True)
 
 
-async def test_a_head_behind_a_closed_gate_waits_for_no_handler(rig: Rig) -> None:
+async def test_head_behind_a_closed_gate_does_not_wait_for_a_handler(rig: Rig) -> None:
     await rig.define(DeclareGate(spec=Slots("line", 0)))
     await rig.send(gates=(GateUse(name="line", template="line", shared=True),))
     rig.clock.advance(TARGET_MS + 1)
@@ -160,7 +160,7 @@ async def test_a_head_behind_a_closed_gate_waits_for_no_handler(rig: Rig) -> Non
     assert (found.head_ms, found.handlers_missing, found.breached) == (TARGET_MS + 1, False, False)
 
 
-async def test_a_head_among_any_number_of_other_jobs_is_found(rig: Rig) -> None:
+async def test_head_among_any_number_of_other_jobs_is_found(rig: Rig) -> None:
     await rig.define(DeclareGate(spec=Slots("line", 0)))
     for _ in range(6):
         await rig.send(1_000, "other")
@@ -172,14 +172,14 @@ async def test_a_head_among_any_number_of_other_jobs_is_found(rig: Rig) -> None:
     assert (found.head_ms, found.handlers_missing, found.breached) == (TARGET_MS + 1, False, False)
 
 
-async def test_a_head_in_a_paused_lane_waits_for_no_handler(rig: Rig) -> None:
+async def test_head_in_a_paused_lane_does_not_wait_for_a_handler(rig: Rig) -> None:
     await rig.define(CloseGate(name="lane:mail"))
     await rig.send()
     rig.clock.advance(TARGET_MS + 1)
     assert not (await rig.latency()).breached
 
 
-async def test_a_head_behind_the_lanes_own_concurrency_waits_for_a_handler(rig: Rig) -> None:
+async def test_head_behind_the_lanes_own_concurrency_waits_for_a_handler(rig: Rig) -> None:
     spec = LaneSpec(name="mail", target_ms=TARGET_MS, concurrency=1)
     await rig.define(DeclareLane(spec=spec))
     await rig.send(2)
@@ -189,7 +189,7 @@ async def test_a_head_behind_the_lanes_own_concurrency_waits_for_a_handler(rig: 
     assert (await rig.latency()).handlers_missing
 
 
-async def test_a_lane_without_a_target_is_never_in_breach(rig: Rig) -> None:
+async def test_lane_without_a_target_is_never_in_breach(rig: Rig) -> None:
     await rig.send(lane="other")
     rig.clock.advance(10**9)
     other, mail = sorted(await lane_latencies(rig.store), key=lambda one: one.lane != "other")
@@ -202,7 +202,7 @@ async def test_a_lane_without_a_target_is_never_in_breach(rig: Rig) -> None:
     assert mail.lane == "mail"
 
 
-async def test_every_store_tells_what_a_lane_reaches(app: hw.App, store: WatchedStore) -> None:
+async def test_every_store_reports_the_latency_of_a_lane(app: hw.App, store: WatchedStore) -> None:
     app.lane("mail", target="1h")
 
     @app.job(lane="mail")

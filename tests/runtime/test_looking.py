@@ -40,7 +40,7 @@ def declare(app: hw.App) -> hw.Kind:
     return double
 
 
-async def test_a_job_that_ended_is_returned_with_its_result(url: str) -> None:
+async def test_ended_job_is_returned_with_its_result(url: str) -> None:
     app = hw.App(url)
     double = declare(app)
     async with app:
@@ -55,7 +55,7 @@ async def test_a_job_that_ended_is_returned_with_its_result(url: str) -> None:
     assert found == done
 
 
-def test_callers_that_cannot_await_look_and_wait(url: str) -> None:
+def test_synchronous_callers_can_find_and_wait(url: str) -> None:
     with hw.App(url) as app:
         sent = app.send(declare(app), n=1)
         found, why = app.find(sent.id), app.why(sent.id)
@@ -67,7 +67,7 @@ def test_callers_that_cannot_await_look_and_wait(url: str) -> None:
     assert why.sentence == "ready: 1st in its flow; no live worker serves lane main"
 
 
-async def test_a_wait_ends_after_its_time_and_looks_less_and_less_often() -> None:
+async def test_wait_times_out_and_checks_less_and_less_often() -> None:
     timing = Leaping()
     app = hw.App(store=MemoryStore(), timing=timing)
     sent = await app.send_async(declare(app), n=1)
@@ -77,13 +77,13 @@ async def test_a_wait_ends_after_its_time_and_looks_less_and_less_often() -> Non
     assert max(timing.pauses) == 0.5
 
 
-async def test_a_wait_for_an_unknown_job_is_refused() -> None:
+async def test_wait_for_an_unknown_job_is_refused() -> None:
     app = hw.App(store=MemoryStore())
     with pytest.raises(hw.UnknownJob, match="there is no job 'nothing'"):
         await app.wait_async("nothing")
 
 
-async def test_a_worker_until_idle_works_off_what_can_start_and_leaves_the_rest() -> None:
+async def test_worker_until_idle_does_what_can_start_and_leaves_the_rest() -> None:
     clock = FakeClock()
     app = hw.App(store=MemoryStore(clock))
     app.lane("narrow", concurrency=1)
@@ -132,16 +132,16 @@ async def test_a_worker_until_idle_works_off_what_can_start_and_leaves_the_rest(
     assert view.state is hw.State.DEAD
 
 
-async def test_a_worker_until_idle_with_nothing_to_do_ends(url: str) -> None:
+async def test_worker_until_idle_without_work_exits(url: str) -> None:
     async with hw.App(url) as app:
         await app.worker(until_idle=True).run()
 
 
-def test_the_version_is_the_package_s() -> None:
+def test_version_is_the_package_s() -> None:
     assert hw.__version__ == "0.1.0"
 
 
-async def test_an_app_of_a_program_lives_in_one_store_after_the_other_as_tests_ask() -> None:
+async def test_app_can_be_given_one_store_after_another_by_tests() -> None:
     app = hw.App()
     double = declare(app)
     for _ in range(2):
@@ -154,7 +154,7 @@ async def test_an_app_of_a_program_lives_in_one_store_after_the_other_as_tests_a
         assert done.seq == 1
 
 
-async def test_an_app_with_a_store_of_its_own_lives_in_no_other() -> None:
+async def test_app_with_its_own_store_uses_no_other() -> None:
     app = hw.App(store=MemoryStore())
     with pytest.raises(hw.InvalidValue, match="has already opened its store"):
         app.use(MemoryStore())

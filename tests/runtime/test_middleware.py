@@ -42,7 +42,7 @@ async def test_middleware_wraps_handlers_the_first_one_outermost(
     assert (view.result, other.result) == (b'"<hello>"', b'"<plain>"')
 
 
-async def test_middleware_sees_failures_and_may_answer_for_a_handler(
+async def test_middleware_sees_failures_and_can_answer_for_a_handler(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.middleware

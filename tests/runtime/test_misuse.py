@@ -27,12 +27,12 @@ def plain(job: hw.Job) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, 3, plain])
-def test_what_is_no_kind_is_refused_as_unknown(app: hw.App, kind: Any) -> None:
+def test_object_that_is_not_a_kind_is_refused_as_unknown(app: hw.App, kind: Any) -> None:
     with pytest.raises(UnknownKind, match="is not a kind"):
         app.send(kind)
 
 
-def test_a_uuid_is_taken_as_a_job_id_and_a_number_is_refused(app: hw.App) -> None:
+def test_uuid_is_accepted_as_a_job_id_and_a_number_is_refused(app: hw.App) -> None:
     ours = uuid.uuid4()
     assert app.send("noop", job_id=ours).id == str(ours)
     with pytest.raises(InvalidValue, match="not a UUID"):
@@ -40,12 +40,12 @@ def test_a_uuid_is_taken_as_a_job_id_and_a_number_is_refused(app: hw.App) -> Non
 
 
 @pytest.mark.parametrize("fn", [partial(plain), 3, object()])
-def test_what_is_no_function_cannot_be_a_handler(app: hw.App, fn: Any) -> None:
+def test_object_that_is_not_a_function_cannot_be_a_handler(app: hw.App, fn: Any) -> None:
     with pytest.raises(InvalidValue, match="is not a function"):
         app.job()(fn)
 
 
-def test_a_generator_cannot_be_a_handler(app: hw.App) -> None:
+def test_generator_cannot_be_a_handler(app: hw.App) -> None:
     def letters(job: hw.Job) -> Iterator[int]:
         yield 1
 
@@ -69,7 +69,7 @@ def test_a_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda app: app.job(cascade=True)(plain).make(candidates=3),
     ],
 )
-def test_values_of_another_shape_are_refused_in_words(
+def test_values_of_another_shape_are_refused_clearly(
     app: hw.App, call: Callable[[hw.App], object]
 ) -> None:
     with pytest.raises(CallerError) as refused:
@@ -77,7 +77,7 @@ def test_values_of_another_shape_are_refused_in_words(
     assert refused.value.hint
 
 
-def test_a_datetime_without_an_offset_is_refused_wherever_it_stands(app: hw.App) -> None:
+def test_datetime_without_an_offset_is_refused_everywhere(app: hw.App) -> None:
     @app.job()
     def meet(job: hw.Job, at: datetime | None = None, times: Any = 0, days: Any = 0) -> None:
         """Takes datetimes."""
@@ -88,7 +88,7 @@ def test_a_datetime_without_an_offset_is_refused_wherever_it_stands(app: hw.App)
             app.send(meet, **given)
 
 
-def test_an_unknown_argument_is_refused_with_the_arguments_and_options_there_are(
+def test_unknown_argument_is_refused_with_the_existing_arguments_and_options(
     app: hw.App,
 ) -> None:
     @app.job()
@@ -103,20 +103,20 @@ def test_an_unknown_argument_is_refused_with_the_arguments_and_options_there_are
 
 
 @pytest.mark.parametrize("lanes", [3, [1], [("mail",)], [("mail", 1, 2)]])
-def test_what_is_no_list_of_lanes_is_refused(app: hw.App, lanes: Any) -> None:
+def test_invalid_list_of_lanes_is_refused(app: hw.App, lanes: Any) -> None:
     with pytest.raises(InvalidValue, match="a worker's lanes are") as refused:
         app.worker(lanes=lanes)
     assert refused.value.hint == 'write "calls,mail:2", or a list of names and pairs'
 
 
-def test_a_url_that_names_a_driver_is_refused_with_the_one_to_write() -> None:
+def test_url_that_names_a_driver_is_refused_with_the_one_to_write() -> None:
     with pytest.raises(InvalidValue, match=r"'postgresql\+asyncpg://…' is not the URL") as refused:
         hw.App("postgresql+asyncpg://shop:secret@db/shop").open()
     assert "without a driver name" in refused.value.hint
 
 
 @pytest.mark.parametrize("due", ["20m", timedelta(minutes=20)])
-def test_a_due_time_may_be_a_span_from_now(due: object) -> None:
+def test_due_time_can_be_a_duration_from_now(due: object) -> None:
     class At(Timing):
         def wall_at(self) -> int:
             return 1_000_000
@@ -131,17 +131,13 @@ def test_a_due_time_may_be_a_span_from_now(due: object) -> None:
 
 
 @pytest.mark.parametrize("due", ["soon", timedelta(minutes=-20), "5 minutes"])
-def test_a_due_time_that_is_neither_an_instant_nor_a_span_is_refused(
-    app: hw.App, due: object
-) -> None:
+def test_invalid_due_time_is_refused(app: hw.App, due: object) -> None:
     with pytest.raises(InvalidValue):
         app.send("noop", due=due)
 
 
 @pytest.mark.parametrize("call", ["find", "why", "cancel", "wait"])
-def test_what_send_returned_is_no_id_and_is_refused_with_what_to_pass(
-    app: hw.App, call: str
-) -> None:
+def test_result_of_send_is_refused_as_an_id_with_what_to_pass(app: hw.App, call: str) -> None:
     sent: Any = app.send("noop")
     with pytest.raises(InvalidValue, match="must be text, not Sent") as refused:
         getattr(app, call)(sent)
@@ -149,13 +145,13 @@ def test_what_send_returned_is_no_id_and_is_refused_with_what_to_pass(
 
 
 @pytest.mark.parametrize("url", [3, Path("x.db"), MemoryStore()])
-def test_what_is_no_text_is_no_url_of_an_app(url: Any) -> None:
+def test_url_of_an_app_that_is_not_text_is_refused(url: Any) -> None:
     with pytest.raises(InvalidValue, match="the URL of an App is"):
         hw.App(url)
 
 
 @pytest.mark.parametrize("store", ["memory://", MemoryStore])
-def test_a_url_or_a_class_is_no_open_store(store: Any) -> None:
+def test_url_or_class_is_refused_as_an_open_store(store: Any) -> None:
     with pytest.raises(InvalidValue, match="is not an open store"):
         hw.App(store=store)
     with pytest.raises(InvalidValue, match="is not an open store"):

@@ -29,7 +29,7 @@ async def far(store: WatchedStore) -> Any:
     return module
 
 
-async def test_handler_runs_in_another_process_which_is_kept_for_the_next(
+async def test_handler_runs_in_another_process_which_is_reused(
     far: Any, store: WatchedStore
 ) -> None:
     async with working(far.app, concurrency=1):
@@ -50,7 +50,7 @@ async def test_crash_of_the_process_fails_only_its_attempt(far: Any, store: Watc
     assert good.state == "succeeded"
 
 
-async def test_answers_and_errors_come_through_whole(far: Any, store: WatchedStore) -> None:
+async def test_results_and_errors_are_transferred_completely(far: Any, store: WatchedStore) -> None:
     async def sent(how: str) -> str:
         return (await far.app.send_async(far.fail, how=how)).id
 
@@ -71,7 +71,7 @@ async def test_answers_and_errors_come_through_whole(far: Any, store: WatchedSto
 
 
 @pytest.mark.parametrize(("handed", "follow"), [(False, []), (True, ["square"])])
-async def test_what_follows_a_failure_in_a_process_follows_as_from_any_handler(
+async def test_follow_ups_of_a_failure_in_a_process_are_those_of_any_handler(
     far: Any, store: WatchedStore, *, handed: bool, follow: list[str]
 ) -> None:
     async def told() -> bool:
@@ -88,7 +88,7 @@ async def test_what_follows_a_failure_in_a_process_follows_as_from_any_handler(
     assert (gate.open, gate.closed_reason) == (False, "it fails")
 
 
-async def test_result_that_cannot_be_kept_is_not_tried_again(far: Any, store: WatchedStore) -> None:
+async def test_result_that_cannot_be_stored_is_not_retried(far: Any, store: WatchedStore) -> None:
     """The work is already done."""
     strange = far.app.job(name="strange", processes=True, retry=hw.Backoff(attempts=3))(
         far.fail._fn
@@ -98,7 +98,7 @@ async def test_result_that_cannot_be_kept_is_not_tried_again(far: Any, store: Wa
     assert (view.state, view.attempt, view.reason) == ("dead", 1, "unusable result")
 
 
-async def test_error_whose_class_takes_other_arguments_comes_through(
+async def test_error_whose_class_takes_other_arguments_is_transferred(
     far: Any, store: WatchedStore
 ) -> None:
     retrying = far.app.job(name="retrying", processes=True)(far.fail._fn)
@@ -114,7 +114,7 @@ async def test_error_whose_class_takes_other_arguments_comes_through(
     assert refused.reason == "Refused: line 7 is refused"
 
 
-async def test_end_of_a_process_is_noticed_though_one_that_it_forked_lives_on(
+async def test_end_of_a_process_is_noticed_though_its_forked_child_lives_on(
     far: Any, store: WatchedStore, tmp_path: Path
 ) -> None:
     """The forked process holds the other end of the pipe."""
@@ -183,14 +183,14 @@ async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_
     assert (view.state, view.runs[0].outcome) == ("waiting", "released")
 
 
-async def test_handler_that_no_process_could_find_is_refused(app: hw.App) -> None:
+async def test_handler_that_a_process_could_not_import_is_refused(app: hw.App) -> None:
     def local(job: hw.Job) -> None: ...
 
     with pytest.raises(hw.InvalidValue, match="needs a function of a module"):
         app.job(processes=True)(local)
 
 
-async def test_job_whose_hand_over_is_not_awaited_in_a_process_dies(
+async def test_job_with_an_unawaited_hand_over_in_a_process_dies(
     far: Any, store: WatchedStore
 ) -> None:
     async with working(far.app):

@@ -27,7 +27,7 @@ def ends(spec: TokenSpec) -> list[tuple[str, int | None]]:
     return [(one.digest[0], one.until_at) for one in spec.secrets[1:]]
 
 
-def test_old_secrets_keep_the_earlier_of_their_ends_and_ended_ones_go() -> None:
+def test_old_secrets_keep_the_earlier_of_their_ends_and_expired_ones_are_dropped() -> None:
     spec, made = rotate(SPEC, NOW, 100)
     assert spec.secrets[0] == made.secret
     assert parse(made.text)[0] == spec.id == SPEC.id
@@ -35,17 +35,17 @@ def test_old_secrets_keep_the_earlier_of_their_ends_and_ended_ones_go() -> None:
     assert (spec.name, spec.roles, spec.expires_at) == (SPEC.name, SPEC.roles, SPEC.expires_at)
 
 
-def test_without_grace_only_the_new_secret_is_left() -> None:
+def test_only_the_new_secret_is_left_without_grace() -> None:
     spec, made = rotate(SPEC, NOW, 0)
     assert spec.secrets == (made.secret,)
 
 
-def test_token_that_has_ended_is_not_rotated() -> None:
+def test_expired_token_is_not_rotated() -> None:
     with pytest.raises(InvalidState, match="has expired"):
         rotate(SPEC, NOW + 1, 0)
 
 
-def test_shown_token_tells_no_digest_and_until_when_an_old_secret_lives() -> None:
+def test_shown_token_has_no_digest_but_the_end_of_an_old_secret() -> None:
     view = TokenView(spec=SPEC, created_at=1, created_by="ann", used_at=2)
     shown = shown_token(view, NOW)
     assert not any(one.digest in repr(shown) for one in SPEC.secrets)

@@ -83,7 +83,7 @@ async def test_each_job_has_its_reply_in_its_place() -> None:
     assert await sender.app.send_many_async([]) == []
 
 
-async def test_a_step_is_made_while_the_one_before_is_stored() -> None:
+async def test_step_is_made_while_the_previous_one_is_stored() -> None:
     sender = Sender(4_500)
     await sender.app.send_many_async(sender.jobs())
     assert sender.store.made_meanwhile == [1_000, 1_000, 1_000, 500, 0]
@@ -103,7 +103,7 @@ async def test_steps_before_a_failure_to_make_a_job_are_stored(fails_at: int, st
     assert (await sender.stored(), sender.store.storing) == (stored, 0)
 
 
-async def test_no_step_is_sent_after_one_that_was_refused() -> None:
+async def test_no_step_is_sent_after_a_refused_one() -> None:
     sender = Sender(4_500, refused=2)
     with pytest.raises(StoreUnavailable, match="the disk is full"):
         await sender.app.send_many_async(sender.jobs())
@@ -130,7 +130,7 @@ class Stuck(Watched):
 
 
 @pytest.mark.parametrize("count", [100_000, 1_000])
-async def test_a_cancelled_call_waits_for_no_store(count: int) -> None:
+async def test_cancelled_call_does_not_wait_for_the_store(count: int) -> None:
     # While jobs are created, and while the last batch is awaited.
     store = Stuck()
     app = hw.App(store=store)
@@ -143,7 +143,7 @@ async def test_a_cancelled_call_waits_for_no_store(count: int) -> None:
     await asyncio.wait_for(store.cancelled.wait(), LIMIT_S)
 
 
-async def test_others_of_the_loop_go_on_while_jobs_are_made() -> None:
+async def test_other_tasks_of_the_loop_run_while_jobs_are_made() -> None:
     sender = Sender(1_000)
     seen: set[int] = set()
 
@@ -158,7 +158,7 @@ async def test_others_of_the_loop_go_on_while_jobs_are_made() -> None:
     assert {100, 500, 900} <= seen
 
 
-async def test_a_step_wakes_each_lane_when_its_jobs_are_due(
+async def test_step_wakes_each_lane_when_its_jobs_are_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = hw.App("memory://")

@@ -76,7 +76,7 @@ async def looked(source: hw.Source, store: WatchedStore) -> None:
     await store.until(there)
 
 
-async def test_missing_jobs_are_made_and_the_others_left_as_they_are(
+async def test_missing_jobs_are_created_and_the_others_left_unchanged(
     app: hw.App, store: WatchedStore
 ) -> None:
     truth = Truth(pending=["1", "2", "3"])
@@ -92,7 +92,7 @@ async def test_missing_jobs_are_made_and_the_others_left_as_they_are(
     assert (old.id, old.priority) == (there.id, 7)
 
 
-async def test_what_is_in_flight_holds_its_permits_before_the_first_claim(
+async def test_jobs_in_flight_hold_their_permits_before_the_first_claim(
     app: hw.App, store: WatchedStore
 ) -> None:
     truth = Truth(pending=["1", "2"], calling={"8": "sid8"})
@@ -115,7 +115,7 @@ async def test_what_is_in_flight_holds_its_permits_before_the_first_claim(
     assert gate.used == 2
 
 
-async def test_nothing_is_claimed_while_what_is_in_flight_is_not_known(
+async def test_nothing_is_claimed_until_jobs_in_flight_are_known(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "headway.sources")
@@ -133,7 +133,7 @@ async def test_nothing_is_claimed_while_what_is_in_flight_is_not_known(
     assert [request.n for request, _ in store.asked("claim")] == []
 
 
-async def test_missing_jobs_are_spread_over_a_window_that_grows_with_them(
+async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_number(
     app: hw.App, store: WatchedStore
 ) -> None:
     truth = Truth(pending=["a"])
@@ -160,7 +160,7 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_them(
     assert (await sourcing.look(leads)).missing == 0
 
 
-async def test_job_without_a_key_is_refused_and_the_worker_goes_on(
+async def test_job_without_a_key_is_refused_and_the_worker_continues(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job()
@@ -181,7 +181,7 @@ async def test_job_without_a_key_is_refused_and_the_worker_goes_on(
 
 
 @pytest.mark.parametrize("at", ["its own wait", "a page that is made"])
-async def test_source_that_is_looked_at_is_closed_when_its_worker_has_ended(
+async def test_open_source_is_closed_when_its_worker_has_ended(
     app: hw.App, store: WatchedStore, at: str
 ) -> None:
     begun, closed, enqueue = asyncio.Event(), list[str](), store.enqueue
@@ -242,7 +242,7 @@ async def test_blocking_source_is_read_to_its_end_and_closed_in_one_thread(app: 
     assert len(set(threads)) == 1
 
 
-async def test_two_sources_of_one_name_and_odd_options_are_refused(app: hw.App) -> None:
+async def test_two_sources_with_one_name_and_odd_options_are_refused(app: hw.App) -> None:
     declare(app, Truth())
     with pytest.raises(InvalidValue, match="two sources 'leads'"):
         app.source(name="leads")(list)
@@ -252,7 +252,7 @@ async def test_two_sources_of_one_name_and_odd_options_are_refused(app: hw.App) 
         app.source(name="quick", every="10ms")(list)
 
 
-async def test_older_state_of_a_store_is_rebuilt_and_what_is_in_flight_not_dispatched_again(
+async def test_older_state_of_a_store_is_rebuilt_and_jobs_in_flight_not_dispatched_again(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.db"

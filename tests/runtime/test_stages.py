@@ -41,7 +41,7 @@ async def test_handler_chooses_the_gates_of_the_next_stage(
     assert (view.state, seen) == ("succeeded", [("dial", 1, {"numbers": "+1"})])
 
 
-async def test_gates_that_no_store_knows_fail_the_run_that_chose_them(
+async def test_gates_unknown_to_the_store_fail_the_run_that_chose_them(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job(stages={"check": [], "dial": []}, retry=hw.Backoff(attempts=1))
@@ -58,7 +58,7 @@ async def test_gates_that_no_store_knows_fail_the_run_that_chose_them(
     assert "unknown_gate" in view.error
 
 
-async def test_chosen_gate_that_needs_what_the_job_lacks_fails_the_run(
+async def test_chosen_gate_that_needs_a_missing_value_fails_the_run(
     app: hw.App, store: WatchedStore
 ) -> None:
     await app.declare_gates(OFTEN)
@@ -76,7 +76,7 @@ async def test_chosen_gate_that_needs_what_the_job_lacks_fails_the_run(
     assert "needs an argument 'phone'" in view.error
 
 
-async def test_gates_that_were_declared_at_run_time_are_told_to_a_store_that_was_lost(
+async def test_gates_declared_at_run_time_are_declared_again_to_a_lost_store(
     app: hw.App, store: WatchedStore
 ) -> None:
     line = hw.Slots("line", 1)
@@ -98,7 +98,7 @@ async def test_gates_that_were_declared_at_run_time_are_told_to_a_store_that_was
     assert specs["line"].capacity == 7
 
 
-async def test_gates_that_the_store_refuses_are_not_remembered(
+async def test_gates_refused_by_the_store_are_not_remembered(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job(gates=[NUMBERS])
@@ -118,7 +118,7 @@ async def test_gates_that_the_store_refuses_are_not_remembered(
 
 
 @pytest.mark.parametrize("gates", [None, [OFTEN]], ids=["declared", "chosen"])
-async def test_retry_begins_at_the_stage_that_the_handler_names(
+async def test_retry_starts_at_the_stage_that_the_handler_names(
     app: hw.App, store: WatchedStore, gates: list[Any] | None
 ) -> None:
     await app.declare_gates(NUMBERS, OFTEN)
@@ -143,7 +143,7 @@ async def test_retry_begins_at_the_stage_that_the_handler_names(
     assert set(view.runs[-1].permits) == {name}
 
 
-async def test_retry_at_a_stage_that_the_kind_lacks_fails_where_it_was(
+async def test_retry_at_an_unknown_stage_fails_where_it_was(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=1))
@@ -198,6 +198,6 @@ async def test_reconcile_handler_names_the_stage_and_the_delay_of_the_next_attem
     ],
     ids=["gates", "ended gates", "dead", "succeeded", "soon"],
 )
-def test_answer_that_says_what_cannot_be_is_refused_at_once(say: Any) -> None:
+def test_impossible_reconcile_answer_is_refused_at_once(say: Any) -> None:
     with pytest.raises(InvalidValue):
         say()

@@ -30,7 +30,7 @@ async def ended(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def test_stop_lets_handlers_end_and_hands_back_what_is_held_ready_at_once(
+async def test_stop_lets_handlers_finish_and_hands_prefetched_jobs_back_at_once(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise the job is back before a slow machine sees that it was claimed.
@@ -62,7 +62,7 @@ async def test_stop_lets_handlers_end_and_hands_back_what_is_held_ready_at_once(
     assert (back.attempt, back.runs[0].outcome) == (0, "released")
 
 
-async def test_stop_hands_back_at_once_what_a_claim_under_way_brings(
+async def test_stop_hands_back_at_once_what_a_claim_in_flight_returns(
     app: hw.App, store: WatchedStore
 ) -> None:
     begun, go_on, claimed, brought = (asyncio.Event() for _ in range(4))
@@ -100,7 +100,7 @@ async def test_stop_hands_back_at_once_what_a_claim_under_way_brings(
     await ended(task)
 
 
-async def test_handlers_that_outlast_the_grace_are_stopped_and_handed_back(
+async def test_handlers_beyond_the_grace_are_stopped_and_handed_back(
     app: hw.App, store: WatchedStore
 ) -> None:
     begun, cleaned = asyncio.Event(), asyncio.Event()
@@ -124,7 +124,7 @@ async def test_handlers_that_outlast_the_grace_are_stopped_and_handed_back(
     assert (view.state, view.attempt, view.runs[0].outcome) == ("waiting", 0, "released")
 
 
-def test_handler_that_cleans_up_after_a_cancel_may_do_so_while_its_worker_stops() -> None:
+def test_handler_that_cleans_up_after_a_cancel_may_finish_while_its_worker_stops() -> None:
     async def work(loop: VirtualLoop) -> tuple[str, list[str | None]]:
         timing, begun, cleaning = VirtualTiming(loop), asyncio.Event(), asyncio.Event()
         app = hw.App(store=open_store("memory://", clock=loop.clock), timing=timing)
@@ -173,7 +173,7 @@ async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: Watch
     assert (await store.job(sent.id)).state == "waiting"
 
 
-async def test_second_stop_leaves_a_handler_behind_that_swallows_its_cancellation(
+async def test_second_stop_abandons_a_handler_that_swallows_its_cancellation(
     app: hw.App,
     store: WatchedStore,
     caplog: pytest.LogCaptureFixture,
@@ -230,7 +230,9 @@ async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
     assert f"its process ends after those in threads: work {sent.id}" in line
 
 
-async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: WatchedStore) -> None:
+async def test_stopped_worker_leaves_and_does_not_count_as_dead(
+    app: hw.App, store: WatchedStore
+) -> None:
     sent = await app.send_async("noop")
     async with working(app, name="host:7", chores=False) as worker:
         await store.ends(sent.id)
@@ -309,7 +311,7 @@ async def test_cancelled_run_hands_back_before_it_ends(app: hw.App, store: Watch
 
 
 @pytest.mark.parametrize("first", ["stop", "cancel"])
-async def test_run_that_is_cancelled_while_it_winds_down_hands_back_and_leaves_all_the_same(
+async def test_run_cancelled_while_shutting_down_still_hands_back_and_leaves(
     app: hw.App, store: WatchedStore, first: str
 ) -> None:
     begun, cleaning, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -366,7 +368,7 @@ async def test_handed_over_job_is_not_handed_back_by_a_stop(
 
 
 @pytest.mark.parametrize("written", [False, True])
-async def test_handler_that_a_stop_ends_before_its_hand_over_is_answered_runs_again(
+async def test_handler_stopped_before_its_hand_over_is_answered_runs_again(
     app: hw.App, store: WatchedStore, written: bool
 ) -> None:
     settle, sent_off, answers = store.settle, asyncio.Event(), asyncio.Event()
@@ -437,7 +439,7 @@ def away(operation: str) -> FaultyStore:
     return store
 
 
-async def test_those_who_wait_for_an_answer_are_told_that_the_worker_has_stopped() -> None:
+async def test_waiters_for_a_reply_get_an_error_when_the_worker_has_stopped() -> None:
     settler = Settler(away("settle"), "w", Held(), Timing())
     running = asyncio.create_task(settler.run())
     waiting = asyncio.create_task(settler.write(GaveBack(derived_id("a"), 1, gate="line")))
@@ -451,7 +453,7 @@ async def test_those_who_wait_for_an_answer_are_told_that_the_worker_has_stopped
             await settler.write(GaveBack(derived_id("a"), 1, gate="line"))
 
 
-async def test_outcomes_are_given_up_in_a_hurry_while_the_store_is_away() -> None:
+async def test_outcomes_are_given_up_in_a_hurry_while_the_store_is_unreachable() -> None:
     settler = Settler(away("settle"), "w", Held(), Timing())
     settler.put(Succeeded(derived_id("a"), 1))
     settler.close(hurry=True)
@@ -487,7 +489,7 @@ async def test_outcomes_whose_request_was_cancelled_are_written_by_the_next_run(
 
 
 @pytest.mark.parametrize("place", ["loop", "thread"])
-def test_worker_in_the_background_of_asyncio_run_leaves_no_run_of_a_handler_that_has_ended(
+def test_background_worker_of_asyncio_run_leaves_no_run_of_an_ended_handler(
     url: str, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()

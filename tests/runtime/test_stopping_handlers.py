@@ -13,7 +13,7 @@ from headway.contract.operate import Verb
 from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
 
 
-async def test_cancel_is_told_to_an_async_handler_by_the_next_beat(
+async def test_cancel_reaches_an_async_handler_by_the_next_beat(
     app: hw.App, store: WatchedStore
 ) -> None:
     begun, cleaned = asyncio.Event(), asyncio.Event()
@@ -75,7 +75,7 @@ async def test_handler_that_cleans_up_is_not_cancelled_again_by_later_beats(
     assert cleaned.is_set()
 
 
-async def test_cancelled_job_ends_cancelled_whatever_its_handler_makes_of_it(
+async def test_cancelled_job_ends_cancelled_whatever_its_handler_does(
     app: hw.App, store: WatchedStore
 ) -> None:
     begun = asyncio.Event()
@@ -168,7 +168,7 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
     assert view.state == "cancelled"
 
 
-async def test_job_held_ready_whose_run_was_lost_is_not_started(
+async def test_prefetched_job_whose_run_was_lost_is_not_started(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
@@ -228,7 +228,7 @@ async def test_async_handler_is_stopped_at_its_timeout(
         assert said in view.runs[0].error
 
 
-async def test_timeout_of_the_handlers_own_is_not_taken_for_the_kinds(
+async def test_handlers_own_timeout_is_not_taken_for_the_kinds(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job(timeout="1h", retry=hw.Backoff(attempts=1))
@@ -243,7 +243,7 @@ async def test_timeout_of_the_handlers_own_is_not_taken_for_the_kinds(
 
 
 @pytest.mark.parametrize("swallow", [False, True])
-async def test_handler_is_told_that_its_lease_is_lost_and_writes_nothing(
+async def test_handler_learns_that_its_lease_is_lost_and_writes_nothing(
     app: hw.App, store: WatchedStore, swallow: bool
 ) -> None:
     begun, told = asyncio.Event(), asyncio.Event()
@@ -281,9 +281,7 @@ async def test_handler_is_told_that_its_lease_is_lost_and_writes_nothing(
     ] == ["HandedOver"]
 
 
-async def test_slot_of_a_run_that_was_lost_takes_the_next_job(
-    app: hw.App, store: WatchedStore
-) -> None:
+async def test_slot_of_a_lost_run_takes_the_next_job(app: hw.App, store: WatchedStore) -> None:
     begun = asyncio.Event()
 
     @app.job()
@@ -304,7 +302,7 @@ async def test_slot_of_a_run_that_was_lost_takes_the_next_job(
     assert later.state == "succeeded"
 
 
-async def test_sync_handler_runs_in_a_thread_and_is_told_by_a_flag(
+async def test_sync_handler_runs_in_a_thread_and_is_stopped_by_a_flag(
     app: hw.App, store: WatchedStore
 ) -> None:
     begun = asyncio.Event()
@@ -330,7 +328,7 @@ async def test_sync_handler_runs_in_a_thread_and_is_told_by_a_flag(
     assert names[0].startswith("headway-handler")
 
 
-async def test_sync_handler_is_told_its_timeout_and_its_answer_still_counts(
+async def test_sync_handler_learns_its_timeout_and_its_result_still_counts(
     app: hw.App, store: WatchedStore
 ) -> None:
     flag = threading.Event()
@@ -373,7 +371,7 @@ async def test_sync_handler_writes_what_an_async_one_awaits(
     assert view.state == "succeeded"
 
 
-async def test_async_handler_that_writes_as_a_sync_one_fails_instead_of_blocking_its_worker(
+async def test_async_handler_that_writes_synchronously_fails_instead_of_blocking_its_worker(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=1))
@@ -400,7 +398,7 @@ async def test_sync_handlers_do_not_wait_for_each_other(app: hw.App, store: Watc
     assert sorted(view.result for view in views) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_progress_goes_out_with_a_beat(app: hw.App, store: WatchedStore) -> None:
+async def test_progress_is_sent_with_a_beat(app: hw.App, store: WatchedStore) -> None:
     go_on = asyncio.Event()
 
     @app.job()

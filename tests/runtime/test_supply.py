@@ -59,7 +59,7 @@ async def test_reserved_handlers_take_no_job_without_gates() -> None:
     assert queue.next() == claimed(1)
 
 
-async def test_jobs_with_gates_go_first_and_count_against_the_free_handlers() -> None:
+async def test_gated_jobs_go_first_and_count_against_the_free_handlers() -> None:
     queue = await queue_of(4, [claimed(1), claimed(2, gated=True)])
     queue.busy = 1
     assert queue.free == 2
@@ -76,7 +76,7 @@ async def test_withdrawn_jobs_are_not_started() -> None:
     assert queue.next() is None
 
 
-async def test_low_mark_asks_for_more() -> None:
+async def test_low_mark_requests_more() -> None:
     queue = await queue_of(4, [claimed(n) for n in range(4)])
     queue.low_mark = 2
     queue.next()
@@ -115,7 +115,7 @@ def test_handlers_that_end_together_are_not_taken_for_quick_ones() -> None:
 
 
 @pytest.mark.parametrize(("took", "target"), [(0.001, 250), (0.2, 400), (9.0, 500)])
-def test_more_is_held_ready_if_claims_take_long_but_at_most_half_a_second_of_work(
+def test_slow_claims_prefetch_more_but_at_most_half_a_second_of_work(
     took: float, target: int
 ) -> None:
     prefetch = Prefetch(2_000)
@@ -132,7 +132,7 @@ def test_speed_is_measured_from_the_end_of_an_idle_time() -> None:
     assert prefetch.target == 2_500
 
 
-def test_handlers_that_become_slow_are_seen_at_once() -> None:
+def test_slowed_handlers_are_noticed_at_once() -> None:
     prefetch = Prefetch(2_000)
     prefetch.mark(10.0, 0, idle=True)
     prefetch.measure(10.5, 20_000)
@@ -149,7 +149,7 @@ def test_measuring_before_the_first_claim_sets_nothing() -> None:
     assert prefetch.target == 0
 
 
-def test_jobs_that_no_handler_starts_are_kept_half_a_second_while_there_is_a_backlog() -> None:
+def test_unstarted_jobs_are_kept_half_a_second_while_there_is_a_backlog() -> None:
     surplus = Surplus(2_000, 0)
     kept = [surplus.keep(2_000 - n, n, dry=False) for n in range(1, CHECKS_KEPT)]
     assert kept == [2_000 - n for n in range(1, CHECKS_KEPT)]
@@ -159,7 +159,7 @@ def test_jobs_that_no_handler_starts_are_kept_half_a_second_while_there_is_a_bac
     assert surplus.keep(9, 11, dry=False) == 9
 
 
-def test_jobs_that_no_handler_starts_are_given_back_at_once_when_the_lanes_are_dry() -> None:
+def test_unstarted_jobs_are_given_back_at_once_when_the_lanes_are_empty() -> None:
     surplus = Surplus(25, 100)
     assert surplus.keep(13, 112, dry=True) == 12
     assert surplus.keep(12, 112, dry=True) == 0
@@ -174,7 +174,7 @@ def test_quick_handlers_keep_all_that_they_start_soon() -> None:
         assert surplus.keep(2_000, 1_250 * n, dry=False) == 2_000
 
 
-async def test_floor_hands_back_what_would_start_last() -> None:
+async def test_queue_hands_back_the_jobs_that_would_start_last() -> None:
     queue = await queue_of(1, [claimed(n) for n in range(5)])
     assert queue.filled.is_set()
     queue.next()
@@ -189,7 +189,7 @@ async def test_floor_hands_back_what_would_start_last() -> None:
     assert queue.started == 2
 
 
-def test_lease_ends_are_counted_from_the_sending_and_never_shrink() -> None:
+def test_lease_ends_are_counted_from_the_request_and_never_shrink() -> None:
     lease = Lease(30_000)
     assert not lease.lapsing(1e9)
     lease.extend(100.0, 30_000)
@@ -200,7 +200,7 @@ def test_lease_ends_are_counted_from_the_sending_and_never_shrink() -> None:
 
 
 @pytest.mark.parametrize(("sent", "bound"), [(99.0, 99.0), (99.9, 99.9)])
-def test_tightest_exchange_bounds_when_a_claim_was(sent: float, bound: float) -> None:
+def test_tightest_exchange_bounds_the_time_of_a_claim(sent: float, bound: float) -> None:
     time = StoreTime()
     time.observe(sent, 1_000_000)
     assert time.earliest(1_000_000, 100.0) == pytest.approx(bound)
@@ -210,7 +210,7 @@ def test_tightest_exchange_bounds_when_a_claim_was(sent: float, bound: float) ->
     assert time.earliest(1_009_000, 101.0) == 101.0
 
 
-def test_beat_carries_the_newest_progress_once_and_again_if_it_failed() -> None:
+def test_beat_sends_the_newest_progress_once_and_again_if_it_failed() -> None:
     held = Held()
     held.note_progress(("a", 1), b"1")
     held.note_progress(("a", 1), b"2")
@@ -247,7 +247,7 @@ class Far:
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_workers_share_a_queue_so_that_hardly_a_handler_is_idle(workers: int) -> None:
+def test_workers_share_a_queue_with_hardly_any_idle_handler(workers: int) -> None:
     rounds, handlers, seconds = 15, 50, 0.2
 
     async def work(loop: VirtualLoop) -> float:

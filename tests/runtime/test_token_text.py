@@ -24,7 +24,7 @@ def _spec(*secrets: TokenSecret, expires_at: int | None = None) -> TokenSpec:
     )
 
 
-def test_a_new_token_opens_what_is_kept_of_it() -> None:
+def test_new_token_verifies_against_its_stored_digest() -> None:
     made = new_token()
     id, secret = parse(made.text)
 
@@ -33,14 +33,14 @@ def test_a_new_token_opens_what_is_kept_of_it() -> None:
     assert matches(_spec(made.secret), secret, NOW)
 
 
-def test_no_two_tokens_are_alike() -> None:
+def test_no_two_tokens_are_equal() -> None:
     made = [new_token() for _ in range(100)]
 
     assert len({one.id for one in made}) == 100
     assert len({one.secret.digest for one in made}) == 100
 
 
-def test_text_has_the_form_that_is_documented() -> None:
+def test_text_has_the_documented_form() -> None:
     assert re.fullmatch(r"hw_[0-9a-f]{16}_[A-Za-z0-9_-]{43}", new_token().text)
 
 
@@ -48,20 +48,20 @@ def test_rotated_token_keeps_its_id() -> None:
     assert new_token("0123456789abcdef").text.startswith("hw_0123456789abcdef_")
 
 
-def test_repr_of_a_new_token_tells_no_secret() -> None:
+def test_repr_of_a_new_token_shows_no_secret() -> None:
     made = new_token()
 
     assert parse(made.text)[1] not in repr(made)
 
 
-def test_another_secret_opens_nothing() -> None:
+def test_another_secret_is_refused() -> None:
     made = new_token()
     _, other = parse(new_token().text)
 
     assert not matches(_spec(made.secret), other, NOW)
 
 
-def test_older_secret_opens_until_just_before_its_end() -> None:
+def test_older_secret_is_valid_until_just_before_its_end() -> None:
     old, new = new_token(), new_token()
     spec = _spec(new.secret, replace(old.secret, until_at=NOW))
     _, secret = parse(old.text)
@@ -71,7 +71,7 @@ def test_older_secret_opens_until_just_before_its_end() -> None:
     assert matches(spec, parse(new.text)[1], NOW)
 
 
-def test_token_opens_until_just_before_its_end() -> None:
+def test_token_is_valid_until_just_before_its_end() -> None:
     made = new_token()
     spec = _spec(made.secret, expires_at=NOW)
     _, secret = parse(made.text)
@@ -94,7 +94,7 @@ def test_token_opens_until_just_before_its_end() -> None:
         "Bearer hw_0123456789abcdef_" + "a" * 43,
     ],
 )
-def test_what_is_no_token_is_refused_and_not_repeated(text: str) -> None:
+def test_malformed_token_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(Unauthenticated) as refused:
         parse(text)
 

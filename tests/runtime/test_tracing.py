@@ -72,7 +72,7 @@ def traced(watched: WatchedStore, spans: Spans) -> hw.App:
     return app
 
 
-async def test_a_jobs_trace_has_its_id_and_goes_from_enqueue_through_claim_to_settle(
+async def test_jobs_trace_has_its_id_and_spans_enqueue_claim_and_settle(
     traced: hw.App, watched: WatchedStore, spans: Spans
 ):
     @traced.job(lane="calls")
@@ -124,9 +124,7 @@ async def test_a_jobs_trace_has_its_id_and_goes_from_enqueue_through_claim_to_se
     assert "secret" not in "".join(span.to_json() for some in found.values() for span in some)
 
 
-async def test_what_sends_a_job_and_the_jobs_trace_are_linked_both_ways(
-    traced: hw.App, spans: Spans
-):
+async def test_sender_and_job_trace_are_linked_both_ways(traced: hw.App, spans: Spans):
     @traced.job()
     async def work(job: hw.Job) -> None: ...
 
@@ -139,7 +137,7 @@ async def test_what_sends_a_job_and_the_jobs_trace_are_linked_both_ways(
     assert [link.context.trace_id for link in ended.links] == [UUID(sent.id).int]
 
 
-async def test_what_a_handler_records_stands_below_its_run_in_threads_too(
+async def test_spans_of_a_handler_are_children_of_its_run_even_in_threads(
     traced: hw.App, watched: WatchedStore, spans: Spans
 ):
     tracer = spans.provider.get_tracer("mine")
@@ -187,7 +185,7 @@ async def test_each_attempt_is_a_claim_of_the_same_trace_and_its_error_is_record
         assert settle.status.description == "ConnectionError: no answer"
 
 
-async def test_a_handler_that_says_dead_is_an_error_without_a_traceback(
+async def test_handler_that_raises_dead_is_an_error_without_a_traceback(
     traced: hw.App, watched: WatchedStore, spans: Spans
 ):
     @traced.job()
@@ -202,7 +200,7 @@ async def test_a_handler_that_says_dead_is_an_error_without_a_traceback(
     assert spans.of(sent.id)["settle"][0].attributes["headway.outcome"] == "dead"
 
 
-async def test_a_hand_over_and_the_signal_that_ends_it_are_in_the_trace(
+async def test_hand_over_and_the_signal_that_ends_it_are_in_the_trace(
     traced: hw.App, watched: WatchedStore, spans: Spans
 ):
     @traced.job()
@@ -224,7 +222,7 @@ async def test_a_hand_over_and_the_signal_that_ends_it_are_in_the_trace(
     )
 
 
-async def test_processes_that_share_nothing_but_the_store_make_one_trace(watched: WatchedStore):
+async def test_processes_that_share_only_the_store_make_one_trace(watched: WatchedStore):
     sending, running = Spans(), Spans()
     apps = [hw.App(store=watched), hw.App(store=watched)]
     for app, spans in zip(apps, (sending, running), strict=True):
@@ -242,9 +240,7 @@ async def test_processes_that_share_nothing_but_the_store_make_one_trace(watched
     assert claim.parent.is_remote
 
 
-async def test_a_settlement_that_is_repeated_after_a_lost_reply_is_told_once(
-    traced: hw.App, spans: Spans
-):
+async def test_settlement_repeated_after_a_lost_reply_is_traced_once(traced: hw.App, spans: Spans):
     sent = await traced.send_async("noop")
     request = ClaimRequest(worker="w", request=1, lanes=(("main", 1),))
     (job,) = (await traced.store.claim(request)).jobs
@@ -254,7 +250,7 @@ async def test_a_settlement_that_is_repeated_after_a_lost_reply_is_told_once(
     assert len(spans.of(sent.id)["settle"]) == 1
 
 
-async def test_a_repeated_enqueue_begins_no_second_trace(traced: hw.App, spans: Spans):
+async def test_repeated_enqueue_starts_no_second_trace(traced: hw.App, spans: Spans):
     @traced.job()
     async def work(job: hw.Job) -> None: ...
 
@@ -266,7 +262,7 @@ async def test_a_repeated_enqueue_begins_no_second_trace(traced: hw.App, spans: 
     assert [one.attributes["headway.created"] for one in (begun, repeated)] == [True, False]
 
 
-async def test_what_a_run_leaves_to_follow_has_a_trace_that_is_linked_with_its_settlement(
+async def test_follow_up_of_a_run_has_a_trace_linked_to_its_settlement(
     traced: hw.App, watched: WatchedStore, spans: Spans
 ):
     @traced.job()
@@ -289,7 +285,7 @@ async def test_what_a_run_leaves_to_follow_has_a_trace_that_is_linked_with_its_s
     assert enqueue.links[0].context.span_id == settle.context.span_id
 
 
-async def test_a_part_of_all_jobs_is_traced_and_each_of_these_whole(watched: WatchedStore):
+async def test_sampled_jobs_are_traced_completely(watched: WatchedStore):
     spans = Spans(sampler=ParentBased(JobRatio(0.3)))
     app = hw.App(store=watched)
     trace(app, spans.provider)
@@ -306,7 +302,7 @@ async def test_a_part_of_all_jobs_is_traced_and_each_of_these_whole(watched: Wat
     assert 50 < sizes.count(4) < 130
 
 
-def test_the_ratio_of_the_standard_variables_is_taken_for_jobs():
+def test_ratio_of_the_standard_variables_applies_to_jobs():
     asked = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.25"}
     assert ratio_of(asked) == 0.25
     assert ratio_of({"OTEL_TRACES_SAMPLER": "always_off"}) is None
@@ -314,14 +310,14 @@ def test_the_ratio_of_the_standard_variables_is_taken_for_jobs():
         ratio_of(asked | {"OTEL_TRACES_SAMPLER_ARG": "half"})
 
 
-async def test_an_app_whose_store_is_open_cannot_be_traced_any_more(spans: Spans):
+async def test_app_with_an_open_store_cannot_be_traced_any_more(spans: Spans):
     app = hw.App("memory://")
     async with app:
         with pytest.raises(hw.InvalidValue, match="already opened"):
             trace(app, spans.provider)
 
 
-async def test_a_traced_store_can_do_all_that_the_store_can(
+async def test_traced_store_can_do_all_that_the_store_can(
     spans: Spans, new_url: NewUrl, tmp_path: Path
 ):
     for kind in EVERYWHERE:
@@ -335,7 +331,7 @@ async def test_a_traced_store_can_do_all_that_the_store_can(
         await store.close()
 
 
-async def test_a_job_of_a_callers_transaction_is_traced(spans: Spans, new_url: NewUrl):
+async def test_job_of_a_callers_transaction_is_traced(spans: Spans, new_url: NewUrl):
     url = new_url("postgresql")
     app = hw.App(url)
     trace(app, spans.provider)
@@ -349,7 +345,7 @@ async def test_a_job_of_a_callers_transaction_is_traced(spans: Spans, new_url: N
     assert len(spans.of(sent.id)["enqueue"]) == 1
 
 
-def test_a_program_that_is_not_traced_loads_nothing_of_opentelemetry():
+def test_untraced_program_loads_no_opentelemetry():
     code = (
         "import sys, headway as hw, headway.cli.commands.worker\n"
         "app = hw.App('memory://'); app.send('noop'); app.close()\n"
@@ -415,7 +411,7 @@ def _headway(folder: Path, *line: str, before: str = "", **environment: str) -> 
     )
 
 
-def test_a_worker_sends_its_traces_by_otlp_as_the_standard_variables_say(
+def test_worker_sends_its_traces_by_otlp_as_the_standard_variables_say(
     tmp_path: Path, collector: Collector
 ):
     sent = json.loads(_headway(tmp_path, "send", "noop", "--json").stdout)
@@ -433,7 +429,7 @@ def test_a_worker_sends_its_traces_by_otlp_as_the_standard_variables_say(
     assert {span.trace_id.hex() for span in collector.spans} == {UUID(sent["jobs"][0]["id"]).hex}
 
 
-def test_traces_without_the_extra_are_refused_with_what_to_install(tmp_path: Path):
+def test_tracing_without_the_extra_is_refused_with_what_to_install(tmp_path: Path):
     ran = _headway(
         tmp_path,
         "worker",

@@ -20,7 +20,7 @@ from headway.stores.ledger.lane_claim import FLOWS
 from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
 
-async def test_job_is_run_with_its_arguments_and_its_result_is_kept(
+async def test_job_runs_with_its_arguments_and_its_result_is_kept(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job()
@@ -57,7 +57,7 @@ async def test_handler_sees_what_its_job_was_sent_with(app: hw.App, store: Watch
     assert seen[1] == ({"line": "+1"}, "2020-01-02T03:04:05.006000+00:00", url, False)
 
 
-async def test_failed_attempt_is_recorded_with_its_traceback_and_tried_again(
+async def test_failed_attempt_is_recorded_with_its_traceback_and_retried(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=3, base="1ms", cap="2ms"))
@@ -75,7 +75,7 @@ async def test_failed_attempt_is_recorded_with_its_traceback_and_tried_again(
     assert "in flaky" in view.runs[0].error
 
 
-async def test_retry_says_when_and_closes_a_gate_in_the_same_step(
+async def test_retry_sets_the_time_and_closes_a_gate_in_the_same_step(
     app: hw.App, store: WatchedStore
 ) -> None:
     twilio = hw.Slots("rate:twilio", 5)
@@ -139,7 +139,7 @@ async def test_snooze_repeats_the_attempt_but_not_the_run(app: hw.App, store: Wa
     ]
 
 
-async def test_next_goes_on_with_the_gates_of_the_next_stage(
+async def test_next_continues_with_the_gates_of_the_next_stage(
     app: hw.App, store: WatchedStore
 ) -> None:
     line = hw.Slots("line:{phone}", 1)
@@ -163,7 +163,7 @@ async def test_next_goes_on_with_the_gates_of_the_next_stage(
     assert [(run.stage, run.attempt) for run in view.runs] == [("check", 1), ("dial", 1)]
 
 
-async def test_jobs_that_follow_are_made_with_the_settlement(
+async def test_follow_up_jobs_are_created_with_the_settlement(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job()
@@ -220,7 +220,7 @@ async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: Watc
     assert "no handler for the kind 'of another app'" in view.reason
 
 
-async def test_unknown_kind_is_dead_at_once_where_the_worker_is_told_so(
+async def test_unknown_kind_is_dead_at_once_if_the_worker_says_so(
     app: hw.App, store: WatchedStore
 ) -> None:
     job = NewJob(id="01890000-0000-7000-8000-000000000003", kind="of another app")
@@ -231,7 +231,7 @@ async def test_unknown_kind_is_dead_at_once_where_the_worker_is_told_so(
     assert view.reason == "unknown_kind: this worker has no handler for the kind 'of another app'"
 
 
-async def test_stored_arguments_that_the_handler_refuses_fail_the_attempt(
+async def test_stored_arguments_refused_by_the_handler_fail_the_attempt(
     app: hw.App, store: WatchedStore
 ) -> None:
     called: list[int] = []
@@ -257,7 +257,7 @@ async def test_noop_is_built_in_and_takes_any_arguments(app: hw.App, store: Watc
     assert (first.state, second.state) == ("succeeded", "succeeded")
 
 
-async def test_thousands_of_jobs_are_each_run_once(app: hw.App, store: WatchedStore) -> None:
+async def test_thousands_of_jobs_each_run_once(app: hw.App, store: WatchedStore) -> None:
     ran: list[int] = []
 
     @app.job()
@@ -282,7 +282,7 @@ class Mean:
 
 
 @pytest.mark.parametrize("answer", [object(), {"mean": [math.nan]}, Mean(-math.inf)])
-async def test_result_that_json_cannot_carry_is_not_work_to_be_done_again(
+async def test_result_that_json_cannot_represent_does_not_repeat_the_work(
     app: hw.App, store: WatchedStore, answer: object
 ) -> None:
     @app.job()
@@ -315,7 +315,7 @@ async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(
     assert "nobody declares this" in views[3].runs[0].error
 
 
-async def test_outcome_stands_though_the_gate_that_it_closes_is_unknown(
+async def test_outcome_is_kept_though_the_gate_to_close_is_unknown(
     app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=2))
@@ -379,7 +379,7 @@ async def test_handler_that_exits_or_cancels_itself_fails_like_any_other(
     assert "CancelledError" in views[2].error
 
 
-async def test_waiting_worker_starts_what_is_sent_to_it(app: hw.App, store: WatchedStore) -> None:
+async def test_waiting_worker_starts_jobs_sent_to_it(app: hw.App, store: WatchedStore) -> None:
     @app.job(lane="one")
     async def one(job: hw.Job) -> None: ...
 
@@ -394,9 +394,7 @@ async def _waits(store: WatchedStore) -> bool:
     return any(not reply.jobs for _, reply in store.asked("claim"))
 
 
-async def test_closed_lane_starts_nothing_until_it_is_opened(
-    app: hw.App, store: WatchedStore
-) -> None:
+async def test_closed_lane_starts_nothing_until_opened(app: hw.App, store: WatchedStore) -> None:
     @app.job()
     async def work(job: hw.Job) -> None: ...
 
@@ -429,7 +427,7 @@ class OneLook(hw.Timing):
             await self.may_look.wait()
 
 
-async def test_jobs_that_a_busy_worker_holds_ready_go_to_one_that_is_idle(
+async def test_prefetched_jobs_of_a_busy_worker_go_to_an_idle_one(
     store: WatchedStore,
 ) -> None:
     timing = OneLook()
@@ -496,7 +494,7 @@ async def test_worker_without_a_free_handler_leaves_new_jobs_to_others(
         assert (await store.job(sent.id)).state == "waiting"
 
 
-async def test_job_behind_more_shut_flows_than_a_claim_examines_is_started(
+async def test_job_behind_more_closed_flows_than_a_claim_examines_is_started(
     app: hw.App, store: WatchedStore
 ) -> None:
     @app.job()

@@ -33,7 +33,7 @@ from tests.servers.fixtures import missing
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_missed_goal_says_so_with_its_ratio() -> None:
+def test_missed_goal_says_so_with_its_ratio() -> None:
     notebook = Notebook()
     assert str(notebook.goal("drain", 9.5, least=10)) == "goal missed: drain: 9.50 (aim ≥ 10)"
     assert str(notebook.goal("drain", 10, least=10)) == "goal met: drain: 10.0 (aim ≥ 10)"
@@ -41,13 +41,13 @@ def test_a_missed_goal_says_so_with_its_ratio() -> None:
     assert str(notebook.goal("p99", 1.2, most=1.2)) == "goal met: p99: 1.20 (aim ≤ 1.2)"
 
 
-def test_what_was_lost_and_what_was_done_twice_is_counted_apart() -> None:
+def test_lost_and_repeated_jobs_are_counted_separately() -> None:
     assert compare([0, 1, 2], 3) == (0, 0)
     assert compare([0, 0, 2, 2, 2], 3) == (1, 3)
     assert compare([], 3) == (3, 0)
 
 
-def test_the_job_that_warms_a_worker_is_not_counted() -> None:
+def test_warm_up_job_of_a_worker_is_not_counted() -> None:
     assert compare([WARM, 0, 1], 2) == (0, 0)
 
 
@@ -57,7 +57,7 @@ def test_workers_are_counted_together_from_the_first_handler_to_the_last() -> No
     assert delivered(reports, 4) == (3.0, 1, 1)
 
 
-def test_a_board_adds_what_all_workers_have_written(tmp_path: Path) -> None:
+def test_board_adds_what_all_workers_have_written(tmp_path: Path) -> None:
     with Board(tmp_path / "board") as board, Board(tmp_path / "board") as other:
         tally = Tally(other.places, 3)
         tally(0)
@@ -67,12 +67,12 @@ def test_a_board_adds_what_all_workers_have_written(tmp_path: Path) -> None:
         assert other.total() == 6
 
 
-def test_a_process_that_fails_is_told_with_its_reason() -> None:
+def test_failing_process_is_reported_with_its_reason() -> None:
     with child(_fails) as one, pytest.raises(ChildFailed, match="nothing to be done"):
         one.receive()
 
 
-def test_a_process_that_ends_silently_is_no_endless_wait() -> None:
+def test_process_that_ends_silently_is_no_endless_wait() -> None:
     with child(_says_nothing) as one, pytest.raises(ChildFailed, match="is gone"):
         one.receive()
 
@@ -87,7 +87,7 @@ def _says_nothing(pipe: Child) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_logs_more_than_a_pipe_holds_goes_on_answering(tmp_path: Path) -> None:
+def test_server_that_logs_more_than_a_pipe_holds_continues(tmp_path: Path) -> None:
     with engine_process(f"sqlite:///{tmp_path / 'bench.db'}") as (port, _):
         link = HTTPConnection("127.0.0.1", port, timeout=30)
         for _ in range(600):  # each is logged with about 150 bytes; a pipe holds 65,536
@@ -96,14 +96,14 @@ def test_a_server_that_logs_more_than_a_pipe_holds_goes_on_answering(tmp_path: P
         link.close()
 
 
-def test_each_goal_compares_with_peers_that_are_measured_on_its_store() -> None:
+def test_each_goal_compares_with_peers_measured_on_its_store() -> None:
     for store, aims in AIMS.items():
         known = {entry.name for entry in registry.entries(store)}
         for aim in aims:
             assert known >= set(aim.peers), aim.what
 
 
-def test_two_settings_of_one_system_enqueue_each_with_its_own_gates(tmp_path: Path) -> None:
+def test_two_settings_of_one_system_enqueue_with_their_own_gates(tmp_path: Path) -> None:
     settings = [PythonSystem(Headway("sqlite", gates=gates)) for gates in ((), one_wide_gate())]
     assert len({setting.name for setting in settings}) == 1
     with Bench(SqliteGround(), Scale(), tmp_path, Console(quiet=True), []) as bench:
@@ -117,7 +117,7 @@ def test_two_settings_of_one_system_enqueue_each_with_its_own_gates(tmp_path: Pa
     assert gated == [0, 1]
 
 
-def test_the_figures_of_a_page_are_replaced_and_the_rest_is_left(tmp_path: Path) -> None:
+def test_figures_of_a_page_are_replaced_and_the_rest_is_left(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
     put_into(page, _result())
@@ -150,7 +150,7 @@ def _result() -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) -> None:
+def test_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) -> None:
     store = _measured(tmp_path, "sqlite", "one,drain,burst,size", "huey,litequeue")
     assert store["faults"] == []
     assert {figure["system"] for figure in store["figures"]} >= {"headway", "huey", "litequeue"}
@@ -160,7 +160,7 @@ def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("store", ["postgres", "redis"])
-def test_a_quick_bench_starts_the_server_of_its_store(tmp_path: Path, store: str) -> None:
+def test_quick_bench_starts_the_server_of_its_store(tmp_path: Path, store: str) -> None:
     found = _measured(tmp_path, store, "drain,locks,signals", "none")
     if not found["figures"]:
         missing(found["missing"])

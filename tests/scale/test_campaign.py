@@ -8,7 +8,7 @@ from headway.stores import open_store
 from headway.testing.clock import FakeClock
 
 
-async def test_a_campaign_in_small_uses_all_that_the_gates_allow_without_a_fault() -> None:
+async def test_small_campaign_uses_all_that_the_gates_allow_without_a_fault() -> None:
     clock = FakeClock(START)
     store = open_store("memory://", clock=clock)
     seen = await Day(store, clock, Campaign(60), lambda _: None).play()
@@ -19,7 +19,7 @@ async def test_a_campaign_in_small_uses_all_that_the_gates_allow_without_a_fault
     assert {"hours", "not due", "lane paused"} <= set(seen.asked)
 
 
-async def test_a_campaign_finds_calls_that_should_not_be_and_reasons_that_are_not_true() -> None:
+async def test_campaign_finds_forbidden_calls_and_false_reasons() -> None:
     clock = FakeClock(START)
     store = open_store("memory://", clock=clock)
     day = Day(store, clock, Campaign(60), lambda _: None)

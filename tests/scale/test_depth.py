@@ -18,7 +18,7 @@ FEW_AND_MANY = [
 
 
 @pytest.mark.parametrize("scheduled", FEW_AND_MANY)
-async def test_an_enqueue_and_a_claim_beside_many_scheduled_jobs_write_the_same_rows(
+async def test_enqueue_and_claim_beside_many_scheduled_jobs_write_the_same_rows(
     path: Path, scheduled: int
 ) -> None:
     async with crowd(path) as c:
@@ -34,9 +34,7 @@ async def test_an_enqueue_and_a_claim_beside_many_scheduled_jobs_write_the_same_
 
 
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
-async def test_a_claim_from_many_waiting_jobs_writes_the_same_rows(
-    path: Path, waiting: int
-) -> None:
+async def test_claim_from_many_waiting_jobs_writes_the_same_rows(path: Path, waiting: int) -> None:
     async with crowd(path) as c:
         await c.add(FEW)
         shallow = await costs(c)

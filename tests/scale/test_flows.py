@@ -61,7 +61,7 @@ async def steps_beside(path: Path, ended: int) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("many", MANY)
-async def test_jobs_under_way_are_read_in_the_same_steps_beside_many_ended_ones(
+async def test_running_jobs_are_read_in_the_same_steps_beside_many_ended_ones(
     path: Path, many: int
 ) -> None:
     few = await steps_beside(path.with_name("few.db"), FEW)

@@ -22,7 +22,7 @@ OTHER = "mail"
 
 
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
-async def test_two_gates_full_in_turn_write_a_bounded_number_of_rows_for_each_start(
+async def test_two_alternating_full_gates_write_a_bounded_number_of_rows_per_start(
     path: Path, waiting: int
 ) -> None:
     async with crowd(path) as c:
@@ -56,7 +56,7 @@ async def one_start_between_two_blocks(c: Crowd) -> None:
 
 @pytest.mark.parametrize("spec", ONE_LINE)
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
-async def test_one_permit_given_back_starts_exactly_one(
+async def test_one_released_permit_starts_exactly_one(
     path: Path, waiting: int, spec: GateSpec
 ) -> None:
     async with crowd(path) as c:
@@ -81,7 +81,7 @@ async def test_one_permit_given_back_starts_exactly_one(
 
 @pytest.mark.parametrize("spec", ONE_LINE)
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
-async def test_jobs_behind_a_full_gate_do_not_make_claims_of_others_dearer(
+async def test_jobs_behind_a_full_gate_do_not_make_other_claims_slower(
     path: Path, waiting: int, spec: GateSpec
 ) -> None:
     async with crowd(path) as c:

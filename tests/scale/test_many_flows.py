@@ -12,7 +12,7 @@ from tests.scale.crowd import crowd
 FLOWS, DEEP = 60, 20
 
 
-async def test_one_free_permit_among_many_flows_costs_few_heads_of_each(path: Path) -> None:
+async def test_one_free_permit_among_many_flows_reads_few_heads_of_each(path: Path) -> None:
     async with crowd(path) as c:
         phone = Slots("phone:{phone}", 1)
         line, _ = await c.declare(Slots("line", 1), phone)
@@ -30,7 +30,7 @@ async def test_one_free_permit_among_many_flows_costs_few_heads_of_each(path: Pa
             await c.finish(started)
 
 
-async def test_all_that_can_start_among_many_flows_starts_behind_those_that_cannot(
+async def test_everything_startable_among_many_flows_starts_behind_the_rest(
     path: Path,
 ) -> None:
     async with crowd(path) as c:

@@ -7,7 +7,7 @@ from headway.stores.ledger import gaterows
 from headway.stores.ledger.gaterows import TemplateRow, place_of
 
 
-def test_gate_is_found_among_more_templates_than_patterns_are_kept() -> None:
+def test_gate_is_found_among_more_templates_than_cached_patterns() -> None:
     """Compiling a pattern costs a hundred times what using it costs."""
     names = [f"shop {one}:{{phone}}" for one in range(3_000)]
     templates = {name: TemplateRow(spec=Slots(name, 1)) for name in names}

@@ -47,7 +47,7 @@ async def test_cache_of_flows_is_bounded_and_loses_nothing(
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
-async def test_times_at_shut_gates_that_a_process_remembers_are_bounded(
+async def test_remembered_waits_at_closed_gates_are_bounded(
     kind: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.stores.ledger.lane_claim.SPELLS", MOST)
@@ -76,7 +76,7 @@ def _holds_spells(found: dict[object, object]) -> bool:
     return isinstance(next(iter(found.values()), None), ShutSpell)
 
 
-async def test_flows_that_are_known_use_up_no_numbers(new_url: NewUrl) -> None:
+async def test_known_flows_use_up_no_numbers(new_url: NewUrl) -> None:
     url = new_url("postgresql")
     for tenants in (TENANTS, TENANTS + 1):
         # As another process would: it knows no flow yet.

@@ -90,7 +90,7 @@ async def trips(work: Work) -> int:
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("gate", [LINES, LOCK], ids=["shared", "keyed"])
-async def test_signals_that_come_at_once_are_a_few_steps(here: Site, n: int, gate: Any) -> None:
+async def test_simultaneous_signals_are_a_few_steps(here: Site, n: int, gate: Any) -> None:
     jobs = await here.awaiting(n, gate)
     replies: list[Any] = []
 
@@ -109,7 +109,7 @@ async def test_signals_under_the_jobs_own_references_are_a_few_steps(here: Site,
     assert await trips(lambda: signal_at_once(here.store, events)) <= 2 * (1 + n // 256)
 
 
-async def test_the_first_of_many_events_of_a_job_is_known_again(here: Site) -> None:
+async def test_first_of_many_events_of_a_job_is_recognised_again(here: Site) -> None:
     (job,) = await here.awaiting(1)
     notes = [Event(key=f"key-{job.id}", event=f"note-{n}", kind=SignalKind.NOTE) for n in range(40)]
     await signal_at_once(here.store, notes)
@@ -118,14 +118,14 @@ async def test_the_first_of_many_events_of_a_job_is_known_again(here: Site) -> N
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_notes_that_come_at_once_are_a_few_steps(here: Site, n: int) -> None:
+async def test_simultaneous_notes_are_a_few_steps(here: Site, n: int) -> None:
     jobs = await here.awaiting(n)
     notes = [Event(key=f"key-{job.id}", event="note", kind=SignalKind.NOTE) for job in jobs]
     assert await trips(lambda: signal_at_once(here.store, notes)) <= 2 * (1 + n // 256)
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_signals_that_nobody_awaits_are_kept_in_a_few_steps(here: Site, n: int) -> None:
+async def test_signals_that_nothing_awaits_are_kept_in_a_few_steps(here: Site, n: int) -> None:
     notes = [Event(key=f"nobody-{one}", event="end") for one in range(n)]
     assert await trips(lambda: signal_at_once(here.store, notes)) <= 4 * (1 + n // 256)
 
@@ -137,7 +137,7 @@ async def test_hand_overs_of_one_request_are_one_step(here: Site, n: int) -> Non
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_jobs_that_stay_outside_have_no_gates_read(here: Site, n: int) -> None:
+async def test_gates_of_awaiting_jobs_are_not_read(here: Site, n: int) -> None:
     jobs = await here.running(n, LINES)
     assert await trips(lambda: here.worker.settle(*map(handed, jobs))) <= 3
     returned = [Returned(job.id, job.run) for job in jobs]
@@ -164,7 +164,7 @@ async def test_hand_overs_after_which_jobs_end_are_one_step(here: Site, n: int, 
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_gates_at_which_nothing_waits_are_opened_together(here: Site, n: int) -> None:
+async def test_gates_without_waiters_are_opened_together(here: Site, n: int) -> None:
     gates = [here.use(LOCK).name for _ in range(n)]
 
     async def change(*items: CloseGate | OpenGate) -> None:
@@ -183,7 +183,7 @@ async def test_shared_gates_are_declared_together(here: Site, n: int) -> None:
     assert await trips(lambda: here.store.define(request)) <= 6
 
 
-async def test_settlement_and_claim_at_keyed_gates_come_to_five_trips(here: Site) -> None:
+async def test_settlement_and_claim_at_keyed_gates_need_five_trips(here: Site) -> None:
     held, took = await here.with_followers(20, 5), list[int]()
     for _ in range(5):
         ended = here.worker.settle(*(Succeeded(job.id, job.run) for job in held))
@@ -196,7 +196,7 @@ async def test_settlement_and_claim_at_keyed_gates_come_to_five_trips(here: Site
     assert took[2:] == [5, 5, 5]
 
 
-async def test_first_parked_job_is_found_at_a_gate_whose_name_has_spaces(here: Site) -> None:
+async def test_first_parked_job_is_found_at_a_gate_with_spaces_in_its_name(here: Site) -> None:
     seat = Slots("a seat of:{phone}", 1)
     await here.declare(seat)
     use = here.use(seat, phone=1)
@@ -215,7 +215,7 @@ async def test_first_parked_job_is_found_at_a_gate_whose_name_has_spaces(here: S
     assert first.priority == 3
 
 
-async def test_many_gates_that_are_used_again_are_read_with_the_begin(here: Site) -> None:
+async def test_many_reused_gates_are_read_with_the_begin(here: Site) -> None:
     locks = [here.use(LOCK) for _ in range(150)]
     took: list[int] = []
     for _ in range(4):
@@ -230,7 +230,7 @@ async def test_many_gates_that_are_used_again_are_read_with_the_begin(here: Site
 
 
 @pytest.mark.parametrize("flows", [20, 300])
-async def test_gate_at_which_many_flows_wait_is_read_together(here: Site, flows: int) -> None:
+async def test_gate_with_many_waiting_flows_is_read_together(here: Site, flows: int) -> None:
     wide = Slots("wide:{phone}", 3)
     await here.declare(wide)
     use = here.use(wide, phone=1)
@@ -254,7 +254,7 @@ async def test_hand_overs_of_many_callers_share_steps(here: Site, n: int) -> Non
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_keys_that_many_callers_add_share_steps(here: Site, n: int) -> None:
+async def test_keys_added_by_many_callers_share_steps(here: Site, n: int) -> None:
     jobs = await here.awaiting(n)
     known = [KnownAs(job.id, job.run, key=f"sid-{job.id}") for job in jobs]
     assert await trips(lambda: settle_at_once(here, known)) <= 3 * (1 + n // 256)
@@ -331,9 +331,7 @@ async def test_claim_of_cascades_reads_candidates_together(here: Site, n: int, b
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_claim_and_sweep_after_keyed_rates_ended_look_at_them_together(
-    here: Site, n: int
-) -> None:
+async def test_claim_and_sweep_check_ended_keyed_rates_together(here: Site, n: int) -> None:
     jobs = await here.running(n, PACE)
     await here.worker.settle(*(Succeeded(job.id, job.run) for job in jobs))
     here.clock.advance(360_000)
@@ -343,7 +341,7 @@ async def test_claim_and_sweep_after_keyed_rates_ended_look_at_them_together(
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_sweep_takes_from_many_dead_workers_together(here: Site, n: int) -> None:
+async def test_sweep_handles_many_dead_workers_together(here: Site, n: int) -> None:
     await here.running(n, LOCK)
     here.clock.advance(60_000)
     replies: list[SweepReply] = []
@@ -358,7 +356,7 @@ async def test_sweep_takes_from_many_dead_workers_together(here: Site, n: int) -
 
 
 @pytest.mark.parametrize("n", SIZES)
-async def test_new_flows_are_made_together(here: Site, n: int) -> None:
+async def test_new_flows_are_created_together(here: Site, n: int) -> None:
     jobs = [here.new(tenant=f"new-{next(here.numbers)}") for _ in range(n)]
     assert await trips(lambda: here.store.enqueue(jobs)) <= 5
 
@@ -429,7 +427,7 @@ async def test_lanes_gates_and_workers_are_read_together(here: Site, n: int) -> 
     assert not (await looked(AuditQuery(), 12)).differences
 
 
-async def test_signal_that_is_refused_fails_alone(here: Site) -> None:
+async def test_refused_signal_fails_alone(here: Site) -> None:
     jobs = await here.awaiting(8, LINES)
     events = [final(job) for job in jobs]
     bad = Event(
@@ -449,9 +447,7 @@ async def test_signal_that_is_refused_fails_alone(here: Site) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3, 20, 100])
-async def test_claim_at_a_shared_gate_is_two_trips_however_many_it_asks_for(
-    here: Site, n: int
-) -> None:
+async def test_claim_at_a_shared_gate_is_two_trips_whatever_its_size(here: Site, n: int) -> None:
     await here.add([here.new(here.use(LINES)) for _ in range(110)])
     await here.take(10)
     assert await trips(lambda: here.worker.ask(n, LANE)) == 2
@@ -479,7 +475,7 @@ async def test_plain_successes_of_any_number_are_settled_in_one_trip(here: Site,
     assert await here.worker.settle(*said) == [Verdict.ALREADY] * n
 
 
-async def test_successes_of_which_one_is_settled_or_lost_settle_the_others(here: Site) -> None:
+async def test_already_settled_or_lost_success_does_not_stop_the_others(here: Site) -> None:
     await here.add([here.new() for _ in range(5)])
     first, *jobs = await here.take(5)
     await here.worker.settle(Succeeded(first.id, first.run))
@@ -489,7 +485,7 @@ async def test_successes_of_which_one_is_settled_or_lost_settle_the_others(here:
     assert await here.worker.settle(*said) == [Verdict.DONE, Verdict.LOST]
 
 
-async def test_successes_of_a_worker_whose_lease_has_ended_are_lost(here: Site) -> None:
+async def test_successes_of_a_worker_with_an_expired_lease_are_lost(here: Site) -> None:
     await here.add([here.new() for _ in range(3)])
     first, *jobs = await here.take(3)
     await here.worker.settle(Succeeded(first.id, first.run))
@@ -498,7 +494,7 @@ async def test_successes_of_a_worker_whose_lease_has_ended_are_lost(here: Site) 
     assert await here.worker.settle(*said) == [Verdict.LOST] * 2
 
 
-async def test_success_of_a_job_with_a_gate_among_plain_ones_gives_its_permit_back(
+async def test_success_of_a_gated_job_among_plain_ones_releases_its_permit(
     here: Site,
 ) -> None:
     await here.add([here.new() for _ in range(3)])
@@ -656,7 +652,7 @@ async def test_first_sweep_of_a_process_takes_no_lock_if_nothing_is_due(here: Si
         await store.close()
 
 
-async def test_settlement_that_is_refused_fails_alone(here: Site) -> None:
+async def test_refused_settlement_fails_alone(here: Site) -> None:
     jobs = await here.running(8, LINES)
     said: list[Any] = [handed(job) for job in jobs]
     said[5] = Returned(jobs[5].id, jobs[5].run)
@@ -667,7 +663,7 @@ async def test_settlement_that_is_refused_fails_alone(here: Site) -> None:
     assert [reply for place, reply in enumerate(replies) if place != 5] == [["done"]] * 7
 
 
-async def test_claim_that_comes_back_to_a_lane_reads_its_heads_together(here: Site) -> None:
+async def test_claim_that_returns_to_a_lane_reads_its_heads_together(here: Site) -> None:
     jobs = [
         NewJob(id=derived_id("two lanes", n), kind="k", lane="few" if n < 3 else "many")
         for n in range(203)

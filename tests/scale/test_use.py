@@ -30,7 +30,7 @@ def call(placed: int, ended: int, *, due: int = 0, opens: int = 0, **more: str) 
     )
 
 
-def test_a_channel_that_stands_idle_while_a_lead_could_be_called_is_lost() -> None:
+def test_channel_idle_while_a_lead_could_be_called_counts_as_lost() -> None:
     calls = [call(10, 1_000), call(10, 2_000), call(1_100, 3_000)]
     use = use_of(PLAN, calls, lines=False)
     # There is a backlog for 1,100 ms: 10 ms with both channels idle, 100 ms with one.
@@ -41,7 +41,7 @@ def test_a_channel_that_stands_idle_while_a_lead_could_be_called_is_lost() -> No
     assert (lines.used, lines.allowed) == (2 * 1_010 + 80, 2 * 1_090)
 
 
-def test_a_lead_that_may_not_be_called_yet_wastes_no_channel() -> None:
+def test_lead_that_may_not_be_called_yet_wastes_no_channel() -> None:
     calls = [call(0, 1_000), call(0, 5_000), call(4_000, 9_000, opens=4_000)]
     use = use_of(PLAN, calls, lines=False)
     assert use.share == 1.0 or use.allowed == 0
@@ -55,7 +55,7 @@ def test_a_lead_that_may_not_be_called_yet_wastes_no_channel() -> None:
     assert use.used == use.allowed
 
 
-def test_a_number_that_lost_channels_keeps_the_calls_that_are_on() -> None:
+def test_number_that_lost_channels_keeps_its_current_calls() -> None:
     plan = Plan(numbers=1, channels=5, leads=9, begins_at=BEGIN)
     shrunk_from, shrunk_to = (at - BEGIN for at in plan.shrunk)
     calls = [call(0, shrunk_to, number=RENTED) for _ in range(5)]
@@ -65,7 +65,7 @@ def test_a_number_that_lost_channels_keeps_the_calls_that_are_on() -> None:
     assert shrunk_from < shrunk_to
 
 
-def test_the_time_between_two_calls_on_a_line_is_told_in_its_parts() -> None:
+def test_time_between_two_calls_on_a_line_is_reported_in_its_parts() -> None:
     calls = [call(0, 1_000), call(0, 1_500), call(1_100, 2_000), call(1_600, 2_000)]
     found = parts(PLAN, calls)
     assert found["end of call to next call"] == [100, 100]

@@ -166,14 +166,14 @@ async def a_server() -> AsyncIterator[Rig]:
         yield rig
 
 
-def test_the_table_has_every_route_and_each_says_what_the_table_says():
+def test_table_has_every_route_and_each_matches_it():
     found = {name: policy_of(route) for name, route in all_routes()}
     assert {name: policy.permission for name, policy in found.items() if policy} == {
         name: expected.may for name, expected in EXPECTED.items()
     }
 
 
-async def test_a_route_without_a_policy_is_not_served():
+async def test_route_without_a_policy_is_not_served():
     async def open_door() -> None: ...
 
     class Careless:
@@ -189,7 +189,7 @@ async def test_a_route_without_a_policy_is_not_served():
     await store.close()
 
 
-async def test_nobody_gets_in_without_a_token_that_lives():
+async def test_nobody_gets_in_without_a_valid_token():
     async with a_server() as rig:
         revoked = await rig.token(Role.ADMIN)
         item = RevokeToken(id=revoked.split("_")[1])
@@ -204,7 +204,7 @@ async def test_nobody_gets_in_without_a_token_that_lives():
                 assert reply.headers["www-authenticate"] == "Bearer", name
 
 
-async def test_a_refusal_says_what_is_missing_and_the_log_hides_nothing_of_it():
+async def test_refusal_says_what_is_missing_and_the_log_hides_nothing_of_it():
     async with a_server() as rig:
         refused = await rig.call(Role.WORKER, "POST", "/v1/jobs", {"kind": "noop"})
         detail = refused.json()["detail"]
@@ -216,7 +216,7 @@ async def test_a_refusal_says_what_is_missing_and_the_log_hides_nothing_of_it():
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_a_role_may_do_what_the_table_says_and_nothing_else(role: Role):
+async def test_role_may_do_what_the_table_says_and_nothing_else(role: Role):
     async with a_server() as rig:
         may = set((await rig.ask(role, "/v1/me"))["may"])
         for name, expected in EXPECTED.items():
@@ -250,7 +250,7 @@ def test_each_role_has_these_permissions_and_no_others():
         if (role, scope) != (Role.WORKER, "tenants")
     ],
 )
-async def test_what_is_anothers_is_unknown_or_forbidden_in_every_route(role: Role, scope: str):
+async def test_foreign_things_are_unknown_or_forbidden_in_every_route(role: Role, scope: str):
     async with a_server() as rig:
         token = await rig.token(role, name="scoped", **{scope: [MINE]})
         may = set((await rig.ask(token, "/v1/me"))["may"])
@@ -415,7 +415,7 @@ PART_VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("part", NEEDS)
-async def test_a_part_of_a_body_needs_the_permission_of_its_own_route(part: str):
+async def test_part_of_a_body_needs_the_permission_of_its_own_route(part: str):
     needed, route = NEEDS[part]
     async with a_server() as rig:
         for role in Role:
@@ -440,7 +440,7 @@ async def test_a_part_of_a_body_needs_the_permission_of_its_own_route(part: str)
                 assert gate["closed_until"] is None
 
 
-async def test_a_worker_that_may_send_makes_follow_ups_in_its_lanes():
+async def test_worker_that_may_send_creates_follow_ups_in_its_lanes():
     async with a_server() as rig:
         token = await rig.token(Role.WORKER, Role.PRODUCER, lanes=[MINE])
         async with a_run(token, rig) as run:
@@ -467,7 +467,7 @@ async def test_a_worker_that_may_send_makes_follow_ups_in_its_lanes():
     ],
 )
 @pytest.mark.parametrize("lanes", [None, (MINE,)])
-def test_a_worker_closes_the_gates_that_its_token_names_and_no_others(
+def test_worker_closes_only_the_gates_that_its_token_names(
     closes: str, gate: str, may: bool, lanes: tuple[str, ...] | None
 ):
     caller = Caller(id="w", name="w", may=ROLES[Role.WORKER], lanes=lanes, closes=(closes,))
@@ -475,7 +475,7 @@ def test_a_worker_closes_the_gates_that_its_token_names_and_no_others(
         caller.check_closing(gate)
 
 
-async def test_a_granted_closing_is_for_settlements_alone():
+async def test_granted_closing_is_only_for_settlements():
     async with a_server() as rig:
         token = await rig.token(Role.WORKER, lanes=[MINE], closes=["t*"])
         assert (await rig.ask(token, "/v1/me"))["closes"] == ["t*"]
@@ -488,7 +488,7 @@ async def test_a_granted_closing_is_for_settlements_alone():
             assert reply.json() == {"verdicts": ["done"]}
 
 
-async def test_a_token_passes_on_only_the_closings_that_it_may_make_itself():
+async def test_token_passes_on_only_the_closings_it_has_itself():
     async with a_server() as rig:
         some = await rig.token(Role.ADMIN, lanes=[MINE], closes=["rate:*"])
         body = {"name": "w", "roles": ["worker"], "lanes": [MINE]}
@@ -566,7 +566,7 @@ _BOUND_OTHERWISE = {
 }
 
 
-def test_every_part_that_names_a_lane_a_tenant_or_a_gate_is_held_to_the_tokens_scope():
+def test_every_part_that_names_a_lane_tenant_or_gate_must_be_in_scope():
     naming = {"lane", "lanes", "tenant", "tenants", "gate"}
     found = {
         f"{name}.{field}"
@@ -577,7 +577,7 @@ def test_every_part_that_names_a_lane_a_tenant_or_a_gate_is_held_to_the_tokens_s
 
 
 @pytest.mark.parametrize("scope", ["lanes", "tenants"])
-async def test_a_part_of_a_body_reaches_no_further_than_its_token(scope: str):
+async def test_part_of_a_body_reaches_no_further_than_its_token(scope: str):
     async with serving(systems=[LanesSystem(())]) as rig:
         token = await rig.token(Role.ADMIN, **{scope: [MINE]})
         for part, (method, path, said) in _ADDRESSED.items():

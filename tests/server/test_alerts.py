@@ -121,7 +121,7 @@ async def world() -> AsyncIterator[World]:
 # ------------------------------------------------------------------------------------- rules
 
 
-async def test_a_lane_with_due_jobs_and_no_worker_alerts_after_a_minute_and_heals(world: World):
+async def test_lane_with_due_jobs_and_no_worker_alerts_after_a_minute_and_heals(world: World):
     await world.app.send_async("noop", lane="calls")
     assert await world.look() == []
     assert await world.look(59_000) == []
@@ -131,7 +131,7 @@ async def test_a_lane_with_due_jobs_and_no_worker_alerts_after_a_minute_and_heal
     assert await world.look(CALM_MS) == [("no_worker", "calls", True)]
 
 
-async def test_a_paused_lane_and_one_whose_jobs_are_not_due_want_no_worker(world: World):
+async def test_paused_lane_and_lane_without_due_jobs_need_no_worker(world: World):
     await world.app.send_async("noop", lane="paused")
     await world.app.send_async("noop", lane="later", due="2100-01-01T00:00Z")
     await world.store.define(
@@ -141,7 +141,7 @@ async def test_a_paused_lane_and_one_whose_jobs_are_not_due_want_no_worker(world
     assert await world.look(10 * MINUTE) == []
 
 
-async def test_the_first_dead_job_of_a_lane_is_one(world: World):
+async def test_first_dead_job_of_a_lane_counts(world: World):
     await world.app.send_async("noop", lane="calls")
     assert await world.look() == []
     asked = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), lease_ms=MINUTE)
@@ -162,7 +162,7 @@ async def die(world: World, request: int) -> None:
     )
 
 
-async def test_as_many_dead_jobs_as_are_borne_do_not_alert_and_one_more_does():
+async def test_tolerated_number_of_dead_jobs_does_not_alert_and_one_more_does():
     world = World(dead_jobs_more_than=2)
     assert await world.look() == []
     for request in (1, 2):
@@ -188,7 +188,7 @@ async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
     assert await world.look(CALM_MS) == [("dead_jobs", "calls", True)]
 
 
-async def test_a_lane_that_misses_its_target_alerts_with_what_it_lacks(world: World):
+async def test_lane_that_misses_its_target_alerts_with_the_difference(world: World):
     world.app.lane("calls", target="5s")
     await world.store.beat(BeatRequest(worker="w", lanes=("calls",), lease_ms=60 * MINUTE))
     await world.app.send_async("noop", lane="calls")
@@ -202,7 +202,7 @@ async def test_a_lane_that_misses_its_target_alerts_with_what_it_lacks(world: Wo
     assert "only a free handler" in alert.text
 
 
-async def test_a_store_that_is_away_alerts_though_nothing_can_be_read(world: World):
+async def test_unreachable_store_alerts_though_nothing_can_be_read(world: World):
     async def away(after_ms: int) -> list[tuple[str, str, bool]]:
         world.store.plan(Fault.REFUSE)
         return await world.look(after_ms)
@@ -241,7 +241,7 @@ async def test_hours_that_nobody_extends_alert(world: World):
         assert text in found.text
 
 
-async def test_a_rule_that_fails_silences_no_other(world: World, caplog: pytest.LogCaptureFixture):
+async def test_failing_rule_silences_no_other(world: World, caplog: pytest.LogCaptureFixture):
     class Wrong:
         name = "wrong"
         severity = Severity.P3
@@ -279,7 +279,7 @@ def book_of(*its: Rule[Facts], see: Callable[[Facts], Facts | None] = lambda fac
     return RuleBook(rules=lambda: its, see=seen, runbooks="page-of-the-system")
 
 
-async def test_a_systems_rules_are_told_with_their_own_page_and_healed(world: World):
+async def test_systems_rules_alert_with_their_own_page_and_heal(world: World):
     wrong = [finding("line")]
     world.books = [book_of(Another(lambda _: wrong))]
     world.watch = world.another(world.told)
@@ -295,7 +295,7 @@ async def test_a_systems_rules_are_told_with_their_own_page_and_healed(world: Wo
     assert await world.look(CALM_MS) == [("another", "line", True)]
 
 
-async def test_a_system_that_sees_nothing_silences_no_other_and_heals_nothing(
+async def test_failing_system_silences_no_other_and_heals_nothing(
     world: World, caplog: pytest.LogCaptureFixture
 ):
     failing: list[Exception] = []
@@ -318,7 +318,7 @@ async def test_a_system_that_sees_nothing_silences_no_other_and_heals_nothing(
     assert ("no_worker", "calls", False) not in await world.look(MINUTE)
 
 
-async def test_who_leads_again_looks_with_rules_made_again(world: World):
+async def test_new_leader_starts_with_fresh_rules(world: World):
     made: list[Another] = []
 
     def make() -> list[Another]:
@@ -346,7 +346,7 @@ def test_two_rules_of_one_name_are_refused():
         alerts.add(book_of(Another(lambda _: None)))
 
 
-async def test_a_systems_rule_can_be_switched_off_by_its_name(world: World):
+async def test_systems_rule_can_be_disabled_by_name(world: World):
     world.books = [book_of(Another(lambda _: [finding("line")]))]
     world.settings = AlertSettings(off=frozenset({"another"}))
     world.watch = world.another(world.told)
@@ -356,7 +356,7 @@ async def test_a_systems_rule_can_be_switched_off_by_its_name(world: World):
 # ------------------------------------------------------------------------------ leadership
 
 
-async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_over(world: World):
+async def test_only_the_leading_server_alerts_and_another_takes_over(world: World):
     told = Told()
     other = world.another(told)
     await world.app.send_async("noop", lane="calls")
@@ -374,7 +374,7 @@ async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_o
     assert told.take() == [("no_worker", "calls", False)]
 
 
-async def test_who_leads_again_tells_again_what_stands_for_others_may_have_told_that_it_healed(
+async def test_new_leader_repeats_standing_alerts(
     world: World,
 ):
     other = world.another(Told())
@@ -389,7 +389,7 @@ async def test_who_leads_again_tells_again_what_stands_for_others_may_have_told_
     assert await world.look(MINUTE) == [("no_worker", "calls", False)]
 
 
-async def test_a_store_that_is_away_is_told_by_the_others_too_if_they_wait_longer(world: World):
+async def test_unreachable_store_is_also_reported_by_the_others_after_a_longer_wait(world: World):
     told = Told()
     other = world.another(told)
     await world.watch.look()
@@ -415,7 +415,7 @@ class Suspect(FaultyStore):
     async def reset_clock(self, author: str, reason: str) -> int: ...  # type: ignore[empty-body]  (not asked)
 
 
-async def test_store_that_is_suspect_alerts_at_once_with_the_reason_and_the_remedy(world: World):
+async def test_suspect_store_alerts_at_once_with_reason_and_remedy(world: World):
     world.store = Suspect(open_store("memory://", clock=world.clock))
     watch = world.another(world.told)
     await watch.look()
@@ -436,7 +436,7 @@ def finding(subject: str = "a") -> Finding:
     ("severity", "minutes"),
     [(Severity.P0, 5), (Severity.P1, 30), (Severity.P2, 15), (Severity.P3, 15)],
 )
-def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severity, minutes: int):
+def test_standing_alert_is_repeated_by_severity_and_subject(severity: Severity, minutes: int):
     rule = Another(lambda _: None)
     rule.severity = severity
     throttle = AlertThrottle("page")
@@ -449,7 +449,7 @@ def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severit
     assert told.subject == "a"
 
 
-def test_what_has_healed_is_told_again_at_once_and_what_flickers_is_not():
+def test_healed_alert_can_alert_again_at_once_but_a_flickering_one_does_not():
     rule, throttle = Another(lambda _: None), AlertThrottle("page")
     throttle.update(rule, [finding()], 0)
     assert throttle.update(rule, [], 1_000) == []
@@ -462,7 +462,7 @@ def test_what_has_healed_is_told_again_at_once_and_what_flickers_is_not():
     assert not told.healed
 
 
-def test_what_was_told_here_is_not_told_again_because_another_had_told_it_before():
+def test_alert_sent_here_is_not_repeated_because_another_sent_it_before():
     rule, throttle = Another(lambda _: None), AlertThrottle("page")
     again = AGAIN_MS[rule.severity]
     throttle.update(rule, [finding()], 0)
@@ -474,7 +474,7 @@ def test_what_was_told_here_is_not_told_again_because_another_had_told_it_before
     assert not told.healed
 
 
-def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
+def test_one_rule_reports_a_bounded_number_of_subjects_at_once():
     throttle = AlertThrottle("page")
     findings = [finding(str(number)) for number in range(1_000)]
     assert len(throttle.update(Another(lambda _: None), findings, 0)) == 50
@@ -555,7 +555,7 @@ def alert(subject: str = "calls") -> Alert:
     )
 
 
-def test_an_alert_is_sent_through_apprise(receiver: Receiver):
+def test_alert_is_sent_through_apprise(receiver: Receiver):
     sink = AppriseSink(receiver.url, "alerts.urls: address 1")
     sink.send(alert())
     (got,) = receiver.wait(bool)
@@ -565,7 +565,7 @@ def test_an_alert_is_sent_through_apprise(receiver: Receiver):
     assert got["type"] == "failure"
 
 
-def test_a_service_that_hangs_holds_up_nobody_and_too_many_alerts_are_given_up(
+def test_hanging_service_delays_nobody_and_too_many_alerts_are_given_up(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ):
     receiver.may_answer.clear()
@@ -581,7 +581,7 @@ def test_a_service_that_hangs_holds_up_nobody_and_too_many_alerts_are_given_up(
     assert not sink._thread.is_alive()
 
 
-def test_a_service_that_refuses_is_logged_without_its_address(
+def test_refusing_service_is_logged_without_its_address(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
@@ -597,7 +597,7 @@ def test_a_service_that_refuses_is_logged_without_its_address(
     assert "hunter2" not in caplog.text
 
 
-async def test_a_server_alerts_those_whom_its_settings_name(receiver: Receiver):
+async def test_server_alerts_the_configured_recipients(receiver: Receiver):
     alerts = {"urls": [receiver.url], "each": "100ms", "no_worker_for": "1ms"}
     async with serving(chores=True, alerts=alerts) as rig:
         await rig.send(lane="calls")
@@ -619,13 +619,13 @@ async def test_a_server_alerts_those_whom_its_settings_name(receiver: Receiver):
         ({"runbooks": 5}, "alerts.runbooks is 5"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_their_key(given: Any, message: str):
+def test_invalid_settings_are_refused_by_their_key(given: Any, message: str):
     with pytest.raises(hw.InvalidValue, match=message) as raised:
         read_table("alerts", AlertSettings, given)
     assert "secret" not in str(raised.value)
 
 
-async def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name(world: World):
+async def test_existing_rule_can_be_disabled(world: World):
     world.settings = AlertSettings(off=frozenset({"no_worker"}), no_worker_for="0s")
     world.watch = world.another(world.told)
     await world.app.send_async("noop", lane="calls")
@@ -635,9 +635,7 @@ async def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name(world: Wo
 
 
 @pytest.mark.parametrize("url", ["nothing://hunter2", "slack://hunter2", "tgram://hunter2/"])
-def test_an_address_that_apprise_cannot_read_is_not_logged(
-    url: str, caplog: pytest.LogCaptureFixture
-):
+def test_address_that_apprise_cannot_read_is_not_logged(url: str, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, "apprise")
     assert not is_known(url)
@@ -646,7 +644,7 @@ def test_an_address_that_apprise_cannot_read_is_not_logged(
     assert "hunter2" not in caplog.text
 
 
-async def test_an_address_that_apprise_does_not_know_is_refused_and_not_told():
+async def test_address_unknown_to_apprise_is_refused_and_not_shown():
     store = open_store("memory://")
     service = Service(store, ServerOptions(alerts={"urls": ["nothing://hunter2"]}))
     with pytest.raises(hw.InvalidValue, match="address 1 is not an address") as raised:

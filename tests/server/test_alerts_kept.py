@@ -129,7 +129,7 @@ async def a_server_that_told(world: World) -> Server:
     return server
 
 
-async def test_what_still_stands_after_a_restart_is_not_told_again(world: World):
+async def test_standing_alert_is_not_repeated_after_a_restart(world: World):
     await a_server_that_told(world)
     restarted = world.server()
     assert await restarted.look(TERM) == []
@@ -141,7 +141,7 @@ async def test_what_still_stands_after_a_restart_is_not_told_again(world: World)
     assert await restarted.look(1) == [NO_WORKER]
 
 
-async def test_what_is_over_after_a_restart_is_told_to_be_over_once(world: World):
+async def test_alert_that_healed_during_a_restart_is_healed_once(world: World):
     await a_server_that_told(world)
     await world.works()
     restarted = world.server()
@@ -152,7 +152,7 @@ async def test_what_is_over_after_a_restart_is_told_to_be_over_once(world: World
     assert await third.look(CALM_MS) == []
 
 
-async def test_calm_before_a_restart_does_not_count_for_nobody_looked(world: World):
+async def test_calm_before_a_restart_does_not_count(world: World):
     server = await a_server_that_told(world)
     await world.works()
     assert await server.look() == []
@@ -162,7 +162,7 @@ async def test_calm_before_a_restart_does_not_count_for_nobody_looked(world: Wor
     assert await restarted.look(1) == [HEALED]
 
 
-async def test_what_was_not_told_before_a_restart_must_last_again(world: World):
+async def test_unsent_alert_must_last_again_after_a_restart(world: World):
     await world.app.send_async("noop", lane="calls")
     assert await world.server().look() == []
     restarted = world.server()
@@ -187,7 +187,7 @@ async def test_jobs_that_died_before_and_during_a_restart_count(world: World):
     assert await third.look(CALM_MS) == [("dead_jobs", "calls", True)]
 
 
-async def test_who_takes_over_goes_on_with_what_the_one_before_told(world: World):
+async def test_new_leader_continues_with_the_alerts_of_the_previous_one(world: World):
     first = await a_server_that_told(world)
     other = world.server()
     assert await other.look() == []
@@ -201,7 +201,7 @@ async def test_who_takes_over_goes_on_with_what_the_one_before_told(world: World
     assert await first.look(CALM_MS) == []
 
 
-async def test_who_has_lost_the_lead_writes_nothing(world: World):
+async def test_former_leader_writes_nothing(world: World):
     first = await a_server_that_told(world)
     other = world.server()
     await other.look(TERM)
@@ -211,7 +211,7 @@ async def test_who_has_lost_the_lead_writes_nothing(world: World):
     assert await world.place.read() == kept
 
 
-async def test_a_rule_that_was_switched_off_meanwhile_is_not_told_to_be_over(world: World):
+async def test_rule_disabled_meanwhile_is_not_healed(world: World):
     await a_server_that_told(world)
     await world.works()
     restarted = world.server(off=frozenset({"no_worker"}))
@@ -228,7 +228,7 @@ async def away(world: World, server: Server, after_ms: int) -> list[tuple[str, s
     return await server.look(after_ms)
 
 
-async def test_a_server_that_restarts_while_the_store_is_away_does_not_tell_it_again(world: World):
+async def test_server_restarted_during_an_outage_does_not_repeat_the_alert(world: World):
     server = world.server()
     assert await server.look() == []
     assert await away(world, server, 15_000) == [AWAY]
@@ -239,7 +239,7 @@ async def test_a_server_that_restarts_while_the_store_is_away_does_not_tell_it_a
     assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
 
 
-async def test_a_server_that_restarts_after_the_store_was_away_tells_that_it_is_back(world: World):
+async def test_server_restarted_after_an_outage_reports_the_recovery(world: World):
     server = world.server()
     assert await server.look() == []
     assert await away(world, server, 15_000) == [AWAY]
@@ -250,7 +250,7 @@ async def test_a_server_that_restarts_after_the_store_was_away_tells_that_it_is_
     assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
 
 
-async def test_of_two_servers_that_lived_through_it_only_the_one_that_told_says_that_it_is_over(
+async def test_only_the_server_that_alerted_reports_the_recovery(
     world: World,
 ):
     first, other = world.server(), world.server()
@@ -263,7 +263,7 @@ async def test_of_two_servers_that_lived_through_it_only_the_one_that_told_says_
     assert await first.look() == [("store_away", "store", True)]
 
 
-async def test_alerts_are_told_though_what_is_kept_cannot_be_reached(
+async def test_alerts_are_sent_though_their_state_is_unreachable(
     world: World, directory: Directory, caplog: pytest.LogCaptureFixture
 ):
     server = await a_server_that_told(world)
@@ -281,7 +281,7 @@ async def test_alerts_are_told_though_what_is_kept_cannot_be_reached(
     del server
 
 
-async def test_what_is_kept_and_not_understood_is_left_alone(
+async def test_unintelligible_alert_state_is_left_alone(
     world: World, caplog: pytest.LogCaptureFixture
 ):
     await world.app.send_async("noop", lane="calls")
@@ -295,7 +295,7 @@ async def test_what_is_kept_and_not_understood_is_left_alone(
     assert await world.server().look(TERM) == []
 
 
-async def test_what_has_not_changed_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch):
+async def test_unchanged_alert_state_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch):
     server = await a_server_that_told(world)
     written: list[bytes] = []
 

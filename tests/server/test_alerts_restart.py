@@ -87,7 +87,7 @@ class Served:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("beside", [False, True], ids=["restarted", "beside"])
-async def test_a_server_that_follows_a_killed_one_tells_nothing_again_and_what_is_over(
+async def test_successor_of_a_killed_server_repeats_nothing_and_heals_what_ended(
     tmp_path: Path, beside: bool
 ):
     (tmp_path / "headway.toml").write_text(SETTINGS)

@@ -133,7 +133,7 @@ async def test_gates_are_found_by_their_exact_names(rig: Rig):
         ("POST", "/v1/stats", {}, 405, "unknown_method"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_is_refused(
+async def test_invalid_definitions_are_refused(
     rig: Rig, method: str, path: str, body: object, status: int, code: str
 ):
     await done(rig, "PUT", "/v1/gates/c:{x}", {"kind": "rate", "limit": 1, "per": "1s"})
@@ -142,7 +142,7 @@ async def test_what_cannot_be_is_refused(
     assert (await rig.ask(VIEWER, "/v1/stats"))["revision"] == before
 
 
-async def test_a_change_is_refused_if_the_definitions_were_changed_meanwhile(rig: Rig):
+async def test_change_is_refused_if_the_definitions_changed_meanwhile(rig: Rig):
     await done(rig, "PUT", "/v1/lanes/a", {"target": "5s"})
     reply = await rig.call(VIEWER, "GET", "/v1/lanes/a")
     known = reply.headers["etag"]
@@ -165,13 +165,13 @@ async def test_a_change_is_refused_if_the_definitions_were_changed_meanwhile(rig
     problem(unusable, 422, "invalid_value")
 
 
-async def test_a_put_that_changes_nothing_leaves_the_revision(rig: Rig):
+async def test_put_that_changes_nothing_keeps_the_revision(rig: Rig):
     body = {"kind": "slots", "capacity": 2}
     first = await done(rig, "PUT", "/v1/gates/line", body)
     assert await done(rig, "PUT", "/v1/gates/line", body) == first
 
 
-async def test_a_closing_is_listed_with_who_and_why_until_it_ends(rig: Rig):
+async def test_closing_is_listed_with_who_and_why_until_it_ends(rig: Rig):
     await done(rig, "PUT", "/v1/gates/numbers", {"kind": "pool", "members": {"+1": 1}})
     said = await done(rig, "POST", "/v1/closures", {"gate": "all", "reason": "stop"})
     assert said["until_at"] is None
@@ -187,7 +187,7 @@ async def test_a_closing_is_listed_with_who_and_why_until_it_ends(rig: Rig):
     assert [one["gate"] for one in await all_pages(rig, "/v1/closures", limit=9)] == ["numbers/+1"]
 
 
-async def test_a_closed_gate_lets_nothing_pass_and_an_opened_one_does(rig: Rig):
+async def test_closed_gate_lets_nothing_pass_and_an_opened_one_does(rig: Rig):
     await rig.send(lane="l")
     await done(rig, "POST", "/v1/closures", {"gate": "all"})
     ask = ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),))
@@ -200,7 +200,7 @@ async def test_a_closed_gate_lets_nothing_pass_and_an_opened_one_does(rig: Rig):
 # ------------------------------------------------------------------------------------- lanes
 
 
-async def test_a_lane_is_set_paused_resumed_and_reset(rig: Rig):
+async def test_lane_is_set_paused_resumed_and_reset(rig: Rig):
     path = "/v1/lanes/mail%2Fout"
     body = {
         "concurrency": 3,
@@ -229,7 +229,7 @@ async def test_a_lane_is_set_paused_resumed_and_reset(rig: Rig):
     assert (lane["paused"], lane["overridden"], lane["spec"]["concurrency"]) == (False, False, None)
 
 
-async def test_what_an_operator_set_wins_over_a_lane_that_is_declared(rig: Rig):
+async def test_operator_setting_overrides_a_declared_lane(rig: Rig):
     await done(rig, "PUT", "/v1/lanes/a?declare=true", {"concurrency": 1})
     lane = await rig.ask(VIEWER, "/v1/lanes/a")
     assert (lane["spec"]["concurrency"], lane["overridden"]) == (1, False)
@@ -240,7 +240,7 @@ async def test_what_an_operator_set_wins_over_a_lane_that_is_declared(rig: Rig):
     assert (await rig.ask(VIEWER, "/v1/lanes/a"))["spec"]["concurrency"] == 3
 
 
-async def test_lanes_are_listed_in_pages_with_what_they_hold(rig: Rig):
+async def test_lanes_are_listed_in_pages_with_their_counts(rig: Rig):
     for lane in "cab":
         await rig.send(lane=lane)
     rows = await all_pages(rig, "/v1/lanes", limit=2, latency=True)
@@ -258,7 +258,7 @@ async def test_lanes_are_listed_in_pages_with_what_they_hold(rig: Rig):
 # --------------------------------------------------------------------------------- timetable
 
 
-async def test_an_entry_is_declared_listed_switched_and_removed(rig: Rig):
+async def test_entry_is_declared_listed_switched_and_removed(rig: Rig):
     path = "/v1/timetable/night%2Fly"
     body = {
         "schedule": "at 03:00 mon-fri",
@@ -283,7 +283,7 @@ async def test_an_entry_is_declared_listed_switched_and_removed(rig: Rig):
     assert (await rig.ask(VIEWER, "/v1/timetable"))["rows"] == []
 
 
-async def test_the_fires_of_an_entry_are_laid_as_soon_as_it_is_declared_or_switched_on(rig: Rig):
+async def test_fires_of_an_entry_are_stored_as_soon_as_it_is_declared_or_enabled(rig: Rig):
     # The rig's server does no chores: only these requests create fires.
     async def laid() -> list[int]:
         rows = (await rig.ask(VIEWER, "/v1/jobs", state="scheduled", limit=50))["rows"]
@@ -302,7 +302,7 @@ async def test_the_fires_of_an_entry_are_laid_as_soon_as_it_is_declared_or_switc
     assert (await laid())[:2] == ahead
 
 
-async def test_an_entry_says_when_it_fired_last_and_no_fire_that_is_laid_ahead(rig: Rig):
+async def test_entry_shows_its_last_real_fire_and_none_laid_ahead(rig: Rig):
     await done(rig, "PUT", "/v1/timetable/e", ENTRY)
     entry = await rig.ask(VIEWER, "/v1/timetable/e", fires=1)
     assert entry["last_fired"] >= entry["next_at"][0]
@@ -325,7 +325,7 @@ async def test_an_entry_says_when_it_fired_last_and_no_fire_that_is_laid_ahead(r
     ]
 
 
-async def test_an_entry_is_fired_now_beside_the_timetable_once_for_each_repeat_key(rig: Rig):
+async def test_entry_can_be_fired_now_once_per_idempotency_key(rig: Rig):
     job = {"kind": "clean", "lane": "nightly", "args": {"deep": True}}
     body = {"schedule": "every 1h", "job": job, "enabled": False}
     await done(rig, "PUT", "/v1/timetable/e", body)
@@ -343,7 +343,7 @@ async def test_an_entry_is_fired_now_beside_the_timetable_once_for_each_repeat_k
     }
 
 
-async def test_a_declared_entry_fires(tmp_path: Path):
+async def test_declared_entry_fires(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     async with serving(url) as live:
         body = {"schedule": "every 1h", "job": {"kind": "noop", "lane": "hourly"}}
@@ -361,7 +361,7 @@ async def test_a_declared_entry_fires(tmp_path: Path):
 # ------------------------------------------------------------------------- the whole store
 
 
-async def test_the_trail_tells_who_did_what_and_why_page_by_page(rig: Rig):
+async def test_trail_shows_who_did_what_and_why_page_by_page(rig: Rig):
     for n in range(3):
         await done(rig, "POST", "/v1/closures", {"gate": "all", "reason": f"{n}"})
     rows = await all_pages(rig, "/v1/trail", limit=2)
@@ -374,7 +374,7 @@ async def test_the_trail_tells_who_did_what_and_why_page_by_page(rig: Rig):
     assert await all_pages(rig, "/v1/trail", limit=2, target="all") == ours
 
 
-async def test_workers_stats_and_audit_tell_the_whole_store(rig: Rig):
+async def test_workers_stats_and_audit_show_the_whole_store(rig: Rig):
     await rig.send(lane="l", gates=[])
     await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
     workers = (await rig.ask(VIEWER, "/v1/workers"))["rows"]

@@ -65,14 +65,14 @@ def examples_of(media: dict[str, Any]) -> list[Any]:
     return [*named, *single, *schema.get("examples", [])]
 
 
-def test_a_server_serves_the_very_routes_of_its_routers_and_builds_none_again() -> None:
+def test_server_serves_the_routes_of_its_routers_without_rebuilding_them() -> None:
     app = build(Service(open_store("memory://"), ServerOptions()))
     served = {id(route) for route in app.router.routes}
     assert {id(route) for one in ROUTERS for route in one.routes} <= served
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_operation_says_what_it_does_and_how_it_may_end(name: str) -> None:
+def test_every_operation_documents_its_purpose_and_results(name: str) -> None:
     operation = OPERATIONS[name]
     assert operation["summary"]
     assert len(operation["description"]) > 20
@@ -96,7 +96,7 @@ def test_every_reply_has_a_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_parameter_that_its_name_does_not_tell_is_described(name: str) -> None:
+def test_every_parameter_with_an_unclear_name_is_described(name: str) -> None:
     for one in OURS[name].get("parameters", []):
         assert one.get("description") or one["in"] == "path", one["name"]
 
@@ -111,7 +111,7 @@ def test_every_body_has_an_example_that_fits_it(name: str) -> None:
         Draft202012Validator(document).validate(example)
 
 
-async def test_the_examples_of_jobs_are_taken_by_a_server() -> None:
+async def test_examples_of_jobs_are_accepted_by_a_server() -> None:
     async with serving() as rig:
         for name, body in (
             ("numbers", {"kind": "slots", "capacity": 1}),
@@ -147,7 +147,7 @@ class Links(HTMLParser):
         }
 
 
-async def test_the_page_of_the_api_tells_every_operation_and_names_no_other_host() -> None:
+async def test_api_page_shows_every_operation_and_names_no_other_host() -> None:
     async with serving(tokens=False, docs=True) as rig:
         reply = await rig.http.get("/docs")
     assert reply.status_code == 200
@@ -164,12 +164,12 @@ async def test_the_page_of_the_api_tells_every_operation_and_names_no_other_host
     assert all(f"<code>{escape(path)}</code>" in reply.text for path in WHOLE["paths"])
 
 
-async def test_there_is_no_page_of_the_api_where_it_was_not_asked_for() -> None:
+async def test_api_page_is_absent_unless_enabled() -> None:
     async with serving(tokens=False) as rig:
         assert (await rig.http.get("/docs")).status_code == 404
 
 
-def test_the_page_of_the_api_escapes_what_a_description_says() -> None:
+def test_api_page_escapes_descriptions() -> None:
     evil = "<script>alert(1)</script>"
     operation: dict[str, Any] = {"summary": evil, "description": evil, "tags": [evil]}
     operation["responses"] = {evil: {"description": evil}}
@@ -187,7 +187,7 @@ def test_the_page_of_the_api_escapes_what_a_description_says() -> None:
 
 
 @pytest.mark.slow
-async def test_a_browser_shows_the_page_of_the_api_and_asks_no_other_host() -> None:
+async def test_browser_shows_the_api_page_and_contacts_no_other_host() -> None:
     async with serving(tokens=False, docs=True) as rig, browsing() as browser:
         page = await browser.new_page()
         asked: list[str] = []

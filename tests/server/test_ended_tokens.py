@@ -46,7 +46,7 @@ async def narrow(rig: Rig, text: str) -> None:
     [(revoke, 401, "unauthenticated"), (narrow, 403, "forbidden")],
     ids=["revoked", "for other lanes"],
 )
-async def test_a_poll_whose_token_ended_meanwhile_is_handed_nothing(
+async def test_poll_whose_token_ended_meanwhile_gets_nothing(
     end: Callable[[Rig, str], Awaitable[None]], status: int, code: str
 ) -> None:
     async with serving() as rig, asyncio.timeout(LIMIT_S):
@@ -62,7 +62,7 @@ async def test_a_poll_whose_token_ended_meanwhile_is_handed_nothing(
         assert (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"] == "waiting"
 
 
-async def test_an_event_stream_ends_with_its_token() -> None:
+async def test_event_stream_ends_with_its_token() -> None:
     async with serving(events_each_s=0.02) as rig, asyncio.timeout(LIMIT_S):
         text = await rig.token(Role.VIEWER)
         headers = {"Authorization": f"Bearer {text}"}

@@ -74,7 +74,7 @@ async def until_nobody_watches(rig: Rig) -> None:
             await rig.service.timing.pause(0)
 
 
-async def test_the_first_event_is_the_whole_and_later_ones_say_what_differs(rig: Rig):
+async def test_first_event_is_complete_and_later_ones_are_differences(rig: Rig):
     await rig.send(lane="a")
     async with watching(rig) as stream:
         whole = await stream.next()
@@ -92,7 +92,7 @@ async def test_the_first_event_is_the_whole_and_later_ones_say_what_differs(rig:
         assert change["id"] != whole["id"]
 
 
-async def test_who_comes_back_gets_the_whole_again(rig: Rig):
+async def test_returning_subscriber_gets_everything_again(rig: Rig):
     async with watching(rig) as stream:
         first = await stream.next()
     assert first is not None
@@ -104,7 +104,7 @@ async def test_who_comes_back_gets_the_whole_again(rig: Rig):
     assert "b" in again["data"]["lanes"]
 
 
-async def test_all_subscribers_are_served_by_one_look_and_nobody_by_none(rig: Rig):
+async def test_all_subscribers_share_one_read_and_no_subscriber_means_none(rig: Rig):
     async with watching(rig) as one, watching(rig) as other:
         await one.next()
         await other.next()
@@ -117,7 +117,7 @@ async def test_all_subscribers_are_served_by_one_look_and_nobody_by_none(rig: Ri
     assert rig.service.feed._reader is None
 
 
-async def test_a_stream_ends_when_the_server_begins_to_stop(rig: Rig):
+async def test_stream_ends_when_the_server_starts_to_stop(rig: Rig):
     async with watching(rig) as stream:
         await stream.next()
         rig.service.begin_stop()
@@ -127,14 +127,14 @@ async def test_a_stream_ends_when_the_server_begins_to_stop(rig: Rig):
         assert await late.next() is None
 
 
-async def test_a_comment_is_sent_while_nothing_happens(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+async def test_comment_is_sent_while_nothing_happens(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fastapi.routing, "_PING_INTERVAL", 0.05)
     async with watching(rig) as stream:
         await stream.next()
         await stream.comment()
 
 
-async def test_callers_without_the_right_or_scoped_to_tenants_see_no_events(rig: Rig):
+async def test_callers_without_permission_or_scoped_to_tenants_see_no_events(rig: Rig):
     scoped = await rig.token(Role.VIEWER, tenants=["acme"])
     for who, status in ((None, 401), (Role.PRODUCER, 403), (scoped, 403)):
         reply = await rig.call(who, "GET", "/events")
@@ -143,7 +143,7 @@ async def test_callers_without_the_right_or_scoped_to_tenants_see_no_events(rig:
     assert len(rig.service.feed) == 0
 
 
-async def test_a_store_that_is_away_at_the_start_is_a_problem_and_not_a_stream(rig: Rig):
+async def test_unreachable_store_at_the_start_is_a_problem_and_not_a_stream(rig: Rig):
     class Away:
         async def read(self, query: Any) -> Any:
             raise StoreUnavailable("away")
@@ -153,7 +153,7 @@ async def test_a_store_that_is_away_at_the_start_is_a_problem_and_not_a_stream(r
     assert (reply.status_code, reply.json()["code"]) == (503, "store_unavailable")
 
 
-async def test_a_store_that_goes_away_is_told_once_and_then_the_whole_again(rig: Rig):
+async def test_outage_of_the_store_is_reported_once_and_then_everything_again(rig: Rig):
     class Blinking:
         def __init__(self, store: Any) -> None:
             self.store = store
@@ -186,7 +186,7 @@ def message(number: int) -> Message:
     return Message(id=str(number), event="change", data="{}")
 
 
-async def test_a_slow_subscriber_gets_the_newest_whole_in_the_place_of_too_many_changes():
+async def test_slow_subscriber_gets_the_newest_state_instead_of_too_many_changes():
     subscriber = Subscriber(message(0))
     for number in range(1, 1_000):
         whole = Message(id=str(number), event="whole", data="{}")

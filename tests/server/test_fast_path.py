@@ -84,7 +84,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", lambda one: one[0] if one[0] == ID else "ID", text)
 
 
-async def test_both_ways_answer_alike(monkeypatch: pytest.MonkeyPatch):
+async def test_both_paths_reply_alike(monkeypatch: pytest.MonkeyPatch):
     quick = await replies()
     monkeypatch.setattr(building, "FAST_ROUTES", ())
     usual = await replies()
@@ -93,7 +93,7 @@ async def test_both_ways_answer_alike(monkeypatch: pytest.MonkeyPatch):
     assert {status for status, _, _ in quick} >= {200, 201, 400, 401, 409, 422}
 
 
-async def test_what_nobody_expected_is_a_problem_that_tells_nothing(
+async def test_unexpected_error_is_a_problem_that_reveals_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     async def fail(*_: object, **__: object) -> object:

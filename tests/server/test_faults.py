@@ -118,7 +118,7 @@ def refusals(adapter: TypeAdapter[Any], body: object) -> list[Any]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("route", BODIES)
-def test_faults_of_a_body_are_told_in_the_terms_of_its_json(route: str):
+def test_faults_of_a_body_are_described_in_terms_of_its_json(route: str):
     adapter: TypeAdapter[Any] = TypeAdapter(BODIES[route])
     refused = 0
     for body in wrong_values(BODIES[route]):
@@ -156,12 +156,12 @@ def test_faults_of_a_body_are_told_in_the_terms_of_its_json(route: str):
         ),
     ],
 )
-def test_a_fault_says_the_place_what_is_allowed_and_the_value(body: Any, told: dict[str, str]):
+def test_fault_names_the_place_what_is_allowed_and_the_value(body: Any, told: dict[str, str]):
     found = faults(refusals(TypeAdapter(OneOrMany), body), body)
     assert {one.where: one.what for one in found} == told
 
 
-def test_a_union_told_apart_by_a_field_does_not_stand_in_the_path():
+def test_discriminator_of_a_union_is_not_in_the_path():
     gates: TypeAdapter[Any] = TypeAdapter(BODIES["PUT /v1/gates/{name:path}"])
     for body, where in (
         ({"kind": "hours", "hours": 7}, ["hours"]),
@@ -180,7 +180,7 @@ class Signed(BaseModel):
     name: int
 
 
-def test_a_value_that_may_be_secret_is_not_shown():
+def test_possibly_secret_value_is_not_shown():
     body = {"webhook_secret": "canary", "name": "ada"}
     secret, name = faults(refusals(TypeAdapter(Signed), body), body)
     assert secret.what == "it should be a whole number, and is a text of 6 characters"
@@ -197,14 +197,14 @@ class Bounded(BaseModel):
 @pytest.mark.parametrize(
     ("every", "bound"), [("1ms", "at least 100ms"), ("2d", "at most 1d 1h 1m 1s")]
 )
-def test_the_bound_of_a_span_has_a_unit_and_that_of_a_number_has_none(every: str, bound: str):
+def test_limit_of_a_duration_has_a_unit_and_that_of_a_number_has_none(every: str, bound: str):
     body = {"every": every, "count": "1"}
     span, count = faults(refusals(TypeAdapter(Bounded), body), body)
     assert span.what == f'it should be {bound}, and is "{every}"'
     assert count.what == 'it should be at least 2, and is "1"'
 
 
-async def test_a_server_tells_faults_so_on_every_way():
+async def test_server_reports_faults_the_same_on_every_path():
     async with serving() as rig:
         for path, body, where in (
             ("/v1/jobs", {"kind": "k", "gates": [7]}, "body.gates.0"),

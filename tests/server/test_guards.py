@@ -81,13 +81,13 @@ def problem(reply: httpx.Response) -> tuple[int, str]:
     return reply.status_code, reply.json()["code"]
 
 
-async def test_a_body_above_the_limit_is_refused_before_it_is_read():
+async def test_body_above_the_limit_is_refused_before_it_is_read():
     async with calling(max_body=1000) as client:
         reply = await client.post("/echo", content=b"x" * 2000)
         assert problem(reply) == (413, "payload_too_large")
 
 
-async def test_a_body_without_a_length_is_refused_at_its_first_byte_too_many():
+async def test_body_without_a_length_is_refused_at_its_first_excess_byte():
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b"x" * 100
@@ -98,7 +98,7 @@ async def test_a_body_without_a_length_is_refused_at_its_first_byte_too_many():
         assert problem(reply) == (413, "payload_too_large")
 
 
-async def test_a_body_that_does_not_arrive_is_refused_in_time():
+async def test_body_that_does_not_arrive_is_refused_in_time():
     async with serving(body_timeout_s=0.05) as url:
         host, port = url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -115,14 +115,14 @@ async def test_a_body_that_does_not_arrive_is_refused_in_time():
 @pytest.mark.parametrize(
     "body", [b'{"word": NaN}', b"[" * 100_000, b'{"word": "\xff"}', b"{", b'{"word": 1}{}']
 )
-async def test_what_is_no_json_is_refused_as_such(body: bytes):
+async def test_body_that_is_not_json_is_refused_as_such(body: bytes):
     async with calling() as client:
         json_type = {"content-type": "application/json"}
         reply = await client.post("/echo", content=body, headers=json_type)
         assert problem(reply) == (400, "invalid_value")
 
 
-async def test_a_body_is_nested_a_hundred_deep_at_most():
+async def test_body_can_be_nested_at_most_a_hundred_deep():
     async with calling() as client:
         json_type = {"content-type": "application/json"}
         for depth, status in ((100, 422), (101, 400)):
@@ -133,7 +133,7 @@ async def test_a_body_is_nested_a_hundred_deep_at_most():
         assert (await client.post("/echo", content=many, headers=json_type)).status_code == 422
 
 
-async def test_what_a_query_says_twice_is_refused_unless_it_is_a_list():
+async def test_repeated_query_parameter_is_refused_unless_it_is_a_list():
     async with calling() as client:
         for query in ("kind=a&kind=b", "limit=5&limit=6", "cursor=1&newest=true&cursor=2"):
             assert problem(await client.get(f"/v1/jobs?{query}")) == (422, "invalid_value"), query
@@ -142,14 +142,14 @@ async def test_what_a_query_says_twice_is_refused_unless_it_is_a_list():
         assert (await client.get("/v1/gates?name=a&name=b")).status_code == 200
 
 
-async def test_a_body_of_another_type_is_not_read_as_json():
+async def test_body_of_another_type_is_not_read_as_json():
     async with calling() as client:
         plain = {"content-type": "text/plain"}
         reply = await client.post("/echo", content=b'{"word": "x"}', headers=plain)
         assert problem(reply) == (422, "invalid_value")
 
 
-async def test_a_body_that_the_model_refuses_is_told_by_place_without_its_value():
+async def test_body_refused_by_the_model_is_reported_by_place_without_its_value():
     async with calling() as client:
         reply = await client.post("/echo", json={"word": {"secret": "canary"}})
         assert problem(reply) == (422, "invalid_value")
@@ -168,20 +168,20 @@ async def test_a_body_that_the_model_refuses_is_told_by_place_without_its_value(
         {"host": ""},
     ],
 )
-async def test_what_a_page_of_another_site_sends_is_refused(headers: dict[str, str]):
+async def test_request_from_a_page_of_another_site_is_refused(headers: dict[str, str]):
     async with calling(hosts=("127.0.0.1", "localhost")) as client:
         reply = await client.post("/echo", json={"word": "x"}, headers=headers)
         assert problem(reply) == (403, "forbidden")
 
 
 @pytest.mark.parametrize("headers", [{}, {"sec-fetch-site": "same-origin"}])
-async def test_programs_and_own_pages_pass(headers: dict[str, str]):
+async def test_programs_and_own_pages_are_accepted(headers: dict[str, str]):
     async with calling(hosts=("127.0.0.1", "localhost")) as client:
         reply = await client.post("/echo", json={"word": "x"}, headers=headers)
         assert (reply.status_code, reply.json()) == (200, {"word": "x"})
 
 
-async def test_a_request_keeps_its_own_id_and_else_is_given_one():
+async def test_request_keeps_its_own_id_or_gets_one():
     async with calling() as client:
         own = await client.get("/nowhere", headers={"x-request-id": "mine-17"})
         assert own.headers["x-request-id"] == "mine-17"
@@ -191,7 +191,7 @@ async def test_a_request_keeps_its_own_id_and_else_is_given_one():
         assert given not in {"a b\tc", own.headers["x-request-id"]}
 
 
-async def test_replies_are_neither_sniffed_nor_kept():
+async def test_replies_are_neither_sniffed_nor_cached():
     async with calling() as client:
         headers = (await client.post("/echo", json={"word": "x"})).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -200,7 +200,7 @@ async def test_replies_are_neither_sniffed_nor_kept():
         assert "server" not in headers
 
 
-async def test_a_caller_who_asks_too_often_is_told_to_wait():
+async def test_too_frequent_caller_is_told_to_wait():
     async with calling(requests_per_s=2) as client:
         replies = [await client.post("/echo", json={"word": "x"}) for _ in range(8)]
         refused = [one for one in replies if one.status_code != 200]
@@ -217,7 +217,7 @@ class Hand(Timing):
         return self.now
 
 
-def test_requests_that_are_refused_use_up_nothing():
+def test_refused_requests_use_up_nothing():
     clock = Hand()
     limiter = RateLimiter(2, clock)
     for _ in range(2):
@@ -229,13 +229,13 @@ def test_requests_that_are_refused_use_up_nothing():
     limiter.take("c", "shop")
 
 
-async def test_an_unknown_path_and_method_are_problems():
+async def test_unknown_path_and_method_are_problems():
     async with calling() as client:
         assert problem(await client.get("/v1/nothing")) == (404, "unknown_path")
         assert problem(await client.delete("/echo")) == (405, "unknown_method")
 
 
-def test_a_route_without_a_policy_is_refused_at_the_start():
+def test_route_without_a_policy_is_refused_at_the_start():
     from headway.core.errors import InvariantBroken  # noqa: PLC0415
 
     open_door = Echoes()
@@ -247,7 +247,7 @@ def test_a_route_without_a_policy_is_refused_at_the_start():
         build(Service(open_store("memory://"), ServerOptions()), [open_door])
 
 
-def test_the_description_tells_problems_and_security():
+def test_description_includes_problems_and_security():
     app: FastAPI = build(Service(open_store("memory://"), ServerOptions()), [Echoes()])
     said = json.dumps(app.openapi())
     assert "HTTPBearer" in said

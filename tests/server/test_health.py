@@ -36,14 +36,14 @@ async def ready(rig: Rig, store: Any) -> Any:
     return await rig.http.get("/readyz")
 
 
-async def test_anybody_may_ask_whether_the_server_lives_and_is_ready():
+async def test_anybody_can_query_liveness_and_readiness():
     async with serving() as rig:
         for path in ("/healthz", "/readyz"):
             reply = await rig.http.get(path)
             assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
 
 
-async def test_a_server_lives_though_its_store_is_away_and_is_not_ready():
+async def test_server_with_an_unreachable_store_is_live_and_not_ready():
     async with serving() as rig:
         away = Failing(StoreUnavailable("no route to db.internal"))
         rig.service.store = away  # pyright: ignore[reportAttributeAccessIssue]
@@ -70,7 +70,7 @@ async def test_readiness_says_what_is_missing(store: Failing, code: str):
         assert (reply.status_code, reply.json()["code"]) == (503, code)
 
 
-async def test_a_store_that_does_not_answer_in_time_is_not_ready(monkeypatch: pytest.MonkeyPatch):
+async def test_store_that_does_not_answer_in_time_is_not_ready(monkeypatch: pytest.MonkeyPatch):
     class Mute:
         async def read(self, query: Any) -> None:
             await asyncio.Event().wait()
@@ -81,7 +81,7 @@ async def test_a_store_that_does_not_answer_in_time_is_not_ready(monkeypatch: py
         assert (reply.status_code, reply.json()["code"]) == (503, "store_unavailable")
 
 
-async def test_however_many_ask_the_store_is_asked_once_a_second():
+async def test_store_is_queried_at_most_once_a_second():
     async with serving() as rig:
         store = Failing()
         rig.service.readiness = Readiness(store, rig.service.timing)
@@ -89,7 +89,7 @@ async def test_however_many_ask_the_store_is_asked_once_a_second():
         assert store.asked == 1
 
 
-async def test_a_server_that_stops_is_not_ready():
+async def test_stopping_server_is_not_ready():
     async with serving() as rig:
         rig.service.stopping.set()
         reply = await rig.http.get("/readyz")

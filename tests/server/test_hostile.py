@@ -115,7 +115,7 @@ def resident() -> int:
         (("Content-Type: application/json", "X: a\r\n folded"), 400),
     ],
 )
-async def test_headers_that_decide_something_have_one_meaning(
+async def test_decisive_headers_have_one_meaning(
     rig: Rig, headers: tuple[str, ...], status: int
 ) -> None:
     reply = await tell(rig, posted(rig, *headers))
@@ -132,7 +132,7 @@ async def test_headers_that_decide_something_have_one_meaning(
         ("1.0", ("Origin: null",), 403),
     ],
 )
-async def test_a_request_without_a_host_is_refused_unless_it_is_of_the_older_http(
+async def test_request_without_a_host_is_refused_unless_it_is_http_1_0(
     rig: Rig, version: str, headers: tuple[str, ...], status: int
 ) -> None:
     said = posted(rig, JSON.strip(), *headers).replace("Host: here\r\n", "")
@@ -142,7 +142,7 @@ async def test_a_request_without_a_host_is_refused_unless_it_is_of_the_older_htt
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/", "//v1/jobs", "/v1/../v1/jobs", "/v1/jobs//"])
-async def test_no_path_is_redirected_or_mended(rig: Rig, path: str) -> None:
+async def test_no_path_is_redirected_or_corrected(rig: Rig, path: str) -> None:
     said = posted(rig, JSON.strip()).replace("/v1/jobs", path, 1)
     reply = await tell(rig, said.replace("Host: here", "Host: there.example"))
     assert reply.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 405 ")), reply
@@ -151,7 +151,7 @@ async def test_no_path_is_redirected_or_mended(rig: Rig, path: str) -> None:
 
 
 @pytest.mark.parametrize("after", ["", "Authorization: Bearer hw_0\r\n"])
-async def test_a_head_that_does_not_end_is_cut_off(rig: Rig, after: str) -> None:
+async def test_endless_head_is_cut_off(rig: Rig, after: str) -> None:
     before = resident()
     piece = "a" * MIB
     reply = await tell(rig, f"GET /v1/me HTTP/1.1\r\nHost: here\r\n{after}X: ", *[piece] * 64)
@@ -163,7 +163,7 @@ async def test_a_head_that_does_not_end_is_cut_off(rig: Rig, after: str) -> None
     assert await rig.ask(None, "/healthz") == {"status": "ok"}
 
 
-async def test_the_largest_head_passes_and_one_that_is_larger_is_refused(rig: Rig) -> None:
+async def test_largest_head_is_accepted_and_a_larger_one_refused(rig: Rig) -> None:
     for size, status in ((MOST_HEAD - 500, 401), (MOST_HEAD + 1, 431)):
         text = f"GET /v1/me HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX: {'a' * size}\r\n\r\n"
         reply = await tell(rig, text)
@@ -176,7 +176,7 @@ async def test_the_largest_head_passes_and_one_that_is_larger_is_refused(rig: Ri
     [b"c;" + b"x" * (4 * MIB), b"0\r\n" + b"X: y\r\n" * MIB],
     ids=["extension", "trailers"],
 )
-async def test_what_stands_beside_a_body_is_bounded_too(rig: Rig, endless: bytes) -> None:
+async def test_everything_beside_a_body_is_bounded_too(rig: Rig, endless: bytes) -> None:
     before = resident()
     head = "POST /v1/jobs HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
     for token in ("", f"Authorization: Bearer {rig.tokens[Role.PRODUCER]}\r\n"):
@@ -189,7 +189,7 @@ async def test_what_stands_beside_a_body_is_bounded_too(rig: Rig, endless: bytes
 @pytest.mark.slow
 @pytest.mark.parametrize("offered", ["h2c", "websocket", "h2c, foo/1"])
 @pytest.mark.parametrize("cut", [0, 30, -len(ONE), -3])
-async def test_an_offer_of_another_protocol_is_ignored_and_the_body_is_read(
+async def test_offer_of_another_protocol_is_ignored_and_the_body_is_read(
     rig: Rig, offered: str, cut: int
 ) -> None:
     # As Java's HttpClient sends it with each request, and in more than one packet.
@@ -200,7 +200,7 @@ async def test_an_offer_of_another_protocol_is_ignored_and_the_body_is_read(
     assert await jobs(rig) == 3
 
 
-async def test_what_follows_a_refused_tunnel_is_the_next_request(rig: Rig) -> None:
+async def test_data_after_a_refused_tunnel_is_the_next_request(rig: Rig) -> None:
     tunnel = "CONNECT /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
     reply = await tell(rig, tunnel + posted(rig, JSON.rstrip()))
     assert reply.startswith(b"HTTP/1.1 405 "), reply
@@ -219,14 +219,14 @@ async def test_many_requests_in_a_row_are_all_answered(rig: Rig) -> None:
     [b"", b"GET /v1/me HT", b"\r\n", b"GET /v1/me HTTP/1.1\r\nHost: here\r\n"],
     ids=["nothing", "a line", "an empty line", "half a head"],
 )
-async def test_a_client_that_sends_no_request_is_sent_away(
+async def test_client_that_sends_no_request_is_disconnected(
     rig: Rig, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HEAD_WITHIN_S", 0.2)
     assert await tell(rig, begun) == b""
 
 
-async def test_a_client_that_sends_a_byte_now_and_then_is_sent_away_all_the_same(
+async def test_client_that_sends_a_byte_now_and_then_is_disconnected(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HEAD_WITHIN_S", 0.2)
@@ -240,7 +240,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_sent_away_all_the_same
     writer.close()
 
 
-async def test_a_client_that_reads_nothing_is_sent_away(
+async def test_client_that_reads_nothing_is_disconnected(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "READ_WITHIN_S", 0.2)
@@ -272,9 +272,7 @@ async def test_a_client_that_reads_nothing_is_sent_away(
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-async def test_a_body_of_nothing_but_faults_is_told_a_few(
-    rig: Rig, path: str, body: object
-) -> None:
+async def test_body_full_of_faults_reports_only_a_few(rig: Rig, path: str, body: object) -> None:
     told = problem(await rig.call(Role.ADMIN, "POST", path, body), 422, "invalid_value")
     assert 1 <= len(told["errors"]) <= 100
 
@@ -285,7 +283,7 @@ async def test_a_body_of_nothing_but_faults_is_told_a_few(
     ids=["nan", "inf", "-inf", "long", "surrogate", "deep"],
 )
 @pytest.mark.parametrize("more", ["", "; charset=utf-8"])
-async def test_what_is_no_json_for_all_is_none(rig: Rig, args: str, more: str) -> None:
+async def test_ambiguous_json_is_refused(rig: Rig, args: str, more: str) -> None:
     reply = await rig.http.post(
         "/v1/jobs",
         content=f'{{"kind":"noop","args":{{"a":{args}}}}}',
@@ -311,7 +309,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-def test_a_body_of_too_many_values_is_refused_before_any_of_them_is_made(body: bytes) -> None:
+def test_body_of_too_many_values_is_refused_before_any_is_made(body: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(PayloadTooLarge, match="values"):
@@ -333,7 +331,7 @@ def test_a_body_of_too_many_values_is_refused_before_any_of_them_is_made(body: b
     ],
     ids=["text", "escapes", "numbers", "items"],
 )
-def test_a_body_within_the_bounds_is_read_whatever_its_strings_say(body: bytes) -> None:
+def test_body_within_the_limits_is_read_whatever_its_strings_contain(body: bytes) -> None:
     assert read_json(body) == json.loads(body)
 
 
@@ -357,7 +355,7 @@ def test_depth_is_bounded_and_brackets_in_strings_are_not_counted(deep: bytes) -
         (b"[" + b'{"n":1},' * 9_999 + b'{"key":1,"key":2}]', "key"),
     ],
 )
-def test_a_key_that_is_given_twice_is_named(body: bytes, key: str) -> None:
+def test_repeated_key_is_named(body: bytes, key: str) -> None:
     with pytest.raises(InvalidValue, match=f"the key {key!r} appears twice"):
         read_json(body)
 
@@ -371,7 +369,7 @@ def test_a_key_that_is_given_twice_is_named(body: bytes, key: str) -> None:
         ("/v1/signals/x:1", '{"event":"e","final":"dead","final":"succeeded"}'),
     ],
 )
-async def test_a_body_that_gives_a_key_twice_is_refused(
+async def test_body_with_a_repeated_key_is_refused(
     rig: Rig, path: str, body: str, more: str
 ) -> None:
     headers = {
@@ -385,7 +383,7 @@ async def test_a_body_that_gives_a_key_twice_is_refused(
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/moves"])
-async def test_a_body_of_too_many_values_is_answered_with_what_is_allowed(
+async def test_body_of_too_many_values_is_answered_with_what_is_allowed(
     rig: Rig, path: str
 ) -> None:
     headers = {
@@ -410,7 +408,7 @@ class ThreadBody(Body):
     text: Annotated[str, AfterValidator(_thread)]
 
 
-async def test_a_large_body_is_validated_once_and_off_the_loop_and_a_small_one_in_it() -> None:
+async def test_large_body_is_validated_once_off_the_loop_and_a_small_one_in_it() -> None:
     class Probe:
         name = "probe"
         routers = (router("probe", prefix="/probe"),)
@@ -449,7 +447,7 @@ ITEM = b'{"kind":"noop","args":{"a":"' + b"x" * 400 + b'"}}'
     ],
     ids=["text", "escapes", "items"],
 )
-def test_a_large_body_is_read_in_steps_of_bounded_size(
+def test_large_body_is_read_in_steps_of_bounded_size(
     body: bytes, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[None] = []
@@ -460,7 +458,7 @@ def test_a_large_body_is_read_in_steps_of_bounded_size(
     assert steps <= len(turns) <= 2 * steps + 2
 
 
-async def test_the_loop_runs_between_two_steps_of_a_body() -> None:
+async def test_loop_runs_between_two_steps_of_a_body() -> None:
     loop, order = asyncio.get_running_loop(), list[str]()
 
     def work() -> str:
@@ -475,7 +473,7 @@ async def test_the_loop_runs_between_two_steps_of_a_body() -> None:
     assert order == ["step", "others"] * 100
 
 
-async def test_a_body_whose_client_has_gone_is_read_no_further() -> None:
+async def test_body_of_a_disconnected_client_is_read_no_further() -> None:
     begun, ended = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -496,7 +494,7 @@ async def test_a_body_whose_client_has_gone_is_read_no_further() -> None:
 
 
 @pytest.mark.parametrize("more", ["", "; charset=utf-8"])
-async def test_a_large_list_is_answered_before_another_large_body_is_read(
+async def test_large_list_is_answered_before_another_large_body_is_read(
     rig: Rig, more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large, held = rig.service.large_body, list[bool]()
@@ -526,14 +524,14 @@ async def test_a_large_list_is_answered_before_another_large_body_is_read(
 
 
 @pytest.mark.parametrize("place", [0, SLICE - 1, SLICE, 2 * SLICE + 1])
-async def test_a_fault_in_a_long_list_has_its_place(rig: Rig, place: int) -> None:
+async def test_fault_in_a_long_list_has_its_place(rig: Rig, place: int) -> None:
     jobs: list[dict[str, Any]] = [{"kind": "noop"} for _ in range(3 * SLICE)]
     jobs[place] = {"kind": 7}
     told = problem(await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs), 422, "invalid_value")
     assert [one["where"] for one in told["errors"]] == [f"body.{place}.kind"]
 
 
-async def test_making_many_jobs_gives_others_a_turn(rig: Rig) -> None:
+async def test_making_many_jobs_lets_others_run(rig: Rig) -> None:
     turns = 0
 
     async def count() -> None:
@@ -551,7 +549,7 @@ async def test_making_many_jobs_gives_others_a_turn(rig: Rig) -> None:
     assert turns >= 1_000 // services.A_TURN - 1
 
 
-async def test_making_few_large_jobs_gives_others_a_turn(rig: Rig) -> None:
+async def test_making_few_large_jobs_lets_others_run(rig: Rig) -> None:
     turns = 0
 
     async def count() -> None:
@@ -580,9 +578,7 @@ async def test_making_few_large_jobs_gives_others_a_turn(rig: Rig) -> None:
         ("%C3%A9", 200),
     ],
 )
-async def test_a_path_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_others(
-    rig: Rig, name: str, status: int
-) -> None:
+async def test_path_that_is_not_utf_8_is_refused(rig: Rig, name: str, status: int) -> None:
     reply = await tell(
         rig,
         f"GET /v1/lanes/{name} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
@@ -601,9 +597,7 @@ async def test_a_path_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_
         ("%C3%A9+x", 200),
     ],
 )
-async def test_a_query_that_is_not_utf_8_is_refused_as_it_would_be_one_name_with_others(
-    rig: Rig, lane: str, status: int
-) -> None:
+async def test_query_that_is_not_utf_8_is_refused(rig: Rig, lane: str, status: int) -> None:
     reply = await tell(
         rig,
         f"GET /v1/jobs?lane={lane} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"

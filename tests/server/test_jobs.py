@@ -37,7 +37,7 @@ async def declare(rig: Rig, *gates: GateSpec) -> None:
 # ----------------------------------------------------------------------------- creating jobs
 
 
-async def test_a_job_is_stored_with_all_that_its_body_says(rig: Rig):
+async def test_job_is_stored_with_every_field_of_its_body(rig: Rig):
     await declare(rig, Rate("customer:{phone}", 7, "1h"), Slots("line", 2))
     now = (await rig.ask(Role.VIEWER, "/v1/stats"))["now"]
     made = await rig.send(
@@ -94,13 +94,13 @@ async def test_a_job_is_stored_with_all_that_its_body_says(rig: Rig):
     }
 
 
-async def test_a_job_that_is_due_now_expires_so_long_after_now(rig: Rig):
+async def test_job_due_now_expires_relative_to_now(rig: Rig):
     before = (await rig.ask(Role.VIEWER, "/v1/stats"))["now"]
     made = await rig.ask(Role.VIEWER, f"/v1/jobs/{await rig.send(expires='1h')}")
     assert before <= made["expires_at"] - 3_600_000 <= made["created_at"]
 
 
-async def test_a_key_makes_one_job_and_the_next_sender_gets_its_id(rig: Rig):
+async def test_key_creates_one_job_and_the_next_sender_gets_its_id(rig: Rig):
     first = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "noop", "key": "k"})
     again = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "noop", "key": "k"})
     assert (first.status_code, first.json()["created"]) == (201, True)
@@ -109,7 +109,7 @@ async def test_a_key_makes_one_job_and_the_next_sender_gets_its_id(rig: Rig):
     problem(other, 409, "key_conflict")
 
 
-async def test_a_repeat_under_one_idempotency_key_makes_no_second_job(rig: Rig):
+async def test_repeat_under_one_idempotency_key_creates_no_second_job(rig: Rig):
     jobs = [{"kind": "noop", "args": {"n": n}} for n in range(3)]
     headers = {"Idempotency-Key": "retry-me"}
     first = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs, headers=headers)
@@ -132,14 +132,14 @@ async def test_another_body_under_an_idempotency_key_is_refused(rig: Rig):
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "with space"])
-async def test_an_unusable_idempotency_key_is_refused(rig: Rig, key: str):
+async def test_unusable_idempotency_key_is_refused(rig: Rig, key: str):
     reply = await rig.call(
         Role.PRODUCER, "POST", "/v1/jobs", {"kind": "a"}, headers={"Idempotency-Key": key}
     )
     assert reply.status_code == 422, reply.text
 
 
-async def test_ten_thousand_jobs_go_in_one_request(tmp_path: object):
+async def test_ten_thousand_jobs_fit_one_request(tmp_path: object):
     async with serving(f"sqlite:///{tmp_path}/headway.db?synchronous=normal") as rig:
         jobs = [{"kind": "noop", "lane": "bulk", "args": {"n": n}} for n in range(10_000)]
         reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs)
@@ -155,7 +155,7 @@ async def test_ten_thousand_jobs_go_in_one_request(tmp_path: object):
         problem(more, 422, "invalid_value")
 
 
-async def test_a_refused_step_says_how_many_jobs_are_stored(rig: Rig):
+async def test_refused_step_says_how_many_jobs_are_stored(rig: Rig):
     await rig.store.define(
         DefineRequest(
             items=(DeclareLane(spec=LaneSpec(name="small", max_backlog=1_500)),), author="the test"
@@ -169,7 +169,7 @@ async def test_a_refused_step_says_how_many_jobs_are_stored(rig: Rig):
     assert (await rig.ask(Role.VIEWER, "/v1/lanes/small"))["unfinished"] == 1_000
 
 
-async def test_a_body_that_is_not_said_to_be_json_is_refused_with_the_header_that_it_lacks(
+async def test_body_without_a_json_content_type_is_refused_with_the_missing_header(
     rig: Rig,
 ):
     form = {"content-type": "application/x-www-form-urlencoded"}
@@ -179,14 +179,14 @@ async def test_a_body_that_is_not_said_to_be_json_is_refused_with_the_header_tha
     assert "Content-Type: application/json" in problem(reply, 422, "invalid_value")["hint"]
 
 
-async def test_an_unknown_field_is_named_beside_the_one_that_is_missing(rig: Rig):
+async def test_unknown_field_is_named_beside_the_missing_one(rig: Rig):
     reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kin": "a"})
     told = problem(reply, 422, "invalid_value")
     assert told["detail"] == "body.kind: it is missing; body.kin: there is no such field"
     assert told["hint"] == "GET /openapi.json lists the fields of each request"
 
 
-async def test_what_is_no_json_is_told_of_the_body_and_no_place_in_it(rig: Rig):
+async def test_malformed_json_is_reported_for_the_body_without_a_place(rig: Rig):
     as_json = {"content-type": "application/json"}
     reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", content=b"{", headers=as_json)
     assert problem(reply, 400, "invalid_value")["errors"][0]["where"] == "body"
@@ -229,7 +229,7 @@ async def test_one_unusable_job_of_a_list_stores_none(rig: Rig):
         ({"kind": "a", "retry": {"attempts": 0}}, "body.retry.attempts"),
     ],
 )
-async def test_an_unusable_field_is_refused_by_its_place(rig: Rig, job: object, where: str):
+async def test_unusable_field_is_refused_by_its_place(rig: Rig, job: object, where: str):
     told = problem(await rig.call(Role.PRODUCER, "POST", "/v1/jobs", job), 422, "invalid_value")
     assert told["errors"][0]["where"] == where
 
@@ -248,9 +248,7 @@ async def test_an_unusable_field_is_refused_by_its_place(rig: Rig, job: object, 
         ({"kind": "a", "retry": {"base": "1h", "cap": "1s"}}, "invalid_value"),
     ],
 )
-async def test_what_only_the_store_can_judge_is_refused_as_unusable(
-    rig: Rig, job: object, code: str
-):
+async def test_job_refused_by_the_store_is_unusable(rig: Rig, job: object, code: str):
     await declare(rig, Rate("customer:{phone}", 7, "1h"), Slots("line", 2))
     problem(await rig.call(Role.PRODUCER, "POST", "/v1/jobs", job), 422, code)
 
@@ -264,7 +262,7 @@ async def test_arguments_above_the_limit_are_too_large(rig: Rig):
 @pytest.mark.parametrize(
     "body", ["{", "NaN", '{"kind": "a", "args": {"x": NaN}}', '"\ud800"', "[" * 5000, ""]
 )
-async def test_a_body_that_is_no_json_is_refused(rig: Rig, body: str):
+async def test_malformed_json_body_is_refused(rig: Rig, body: str):
     reply = await rig.call(
         Role.PRODUCER,
         "POST",
@@ -276,7 +274,7 @@ async def test_a_body_that_is_no_json_is_refused(rig: Rig, body: str):
     assert reply.json()["code"] == "invalid_value"
 
 
-async def test_gates_resolved_by_the_sender_are_taken_as_they_are(rig: Rig):
+async def test_gates_resolved_by_the_sender_are_kept_unchanged(rig: Rig):
     await declare(rig, Rate("customer:{phone}", 7, "1h"))
     gate = {"gate": "customer:{phone}", "name": "customer:7"}
     made = await rig.send(kind="a", gates=[gate])
@@ -284,7 +282,7 @@ async def test_gates_resolved_by_the_sender_are_taken_as_they_are(rig: Rig):
     assert job["gates"][0]["name"] == "customer:7"
 
 
-async def test_no_argument_stands_for_the_tenant_lane_or_kind_in_a_gates_name(rig: Rig):
+async def test_no_argument_replaces_the_tenant_lane_or_kind_in_a_gates_name(rig: Rig):
     await declare(rig, Slots("{tenant}:{lane}:{kind}:{n}", 1))
     args = {"tenant": "other", "lane": "x", "kind": "y", "n": 1}
     gates = ["{tenant}:{lane}:{kind}:{n}"]
@@ -293,7 +291,7 @@ async def test_no_argument_stands_for_the_tenant_lane_or_kind_in_a_gates_name(ri
     assert job["gates"][0]["name"] == "acme:calls:a:1"
 
 
-async def test_a_cascade_keeps_its_candidates_and_their_place_in_a_gates_name(rig: Rig):
+async def test_cascade_keeps_its_candidates_and_their_place_in_a_gates_name(rig: Rig):
     await declare(rig, Slots("lock:{candidate}", 1))
     made = await rig.send(kind="offer", candidates=["ada", "bob"], gates=["lock:{candidate}"])
     job = await rig.ask(Role.PRODUCER, f"/v1/jobs/{made}")
@@ -327,7 +325,7 @@ async def with_app() -> AsyncIterator[Rig]:
     await app.close_async()
 
 
-async def test_a_kind_that_the_app_declares_makes_its_own_jobs(with_app: Rig):
+async def test_kind_declared_by_the_app_makes_its_own_jobs(with_app: Rig):
     made = await with_app.send(kind="call", args={"phone": "+1555"})
     job = await with_app.ask(Role.PRODUCER, f"/v1/jobs/{made}")
     assert (job["lane"], job["subject"], job["policy"]["timeout_ms"]) == ("calls", "+1555", 60_000)
@@ -336,7 +334,7 @@ async def test_a_kind_that_the_app_declares_makes_its_own_jobs(with_app: Rig):
     assert (await with_app.ask(Role.PRODUCER, f"/v1/jobs/{plain}"))["lane"] == "main"
 
 
-async def test_an_edit_gives_a_job_no_arguments_that_its_kind_refuses(with_app: Rig):
+async def test_edit_cannot_set_arguments_that_the_kind_refuses(with_app: Rig):
     call = await with_app.send(kind="call", args={"phone": "+1555"})
     plain = await with_app.send(kind="unknown to the app", args={"phone": 7})
     for args in ({}, {"phone": 7}, {"phone": "1", "junk": 1}):
@@ -376,18 +374,18 @@ async def test_an_edit_gives_a_job_no_arguments_that_its_kind_refuses(with_app: 
         ({"kind": "call", "args": {"phone": "1"}, "candidates": ["x"]}, "invalid_value"),
     ],
 )
-async def test_what_a_kind_refuses_is_refused(with_app: Rig, job: object, code: str):
+async def test_job_refused_by_its_kind_is_refused(with_app: Rig, job: object, code: str):
     problem(await with_app.call(Role.PRODUCER, "POST", "/v1/jobs", job), 422, code)
 
 
-async def test_a_sender_that_says_what_the_kind_says_is_not_refused(with_app: Rig):
+async def test_sender_that_repeats_the_kinds_values_is_accepted(with_app: Rig):
     made = await with_app.send(
         kind="call", args={"phone": "1"}, lane="calls", gates=["numbers"], timeout="1m"
     )
     assert (await with_app.ask(Role.PRODUCER, f"/v1/jobs/{made}"))["subject"] == "1"
 
 
-async def test_a_tenant_that_a_kind_makes_of_arguments_must_be_the_callers(with_app: Rig):
+async def test_tenant_that_a_kind_derives_from_arguments_must_be_the_callers(with_app: Rig):
     mine = await with_app.token(Role.PRODUCER, tenants=["acme", "umbrella"])
     made = await with_app.send(mine, kind="bill", args={"whom": "acme"})
     assert (await with_app.ask(mine, f"/v1/jobs/{made}"))["tenant"] == "acme"
@@ -398,7 +396,7 @@ async def test_a_tenant_that_a_kind_makes_of_arguments_must_be_the_callers(with_
 # ------------------------------------------------------------------------------ finding jobs
 
 
-async def test_a_listing_pages_through_all_jobs_that_fit_once(rig: Rig):
+async def test_listing_pages_through_all_matching_jobs_once(rig: Rig):
     for n in range(7):
         await rig.send(lane="a" if n % 2 else "b", args={"n": n})
     seen: list[int] = []
@@ -416,7 +414,7 @@ async def test_a_listing_pages_through_all_jobs_that_fit_once(rig: Rig):
     assert newest["rows"][0]["args"] == {"n": 6}
 
 
-async def test_a_page_of_jobs_that_carry_much_ends_early_and_goes_on(rig: Rig):
+async def test_page_of_large_jobs_ends_early_and_continues(rig: Rig):
     jobs = [{"kind": "noop", "args": {"n": n, "text": "x" * 900_000}} for n in range(40)]
     for start in range(0, 40, 10):
         made = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs[start : start + 10])
@@ -431,7 +429,7 @@ async def test_a_page_of_jobs_that_carry_much_ends_early_and_goes_on(rig: Rig):
     assert len(small["rows"]) == 50
 
 
-async def test_jobs_by_id_or_worker_that_carry_much_are_a_bounded_part_of_a_page(rig: Rig):
+async def test_large_jobs_by_id_or_worker_are_a_bounded_part_of_a_page(rig: Rig):
     ids = [await rig.send(lane="a", args={"text": "x" * 900_000}) for _ in range(40)]
     first = await rig.ask(Role.VIEWER, "/v1/jobs", id=ids)
     assert 0 < len(first["rows"]) < 40
@@ -449,7 +447,7 @@ async def test_jobs_by_id_or_worker_that_carry_much_are_a_bounded_part_of_a_page
     assert held["cursor"] is None
 
 
-async def test_jobs_under_way_that_carry_much_are_a_bounded_part_of_a_page(rig: Rig):
+async def test_large_live_jobs_are_a_bounded_part_of_a_page(rig: Rig):
     for lane in ("a", "b"):
         for _ in range(40):
             await rig.send(lane=lane, args={"text": "x" * 900_000})
@@ -462,7 +460,7 @@ async def test_jobs_under_way_that_carry_much_are_a_bounded_part_of_a_page(rig: 
         assert 0 < len(rows) <= most
 
 
-async def test_jobs_under_way_are_found_whatever_else_there_is(
+async def test_live_jobs_are_found_whatever_else_there_is(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
@@ -496,7 +494,7 @@ async def test_jobs_under_way_are_found_whatever_else_there_is(
 
 
 @pytest.mark.parametrize("name", ["id", "worker", "key", "subject", "newest", "runs", "cursor"])
-async def test_jobs_under_way_are_not_looked_for_by_what_is_of_a_listing(rig: Rig, name: str):
+async def test_live_jobs_cannot_be_combined_with_listing_filters(rig: Rig, name: str):
     asked = {"underway": True, name: "1"}
     refused = problem(
         await rig.call(Role.VIEWER, "GET", "/v1/jobs", params=asked), 422, "invalid_value"
@@ -554,18 +552,18 @@ async def test_jobs_are_found_by_state_kind_key_and_subject(rig: Rig):
         {"colour": "red"},
     ],
 )
-async def test_an_unusable_question_is_refused(rig: Rig, asked: dict[str, object]):
+async def test_unusable_query_is_refused(rig: Rig, asked: dict[str, object]):
     reply = await rig.call(Role.VIEWER, "GET", "/v1/jobs", params=asked)
     problem(reply, 422, "invalid_value")
 
 
 @pytest.mark.parametrize("made", ["x", NOBODY, NOBODY.upper(), "%00", "a'--", "%F0%9F%A6%86"])
-async def test_a_job_that_is_not_there_is_unknown(rig: Rig, made: str):
+async def test_missing_job_is_unknown(rig: Rig, made: str):
     for path in (f"/v1/jobs/{made}", f"/v1/jobs/{made}/why"):
         problem(await rig.call(Role.VIEWER, "GET", path), 404, "unknown_job")
 
 
-async def test_a_job_tells_its_runs_and_its_trail(rig: Rig):
+async def test_job_includes_its_runs_and_its_trail(rig: Rig):
     made = await rig.send(lane="l")
     await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
     await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{made}/kill", {"reason": "a test"})

@@ -6,7 +6,7 @@ import socket
 from headway.server.listener import ListenAddress, Listener
 
 
-async def test_small_packets_of_a_reply_do_not_wait_for_one_another() -> None:
+async def test_small_packets_of_a_reply_do_not_wait_for_each_other() -> None:
     # On a transport that asyncio does not recognise as TCP, Nagle's algorithm and delayed ACKs
     # delay each reply that is written in two parts by 40 ms.
     async def answers(*_: object) -> None: ...

@@ -67,7 +67,7 @@ async def claim(rig: Rig, n: int, request: int = 1) -> list[Any]:
     return (await rig.store.claim(asked)).jobs
 
 
-async def test_jobs_gates_workers_and_totals_are_told(rig: Rig):
+async def test_jobs_gates_workers_and_totals_are_exported(rig: Rig):
     app = rig.service.app
     assert app is not None
     for number in range(4):
@@ -107,7 +107,7 @@ async def test_jobs_gates_workers_and_totals_are_told(rig: Rig):
     assert value(found, "headway_gates_cut") == 0
 
 
-async def test_no_label_names_a_tenant_or_what_stands_in_a_job(rig: Rig):
+async def test_no_label_contains_a_tenant_or_job_content(rig: Rig):
     app = rig.service.app
     assert app is not None
     await app.send_async("call", phone=PHONE, tenant="acme", subject="mrs-smith")
@@ -130,7 +130,7 @@ async def test_time_is_in_seconds(rig: Rig):
     assert 120 <= age < 180
 
 
-async def test_a_lease_that_no_sweep_has_ended_is_a_lag(rig: Rig):
+async def test_expired_lease_not_yet_swept_is_a_lag(rig: Rig):
     app = rig.service.app
     assert app is not None
     await app.send_async("call", phone=PHONE)
@@ -164,7 +164,7 @@ async def test_requests_are_counted_by_the_template_of_their_route(rig: Rig):
     assert not any(sent in text for _, labels in found for _, text in labels)
 
 
-async def test_openmetrics_is_told_to_those_who_ask_for_it(rig: Rig):
+async def test_openmetrics_is_sent_on_request(rig: Rig):
     reply = await rig.call(
         Role.VIEWER,
         "GET",
@@ -176,7 +176,7 @@ async def test_openmetrics_is_told_to_those_who_ask_for_it(rig: Rig):
     assert {"headway_jobs_enqueued", "headway_gates", "headway_http_requests"} <= names
 
 
-async def test_metrics_are_told_though_the_store_is_away(rig: Rig):
+async def test_metrics_are_available_while_the_store_is_unreachable(rig: Rig):
     faulty = FaultyStore(rig.store)
     rig.service.scrapes._store = faulty
     faulty.plan(Fault.REFUSE, operation="read")
@@ -203,7 +203,7 @@ class Own:
         return [one(self.families[0], 7)]
 
 
-async def test_a_systems_metrics_are_told_also_while_the_store_is_away(rig: Rig):
+async def test_systems_metrics_are_available_while_the_store_is_unreachable(rig: Rig):
     own = Own()
     rig.service.scrapes.add(own)
     assert value(await scraped(rig), "headway_own_things") == 7
@@ -215,7 +215,7 @@ async def test_a_systems_metrics_are_told_also_while_the_store_is_away(rig: Rig)
     assert [one is None for one in own.overviews] == [False, True]
 
 
-async def test_a_system_that_cannot_tell_its_metrics_hides_no_others(
+async def test_system_with_failing_metrics_hides_no_others(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ):
     own, other = Own(), Own()
@@ -232,21 +232,21 @@ async def test_a_system_that_cannot_tell_its_metrics_hides_no_others(
         caplog.clear()
 
 
-async def test_whether_this_server_alerts_is_told():
+async def test_metrics_show_whether_this_server_alerts():
     async with serving(chores=True) as running:
         async with asyncio.timeout(120):
             while value(await scraped(running), "headway_alerts_leads") != 1:
                 pass
 
 
-async def test_a_token_for_some_tenants_or_without_the_role_sees_no_metrics(rig: Rig):
+async def test_token_for_some_tenants_or_without_the_role_sees_no_metrics(rig: Rig):
     scoped = await rig.token(Role.VIEWER, tenants=["acme"])
     assert (await rig.call(scoped, "GET", "/metrics")).status_code == 403
     assert (await rig.call(Role.WORKER, "GET", "/metrics")).status_code == 403
     assert (await rig.call(None, "GET", "/metrics")).status_code == 401
 
 
-async def test_every_family_that_is_told_is_in_the_table_and_keeps_to_its_labels(rig: Rig):
+async def test_every_exported_family_is_in_the_table_with_its_labels(rig: Rig):
     reply = await rig.call(Role.VIEWER, "GET", "/metrics")
     by_name = {family.name: family for family in FAMILIES}
     for family in parse(reply.text):
@@ -266,7 +266,7 @@ async def test_every_total_of_the_store_has_a_family(rig: Rig):
     assert set(totals) <= set(TOTALS)
 
 
-def test_names_keep_to_the_conventions():
+def test_names_follow_the_conventions():
     for family in FAMILIES:
         assert re.fullmatch(r"headway_[a-z]+(_[a-z]+)*", family.name), family
         assert family.name.endswith("_total") is (family.kind == "counter"), family
@@ -275,7 +275,7 @@ def test_names_keep_to_the_conventions():
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)
 
 
-def test_labels_are_bounded_the_first_by_name_have_their_own():
+def test_first_label_values_by_name_have_their_own_series():
     names = [f"lane{number:04}" for number in range(1_000)]
     labels = Labels(names)
     given = {labels.of(name) for name in names}
@@ -284,7 +284,7 @@ def test_labels_are_bounded_the_first_by_name_have_their_own():
     assert labels.of("lane0999") == OTHER
 
 
-async def test_lanes_beyond_the_bound_are_summed_under_other(rig: Rig):
+async def test_lanes_beyond_the_limit_are_summed_under_other(rig: Rig):
     app = rig.service.app
     assert app is not None
     noop = app.kind("noop")
@@ -300,7 +300,7 @@ async def test_lanes_beyond_the_bound_are_summed_under_other(rig: Rig):
     assert waiting == 300
 
 
-async def test_no_control_character_of_a_name_reaches_who_reads_the_metrics(rig: Rig):
+async def test_no_control_character_of_a_name_reaches_the_metrics(rig: Rig):
     names = ("a\x1b[31mred", "b\x07\x9b", "c\u202e", "d\nline", 'e"quoted"')
     for name in names:
         await rig.send(lane=name)

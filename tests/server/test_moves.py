@@ -47,7 +47,7 @@ async def test_each_verb_moves_a_job_and_says_so(rig: Rig):
     assert ("operator", "not wanted") in {(n["author"], n["reason"]) for n in told["trail"]}
 
 
-async def test_cancelling_a_job_that_runs_only_asks(rig: Rig):
+async def test_cancelling_a_running_job_only_requests_it(rig: Rig):
     job = await rig.send(lane="l")
     await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
     reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/cancel")
@@ -55,7 +55,7 @@ async def test_cancelling_a_job_that_runs_only_asks(rig: Rig):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_verb_that_does_not_apply_is_refused_and_changes_nothing(rig: Rig, verb: str):
+async def test_verb_that_does_not_apply_is_refused_and_changes_nothing(rig: Rig, verb: str):
     job = await rig.send()
     ended = "cancel" if verb != "retry" else None
     if ended:
@@ -69,7 +69,7 @@ async def test_a_verb_that_does_not_apply_is_refused_and_changes_nothing(rig: Ri
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_job_that_is_not_there_cannot_be_moved(rig: Rig, verb: str):
+async def test_missing_job_cannot_be_moved(rig: Rig, verb: str):
     body = {"priority": 1} if verb == "edit" else None
     for job in (str(uuid4()), "x", "%00"):
         problem(
@@ -77,7 +77,7 @@ async def test_a_job_that_is_not_there_cannot_be_moved(rig: Rig, verb: str):
         )
 
 
-async def test_a_repeat_under_one_idempotency_key_tells_what_the_first_did(rig: Rig):
+async def test_repeat_under_one_idempotency_key_returns_what_the_first_did(rig: Rig):
     job = await rig.send()
     headers = {"Idempotency-Key": "k"}
     path = f"/v1/jobs/{job}/cancel"
@@ -91,7 +91,7 @@ async def test_a_repeat_under_one_idempotency_key_tells_what_the_first_did(rig: 
     assert await state(rig, job) == "cancelled"
 
 
-async def test_an_edit_must_change_something(rig: Rig):
+async def test_edit_must_change_something(rig: Rig):
     job = await rig.send()
     reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/edit", {"reason": "x"})
     problem(reply, 422, "invalid_value")
@@ -107,7 +107,7 @@ async def test_arguments_of_an_edit_are_bounded(rig: Rig):
 # --------------------------------------------------------------------------------- many jobs
 
 
-async def test_many_are_moved_by_id_and_answered_in_that_order(rig: Rig):
+async def test_many_jobs_are_moved_by_id_and_answered_in_that_order(rig: Rig):
     jobs = [await rig.send() for _ in range(3)]
     await rig.call(OPERATOR, "POST", f"/v1/jobs/{jobs[1]}/kill")
     ids = [jobs[2], "x", jobs[1], jobs[0], jobs[2]]
@@ -131,7 +131,7 @@ async def test_more_than_a_thousand_are_moved_in_steps(rig: Rig):
     assert (await rig.ask(Role.VIEWER, "/v1/stats"))["counts"] == {"dead": 2_500}
 
 
-async def test_a_filter_moves_what_fits_up_to_its_limit(rig: Rig):
+async def test_filter_moves_matching_jobs_up_to_its_limit(rig: Rig):
     for n in range(5):
         await rig.send(lane="a", args={"n": n})
     await rig.send(lane="b")
@@ -143,7 +143,7 @@ async def test_a_filter_moves_what_fits_up_to_its_limit(rig: Rig):
     assert (await rig.ask(Role.VIEWER, "/v1/lanes/b"))["counts"] == {"waiting": 1}
 
 
-async def test_a_filter_with_a_key_moves_its_job_only_if_the_rest_fits(rig: Rig):
+async def test_filter_with_a_key_moves_its_job_only_if_the_rest_matches(rig: Rig):
     job = await rig.send(lane="a", kind="x", subject="s", key="k")
     for other in ({"lane": "b"}, {"kind": "y"}, {"subject": "t"}, {"states": ["dead"]}):
         body = {"verb": "cancel", "filter": {"key": "k", **other}}
@@ -159,7 +159,7 @@ async def test_a_filter_with_a_key_moves_its_job_only_if_the_rest_fits(rig: Rig)
     assert (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"] == "cancelled"
 
 
-async def test_a_filter_takes_in_only_states_that_the_verb_applies_to(rig: Rig):
+async def test_filter_includes_only_states_that_the_verb_applies_to(rig: Rig):
     dead, cancelled = await rig.send(kind="x"), await rig.send(kind="x")
     await rig.call(OPERATOR, "POST", f"/v1/jobs/{dead}/kill")
     await rig.call(OPERATOR, "POST", f"/v1/jobs/{cancelled}/cancel")
@@ -171,7 +171,7 @@ async def test_a_filter_takes_in_only_states_that_the_verb_applies_to(rig: Rig):
     assert await state(rig, cancelled) == "waiting"
 
 
-async def test_a_repeated_move_by_filter_moves_nothing_that_came_since(rig: Rig):
+async def test_repeated_move_by_filter_moves_nothing_that_arrived_since(rig: Rig):
     for _ in range(3):
         await rig.send(lane="a")
     body, headers = {"verb": "cancel", "filter": {"lane": "a"}}, {"Idempotency-Key": "k"}
@@ -184,7 +184,7 @@ async def test_a_repeated_move_by_filter_moves_nothing_that_came_since(rig: Rig)
     assert await state(rig, late) == "waiting"
 
 
-async def test_a_move_by_filter_that_was_cut_off_goes_on_when_it_is_repeated(rig: Rig):
+async def test_interrupted_move_by_filter_continues_when_repeated(rig: Rig):
     made = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "a"}] * 2_500)
     assert made.status_code == 200
     body = {"verb": "kill", "filter": {"kind": "a"}, "limit": 10_000}
@@ -228,11 +228,11 @@ async def test_a_move_by_filter_that_was_cut_off_goes_on_when_it_is_repeated(rig
         {"verb": "cancel", "ids": [7]},
     ],
 )
-async def test_an_unusable_move_is_refused(rig: Rig, body: object):
+async def test_unusable_move_is_refused(rig: Rig, body: object):
     problem(await rig.call(OPERATOR, "POST", "/v1/moves", body), 422, "invalid_value")
 
 
-async def test_a_permit_is_taken_by_force_once(rig: Rig):
+async def test_permit_is_released_by_force_once(rig: Rig):
     await rig.call(OPERATOR, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
     job = await rig.send(lane="l", gates=["line"])
     await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))

@@ -43,7 +43,7 @@ async def rig(request: pytest.FixtureRequest, new_url: NewUrl) -> AsyncIterator[
         yield one
 
 
-async def test_jobs_are_made_found_explained_and_moved_alike(rig: Rig) -> None:
+async def test_jobs_are_created_found_explained_and_moved_alike(rig: Rig) -> None:
     await done(rig, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
     await done(rig, "PUT", "/v1/gates/c:{x}", {"kind": "rate", "limit": 1, "per": "1h"})
     jobs = [
@@ -100,7 +100,7 @@ async def test_awaiting_jobs_are_found_whatever_else_there_is(
     assert await seen(underway=True, tenant="x") == [before[1], before[2], before[4]]
 
 
-async def test_definitions_and_views_are_told_alike(rig: Rig) -> None:
+async def test_definitions_and_views_are_returned_alike(rig: Rig) -> None:
     await done(rig, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
     await done(rig, "PUT", "/v1/gates/c:{x}", {"kind": "rate", "limit": 1, "per": "1h"})
     await done(rig, "PUT", "/v1/gates/numbers", {"kind": "pool", "members": {"+1": 1}})

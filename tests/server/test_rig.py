@@ -4,7 +4,7 @@ from headway.contract.definitions import Role
 from tests.server.rig import serving
 
 
-async def test_each_role_is_who_its_token_says_and_nobody_is_refused():
+async def test_each_role_is_the_one_of_its_token_and_nobody_is_refused():
     async with serving() as rig:
         for role in Role:
             assert (await rig.ask(role, "/v1/me"))["name"] == role
@@ -13,6 +13,6 @@ async def test_each_role_is_who_its_token_says_and_nobody_is_refused():
         assert refused.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_store_without_tokens_is_open_to_whoever_reaches_the_loopback():
+async def test_store_without_tokens_is_open_on_loopback():
     async with serving(tokens=False) as rig:
         assert (await rig.ask(None, "/v1/me"))["open"] is True

@@ -146,7 +146,7 @@ def read(texts: list[str]) -> Iterator[object]:
 )
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_replies_are_as_the_description_says(
+def test_replies_match_the_description(
     label: str, mode: GenerationMode, examples: int, served: Served
 ) -> None:
     operation = OPERATIONS[label]
@@ -172,7 +172,7 @@ def test_replies_are_as_the_description_says(
         assert mode is GenerationMode.NEGATIVE
 
 
-def test_the_checks_that_matter_are_among_those_made() -> None:
+def test_essential_checks_are_among_those_made() -> None:
     made = {check.__name__ for check in CHECKS.get_all()} - LEFT_OUT
     assert {
         "not_a_server_error",

@@ -26,7 +26,7 @@ async def of_acme(rig: Rig, *roles: Role) -> str:
 # ------------------------------------------------------------------------------------ tenants
 
 
-async def test_the_only_tenant_of_a_token_is_filled_in_and_no_other_can_be_named(rig: Rig):
+async def test_only_tenant_of_a_token_is_filled_in_and_no_other_can_be_named(rig: Rig):
     token = await of_acme(rig, Role.PRODUCER)
     made = await rig.send(token)
     assert (await rig.ask(token, f"/v1/jobs/{made}"))["tenant"] == "acme"
@@ -36,7 +36,7 @@ async def test_the_only_tenant_of_a_token_is_filled_in_and_no_other_can_be_named
         problem(await rig.call(token, "POST", "/v1/jobs", [body]), 403, "forbidden")
 
 
-async def test_a_token_for_several_tenants_must_name_one(rig: Rig):
+async def test_token_for_several_tenants_must_name_one(rig: Rig):
     token = await rig.token(Role.PRODUCER, tenants=["acme", "umbrella"])
     problem(await rig.call(token, "POST", "/v1/jobs", {"kind": "noop"}), 422, "invalid_value")
     problem(await rig.call(token, "GET", "/v1/jobs"), 422, "invalid_value")
@@ -45,7 +45,7 @@ async def test_a_token_for_several_tenants_must_name_one(rig: Rig):
     assert [job["id"] for job in listed["rows"]] == [made]
 
 
-async def test_a_listing_shows_only_jobs_of_the_tokens_tenant(rig: Rig):
+async def test_listing_shows_only_jobs_of_the_tokens_tenant(rig: Rig):
     token = await of_acme(rig, Role.VIEWER)
     theirs = await rig.send(tenant="other", key="k", subject="s")
     ours = await rig.send(tenant="acme", key="k", subject="s")
@@ -116,7 +116,7 @@ async def test_flows_and_jobs_of_a_worker_or_by_id_are_those_of_the_tokens_tenan
     problem(parked, 403, "forbidden")
 
 
-async def test_jobs_of_others_take_no_place_on_a_page_of_a_workers_jobs(rig: Rig):
+async def test_foreign_jobs_take_no_place_on_a_page_of_a_workers_jobs(rig: Rig):
     worker = "w" * 32
     places = (("other", "ours", 70), ("acme", "theirs", 60), ("acme", "ours", 3))
     for request, (tenant, lane, n) in enumerate(places, 1):
@@ -136,7 +136,7 @@ async def test_jobs_of_others_take_no_place_on_a_page_of_a_workers_jobs(rig: Rig
     assert [job["lane"] for job in theirs["rows"]] == ["theirs"] * 60 + ["ours"]
 
 
-async def test_a_move_on_many_reaches_no_job_of_another_tenant(rig: Rig):
+async def test_bulk_move_reaches_no_job_of_another_tenant(rig: Rig):
     token = await of_acme(rig, Role.OPERATOR)
     theirs, ours = await rig.send(tenant="other"), await rig.send(tenant="acme")
     body = {"verb": "kill", "ids": [theirs, ours]}
@@ -165,7 +165,7 @@ async def test_why_names_no_job_of_another_tenant(rig: Rig):
     assert holder in whole.text
 
 
-async def test_why_names_no_job_of_another_tenant_that_only_a_member_of_a_pool_shows(rig: Rig):
+async def test_why_names_no_job_of_another_tenant_that_only_a_pool_member_shows(rig: Rig):
     pool = {"kind": "pool", "members": {"a": 10, "b": 10}}
     await rig.call(Role.ADMIN, "PUT", "/v1/gates/lines", pool)
     tenants = ["acme"] * 10 + ["other"] * 10
@@ -183,7 +183,7 @@ async def test_why_names_no_job_of_another_tenant_that_only_a_member_of_a_pool_s
     assert await shown(await of_acme(rig, Role.VIEWER)) == set(jobs[:10])
 
 
-async def test_why_names_no_job_of_another_tenant_for_which_a_gate_keeps_its_permits(rig: Rig):
+async def test_why_names_no_job_of_another_tenant_with_a_reservation(rig: Rig):
     await rig.call(Role.ADMIN, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 2})
 
     async def claim(number: int, lane: str) -> None:
@@ -205,7 +205,7 @@ async def test_why_names_no_job_of_another_tenant_for_which_a_gate_keeps_its_per
     assert "are kept for another's job" in reply.json()["sentence"]
 
 
-async def test_an_operator_of_a_tenant_may_pause_that_tenant_and_nothing_else(rig: Rig):
+async def test_operator_of_a_tenant_can_pause_that_tenant_and_nothing_else(rig: Rig):
     token = await of_acme(rig, Role.OPERATOR)
     closed = await rig.call(token, "POST", "/v1/closures", {"gate": "tenant:acme"})
     assert closed.status_code == 200
@@ -215,7 +215,7 @@ async def test_an_operator_of_a_tenant_may_pause_that_tenant_and_nothing_else(ri
         problem(reply, 403, "forbidden")
 
 
-async def test_a_permit_of_another_tenants_job_cannot_be_taken(rig: Rig):
+async def test_permit_of_another_tenants_job_cannot_be_released(rig: Rig):
     token = await of_acme(rig, Role.OPERATOR)
     await rig.call(Role.ADMIN, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
     theirs = await rig.send(tenant="other", lane="l", gates=["line"])
@@ -225,7 +225,7 @@ async def test_a_permit_of_another_tenants_job_cannot_be_taken(rig: Rig):
     assert (await rig.ask(Role.ADMIN, "/v1/gates/line"))["used"] == 1
 
 
-async def test_an_entry_makes_jobs_of_the_tokens_tenant_alone(rig: Rig):
+async def test_entry_creates_jobs_only_of_the_tokens_tenant(rig: Rig):
     token = await of_acme(rig, Role.OPERATOR)
     entry = {"schedule": "every 1h", "job": {"kind": "noop"}}
     assert (await rig.call(token, "PUT", "/v1/timetable/ours", entry)).status_code == 200
@@ -240,7 +240,7 @@ async def test_an_entry_makes_jobs_of_the_tokens_tenant_alone(rig: Rig):
 # -------------------------------------------------------------------------------------- lanes
 
 
-async def test_a_page_of_the_timetable_has_entries_of_the_tokens_lanes_alone(rig: Rig):
+async def test_timetable_page_has_only_entries_of_the_tokens_lanes(rig: Rig):
     for name, lane in (("a", "ours"), ("b", "theirs"), ("c", "ours"), ("d", "theirs")):
         entry = {"schedule": "every 1h", "job": {"kind": "noop", "lane": lane}}
         assert (await rig.call(Role.ADMIN, "PUT", f"/v1/timetable/{name}", entry)).is_success
@@ -251,7 +251,7 @@ async def test_a_page_of_the_timetable_has_entries_of_the_tokens_lanes_alone(rig
     assert ([one["name"] for one in page["rows"]], page["cursor"]) == (["c"], None)
 
 
-async def test_a_token_for_lanes_sends_to_those_that_fit_and_sees_those(rig: Rig):
+async def test_token_for_lanes_sends_to_and_sees_matching_lanes(rig: Rig):
     token = await rig.token(Role.PRODUCER, lanes=["send_*", "main"])
     ours = await rig.send(token, lane="send_mail")
     also = await rig.send(token)
@@ -266,7 +266,7 @@ async def test_a_token_for_lanes_sends_to_those_that_fit_and_sees_those(rig: Rig
     problem(await rig.call(token, "GET", f"/v1/jobs/{theirs}"), 404, "unknown_job")
 
 
-async def test_an_operator_of_lanes_changes_those_and_sees_those(rig: Rig):
+async def test_operator_of_lanes_changes_and_sees_those(rig: Rig):
     token = await rig.token(Role.OPERATOR, lanes=["send_*"])
     await rig.send(lane="send_mail")
     await rig.send(lane="calls")
@@ -285,7 +285,7 @@ async def test_an_operator_of_lanes_changes_those_and_sees_those(rig: Rig):
 
 
 @pytest.mark.parametrize("scope", ["tenants", "lanes"])
-async def test_a_conflict_with_a_job_of_another_is_not_reported_as_one(rig: Rig, scope: str):
+async def test_conflict_with_a_foreign_job_is_not_reported_as_one(rig: Rig, scope: str):
     theirs = await rig.send(tenant="other", lane="theirs")
     token = await rig.token(Role.PRODUCER, **{scope: ["ours"]})
     body = {"kind": "noop", "lane": "ours", "tenant": "ours"}
@@ -300,7 +300,7 @@ async def test_a_conflict_with_a_job_of_another_is_not_reported_as_one(rig: Rig,
     problem(await rig.call(token, "POST", "/v1/jobs", again), 409, "id_conflict")
 
 
-async def test_a_conflict_of_keys_does_not_name_a_job_of_another_lane(rig: Rig):
+async def test_conflict_of_keys_does_not_name_a_job_of_another_lane(rig: Rig):
     theirs = await rig.send(lane="theirs", key="k")
     token = await rig.token(Role.PRODUCER, lanes=["ours"])
     reply = await rig.call(token, "POST", "/v1/jobs", {"kind": "noop", "lane": "ours", "key": "k"})
@@ -310,7 +310,7 @@ async def test_a_conflict_of_keys_does_not_name_a_job_of_another_lane(rig: Rig):
     assert theirs in problem(whole, 409, "key_conflict")["detail"]
 
 
-async def test_a_follow_up_that_conflicts_with_a_job_of_another_does_not_tell_of_it(rig: Rig):
+async def test_follow_up_that_conflicts_with_a_foreign_job_does_not_reveal_it(rig: Rig):
     theirs = await rig.send(lane="theirs")
     token = await rig.token(Role.WORKER, Role.PRODUCER, lanes=["ours"])
     job = await rig.send(lane="ours")

@@ -48,7 +48,7 @@ async def until(holds: Callable[[httpx.Response], bool], rig: Rig, path: str) ->
             await pause(0.02)
 
 
-async def test_requests_are_problems_while_it_is_away_and_work_when_it_is_back(away: Away):
+async def test_requests_fail_during_an_outage_and_work_afterwards(away: Away):
     server, url = away
     async with watched(url) as rig:
         before = await rig.send(None, lane="mail")
@@ -72,7 +72,7 @@ async def test_requests_are_problems_while_it_is_away_and_work_when_it_is_back(a
         assert [job["id"] for job in claimed.json()["jobs"]] == [before]
 
 
-async def test_a_long_poll_outlives_it_and_gets_the_job_that_comes_then(away: Away):
+async def test_long_poll_survives_an_outage_and_gets_the_next_job(away: Away):
     server, url = away
     async with watched(url) as rig:
         ask = {"worker": "w", "lanes": "mail", "wait": "40s"}

@@ -37,7 +37,7 @@ async def make(rig: Rig, who: Role | str = ADMIN, **body: Any) -> dict[str, Any]
     return reply.json()
 
 
-async def test_a_new_token_works_at_once_and_is_told_never_again(rig: Rig):
+async def test_new_token_works_at_once_and_is_shown_only_once(rig: Rig):
     made = await make(rig, tenants=["acme"], expires="90d")
     me = await rig.ask(made["token"], "/v1/me")
     assert (me["id"], me["name"], me["tenants"]) == (made["id"], "shop", ["acme"])
@@ -56,14 +56,14 @@ async def test_a_new_token_works_at_once_and_is_told_never_again(rig: Rig):
     )
 
 
-async def test_the_first_token_closes_an_open_server_at_once():
+async def test_first_token_closes_an_open_server_at_once():
     async with serving(tokens=False) as rig:
         reply = await rig.call(None, "POST", "/v1/tokens", {"name": "boss", "roles": ["admin"]})
         problem(await rig.call(None, "GET", "/v1/me"), 401, "unauthenticated")
         assert (await rig.ask(reply.json()["token"], "/v1/me"))["open"] is False
 
 
-async def test_a_revoked_token_is_refused_at_once(rig: Rig):
+async def test_revoked_token_is_refused_at_once(rig: Rig):
     made = await make(rig)
     assert (await rig.ask(made["token"], "/v1/me"))["id"] == made["id"]
     assert (await rig.call(ADMIN, "DELETE", f"/v1/tokens/{made['id']}")).status_code == 200
@@ -71,7 +71,7 @@ async def test_a_revoked_token_is_refused_at_once(rig: Rig):
     problem(await rig.call(ADMIN, "DELETE", f"/v1/tokens/{made['id']}"), 404, "invalid_value")
 
 
-async def test_a_rotated_token_accepts_the_old_secret_for_as_long_as_is_said(rig: Rig):
+async def test_rotated_token_accepts_the_old_secret_during_its_grace(rig: Rig):
     made = await make(rig)
     path = f"/v1/tokens/{made['id']}/rotate"
     second = (await rig.call(ADMIN, "POST", path, {"grace": "1h"})).json()
@@ -85,7 +85,7 @@ async def test_a_rotated_token_accepts_the_old_secret_for_as_long_as_is_said(rig
     problem(await rig.call(ADMIN, "POST", f"/v1/tokens/{'0' * 16}/rotate"), 404, "invalid_value")
 
 
-async def test_a_repeat_under_one_idempotency_key_makes_no_second_token(rig: Rig):
+async def test_repeat_under_one_idempotency_key_creates_no_second_token(rig: Rig):
     headers = {"Idempotency-Key": "k"}
     body = {"name": "shop", "roles": ["producer"]}
     first = (await rig.call(ADMIN, "POST", "/v1/tokens", body, headers=headers)).json()
@@ -98,7 +98,7 @@ async def test_a_repeat_under_one_idempotency_key_makes_no_second_token(rig: Rig
     problem(reply, 409, "id_conflict")
 
 
-async def test_no_token_reaches_further_than_the_one_that_makes_it(rig: Rig):
+async def test_no_token_exceeds_the_one_that_creates_it(rig: Rig):
     of_tenant = await rig.token(ADMIN, tenants=["acme"])
     of_lanes = await rig.token(ADMIN, lanes=["send_*"])
     for who, body in (
@@ -148,7 +148,7 @@ async def test_tokens_are_listed_in_pages(rig: Rig):
         {"name": "x", "roles": ["viewer"], "id": "0" * 16},
     ],
 )
-async def test_what_cannot_be_a_token_is_refused(rig: Rig, body: object):
+async def test_invalid_token_is_refused(rig: Rig, body: object):
     problem(await rig.call(ADMIN, "POST", "/v1/tokens", body), 422, "invalid_value")
 
 
@@ -164,7 +164,7 @@ class Together(StoreProxy):
         return reply
 
 
-async def test_of_two_who_rotate_a_token_at_once_one_is_told_that_its_secret_is_not_set():
+async def test_one_of_two_concurrent_rotations_is_told_that_its_secret_is_not_set():
     store = Together(open_store("memory://"))
     async with serving(app=hw.App(store=store)) as rig:
         made = await make(rig)
@@ -198,7 +198,7 @@ class Leaving(StoreProxy):
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-async def test_what_was_read_is_believed_for_a_while_only_while_the_store_is_away(*, is_open: bool):
+async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is_open: bool):
     store, clock, new = Leaving(open_store("memory://")), Hand(), new_token()
     if not is_open:
         spec = TokenSpec(id=new.id, name="shop", roles=(Role.VIEWER,), secrets=(new.secret,))

@@ -17,7 +17,7 @@ from tests.server.rig import serving
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-async def test_jobs_that_a_request_makes_are_linked_with_the_span_that_sent_it():
+async def test_jobs_of_a_request_are_linked_to_the_span_that_sent_it():
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -42,7 +42,7 @@ async def test_jobs_that_a_request_makes_are_linked_with_the_span_that_sent_it()
             assert not (await send(**headers)).links
 
 
-async def test_a_claim_and_a_settlement_over_http_are_in_the_trace_of_the_job():
+async def test_claim_and_settlement_over_http_are_in_the_trace_of_the_job():
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -19,13 +19,13 @@ def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     return {"0": pytest.skip.Exception, "1": pytest.fail.Exception}[request.param]
 
 
-async def test_a_page_without_a_browser(refused: type[BaseException]) -> None:
+async def test_page_without_a_browser(refused: type[BaseException]) -> None:
     with pytest.raises(refused, match="no chromium"):
         async with browsing():
             pass
 
 
 @pytest.mark.parametrize("worker", ["worker.sh", "worker.php"])
-def test_a_worker_without_its_interpreter(worker: str, refused: type[BaseException]) -> None:
+def test_worker_without_its_interpreter(worker: str, refused: type[BaseException]) -> None:
     with pytest.raises(refused, match=r"no (bash|php)"):
         interpreter(worker)

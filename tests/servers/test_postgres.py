@@ -21,7 +21,7 @@ def test_shared_server_answers(postgres_server: PostgresServer | GivenPostgres) 
     assert _ask(postgres_server.url, "SELECT 1") == 1
 
 
-def test_what_was_committed_survives_a_kill_and_a_restart_on_the_same_port() -> None:
+def test_committed_data_survives_a_kill_and_a_restart_on_the_same_port() -> None:
     with made(PostgresServer) as server:
         with psycopg.connect(server.url) as db:
             db.execute("CREATE TABLE kept AS SELECT 7 AS n")
@@ -37,7 +37,7 @@ def test_what_was_committed_survives_a_kill_and_a_restart_on_the_same_port() -> 
         assert _ask(url, "SHOW fsync") == "on"
 
 
-def test_stopped_process_of_a_test_takes_its_server_along() -> None:
+def test_stopped_test_process_stops_its_server() -> None:
     program = """
 import sys
 from tests.servers.postgres import PostgresServer

@@ -32,7 +32,7 @@ def _told(url: str) -> list[int]:
         return [row[0] for row in db.execute("SELECT n FROM told ORDER BY n")]
 
 
-def test_everything_passes(proxy: Proxy, url: str) -> None:
+def test_everything_passes_through(proxy: Proxy, url: str) -> None:
     with psycopg.connect(proxy.url) as db:
         db.execute("INSERT INTO told SELECT generate_series(1, 50000)")
         rows = db.execute("SELECT n FROM told").fetchall()
@@ -40,7 +40,7 @@ def test_everything_passes(proxy: Proxy, url: str) -> None:
     assert len(_told(url)) == 50_000
 
 
-def test_reset_breaks_a_connection_and_the_next_one_passes(proxy: Proxy) -> None:
+def test_reset_breaks_a_connection_and_the_next_one_works(proxy: Proxy) -> None:
     with psycopg.connect(proxy.url) as db:
         proxy.reset()
         with pytest.raises(psycopg.OperationalError):
@@ -49,7 +49,7 @@ def test_reset_breaks_a_connection_and_the_next_one_passes(proxy: Proxy) -> None
         assert db.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_refused_connections_pass_again_when_resumed(proxy: Proxy) -> None:
+def test_refused_connections_work_again_after_resume(proxy: Proxy) -> None:
     proxy.refuse()
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(proxy.url)
@@ -69,7 +69,7 @@ def test_reply_to_a_commit_is_lost_and_the_commit_is_done(proxy: Proxy, url: str
     assert _told(url) == [1]
 
 
-def test_replies_are_cut_after_so_many_bytes(proxy: Proxy) -> None:
+def test_replies_are_cut_after_a_number_of_bytes(proxy: Proxy) -> None:
     with psycopg.connect(proxy.url) as db:
         proxy.cut_after(1000)
         with pytest.raises(psycopg.OperationalError):
@@ -77,7 +77,7 @@ def test_replies_are_cut_after_so_many_bytes(proxy: Proxy) -> None:
         assert proxy.cut.is_set()
 
 
-def test_stalled_bytes_arrive_when_resumed(proxy: Proxy, url: str) -> None:
+def test_stalled_bytes_arrive_after_resume(proxy: Proxy, url: str) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as db, ThreadPoolExecutor(1) as elsewhere:
         proxy.stall()
         asked = elsewhere.submit(db.execute, "INSERT INTO told VALUES (2)")
@@ -87,7 +87,7 @@ def test_stalled_bytes_arrive_when_resumed(proxy: Proxy, url: str) -> None:
     assert _told(url) == [2]
 
 
-def test_a_server_at_a_distance_answers_each_request_a_round_trip_later(url: str) -> None:
+def test_remote_server_answers_each_request_a_round_trip_later(url: str) -> None:
     with Proxy(url, delay_s=0.05) as far, psycopg.connect(far.url, autocommit=True) as db:
         begin = time.monotonic()
         for n in range(4):

@@ -13,7 +13,7 @@ def test_shared_server_answers(redis_server: RedisServer | GivenRedis) -> None:
         assert db.ping()
 
 
-def test_what_was_written_survives_a_kill_when_the_log_is_synced_each_time() -> None:
+def test_written_data_survives_a_kill_when_every_write_is_synced() -> None:
     with made(lambda: RedisServer({"appendonly": "yes", "appendfsync": "always"})) as server:
         with Redis.from_url(server.url) as db:
             db.set("kept", 7)

@@ -20,7 +20,7 @@ def log_pages(path: Path) -> int:
     return os.stat(path.with_name(f"{path.name}-wal")).st_size // FRAME
 
 
-async def test_log_of_small_commits_is_written_back_soon(path: Path) -> None:
+async def test_log_of_small_commits_is_checkpointed_soon(path: Path) -> None:
     store = SqliteStore(options(path))
     for number in range(3 * SOON // 4):
         await store.enqueue([job(number)])
@@ -28,7 +28,7 @@ async def test_log_of_small_commits_is_written_back_soon(path: Path) -> None:
     await store.close()
 
 
-async def test_log_of_large_commits_is_written_back_later(path: Path) -> None:
+async def test_log_of_large_commits_is_checkpointed_later(path: Path) -> None:
     store = SqliteStore(options(path))
     for first in range(0, 30_000, 1000):
         await store.enqueue(jobs(first, 1000))
@@ -36,7 +36,7 @@ async def test_log_of_large_commits_is_written_back_later(path: Path) -> None:
     await store.close()
 
 
-def test_log_that_a_reader_needs_is_not_tried_at_each_commit(path: Path) -> None:
+def test_log_needed_by_a_reader_is_not_tried_at_each_commit(path: Path) -> None:
     create(options(path))
     db = connect(options(path))
     checkpoints = Checkpoints(db)

@@ -63,7 +63,7 @@ WRITES: dict[str, Write] = {
 
 @pytest.mark.parametrize("hours", [1, -1])
 @pytest.mark.parametrize("verb", WRITES)
-async def test_process_whose_clock_is_an_hour_off_writes_nothing_and_time_does_not_jump(
+async def test_process_with_a_clock_an_hour_off_writes_nothing_and_time_does_not_jump(
     right: SqliteStore, other: SqliteStore, own: OwnClock, path: Path, verb: str, hours: int
 ) -> None:
     await right.enqueue([job(1), job(2, due_at=system_clock() + HOUR_MS // 2)])
@@ -92,15 +92,13 @@ async def test_process_writes_again_as_soon_as_its_clock_is_right(
     assert await count(other, "waiting") == 2
 
 
-async def test_clock_that_is_off_by_less_than_the_limit_is_taken(
-    other: SqliteStore, own: OwnClock
-) -> None:
+async def test_clock_skew_below_the_limit_is_accepted(other: SqliteStore, own: OwnClock) -> None:
     own.off_ms = -CLOCK_LIMIT_MS // 2
     await other.enqueue([job(1)])
     assert await count(other, "waiting") == 1
 
 
-async def test_file_that_was_created_under_a_clock_of_its_own_goes_by_it(path: Path) -> None:
+async def test_file_created_under_its_own_clock_follows_it(path: Path) -> None:
     clock = FakeClock()
     store = SqliteStore(options(path), clock)
     await store.enqueue([job(1)])
@@ -123,7 +121,7 @@ async def test_time_does_not_go_back_with_the_clock_even_if_nothing_was_written(
     await store.close()
 
 
-async def test_process_that_sets_the_time_back_goes_by_it_at_once(path: Path) -> None:
+async def test_process_that_sets_the_time_back_follows_it_at_once(path: Path) -> None:
     clock = FakeClock()
     store = SqliteStore(options(path), clock)
     began = clock.at

@@ -49,7 +49,7 @@ def device() -> Iterator[CountingVfs]:
 @pytest.mark.parametrize(
     ("query", "syncs"), [("", True), ("?synchronous=full", True), ("?synchronous=normal", False)]
 )
-async def test_a_write_is_synced_before_its_reply_unless_the_url_says_normal(
+async def test_write_is_synced_before_its_reply_unless_the_url_says_normal(
     device: CountingVfs, path: Path, clock: FakeClock, query: str, *, syncs: bool
 ) -> None:
     store = open_store(f"sqlite:///{path}{query}", clock=clock)

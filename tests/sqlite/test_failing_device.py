@@ -56,7 +56,7 @@ async def test_failed_commit_is_unknown_and_its_repeat_has_the_effect_of_one(
     await store.close()
 
 
-async def test_connection_that_failed_is_never_used_again(
+async def test_failed_connection_is_never_used_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel may have dropped what it could not write: a second fsync would wrongly succeed."""
@@ -74,7 +74,7 @@ async def test_connection_that_failed_is_never_used_again(
     await store.close()
 
 
-async def test_read_that_fails_says_so_and_the_next_one_is_answered(
+async def test_failing_read_says_so_and_the_next_one_is_answered(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(options(path))
@@ -108,7 +108,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "committing", "code"), KINDS)
-def test_each_error_of_sqlite_has_its_place_in_the_tree_and_a_hint(
+def test_each_sqlite_error_has_its_place_in_the_tree_and_a_hint(
     kind: type[Exception], committing: bool, code: str
 ) -> None:
     told = explain(kind("it said so"), "headway.db", committing=committing)
@@ -119,7 +119,7 @@ def test_each_error_of_sqlite_has_its_place_in_the_tree_and_a_hint(
     assert told.hint
 
 
-def test_statement_that_is_wrong_is_a_bug_and_is_said_to_be_one() -> None:
+def test_invalid_statement_is_reported_as_a_bug() -> None:
     told = explain(apsw.SQLError("no such column"), "headway.db", committing=False)
     assert isinstance(told, InvariantBroken)
     assert not is_broken(apsw.SQLError("no such column"))

@@ -31,7 +31,7 @@ def limit_pages(pages: int) -> Call[None]:
     return Call(shut)
 
 
-async def test_full_device_refuses_the_jobs_and_writes_nothing_of_them(path: Path) -> None:
+async def test_full_device_refuses_the_jobs_and_writes_none_of_them(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 20))
     await store._ask(store._writer.queue, limit_pages(80))
@@ -78,7 +78,7 @@ def files_no_larger_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
-async def test_kernel_that_refuses_to_grow_the_log_loses_nothing(path: Path) -> None:
+async def test_kernel_refusal_to_grow_the_log_loses_nothing(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 5))
     wal = path.with_name(f"{path.name}-wal")
@@ -93,7 +93,7 @@ async def test_kernel_that_refuses_to_grow_the_log_loses_nothing(path: Path) -> 
     await store.close()
 
 
-async def test_reserve_refuses_new_jobs_while_those_under_way_can_still_be_settled(
+async def test_reserve_refuses_new_jobs_while_running_ones_can_still_be_settled(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(options(path, reserve_bytes=1_000_000))

@@ -65,7 +65,7 @@ async def test_one_refused_call_of_a_group_writes_nothing_and_the_others_are_wri
     await assert_clean(store)
 
 
-async def test_refused_call_leaves_no_trace_in_what_the_process_remembers(
+async def test_refused_call_leaves_no_trace_in_the_processes_caches(
     store: SqliteStore, path: Path
 ) -> None:
     """The numbers assigned to the refused job's lane, flow and policy were rolled back."""
@@ -82,7 +82,7 @@ async def test_refused_call_leaves_no_trace_in_what_the_process_remembers(
     }
 
 
-async def test_number_that_a_refused_call_gave_away_is_another_flows_where_another_process_made_it(
+async def test_number_assigned_by_a_refused_call_can_be_another_flows(
     store: SqliteStore, path: Path, clock: FakeClock
 ) -> None:
     refused = [job(1, tenant="new"), job(2, gates=UNKNOWN)]
@@ -143,7 +143,7 @@ async def test_refused_definition_is_not_remembered_by_later_calls_of_its_group(
     assert [one.name for one in (await store.read(GatesQuery())).rows] == ["door"]
 
 
-async def test_definition_that_was_rolled_back_after_it_was_read_is_read_again(
+async def test_definition_rolled_back_after_it_was_read_is_read_again(
     store: SqliteStore,
 ) -> None:
     def declare_and_fail(ledger: SqliteLedger) -> None:
@@ -159,7 +159,7 @@ async def test_definition_that_was_rolled_back_after_it_was_read_is_read_again(
     assert told == 2
 
 
-async def test_same_job_from_two_callers_of_a_group_is_made_once(
+async def test_same_job_from_two_callers_of_a_group_is_created_once(
     store: SqliteStore, path: Path
 ) -> None:
     replies = await gathered(store, path, *(store.enqueue([job(1, key="k")]) for _ in range(5)))
@@ -171,7 +171,7 @@ async def test_same_job_from_two_callers_of_a_group_is_made_once(
     assert await count(store, "waiting") == 2
 
 
-async def test_failure_of_sqlite_inside_a_group_writes_nothing_of_it(
+async def test_sqlite_failure_inside_a_group_writes_nothing_of_it(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit itself fails: no call of the group may be reported as done."""
@@ -201,7 +201,7 @@ async def test_step_that_writes_nothing_costs_no_commit(
     assert (path.with_name(f"{path.name}-wal")).read_bytes() == before
 
 
-async def test_bulk_stands_behind_what_came_later(path: Path) -> None:
+async def test_bulk_waits_behind_later_calls(path: Path) -> None:
     """A beat or a claim does not wait for bulk operations that were queued before it."""
     store = SqliteStore(options(path))
     order: list[str] = []
@@ -224,7 +224,7 @@ async def test_bulk_stands_behind_what_came_later(path: Path) -> None:
     await store.close()
 
 
-async def test_beats_go_before_all_other_calls_that_wait(store: SqliteStore, path: Path) -> None:
+async def test_beats_go_before_all_other_waiting_calls(store: SqliteStore, path: Path) -> None:
     await store.enqueue(jobs(0, 1))
     order: list[str] = []
 
@@ -244,7 +244,7 @@ async def test_beats_go_before_all_other_calls_that_wait(store: SqliteStore, pat
     assert order[0] == "beat"
 
 
-async def test_beat_that_comes_while_a_group_is_committed_waits_for_that_group_alone(
+async def test_beat_during_a_commit_waits_only_for_that_group(
     store: SqliteStore, path: Path
 ) -> None:
     order: list[str] = []
@@ -269,9 +269,7 @@ def one_call_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_call_a_group")
-async def test_call_that_comes_while_bulk_is_stored_waits_for_one_group_of_it(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_call_during_bulk_waits_for_one_group_of_it(store: SqliteStore, path: Path) -> None:
     order: list[str] = []
 
     def bulk(_: SqliteLedger) -> None:
@@ -302,9 +300,7 @@ async def test_bulk_is_stored_however_many_calls_there_are(store: SqliteStore, p
 
 
 @pytest.mark.usefixtures("one_call_a_group")
-async def test_calls_for_which_there_was_no_time_keep_their_order(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_calls_without_time_keep_their_order(store: SqliteStore, path: Path) -> None:
     order: list[int] = []
 
     def noted(number: int) -> Call[None]:
@@ -315,7 +311,7 @@ async def test_calls_for_which_there_was_no_time_keep_their_order(
 
 
 @pytest.mark.usefixtures("one_call_a_group")
-async def test_enqueues_that_were_stored_together_are_not_stored_again_when_time_is_over(
+async def test_enqueues_stored_together_are_not_stored_again_when_time_is_over(
     store: SqliteStore, path: Path
 ) -> None:
     first, _, last = await gathered(
@@ -328,7 +324,7 @@ async def test_enqueues_that_were_stored_together_are_not_stored_again_when_time
     assert [one.created for one in (*first, *last)] == [True, True]  # type: ignore[misc]
 
 
-async def test_wakes_are_told_when_what_they_tell_of_is_committed(
+async def test_wakes_are_sent_after_the_commit(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[int, int]] = []

@@ -14,7 +14,7 @@ async def kept(store: SqliteStore) -> int:
     return await store._decide(lambda ledger: ledger.signals.kept_count())
 
 
-async def test_signals_kept_for_a_job_are_counted_no_more_when_it_is_forgotten(
+async def test_signals_kept_for_a_forgotten_job_are_no_longer_counted(
     store: SqliteStore, clock: FakeClock
 ) -> None:
     jobs = [job(n, policy=JobPolicy(keep_ms=1_000)) for n in range(3)]

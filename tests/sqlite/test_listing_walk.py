@@ -43,7 +43,7 @@ class Listed:
 
 
 @pytest.mark.parametrize(("looked_at", "first"), [(29, 7), (28, 7), (10, 4), (3, 7), (7, 7)])
-def test_pages_have_every_fitting_job_once_and_a_cursor_while_more_follow(
+def test_pages_have_every_matching_job_once_and_a_cursor_while_more_follow(
     monkeypatch: pytest.MonkeyPatch, looked_at: int, first: int
 ):
     monkeypatch.setattr(paging, "LOOKED_AT", looked_at)

@@ -70,7 +70,7 @@ async def test_file_without_a_table_or_an_index_is_reported_as_another_schema(
     assert "restore a backup" in raised.value.hint
 
 
-async def test_file_is_readable_by_its_owner_alone(path: Path) -> None:
+async def test_file_is_readable_only_by_its_owner(path: Path) -> None:
     old = os.umask(0)
     try:
         store = SqliteStore(options(path))
@@ -102,7 +102,7 @@ def open_and_close(given: SqliteOptions) -> None:
 
 
 @pytest.mark.parametrize("intrude", [migrate, open_and_close])
-def test_file_that_is_created_between_two_statements_of_an_opening_is_opened(
+def test_file_created_between_two_statements_of_an_opening_is_opened(
     tmp_path: Path, intrude: Callable[[SqliteOptions], object]
 ) -> None:
     place, reached = 0, True
@@ -159,7 +159,7 @@ def test_file_whose_creator_was_killed_in_its_commit_is_created_again(path: Path
     db.close()
 
 
-async def test_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+async def test_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be created") as error:
         SqliteStore(options(tmp_path / "nowhere" / "headway.db"))
     assert "folder" in error.value.hint
@@ -170,7 +170,7 @@ async def test_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> Non
         SqliteStore(options(tmp_path))
 
 
-def test_file_that_may_not_be_written_is_refused() -> None:
+def test_unwritable_file_is_refused() -> None:
     # Not in tmp_path: if root runs this, the child below is another user, who has no access there.
     with TemporaryDirectory() as folder:
         path = Path(folder) / "headway.db"
@@ -200,7 +200,7 @@ def test_file_that_may_not_be_written_is_refused() -> None:
     [b"not a database at all, but long enough to have a header" * 40, b"x", b"\0" * 4096],
     ids=["text", "one byte", "zeros"],
 )
-async def test_file_that_is_no_database_is_refused_and_not_touched(
+async def test_file_that_is_not_a_database_is_refused_and_not_changed(
     path: Path, content: bytes
 ) -> None:
     put(path, content)
@@ -211,7 +211,7 @@ async def test_file_that_is_no_database_is_refused_and_not_touched(
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-async def test_database_of_something_else_is_refused_and_not_touched(path: Path, mode: str) -> None:
+async def test_foreign_database_is_refused_and_not_changed(path: Path, mode: str) -> None:
     db = apsw.Connection(str(path))
     db.pragma("journal_mode", mode)
     db.execute("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
@@ -246,7 +246,7 @@ async def test_database_whose_first_table_is_damaged_is_refused(path: Path) -> N
         SqliteStore(options(path))
 
 
-async def test_file_that_was_cut_short_is_reported(path: Path) -> None:
+async def test_truncated_file_is_reported(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 500, args=b'{"n":"' + b"x" * 300 + b'"}'))
     await store.close()
@@ -256,7 +256,7 @@ async def test_file_that_was_cut_short_is_reported(path: Path) -> None:
         await used(path)
 
 
-async def test_newer_schema_is_refused_and_not_touched(path: Path) -> None:
+async def test_newer_schema_is_refused_and_not_changed(path: Path) -> None:
     await SqliteStore(options(path)).close()
     db = apsw.Connection(str(path))
     db.pragma("user_version", connection.latest() + 1)
@@ -278,7 +278,7 @@ def with_next_migration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "latest", lambda: latest)
 
 
-async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
+async def test_older_schema_is_refused_until_migrated_and_keeps_its_jobs(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(options(path))
@@ -298,7 +298,7 @@ async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
 
 
 @pytest.mark.parametrize("number", range(1, connection.latest()))
-async def test_store_that_an_older_program_made_is_migrated_and_does_all_that_is_new(
+async def test_store_of_an_older_program_is_migrated_and_supports_everything_new(
     path: Path, number: int
 ) -> None:
     with pytest.MonkeyPatch.context() as older:
@@ -317,7 +317,7 @@ async def test_store_that_an_older_program_made_is_migrated_and_does_all_that_is
     await store.close()
 
 
-async def test_running_store_stops_when_its_schema_is_overtaken(
+async def test_running_store_stops_when_its_schema_is_replaced(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.enqueue([job(1)])
@@ -374,7 +374,7 @@ def test_url_names_a_relative_or_an_absolute_path(url: str, expected: str) -> No
         3,
     ],
 )
-def test_url_that_names_no_store_is_refused_with_a_hint(url: Any) -> None:
+def test_url_without_a_store_is_refused_with_a_hint(url: Any) -> None:
     with pytest.raises(InvalidValue) as error:
         open_store(url)
     assert error.value.hint
@@ -389,7 +389,7 @@ async def test_urls_open_their_stores(path: Path) -> None:
     await file.close()
 
 
-async def test_closed_store_refuses_and_a_second_close_is_nothing(store: SqliteStore) -> None:
+async def test_closed_store_refuses_and_a_second_close_does_nothing(store: SqliteStore) -> None:
     await store.enqueue([job(1)])
     await store.close()
     await store.close()

@@ -66,7 +66,7 @@ def plan(db: apsw.Connection, statement: str) -> list[str]:
     return [str(row[3]) for row in rows]
 
 
-def test_no_statement_scans_a_table_that_grows_also_before_analyze(
+def test_no_statement_scans_a_growing_table_even_before_analyze(
     plan_of: apsw.Connection,
 ) -> None:
     scans = {
@@ -89,12 +89,12 @@ def test_no_statement_sorts_more_than_it_names(plan_of: apsw.Connection) -> None
     assert sorts == {"HELD_BY", "TAKEN_BY", "LANES_DUE", "FLOWS_OF", "_PERMITS"}
 
 
-def test_scan_of_a_table_would_be_seen(plan_of: apsw.Connection) -> None:
+def test_scan_of_a_table_would_be_detected(plan_of: apsw.Connection) -> None:
     (line,) = plan(plan_of, "SELECT id FROM job WHERE priority = ?")
     assert re.match(rf"SCAN ({LARGE})\b", line)
 
 
-def test_every_statement_that_is_executed_is_among_those_that_are_explained() -> None:
+def test_every_executed_statement_is_among_those_explained() -> None:
     named = set(statements().values())
     assert len(named) > 80
     for module in modules():

@@ -12,7 +12,7 @@ from tests.plain import job
 from tests.sqlite.rig import options
 
 
-async def test_file_that_was_removed_is_said_to_be_gone(path: Path, clock: FakeClock) -> None:
+async def test_removed_file_is_reported_as_gone(path: Path, clock: FakeClock) -> None:
     store = SqliteStore(options(path), clock)
     await store.enqueue([job(1)])
     os.unlink(path)

@@ -31,7 +31,7 @@ from tests.sqlite.processes import (
 from tests.sqlite.rig import options
 
 
-async def test_processes_that_race_start_every_job_once(path: Path) -> None:
+async def test_racing_processes_start_every_job_once(path: Path) -> None:
     store = SqliteStore(options(path))
     go, took = SPAWN.Event(), SPAWN.Queue()
     makers = [
@@ -64,7 +64,7 @@ async def test_waiter_is_woken_by_a_commit_of_another_process(path: Path) -> Non
     await store.close()
 
 
-async def test_gate_that_another_process_widens_is_wide_at_the_next_claim(path: Path) -> None:
+async def test_gate_widened_by_another_process_is_wide_at_the_next_claim(path: Path) -> None:
     one, other = SqliteStore(options(path)), SqliteStore(options(path))
     use = GateUse(name="door", template="door", shared=True)
     await one.define(DefineRequest(items=(DeclareGate(spec=Slots("door", 1)),), author="ann"))
@@ -76,7 +76,7 @@ async def test_gate_that_another_process_widens_is_wide_at_the_next_claim(path: 
     await other.close()
 
 
-async def test_process_that_stops_inside_delays_others_no_longer_than_their_patience(
+async def test_stopped_process_delays_others_no_longer_than_their_patience(
     path: Path,
 ) -> None:
     store = SqliteStore(options(path, patience_ms=300))
@@ -96,7 +96,7 @@ async def test_process_that_stops_inside_delays_others_no_longer_than_their_pati
     await store.close()
 
 
-async def test_process_killed_in_the_middle_of_a_step_leaves_nothing_of_it(path: Path) -> None:
+async def test_process_killed_during_a_step_leaves_nothing_of_it(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 100))
     inside = SPAWN.Event()
@@ -111,7 +111,7 @@ async def test_process_killed_in_the_middle_of_a_step_leaves_nothing_of_it(path:
     await store.close()
 
 
-async def test_file_may_be_made_by_several_processes_at_once(path: Path) -> None:
+async def test_file_can_be_created_by_several_processes_at_once(path: Path) -> None:
     go, told = SPAWN.Event(), SPAWN.Queue()
     makers = [SPAWN.Process(target=create_at_once, args=(str(path), told, go)) for _ in range(4)]
     with running(*makers):
@@ -122,7 +122,7 @@ async def test_file_may_be_made_by_several_processes_at_once(path: Path) -> None
     await store.close()
 
 
-async def test_store_that_was_opened_before_a_fork_refuses_in_the_child(path: Path) -> None:
+async def test_store_opened_before_a_fork_refuses_in_the_child(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue([job(1)])
     pid = os.fork()
@@ -139,7 +139,7 @@ async def test_store_that_was_opened_before_a_fork_refuses_in_the_child(path: Pa
     await store.close()
 
 
-async def test_store_that_a_forked_child_closes_keeps_the_socket_of_its_parent(path: Path) -> None:
+async def test_store_closed_by_a_forked_child_keeps_its_parents_socket(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.wait([LANE], None, 0)
     assert len(list(folder_of(path).iterdir())) == 1

@@ -49,7 +49,7 @@ async def test_waiter_is_woken_by_another_store_of_the_file(store: SqliteStore, 
     await other.close()
 
 
-async def test_what_was_committed_after_the_claim_is_not_slept_through(store: SqliteStore) -> None:
+async def test_commit_after_the_claim_is_not_missed(store: SqliteStore) -> None:
     seen = await with_listener(store)
     await store.enqueue([job(1)])
     await asyncio.wait_for(store.wait([LANE], None, seen), LIMIT)
@@ -62,7 +62,7 @@ async def test_waiter_of_another_lane_sleeps_on(store: SqliteStore) -> None:
     await asyncio.wait_for(task, LIMIT)
 
 
-async def test_job_for_later_shortens_the_sleep_to_its_moment(path: Path) -> None:
+async def test_later_job_shortens_the_sleep_to_its_due_time(path: Path) -> None:
     clock = FakeClock()
     wakes = Wakes(clock)
     task = asyncio.ensure_future(wakes.wait([LANE], None, wakes.count))
@@ -76,7 +76,7 @@ async def test_job_for_later_shortens_the_sleep_to_its_moment(path: Path) -> Non
     await asyncio.wait_for(task, LIMIT)
 
 
-async def test_wake_for_later_that_came_before_the_sleep_still_shortens_it() -> None:
+async def test_wake_for_a_later_time_before_the_sleep_still_shortens_it() -> None:
     clock = FakeClock()
     wakes = Wakes(clock)
     seen = wakes.count
@@ -85,7 +85,7 @@ async def test_wake_for_later_that_came_before_the_sleep_still_shortens_it() -> 
     await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
 
 
-async def test_moment_that_has_come_does_not_sleep(store: SqliteStore, clock: FakeClock) -> None:
+async def test_wait_until_a_past_time_does_not_sleep(store: SqliteStore, clock: FakeClock) -> None:
     seen = await with_listener(store)
     await asyncio.wait_for(store.wait([LANE], clock(), seen), LIMIT)
 
@@ -104,7 +104,7 @@ async def test_missed_notification_is_found_by_the_slow_poll(
     await other.close()
 
 
-async def test_gap_in_the_numbers_of_notifications_wakes_all(
+async def test_gap_in_the_notification_numbers_wakes_everyone(
     store: SqliteStore, path: Path
 ) -> None:
     seen = await with_listener(store)
@@ -127,7 +127,7 @@ def test_notification_reaches_others_and_not_its_sender(path: Path) -> None:
     assert not folder_of(path).exists()
 
 
-def test_folder_that_the_last_process_removes_is_made_again(
+def test_folder_removed_by_the_last_process_is_created_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last, one, two = Notifier(path), Notifier(path), Notifier(path)
@@ -150,7 +150,7 @@ def test_folder_that_the_last_process_removes_is_made_again(
     two.close()
 
 
-def test_process_that_comes_in_the_same_tick_of_the_folders_time_stamp_is_notified(
+def test_process_that_arrives_within_the_same_timestamp_of_the_folder_is_notified(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, three = (Notifier(path) for _ in range(3))
@@ -167,7 +167,7 @@ def test_process_that_comes_in_the_same_tick_of_the_folders_time_stamp_is_notifi
         each.close()
 
 
-def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:
+def test_socket_of_a_dead_process_is_removed(path: Path) -> None:
     dead, alive = Notifier(path), Notifier(path)
     dead.start()
     assert dead._receiver is not None
@@ -177,7 +177,7 @@ def test_socket_that_a_dead_process_left_behind_is_removed(path: Path) -> None:
     alive.close()
 
 
-def test_folder_that_is_removed_while_it_is_listed_stops_no_sender(
+def test_folder_removed_during_its_listing_stops_no_sender(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = Notifier(path), Notifier(path)
@@ -195,7 +195,7 @@ def test_folder_that_is_removed_while_it_is_listed_stops_no_sender(
     two.close()
 
 
-def test_message_that_is_too_long_says_any_lane(path: Path) -> None:
+def test_too_long_message_becomes_any_lane(path: Path) -> None:
     one, two = Notifier(path), Notifier(path)
     two.start()
     one.notify(3, [(f"{n}" * 100, None) for n in range(5_000)])
@@ -204,7 +204,7 @@ def test_message_that_is_too_long_says_any_lane(path: Path) -> None:
     two.close()
 
 
-def test_notification_that_no_process_reads_never_blocks_its_sender(path: Path) -> None:
+def test_unread_notification_never_blocks_its_sender(path: Path) -> None:
     one, two = Notifier(path), Notifier(path)
     two.start()
     rung = threading.Event()

@@ -22,7 +22,7 @@ from tests.sqlite.rig import door_shut, drive, number, options
 LIMIT = 120
 
 
-def test_every_operation_ends_without_suspending(path: Path) -> None:
+def test_every_operation_completes_without_suspending(path: Path) -> None:
     store = SqliteStore(options(path))
     assert store.runs_inline
     assert drive(store.enqueue(jobs(0, 3)))[2].created
@@ -45,7 +45,7 @@ def test_error_of_a_verb_reaches_its_caller(path: Path) -> None:
     drive(store.close())
 
 
-def test_threads_that_ask_at_once_share_commits(path: Path) -> None:
+def test_concurrent_threads_share_commits(path: Path) -> None:
     store = SqliteStore(options(path))
     drive(store.enqueue([job(0)]))
     before = number(path, WAKES)
@@ -73,7 +73,7 @@ def test_caller_behind_a_stopped_process_is_refused_in_time(path: Path) -> None:
     drive(store.close())
 
 
-def test_caller_is_refused_that_comes_while_another_thread_closes_the_store(
+def test_caller_is_refused_while_another_thread_closes_the_store(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It passed the check, but the store's thread exited before the call was queued."""

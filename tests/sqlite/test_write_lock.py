@@ -45,7 +45,7 @@ def is_held(path: Path) -> bool:
         os.close(file)
 
 
-def test_one_who_does_not_wait_holds_up_nobody(path: Path) -> None:
+def test_nonblocking_caller_delays_nobody(path: Path) -> None:
     mine, other, third = WriteLock(path), WriteLock(path), WriteLock(path)
     mine.acquire()
     assert not other.try_to_acquire()
@@ -55,7 +55,7 @@ def test_one_who_does_not_wait_holds_up_nobody(path: Path) -> None:
         one.close()
 
 
-def test_one_who_leaves_and_comes_back_does_not_pass_one_who_waits(path: Path) -> None:
+def test_returning_caller_does_not_overtake_a_waiting_one(path: Path) -> None:
     mine = WriteLock(path)
     for _ in range(50):
         mine.acquire()
@@ -71,7 +71,7 @@ def test_one_who_leaves_and_comes_back_does_not_pass_one_who_waits(path: Path) -
     mine.close()
 
 
-def test_nobody_else_is_inside_until_it_leaves(path: Path) -> None:
+def test_lock_is_exclusive_until_released(path: Path) -> None:
     mine, other = WriteLock(path), Other(path)
     assert mine.try_to_acquire()
     other.thread.start()
@@ -87,7 +87,7 @@ def test_nobody_else_is_inside_until_it_leaves(path: Path) -> None:
     mine.close()
 
 
-def test_place_of_one_that_is_gone_is_free(path: Path) -> None:
+def test_place_of_a_dead_process_is_free(path: Path) -> None:
     gone, mine = WriteLock(path), WriteLock(path)
     gone.acquire()
     gone.close()
@@ -95,7 +95,7 @@ def test_place_of_one_that_is_gone_is_free(path: Path) -> None:
     mine.close()
 
 
-def test_folder_without_room_for_its_locks_is_said_so(tmp_path: Path) -> None:
+def test_folder_without_room_for_its_locks_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="lock file") as error:
         WriteLock(tmp_path / "nowhere" / "headway.db")
     assert "writable" in error.value.hint

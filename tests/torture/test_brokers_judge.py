@@ -46,7 +46,7 @@ def with_arrivals(*more: Arrival, **change: Any) -> Case:
     return replace(FINE, arrivals=[*FINE.arrivals, *more], **change)
 
 
-def test_what_came_once_breaks_nothing():
+def test_single_occurrences_pass():
     assert rules(FINE) == []
 
 
@@ -77,7 +77,7 @@ def test_each_fault_is_found(change: dict[str, Any], rule: str):
     assert rules(replace(FINE, **change)) == [rule]
 
 
-def test_a_repetition_needs_a_fault_of_the_broker_or_of_who_publishes_in_between():
+def test_repetition_needs_a_fault_of_the_broker_or_the_publisher_in_between():
     again = came(1, 5_000, attempt=2)
     assert rules(with_arrivals(again)) == ["twice without a reason"]
     assert rules(with_arrivals(again, faults=[BRIDGE])) == ["twice without a reason"]
@@ -86,7 +86,7 @@ def test_a_repetition_needs_a_fault_of_the_broker_or_of_who_publishes_in_between
     assert rules(with_arrivals(before, faults=[BROKER])) == ["twice without a reason"]
 
 
-def test_a_repetition_is_known_by_its_key_and_is_another_attempt():
+def test_repetition_is_identified_by_its_key_and_another_attempt():
     faults = [BROKER]
     other = with_arrivals(came(1, 5_000, job="another", attempt=2), faults=faults)
     assert rules(other) == ["two jobs of one message"]
@@ -96,14 +96,14 @@ def test_a_repetition_is_known_by_its_key_and_is_another_attempt():
     assert rules(third) == ["twice in one attempt"]
 
 
-def test_the_clock_of_a_store_may_be_ahead_of_the_machines():
+def test_clock_of_a_store_may_be_ahead_of_the_machines():
     early = replace(FINE, arrivals=[*FINE.arrivals[1:], came(1, -2_000)])
     assert rules(early) == ["early"]
     assert rules(replace(early, ahead_ms=2_000)) == []
     assert rules(replace(early, ahead_ms=1_999)) == ["early"]
 
 
-def test_early_is_judged_by_when_it_was_appended_and_not_by_when_it_was_read():
+def test_early_is_judged_by_the_time_of_append_and_not_of_reading():
     read_late = came(1, -1, at=DUE + 60_000)
     assert rules(replace(FINE, arrivals=[*FINE.arrivals[1:], read_late])) == ["early"]
 
@@ -114,7 +114,7 @@ def test_repetitions_are_counted_with_their_messages():
     assert "3 repetitions, of 2 messages, each with the key of the first" in lines
 
 
-def test_lateness_is_shown_apart_from_that_after_a_kill():
+def test_lateness_is_shown_separately_from_that_after_a_kill():
     due = {1: 0, 2: 200, 3: 11_000, 4: 20_000}
     case = replace(
         FINE,

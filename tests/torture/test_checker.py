@@ -211,11 +211,11 @@ def gate(name: str, kind: str = "slots") -> Json:
     return {"name": name, "kind": kind, "used": 0, "holders": 0, "parked": 0}
 
 
-def test_a_faultless_history_has_no_violation() -> None:
+def test_faultless_history_has_no_violation() -> None:
     assert good().violated() == set()
 
 
-def test_a_run_that_ended_on_the_way_of_a_beat_is_not_lost() -> None:
+def test_run_that_ended_during_a_beat_is_not_lost() -> None:
     h = good()
     h.find("beat", nth=1)["lost"] = [["first", 1]]
     assert h.violated() == set()
@@ -223,7 +223,7 @@ def test_a_run_that_ended_on_the_way_of_a_beat_is_not_lost() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize(("t", "violated"), [(10.9, {"capacity"}), (11.1, set[str]())])
-def test_hand_over_whose_answer_came_late_holds_its_permit_until_its_deadline(
+def test_hand_over_with_a_late_reply_holds_its_permit_until_its_deadline(
     t: float, violated: set[str], lost: bool
 ) -> None:
     h = good()
@@ -252,17 +252,17 @@ def stopped_over_its_lease() -> History:
     return h
 
 
-def test_what_a_stopped_process_does_before_it_knows_is_no_violation() -> None:
+def test_actions_of_a_stopped_process_before_it_knows_are_no_violation() -> None:
     assert stopped_over_its_lease().violated() == set()
 
 
-def test_what_a_stopped_process_writes_is_a_violation() -> None:
+def test_writes_of_a_stopped_process_are_a_violation() -> None:
     h = stopped_over_its_lease()
     h.note(7.1, "settled", pid=7, **settled(7.02, ["slow", 1, "succeeded", "done"]))
     assert h.violated() == {"settled twice", "stale"}
 
 
-def test_a_line_torn_by_a_kill_is_passed_over() -> None:
+def test_line_torn_by_a_kill_is_skipped() -> None:
     lines = [json.dumps(fact).encode() for fact in good().witness]
     seen = read_evidence([*lines, b'{"t": 12, "pid'], [])
     assert seen.torn == 1
@@ -580,13 +580,13 @@ FAULTS: list[tuple[Callable[[History], None], str]] = [
 
 
 @pytest.mark.parametrize(("plant", "rule"), FAULTS, ids=[plant.__name__ for plant, _ in FAULTS])
-def test_a_planted_fault_is_found(plant: Callable[[History], None], rule: str) -> None:
+def test_planted_fault_is_found(plant: Callable[[History], None], rule: str) -> None:
     history = good()
     plant(history)
     assert rule in history.violated()
 
 
-def test_the_checker_shares_no_code_with_the_engine() -> None:
+def test_checker_shares_no_code_with_the_engine() -> None:
     for name in ("checker.py", "evidence.py", "witness.py"):
         tree = ast.parse(Path(__file__).with_name(name).read_text())
         imported = {

@@ -138,7 +138,7 @@ class History:
         return judge(story, self.rings, self.ledger, self.seen, DISPATCHERS)[1]
 
 
-def test_a_faultless_history_is_found_faultless():
+def test_faultless_history_passes():
     history = History()
     story = Story(offers=[*history.offers.values()], alerts=history.alerts, ended=history.ended)
     lines, found = judge(story, history.rings, history.ledger, history.seen, DISPATCHERS)
@@ -254,13 +254,13 @@ def what_was_seen_on_the_way(history: History) -> None:
         (what_was_seen_on_the_way, "two winners"),
     ],
 )
-def test_a_planted_fault_of_field_service_is_found(fault: Callable[[History], None], rule: str):
+def test_planted_fault_of_field_service_is_found(fault: Callable[[History], None], rule: str):
     history = History()
     fault(history)
     assert rule in {one.rule for one in history.found()}
 
 
-def test_two_offers_to_one_technician_are_seen_at_the_moment():
+def test_two_offers_to_one_technician_are_detected_at_once():
     history = History()
     had = history.offers["had"]
     offered = a_job("b", "offer", State.AWAITING, a_run(1, "bob", 50, None), cascade=said())

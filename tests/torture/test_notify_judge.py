@@ -38,11 +38,11 @@ def rules(case: Case) -> list[str]:
     return [one.rule for one in judge(case)[1]]
 
 
-def test_what_was_sent_once_breaks_nothing():
+def test_single_sends_pass():
     assert rules(FINE) == []
 
 
-def test_what_is_told_as_lost_may_have_arrived_or_not():
+def test_message_reported_as_lost_may_have_arrived_or_not():
     told = {1: LOST, 2: LOST}
     assert rules(replace(FINE, told=told)) == []
     assert rules(replace(FINE, told=told, arrivals=[came(1)])) == []
@@ -66,14 +66,14 @@ def test_each_fault_is_found(change: dict[str, Any], rule: str):
     assert rules(replace(FINE, **change)) == [rule]
 
 
-def test_a_message_that_was_begun_before_the_opt_out_may_be_on_its_way():
+def test_message_started_before_the_opt_out_may_be_in_flight():
     late = replace(FINE, arrivals=[came(1), came(2, 30_000, 900)])
     assert rules(replace(late, opted_out={("r2", "email"): DUE})) == []
     begun = replace(FINE, arrivals=[came(1), came(2, 1_101, 1_100)])
     assert rules(replace(begun, opted_out={("r2", "email"): DUE})) == ["sent after opt-out"]
 
 
-def test_what_providers_see_after_they_stood_still_may_have_begun_before():
+def test_request_seen_after_a_provider_freeze_may_have_started_before():
     late = replace(FINE, arrivals=[came(1), came(2, 5_000)], opted_out={("r2", "email"): DUE})
     assert rules(late) == ["sent after opt-out"]
     assert rules(replace(late, stood=[(DUE + 900, DUE + 5_020)])) == []
@@ -81,11 +81,11 @@ def test_what_providers_see_after_they_stood_still_may_have_begun_before():
     assert rules(replace(late, stood=[(DUE + 900, DUE + 4_000)])) == ["sent after opt-out"]
 
 
-def test_within_a_second_of_an_opt_out_a_message_may_be_on_its_way():
+def test_message_may_be_in_flight_within_a_second_of_an_opt_out():
     assert rules(replace(FINE, opted_out={("r2", "email"): DUE - 900})) == []
 
 
-def test_what_was_skipped_after_an_opt_out_is_not_missed():
+def test_message_skipped_after_an_opt_out_is_not_missing():
     case = replace(FINE, arrivals=[came(1)], told={1: SENT, 2: Told("SKIPPED", "opted out")})
     assert rules(case) == ["not sent"]
     assert rules(replace(case, opted_out={("r2", "email"): DUE})) == []
@@ -104,7 +104,7 @@ def test_urgent_ones_of_a_burst_come_first():
     assert rules(replace(case, arrivals=[came(3), came(1), came(2)])) == []
 
 
-def test_lateness_is_told_apart_from_that_while_an_engine_was_away():
+def test_lateness_is_reported_separately_from_that_during_an_engine_outage():
     late = [came(1, 20), came(2, 5_000)]
     moved = {1: planned(1), 2: planned(2, due_at=DUE + 1)}
     lines, _ = judge(
@@ -114,7 +114,7 @@ def test_lateness_is_told_apart_from_that_while_an_engine_was_away():
     assert any("while it was away: 1, due to arrival p50 4999 ms" in one for one in lines)
 
 
-def test_what_an_engine_left_behind_is_told_apart_until_its_backlog_was_sent():
+def test_backlog_of_an_engine_is_reported_separately_until_it_was_sent():
     due = {1: 0, 2: 1_500, 3: 6_500, 4: 7_500}
     lines, _ = judge(
         replace(

@@ -40,7 +40,7 @@ def test_nobody_waits_for_a_transaction_in_which_a_job_was_sent(url: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_who_waits_for_an_open_transaction_is_seen(url: str, tmp_path: Path) -> None:
+def test_waiting_for_an_open_transaction_is_detected(url: str, tmp_path: Path) -> None:
     plant = "LOCK TABLE headway.job"
     seen = beside_open_send(url, stop(tmp_path), 1.0, plant=plant, patience_ms=300)
     assert seen.waited != []
@@ -48,7 +48,7 @@ def test_who_waits_for_an_open_transaction_is_seen(url: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_is_open(
+async def test_claims_do_not_touch_more_worker_and_gate_rows_the_longer_a_snapshot_is_open(
     url: str,
 ) -> None:
     async with declared(url):

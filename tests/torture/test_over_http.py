@@ -54,7 +54,7 @@ def _settle_twice(seen: Seen) -> None:
     seen.done[ONE] = 2
 
 
-async def test_what_went_right_is_no_violation(tmp_path: Path):
+async def test_correct_history_is_no_violation(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/headway.db"
     assert await judge(url, await one_done(url)) == []
 
@@ -79,7 +79,7 @@ async def test_each_planted_fault_is_found(
     assert rule in {one.rule for one in await judge(url, seen)}
 
 
-async def test_a_job_that_is_not_settled_is_found(tmp_path: Path):
+async def test_unsettled_job_is_found(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/headway.db"
     store = open_store(url)
     await store.enqueue([NewJob(id=ONE, kind="write")])

@@ -31,7 +31,7 @@ def torture(
 
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
-def test_a_small_rig_keeps_its_promises(tmp_path: Path) -> None:
+def test_small_rig_keeps_its_promises(tmp_path: Path) -> None:
     passes(tmp_path, "races", "sqlite", "--jobs", "400")
 
 
@@ -46,7 +46,7 @@ def test_a_small_rig_keeps_its_promises(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("store", KINDS)
-def test_what_is_tortured_keeps_its_promises(
+def test_tortured_store_keeps_its_promises(
     tmp_path: Path, store: str, rig: str, size: tuple[str, str]
 ) -> None:
     passes(tmp_path, rig, store, *size)
@@ -55,7 +55,7 @@ def test_what_is_tortured_keeps_its_promises(
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("store", KINDS)
-def test_notifications_are_sent_once_though_engines_die_and_stand_still(
+def test_notifications_are_sent_once_though_engines_die_and_freeze(
     tmp_path: Path, store: str
 ) -> None:
     passes(tmp_path, "notifications", store, "--quick")
@@ -64,7 +64,7 @@ def test_notifications_are_sent_once_though_engines_die_and_stand_still(
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("store", ["postgres", "redis"])
-def test_work_goes_on_after_each_fault_and_nothing_is_lost(tmp_path: Path, store: str) -> None:
+def test_work_continues_after_each_fault_and_nothing_is_lost(tmp_path: Path, store: str) -> None:
     passes(tmp_path, "faults", store, "--for", "5")
 
 
@@ -78,15 +78,13 @@ def test_history_with_every_event_breaks_no_promise(tmp_path: Path, store: str) 
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("store", KINDS)
-def test_no_repository_has_two_sessions_and_no_process_stays_behind(
-    tmp_path: Path, store: str
-) -> None:
+def test_no_repository_has_two_sessions_and_no_process_remains(tmp_path: Path, store: str) -> None:
     passes(tmp_path, "automations", store, "--quick")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * LIMIT_S)
-def test_messages_come_through_the_brokers_though_every_process_is_killed(tmp_path: Path) -> None:
+def test_messages_pass_through_the_brokers_though_every_process_is_killed(tmp_path: Path) -> None:
     for server in (KafkaServer, CassandraServer):
         made(server).close()
     passes(tmp_path, "brokers", "sqlite", "--quick", limit_s=2 * LIMIT_S)
@@ -111,7 +109,7 @@ def passes(folder: Path, rig: str, store: str, *size: str, limit_s: float = LIMI
         ("leave early", "double start"),
     ],
 )
-def test_a_fault_planted_in_a_rig_is_found(tmp_path: Path, plant: str, rule: str) -> None:
+def test_fault_planted_in_a_rig_is_found(tmp_path: Path, plant: str, rule: str) -> None:
     done = torture(tmp_path, "races", "--store", "sqlite", "--jobs", "500", "--plant", plant)
     assert done.returncode == 1
     assert f"VIOLATION {rule}: " in done.stdout

@@ -25,7 +25,7 @@ async def closed(rig: Rig, name: str) -> bool:
     return gate.closed_until is not None
 
 
-async def test_the_root_leads_to_the_dashboard_and_an_open_server_shows_it_at_once():
+async def test_root_leads_to_the_dashboard_and_an_open_server_shows_it_at_once():
     async with dashboard(tokens=False) as rig:
         reply = await rig.http.get("/")
         assert reply.status_code == 307
@@ -59,7 +59,7 @@ async def test_every_page_has_the_strict_policy_and_no_inline_script_or_style():
             assert reply.text.count("<script") == 1
 
 
-async def test_an_unknown_page_is_a_page_to_a_browser_and_a_problem_to_a_program():
+async def test_unknown_page_is_a_page_to_a_browser_and_a_problem_to_a_program():
     async with dashboard() as rig, signed_in(rig, Role.VIEWER) as http:
         for path in ("/ui/nowhere", "/ui/-/nowhere"):
             page = await http.get(path, headers={"Accept": "text/html,*/*;q=0.8"})
@@ -81,7 +81,7 @@ async def test_an_unknown_page_is_a_page_to_a_browser_and_a_problem_to_a_program
         assert 'href="/ui/jobs"' not in page.text
 
 
-async def test_without_a_token_every_page_leads_to_the_sign_in_and_back():
+async def test_every_page_without_a_token_leads_to_the_sign_in_and_back():
     async with dashboard() as rig, signed_in(rig, None) as http:
         reply = await http.get("/ui/gates?only=shut")
         assert reply.status_code == 303
@@ -102,7 +102,7 @@ async def test_without_a_token_every_page_leads_to_the_sign_in_and_back():
         assert (await http.get("/ui/gates?only=shut")).status_code == 200
 
 
-async def test_the_cookie_is_no_token_of_the_api():
+async def test_cookie_is_not_an_api_token():
     async with dashboard() as rig, signed_in(rig, Role.ADMIN) as http:
         assert (await http.get("/ui/gates")).status_code == 200
         assert (await http.get("/v1/gates")).status_code == 401
@@ -130,7 +130,7 @@ async def test_signing_out_forgets_the_token():
     ],
 )
 @pytest.mark.parametrize("tokens", [True, False])
-async def test_a_form_that_another_site_sends_is_refused_even_with_the_right_token(
+async def test_form_from_another_site_is_refused_even_with_the_right_token(
     headers: dict[str, str], tokens: bool
 ):
     async with dashboard(tokens=tokens) as rig:
@@ -166,9 +166,7 @@ def request_with(headers: dict[str, str]) -> Request:
         ({}, False),
     ],
 )
-def test_form_check_by_itself_accepts_forms_of_the_same_origin_alone(
-    headers: dict[str, str], accepted: bool
-):
+def test_form_check_accepts_only_forms_of_the_same_origin(headers: dict[str, str], accepted: bool):
     # The server's middleware refuses most of these earlier; this is the check behind it.
     request = request_with(headers)
     token = form_token(request)
@@ -179,7 +177,7 @@ def test_form_check_by_itself_accepts_forms_of_the_same_origin_alone(
             check_form(request, token)
 
 
-async def test_a_form_with_another_token_than_its_page_was_given_is_refused():
+async def test_form_with_another_token_than_its_page_is_refused():
     async with dashboard() as rig:
         await declare(rig)
         async with signed_in(rig, Role.OPERATOR) as other, signed_in(rig, Role.ADMIN) as http:
@@ -190,7 +188,7 @@ async def test_a_form_with_another_token_than_its_page_was_given_is_refused():
             assert not await closed(rig, "lines")
 
 
-async def test_a_viewer_sees_no_button_and_is_refused_the_form_and_the_deed():
+async def test_viewer_sees_no_button_and_is_refused_the_form_and_the_action():
     async with dashboard() as rig:
         await declare(rig)
         async with signed_in(rig, Role.OPERATOR) as http:
@@ -206,7 +204,7 @@ async def test_a_viewer_sees_no_button_and_is_refused_the_form_and_the_deed():
         assert not await closed(rig, "lines")
 
 
-async def test_a_token_for_one_lane_sees_that_lane_alone_and_may_pause_no_other():
+async def test_token_for_one_lane_sees_only_that_lane_and_can_pause_no_other():
     async with dashboard() as rig:
         for lane in ("mine", "theirs"):
             await rig.send(lane=lane)
@@ -224,7 +222,7 @@ async def test_a_token_for_one_lane_sees_that_lane_alone_and_may_pause_no_other(
         assert await closed(rig, "lane:mine")
 
 
-async def test_a_tenants_token_sees_its_own_jobs_alone():
+async def test_tenants_token_sees_only_its_own_jobs():
     async with dashboard() as rig:
         await rig.send(lane="ours", tenant="acme")
         await rig.send(lane="ours", tenant="acme")
@@ -240,7 +238,7 @@ async def test_a_tenants_token_sees_its_own_jobs_alone():
                 assert (await http.get(path)).status_code == 403
 
 
-async def test_an_ended_token_leads_to_the_sign_in_and_is_forgotten():
+async def test_expired_token_leads_to_the_sign_in_and_is_forgotten():
     async with dashboard() as rig:
         text = await rig.token(Role.VIEWER, expires_at=1)
         async with signed_in(rig, text) as http:
@@ -266,7 +264,7 @@ def test_nothing_leads_out_of_the_dashboard(given: str, to: str):
     assert inside(given) == to
 
 
-async def test_what_is_done_is_on_the_trail_in_the_tokens_name():
+async def test_actions_are_in_the_trail_in_the_tokens_name():
     async with dashboard() as rig:
         await declare(rig)
         async with signed_in(rig, Role.OPERATOR) as http:

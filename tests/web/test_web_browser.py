@@ -72,7 +72,7 @@ async def test_two_browsers_see_each_others_actions_and_the_store_changes(store_
             await expect(two.locator("#gates")).to_contain_text("Held by 0")
 
 
-async def test_without_its_script_every_form_still_works():
+async def test_every_form_works_without_the_script():
     async with dashboard(tokens=False) as rig, browsing() as browser:
         await declare(rig, "lines", 1)
         async with opened(browser, rig, "/ui/gates?gate=lines", java_script_enabled=False) as page:
@@ -84,7 +84,7 @@ async def test_without_its_script_every_form_still_works():
             await expect(page.locator(".big").first).to_contain_text("of 7")
 
 
-async def test_what_is_typed_focused_and_open_stays_while_fragments_change():
+async def test_typed_focused_and_open_elements_stay_while_fragments_change():
     async with dashboard(tokens=False, events_each_s=0.05) as rig, browsing() as browser:
         await declare(rig, "a-gate", 1)
         await declare(rig, "lines", 1)
@@ -109,7 +109,7 @@ async def test_what_is_typed_focused_and_open_stays_while_fragments_change():
             assert await page.get_by_role("dialog").is_visible()
 
 
-async def test_an_open_page_says_that_the_server_is_away_and_comes_back_by_itself():
+async def test_open_page_reports_an_unreachable_server_and_recovers_by_itself():
     async with browsing() as browser:
         async with dashboard(tokens=False, events_each_s=0.05) as rig:
             port = int(rig.url.rpartition(":")[2])
@@ -141,7 +141,7 @@ _BROKEN_WORDS = """() => {
 }"""
 
 
-async def test_pages_on_a_telephone_break_no_word_and_keep_their_rows_low():
+async def test_pages_on_a_phone_break_no_word_and_keep_their_rows_low():
     async with dashboard(tokens=False) as rig, browsing() as browser, opened(browser, rig) as page:
         await declare(rig, "lines:numbers-of-the-corporation", 100_000)
         await declare(rig)
@@ -170,7 +170,7 @@ async def test_pages_on_a_telephone_break_no_word_and_keep_their_rows_low():
             assert {one["top"] for one in row} == {row[0]["top"]}
 
 
-async def test_latencies_of_days_fit_on_a_telephone():
+async def test_latencies_of_days_fit_on_a_phone():
     async with dashboard(tokens=False) as rig, browsing() as browser, opened(browser, rig) as page:
         await rig.send(None, lane="calls")
         await Worker(rig, "hand").take("calls", 1)
@@ -212,7 +212,7 @@ async def test_hostile_names_run_nothing_and_break_no_layout(width: int):
             assert await page.evaluate("window.evil") is None
 
 
-async def test_the_theme_is_switched_and_kept():
+async def test_theme_is_switched_and_kept():
     async with (
         dashboard(tokens=False) as rig,
         browsing() as browser,
@@ -265,7 +265,7 @@ async def test_keyboard_focus_is_visible_on_each_kind_of_element(theme: Any):
         assert kinds >= {"a", "button", "input", "select", "summary"}
 
 
-async def test_the_page_at_hand_can_be_seen_in_the_menu_of_a_telephone():
+async def test_current_page_is_visible_in_the_menu_of_a_phone():
     async with dashboard(tokens=False) as rig, browsing() as browser, opened(browser, rig) as page:
         await page.set_viewport_size({"width": 375, "height": 800})
         for path in (one.path for one in PAGES if one.menu):

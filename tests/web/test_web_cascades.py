@@ -69,7 +69,7 @@ async def decline(rig: Rig, job: str) -> None:
     await rig.store.signal(Signal(key=job, event=event, decided=Decided.DECLINED, reason="busy"))
 
 
-async def test_who_was_asked_is_shown_with_what_they_said_and_who_is_asked_now():
+async def test_asked_candidates_are_shown_with_their_answers_and_the_current_one():
     async with offering() as (rig, http):
         job = await offer(rig, "boiler", "ada", "bob", "cid", "dee", "eve", "flo")
         await decline(rig, job)
@@ -81,7 +81,7 @@ async def test_who_was_asked_is_shown_with_what_they_said_and_who_is_asked_now()
         assert job[-8:] in text
 
 
-async def test_an_open_page_is_sent_each_turn():
+async def test_open_page_receives_each_turn():
     async with offering() as (rig, http):
         job = await offer(rig, "boiler", "ada", "bob")
         async with http.stream("GET", "/ui/cascades", headers=LIVE) as reply:
@@ -92,7 +92,7 @@ async def test_an_open_page_is_sent_each_turn():
             assert await until(found, "the last candidate") == "change"
 
 
-async def test_a_cascade_is_cancelled_from_its_card():
+async def test_cascade_is_cancelled_from_its_card():
     async with offering() as (rig, http):
         job = await offer(rig, "boiler", "ada")
         assert f"/ui/-/do/cancel-job?job={job}" in (await http.get("/ui/cascades")).text
@@ -102,7 +102,7 @@ async def test_a_cascade_is_cancelled_from_its_card():
         assert found.cancel_requested
 
 
-async def test_a_viewer_sees_no_button_and_a_tenants_token_its_own_cascades_alone():
+async def test_viewer_sees_no_button_and_a_tenants_token_only_its_own_cascades():
     async with offering(Role.VIEWER) as (rig, http):
         await offer(rig, "ours", "ada", tenant="acme", lane="l1")
         await offer(rig, "others", "bob", tenant="globex", lane="l2")
@@ -134,7 +134,7 @@ async def test_hostile_candidates_and_reasons_are_shown_as_text():
                 assert sign not in seen.text
 
 
-async def test_the_page_looks_at_a_bounded_number_of_jobs_under_way():
+async def test_page_reads_a_bounded_number_of_live_jobs():
     async with offering() as (rig, http):
         await offer(rig, "boiler", "ada")
         asked: list[JobsQuery] = []
@@ -152,7 +152,7 @@ async def test_the_page_looks_at_a_bounded_number_of_jobs_under_way():
         assert all(one.states for one in asked)
 
 
-async def test_a_cascade_whose_handler_runs_is_shown_behind_many_that_wait():
+async def test_cascade_with_a_running_handler_is_shown_behind_many_waiting_ones():
     async with offering() as (rig, http):
         policy = JobPolicy(cascade=True)
         who = ("ada", "bob")

@@ -71,7 +71,7 @@ async def test_now_stops_everything_and_starts_it_again(store_url: str):  # noqa
 
 
 @slow
-async def test_a_lane_is_paused_resumed_and_limited(store_url: str):  # noqa: F811
+async def test_lane_is_paused_resumed_and_limited(store_url: str):  # noqa: F811
     async with driving(store_url) as (rig, page):
         for lane in ("mail", "sms"):
             await rig.send(None, lane=lane)
@@ -99,7 +99,7 @@ async def test_a_lane_is_paused_resumed_and_limited(store_url: str):  # noqa: F8
 
 
 @slow
-async def test_a_gate_is_closed_opened_set_reset_and_a_permit_released(store_url: str):  # noqa: F811
+async def test_gate_is_closed_opened_set_reset_and_a_permit_released(store_url: str):  # noqa: F811
     async with driving(store_url, "/ui/gates") as (rig, page):
         await declare(rig, "lines", 1)
         rate = DeclareGate(spec=Rate("sends", 5, "1h"))
@@ -133,7 +133,7 @@ async def test_a_gate_is_closed_opened_set_reset_and_a_permit_released(store_url
 
 
 @slow
-async def test_a_job_is_found_made_due_edited_cancelled_and_retried(store_url: str):  # noqa: F811
+async def test_job_is_found_made_due_edited_cancelled_and_retried(store_url: str):  # noqa: F811
     async with driving(store_url, "/ui/jobs") as (rig, page):
         await rig.send(None, lane="sms", kind="text")
         made = await rig.send(None, lane="mail", kind="send_mail", due="2h", args={"n": 1})
@@ -213,7 +213,7 @@ async def test_dead_jobs_are_retried_one_ticked_grouped_and_all(store_url: str):
 
 
 @slow
-async def test_an_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F811
+async def test_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F811
     async with driving(store_url) as (rig, page):
         for name in ("nightly", "weekly"):
             await declare_entry(rig, name, At("03:00"))
@@ -239,7 +239,7 @@ async def test_an_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F8
 
 
 @slow
-async def test_a_cascade_goes_on_and_is_cancelled(store_url: str):  # noqa: F811
+async def test_cascade_continues_and_is_cancelled(store_url: str):  # noqa: F811
     async with driving(store_url) as (rig, page):
         job = await offer(rig, "boiler", "ada", "bob", "cid")
         await show(page, rig, "/ui/cascades?kind=offer")
@@ -253,7 +253,7 @@ async def test_a_cascade_goes_on_and_is_cancelled(store_url: str):  # noqa: F811
 
 
 @slow
-async def test_workers_and_the_trail_follow_what_is_done(store_url: str):  # noqa: F811
+async def test_workers_and_the_trail_follow_the_actions(store_url: str):  # noqa: F811
     async with driving(store_url, "/ui/workers") as (rig, page):
         made = await rig.send(None, lane="mail", kind="send_mail")
         (held,) = await Worker(rig, "the-worker").take("mail")

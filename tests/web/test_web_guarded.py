@@ -42,14 +42,14 @@ async def test_secrets_in_errors_reasons_and_the_trail_are_masked_on_every_page(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_token_is_kept_for_https_alone_where_that_is_how_the_server_is_reached(scheme: str):
+def test_token_cookie_is_secure_if_the_server_is_reached_over_https(scheme: str):
     scope = {"type": "http", "scheme": scheme, "path": "/ui", "headers": [], "query_string": b""}
     reply = Response()
     keep_token(Request({**scope, "server": ("headway.example", 443)}), reply, "hw_x")
     assert ("Secure" in reply.headers["set-cookie"]) == (scheme == "https")
 
 
-async def test_an_open_page_ends_with_its_token():
+async def test_open_page_ends_with_its_token():
     with patch.object(dashboard_module, "QUIET_S", 0.05):
         async with dashboard(events_each_s=0.01) as rig:
             text = await rig.token(Role.VIEWER, name="the visitor")
@@ -72,7 +72,7 @@ async def test_an_open_page_ends_with_its_token():
                 assert "autofocus" in asked
 
 
-async def test_no_more_pages_are_live_at_once_than_there_is_room_for():
+async def test_number_of_live_pages_is_bounded():
     with patch.object(feed, "MOST_WATCHERS", 1):
         async with (
             dashboard(tokens=False) as rig,
@@ -85,7 +85,7 @@ async def test_no_more_pages_are_live_at_once_than_there_is_room_for():
             assert "1 pages are already open" in refused.json()["wrong"]
 
 
-async def test_what_was_done_is_said_once():
+async def test_result_of_an_action_is_shown_once():
     async with dashboard(tokens=False) as rig, signed_in(rig, None) as http:
         await declare(rig, "lines")
         await do(http, "/ui/-/do/close-gate?gate=lines")
@@ -93,7 +93,7 @@ async def test_what_was_done_is_said_once():
         assert "lines is closed." not in (await http.get("/ui/gates")).text
 
 
-async def test_what_is_no_form_or_too_large_is_refused():
+async def test_malformed_or_too_large_form_is_refused():
     async with dashboard(tokens=False) as rig, signed_in(rig, None) as http:
         await declare(rig, "lines")
         path = "/ui/-/do/close-gate"

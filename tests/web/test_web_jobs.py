@@ -121,7 +121,7 @@ async def test_jobs_are_found_by_each_filter_and_their_page_is_in_the_address(ur
         assert "is not a state" in (await http.get("/ui/jobs?state=odd")).text
 
 
-async def test_a_listing_goes_on_from_its_cursor_and_has_every_job_once(url: str):
+async def test_listing_continues_from_its_cursor_and_has_every_job_once(url: str):
     async with operating(url) as (rig, http):
         jobs = [await rig.send(lane="bulk") for _ in range(53)]
         reply = await http.get("/ui/jobs?lane=bulk")
@@ -133,7 +133,7 @@ async def test_a_listing_goes_on_from_its_cursor_and_has_every_job_once(url: str
         assert (refused.status_code, "<h1>Not understood</h1>" in refused.text) == (422, True)
 
 
-async def test_a_waiting_job_says_why_and_its_place_in_line(url: str):
+async def test_waiting_job_shows_why_and_its_place_in_line(url: str):
     async with operating(url) as (rig, http):
         await declare(rig, "lines", 1)
         jobs = [await rig.send(lane="calls", gates=["lines"]) for _ in range(3)]
@@ -149,7 +149,7 @@ async def test_a_waiting_job_says_why_and_its_place_in_line(url: str):
         assert "at a gate" in page
 
 
-async def test_moments_in_the_sentence_are_the_viewers_and_what_only_looks_like_one_is_text():
+async def test_times_in_the_sentence_are_the_viewers_and_lookalikes_are_text():
     async with operating() as (rig, http):
         await declare(rig, "lines", 1)
         made = await rig.send(lane="calls", gates=["lines"])
@@ -164,7 +164,7 @@ async def test_moments_in_the_sentence_are_the_viewers_and_what_only_looks_like_
         assert "T0" not in plain(told)
 
 
-async def test_the_timeline_has_a_bar_for_each_run_and_each_error_with_its_traceback(url: str):
+async def test_timeline_has_a_bar_for_each_run_and_each_error_with_its_traceback(url: str):
     async with operating(url) as (rig, http):
         made = await rig.send(lane="calls", retry={"attempts": 2, "base": "0s", "cap": "0s"})
         worker = Worker(rig)
@@ -185,7 +185,7 @@ async def test_the_timeline_has_a_bar_for_each_run_and_each_error_with_its_trace
         assert 'class="awaiting"' in reply.text
 
 
-def test_a_timeline_says_what_each_part_of_the_time_went_into():
+def test_timeline_shows_how_each_part_of_the_time_was_spent():
     def run(number: int, **more: Any) -> RunView:
         facts: dict[str, Any] = {
             "run": number, "attempt": number, "stage": "", "worker": "w", "handed_at": None,
@@ -232,7 +232,7 @@ async def test_arguments_are_shown_with_their_secrets_masked(url: str):
         assert "[hidden]" not in form.text
 
 
-async def test_what_followed_a_job_and_its_cause_lead_to_each_other():
+async def test_follow_ups_of_a_job_and_their_cause_link_to_each_other():
     async with operating() as (rig, http):
         policy = JobPolicy(on_final=FollowUp(kind="tell", lane="later"))
         made = "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"
@@ -246,7 +246,7 @@ async def test_what_followed_a_job_and_its_cause_lead_to_each_other():
         assert f'href="/ui/jobs/{made}"' not in (await http.get(f"/ui/jobs/{liar}")).text
 
 
-async def test_a_job_is_cancelled_made_due_edited_and_retried_with_other_arguments(url: str):
+async def test_job_is_cancelled_made_due_edited_and_retried_with_other_arguments(url: str):
     async with operating(url) as (rig, http):
         made = await rig.send(lane="calls", due="1h", args={"n": 1})
         page = f"/ui/jobs/{made}"
@@ -276,7 +276,7 @@ async def test_a_job_is_cancelled_made_due_edited_and_retried_with_other_argumen
         assert "life 2" in await text_of(http, page)
 
 
-async def test_arguments_that_are_none_or_hold_a_mask_are_refused_in_the_form():
+async def test_invalid_or_masked_arguments_are_refused_in_the_form():
     async with operating() as (rig, http):
         made = await rig.send(args={"n": 1})
         for text, told in (
@@ -297,14 +297,14 @@ async def test_arguments_that_are_none_or_hold_a_mask_are_refused_in_the_form():
         ).encode()
 
 
-async def test_an_action_leads_back_to_the_page_of_its_job():
+async def test_action_leads_back_to_the_page_of_its_job():
     async with operating() as (rig, http):
         made = await rig.send()
         reply = await http.get(f"/ui/jobs/{made}")
         assert f"back=%2Fui%2Fjobs%2F{made}" in reply.text
 
 
-def test_errors_of_one_cause_are_one_whatever_varies_in_them():
+def test_errors_with_one_cause_are_grouped_whatever_varies_in_them():
     same = {
         error_of(dead(f"Traceback:\n  line 4\nTimeoutError: {text}"))
         for text in ("7 s for ada@example.org", "12.5 s for bob@example.com")
@@ -416,7 +416,7 @@ async def test_workers_show_what_each_runs_and_since_when(url: str):
         assert "bob" not in (await text_of(http, "/ui/workers", q="calls")).partition("Worker")[2]
 
 
-async def test_a_listing_that_reaches_no_fitting_job_goes_on_from_either_end(
+async def test_listing_that_finds_no_matching_job_continues_from_either_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
@@ -477,7 +477,7 @@ async def among_many(rig: Rig, worker: Worker) -> tuple[str, str, list[str]]:
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_jobs_under_way_are_found_among_many_that_ended_or_are_due_later(
+async def test_live_jobs_are_found_among_many_that_ended_or_are_due_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ):
     monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
@@ -510,7 +510,7 @@ async def test_jobs_under_way_are_found_among_many_that_ended_or_are_due_later(
             assert re.search(rf"WaitingRunning\s+acme\W{waiting_and_running}", shares)
 
 
-async def test_scoped_tokens_find_their_own_jobs_under_way_alone(monkeypatch: pytest.MonkeyPatch):
+async def test_scoped_tokens_find_only_their_own_live_jobs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
     monkeypatch.setattr("headway.server.finding.MOST_LANES", 2)
     async with dashboard() as rig:
@@ -547,7 +547,7 @@ async def test_scoped_tokens_find_their_own_jobs_under_way_alone(monkeypatch: py
             assert "lines" not in held_up
 
 
-async def test_jobs_that_wait_for_a_keyed_pool_are_shown_at_each_of_its_members():
+async def test_jobs_waiting_for_a_keyed_pool_are_shown_at_each_of_its_members():
     async with operating() as (rig, http):
         pool = Pool("numbers:{agent}", {"a": 1, "b": 1})
         items = (DeclareGate(spec=pool),)
@@ -561,7 +561,7 @@ async def test_jobs_that_wait_for_a_keyed_pool_are_shown_at_each_of_its_members(
             assert made[2][-8:] in text.partition("Waiting for it")[2]
 
 
-async def test_a_worker_without_a_job_runs_nothing():
+async def test_worker_without_a_job_runs_nothing():
     async with operating() as (rig, http):
         await rig.send(lane="calls")
         ada = Worker(rig, "ada")
@@ -570,7 +570,7 @@ async def test_a_worker_without_a_job_runs_nothing():
         assert "ada nothing calls" in await text_of(http, "/ui/workers")
 
 
-async def test_the_trail_says_who_did_what_of_one_target_or_by_one_author(url: str):
+async def test_trail_shows_who_did_what_of_one_target_or_by_one_author(url: str):
     async with operating(url) as (rig, http):
         await declare(rig, "lines", 1)
         made = await rig.send(due="1h")
@@ -590,7 +590,7 @@ async def test_the_trail_says_who_did_what_of_one_target_or_by_one_author(url: s
         assert "No line matches" in await text_of(http, "/ui/trail", author="nobody")
 
 
-async def test_the_trail_goes_on_from_its_cursor():
+async def test_trail_continues_from_its_cursor():
     async with operating() as (rig, http):
         made = await rig.send(due="1h")
         for n in range(55):
@@ -607,7 +607,7 @@ async def test_the_trail_goes_on_from_its_cursor():
             assert "why 5." not in rest
 
 
-async def test_a_viewer_sees_every_page_without_a_button():
+async def test_viewer_sees_every_page_without_a_button():
     async with dashboard() as rig, signed_in(rig, Role.VIEWER) as http:
         await rig.send(lane="mail")
         await Worker(rig).kill("mail")
@@ -632,7 +632,7 @@ async def test_a_viewer_sees_every_page_without_a_button():
         assert form.status_code == 403
 
 
-async def test_a_tenants_token_sees_and_moves_its_own_jobs_alone(url: str):
+async def test_tenants_token_sees_and_moves_only_its_own_jobs(url: str):
     async with dashboard(url) as rig:
         own = await rig.send(lane="mail", tenant="acme", kind="own")
         other = await rig.send(lane="mail", tenant="umbra", kind="other")
@@ -665,7 +665,7 @@ async def test_a_tenants_token_sees_and_moves_its_own_jobs_alone(url: str):
             assert (await job_of(rig, other)).state is State.DEAD
 
 
-async def test_a_lanes_token_sees_the_jobs_of_its_lanes_alone():
+async def test_lanes_token_sees_only_the_jobs_of_its_lanes():
     async with dashboard() as rig:
         own, other = await rig.send(lane="mail-1"), await rig.send(lane="calls")
         text = await rig.token(Role.OPERATOR, name="mailer", lanes=["mail-*"])
@@ -685,7 +685,7 @@ async def test_a_lanes_token_sees_the_jobs_of_its_lanes_alone():
             assert "Retry all 1 dead jobs of kind noop" in asked
 
 
-async def test_what_followed_a_job_is_shown_to_those_who_may_see_it_alone():
+async def test_follow_ups_are_shown_only_to_those_who_may_see_them():
     async with dashboard() as rig:
         policy = JobPolicy(on_final=FollowUp(kind="tell", lane="later"))
         made = "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"
@@ -700,7 +700,7 @@ async def test_what_followed_a_job_is_shown_to_those_who_may_see_it_alone():
                 assert f"/ui/jobs/{other}" not in reply.text
 
 
-async def test_a_token_of_several_tenants_chooses_one():
+async def test_token_of_several_tenants_chooses_one():
     async with dashboard() as rig:
         first = await rig.send(tenant="acme")
         second = await rig.send(tenant="umbra")
@@ -747,7 +747,7 @@ async def test_hostile_texts_in_every_field_of_a_job_are_shown_as_text():
                     assert sign not in seen.text, (path, sign)
 
 
-async def test_the_menu_says_which_page_is_open_also_of_a_page_below_it():
+async def test_menu_marks_the_open_page_even_for_a_page_below_it():
     async with operating() as (rig, http):
         made = await rig.send()
         for path, current in (
@@ -761,7 +761,7 @@ async def test_the_menu_says_which_page_is_open_also_of_a_page_below_it():
 
 
 @pytest.mark.slow
-async def test_in_a_browser_ticked_jobs_are_retried_and_another_browser_sees_it(url: str):
+async def test_ticked_jobs_are_retried_in_a_browser_and_another_browser_sees_it(url: str):
     async with dashboard(url, tokens=False) as rig, browsing() as browser:
         worker = Worker(rig)
         for _ in range(3):
@@ -793,7 +793,7 @@ async def test_in_a_browser_ticked_jobs_are_retried_and_another_browser_sees_it(
 
 
 @pytest.mark.slow
-async def test_in_a_browser_a_job_is_edited_and_retried_and_no_text_of_it_runs():
+async def test_job_is_edited_and_retried_in_a_browser_and_no_text_of_it_runs():
     async with dashboard(tokens=False) as rig, browsing() as browser:
         evil = " ".join(HOSTILE[:3])
         made = await rig.send(None, lane="mail", kind=evil, tenant=evil, args={"text": evil})

@@ -50,7 +50,7 @@ async def until(found: AsyncIterator[tuple[str, Any]], words: str) -> str:
     raise AssertionError
 
 
-async def test_a_page_is_sent_whole_and_then_only_what_changed():
+async def test_page_is_sent_completely_and_then_only_changes():
     async with dashboard(events_each_s=0.01) as rig, signed_in(rig, Role.OPERATOR) as http:
         await declare(rig, "lines")
         async with http.stream("GET", "/ui/gates", headers=LIVE) as reply:
@@ -70,7 +70,7 @@ async def test_a_page_is_sent_whole_and_then_only_what_changed():
                     break
 
 
-async def test_a_browser_that_goes_away_leaves_no_look_behind_and_its_requests_are_counted():
+async def test_closed_browser_leaves_no_subscription_behind_and_its_requests_are_counted():
     async with dashboard(tokens=False, events_each_s=0.01) as rig, signed_in(rig, None) as http:
         feed = cast("Dashboard", rig.service.system_services["dashboard"]).feed
         async with (
@@ -126,7 +126,7 @@ async def counted() -> AsyncIterator[tuple[Counted, Feed, Look]]:
     await inner.close()
 
 
-async def test_two_that_see_the_same_share_one_look_and_another_filter_or_scope_is_another():
+async def test_viewers_of_the_same_share_one_read_and_another_filter_or_scope_does_not():
     async with counted() as (_, feed, look):
         viewer = replace(OPEN_CALLER, id="v", name="v", may=ROLES[Role.VIEWER])
         one, _ = feed.join(gates.PAGE, look)
@@ -140,7 +140,7 @@ async def test_two_that_see_the_same_share_one_look_and_another_filter_or_scope_
         assert len(feed) == 5
 
 
-async def test_those_of_other_tenants_or_lanes_share_no_look():
+async def test_viewers_of_other_tenants_or_lanes_share_no_read():
     async with counted() as (_, feed, look):
         scopes = (
             {},
@@ -155,7 +155,7 @@ async def test_those_of_other_tenants_or_lanes_share_no_look():
         assert len({id(one) for one in streams}) == len(scopes)
 
 
-async def test_nothing_is_read_before_the_first_looks_and_after_the_last_has_gone():
+async def test_nothing_is_read_without_viewers():
     async with counted() as (store, feed, look):
         assert not store.reads
         stream, first = feed.join(gates.PAGE, look)
@@ -184,7 +184,7 @@ async def test_nothing_is_read_before_the_first_looks_and_after_the_last_has_gon
         assert store.reads.total() >= before
 
 
-async def test_fragments_with_a_version_are_rendered_when_it_is_another():
+async def test_versioned_fragments_are_rendered_only_if_the_version_changed():
     looks, rendered, enough = 0, [], asyncio.Event()
 
     async def facts(page: Page, look: Look) -> Facts:
@@ -210,7 +210,7 @@ async def test_fragments_with_a_version_are_rendered_when_it_is_another():
     assert [one["now"] for one in sent] == [0, 1, 3, 6]
 
 
-async def test_a_store_that_is_away_is_told_and_then_all_is_sent_again():
+async def test_outage_of_the_store_is_reported_and_then_everything_is_sent_again():
     async with counted() as (store, feed, look):
         _, watcher = feed.join(gates.PAGE, look)
         events = []

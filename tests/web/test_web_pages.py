@@ -40,7 +40,7 @@ async def take(rig: Rig, lane: str, n: int = 1) -> list[str]:
     return [one.id for one in (await rig.store.claim(request)).jobs]
 
 
-async def test_now_says_what_holds_jobs_up_grouped_by_cause_with_the_most_jobs_first():
+async def test_now_shows_causes_of_waiting_with_the_most_jobs_first():
     async with operating() as (rig, http):
         await declare(rig, "lines", 2)
         for _ in range(7):
@@ -56,7 +56,7 @@ async def test_now_says_what_holds_jobs_up_grouped_by_cause_with_the_most_jobs_f
         assert "about" not in text.partition("Jobs by state")[0]
 
 
-async def test_now_says_when_a_full_gate_frees_next(monkeypatch: pytest.MonkeyPatch):
+async def test_now_says_when_a_full_gate_next_has_room(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(GateTrack, "next_free_at", lambda _track, now: now + 20_000)
     async with operating(events_each_s=0.01) as (rig, http):
         await declare(rig, "lines", 2)
@@ -78,7 +78,7 @@ async def test_jobs_of_keyed_gates_are_one_line_for_their_template():
         assert "3 jobs slots customer:{phone} is full for 2 keys" in text
 
 
-async def test_the_kill_switch_stops_everything_with_reason_and_end_and_starts_it_again():
+async def test_kill_switch_stops_everything_with_reason_and_end_and_starts_it_again():
     async with operating() as (rig, http):
         await rig.send(lane="calls")
         reply = await do(http, "/ui/-/do/stop-everything", reason="a flood", until="20m")
@@ -92,7 +92,7 @@ async def test_the_kill_switch_stops_everything_with_reason_and_end_and_starts_i
         assert (await gate_of(rig, "all")).closed_until is None
 
 
-async def test_a_lane_is_paused_and_resumed_and_its_concurrency_set():
+async def test_lane_is_paused_and_resumed_and_its_concurrency_set():
     async with operating() as (rig, http):
         await rig.send(lane="calls", tenant="acme")
         await do(http, "/ui/-/do/pause-lane?lane=calls", reason="wait", until="1h")
@@ -109,7 +109,7 @@ async def test_a_lane_is_paused_and_resumed_and_its_concurrency_set():
         assert "acme" in text
 
 
-async def test_a_gate_shows_its_holders_and_waiters_and_a_permit_is_released_by_force():
+async def test_gate_shows_its_holders_and_waiters_and_a_permit_is_released_by_force():
     async with operating() as (rig, http):
         await declare(rig, "lines", 1)
         for _ in range(3):
@@ -127,7 +127,7 @@ async def test_a_gate_shows_its_holders_and_waiters_and_a_permit_is_released_by_
         assert (await gate_of(rig, "lines")).used == 0
 
 
-async def test_capacity_is_set_and_reset_and_what_is_no_number_is_told_in_the_form():
+async def test_capacity_is_set_and_reset_and_a_wrong_number_is_reported_in_the_form():
     async with operating() as (rig, http):
         await declare(rig, "lines", 1)
         path = "/ui/-/do/set-gate-capacity?gate=lines"
@@ -142,7 +142,7 @@ async def test_capacity_is_set_and_reset_and_what_is_no_number_is_told_in_the_fo
         assert (await gate_of(rig, "lines")).capacity == 1
 
 
-async def test_the_command_beside_a_form_does_the_same_over_http():
+async def test_command_beside_a_form_does_the_same_over_http():
     async with operating() as (rig, http):
         name = 'it\'s "quoted" & <b>'
         await declare(rig, name, 1)
@@ -157,7 +157,7 @@ async def test_the_command_beside_a_form_does_the_same_over_http():
         assert (await gate_of(rig, name)).closed_reason == "so"
 
 
-async def test_the_script_gets_the_form_alone_and_the_message_as_json():
+async def test_script_receives_only_the_form_and_the_message_as_json():
     async with operating() as (rig, http):
         await declare(rig, "lines", 1)
         path = "/ui/-/do/close-gate?gate=lines"
@@ -220,7 +220,7 @@ def plain(page: str) -> str:
     return " ".join(Tags(page).text.split())
 
 
-async def test_a_form_names_its_own_field_when_it_is_refused():
+async def test_refused_form_names_its_own_field():
     async with operating() as (rig, http):
         await rig.send(lane="calls")
         refused = await do(http, "/ui/-/do/pause-lane?lane=calls", until="tomorrow")

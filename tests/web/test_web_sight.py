@@ -76,7 +76,7 @@ def overview(now: int, *, succeeded: int, ended: int = 0) -> Overview:
     return Overview(stats=stats, lanes=(lane,), gates=(), more_gates=False, workers=())
 
 
-def test_a_rate_is_unknown_after_one_look_and_is_of_the_last_ten_seconds_then():
+def test_rate_is_unknown_after_one_read_and_then_covers_the_last_ten_seconds():
     history = History()
     assert history.rate("succeeded") is None
     history.note(overview(0, succeeded=1_000))
@@ -88,7 +88,7 @@ def test_a_rate_is_unknown_after_one_look_and_is_of_the_last_ten_seconds_then():
     assert history.rate("another") == 0
 
 
-def test_a_chart_has_a_gap_where_nobody_looked():
+def test_chart_has_a_gap_where_nobody_looked():
     history = History()
     for second in (*range(11), *range(30, 41)):
         history.note(overview(second * 1_000, succeeded=second * 7))
@@ -96,14 +96,14 @@ def test_a_chart_has_a_gap_where_nobody_looked():
     assert steps == [None, 7, 7, None, None, None, None, 7]
 
 
-def test_jobs_that_were_forgotten_do_not_count_against_those_that_ended():
+def test_forgotten_jobs_do_not_count_against_ended_ones():
     history = History()
     for now, ended in ((0, 100), (1_000, 110), (2_000, 20), (10_000, 30)):
         history.note(overview(now, succeeded=0, ended=ended))
     assert history.finished_rate("calls") == 2
 
 
-def test_a_gate_frees_next_after_the_mean_of_the_last_times_and_is_never_told_to_be_late():
+def test_gate_next_has_room_after_the_mean_of_the_last_times_and_is_never_late():
     track = GateTrack()
     for now, jobs in ((0, "ab"), (10_000, "bc"), (30_000, "cd"), (50_000, "de")):
         track.note(gate(*jobs), now)
@@ -112,7 +112,7 @@ def test_a_gate_frees_next_after_the_mean_of_the_last_times_and_is_never_told_to
     assert track.next_free_at(90_000) == 91_000
 
 
-def test_a_gate_that_frees_often_is_told_by_its_pace_and_one_seen_too_short_not_at_all():
+def test_gate_that_often_has_room_shows_its_rate_and_a_briefly_seen_one_nothing():
     track = GateTrack()
     for now, jobs in ((0, "ab"), (200, "bc"), (400, "cd")):
         track.note(gate(*jobs), now)
@@ -122,7 +122,7 @@ def test_a_gate_that_frees_often_is_told_by_its_pace_and_one_seen_too_short_not_
     assert track.next_free_at(700) is None
 
 
-async def test_a_read_that_takes_long_is_kept_longer_but_for_what_must_be_the_freshest():
+async def test_slow_read_is_cached_longer_except_for_the_freshest_data():
     clock, reads = SimpleNamespace(at=0.0), Counter[str]()
     sight = Sight(cast("Any", None), cast("Any", SimpleNamespace(monotonic=lambda: clock.at)))
 
@@ -168,12 +168,12 @@ class Listing:
         return Page(rows=self._newest, cursor="on")
 
 
-async def test_jobs_behind_many_that_ended_are_found_from_the_other_end():
+async def test_jobs_behind_many_ended_ones_are_found_from_the_other_end():
     query = JobsQuery(lane="calls", limit=25)
     assert await some_jobs(cast("Any", Listing("a", "b")), query) == ("a", "b")
 
 
-async def test_parked_jobs_of_which_none_is_found_are_counted_all_the_same():
+async def test_parked_jobs_that_are_not_found_are_still_counted():
     seen = overview(10_000, succeeded=0)
     lane = replace(seen.lanes[0], counts={"parked": 590}, oldest_due_at=1_000)
     seen = replace(seen, lanes=(lane,))
@@ -183,14 +183,14 @@ async def test_parked_jobs_of_which_none_is_found_are_counted_all_the_same():
     assert (await find_stuck(cast("Any", Listing()), seen)).causes == ()
 
 
-async def test_jobs_that_went_on_since_they_were_counted_are_not_held_up():
+async def test_jobs_that_moved_on_since_they_were_counted_are_not_blocked():
     seen = overview(10_000, succeeded=0)
     lane = replace(seen.lanes[0], counts={"waiting": 2}, oldest_due_at=1_000)
     stuck = await find_stuck(cast("Any", Listing()), replace(seen, lanes=(lane,)))
     assert stuck.causes == ()
 
 
-async def test_of_lines_that_are_alike_two_are_asked_why_and_the_others_if_these_differ():
+async def test_two_of_many_equal_lines_are_explained_and_the_rest_only_if_these_differ():
     inner = open_store("memory://")
     store = Counted(inner)
     jobs = JobFactory(FakeClock())

@@ -78,7 +78,7 @@ async def test_dead_jobs_of_the_http_queue_are_retried_and_a_lane_paused(store_u
 
 
 @slow
-async def test_a_number_is_disabled_enabled_changed_and_closed(store_url: str, tmp_path: Path):  # noqa: F811
+async def test_number_is_disabled_enabled_changed_and_closed(store_url: str, tmp_path: Path):  # noqa: F811
     async with calling(tmp_path, store=store_url, work=False) as one:
         await one.number(NUMBER, 2)
         await one.lead()
@@ -112,7 +112,7 @@ async def test_a_number_is_disabled_enabled_changed_and_closed(store_url: str, t
 
 
 @slow
-async def test_a_request_is_assigned_completed_withdrawn_and_offered_again(
+async def test_request_is_assigned_completed_withdrawn_and_offered_again(
     store_url: str,  # noqa: F811
     tmp_path: Path,
 ):
@@ -152,7 +152,7 @@ async def test_a_request_is_assigned_completed_withdrawn_and_offered_again(
 
 
 @slow
-async def test_a_notification_is_cancelled_a_channel_opened_and_a_template_previewed(
+async def test_notification_is_cancelled_a_channel_opened_and_a_template_previewed(
     store_url: str,  # noqa: F811
     tmp_path: Path,
 ):
@@ -179,7 +179,7 @@ async def test_a_notification_is_cancelled_a_channel_opened_and_a_template_previ
 
 
 @slow
-async def test_a_session_is_dispatched_run_and_released_and_the_limit_set(
+async def test_session_is_dispatched_run_and_released_and_the_limit_set(
     store_url: str,  # noqa: F811
     tmp_path: Path,
 ):

@@ -88,7 +88,7 @@ async def run(rig: Rig, *, dies: bool = False) -> str:
     return job.id
 
 
-async def test_the_week_shows_each_fire_on_its_day_and_frequent_entries_once():
+async def test_week_shows_each_fire_on_its_day_and_frequent_entries_once():
     async with calendar() as (rig, http, _):
         await declare(rig, "nightly backup", At("03:30"))
         await declare(rig, "friday report", Cron("15 16 * * fri"))
@@ -105,7 +105,7 @@ async def test_the_week_shows_each_fire_on_its_day_and_frequent_entries_once():
         assert week.count("poll") == 0
 
 
-async def test_a_day_shows_its_hours_and_a_zone_moves_all_to_its_own_clock():
+async def test_day_shows_its_hours_and_a_zone_moves_all_to_its_local_time():
     async with calendar() as (rig, http, _):
         await declare(rig, "backup", At("23:30"))
         text = plain((await http.get("/ui/timetable?view=day")).text)
@@ -118,7 +118,7 @@ async def test_a_day_shows_its_hours_and_a_zone_moves_all_to_its_own_clock():
             assert (await http.get(f"/ui/timetable?{wrong}")).status_code == 422
 
 
-async def test_the_day_that_clocks_change_has_each_hour_that_is_there_once():
+async def test_day_of_a_clock_change_has_each_existing_hour_once():
     async with calendar() as (rig, http, _):
         await declare(rig, "early", At("02:30", tz="Europe/Berlin"))
         page = await http.get("/ui/timetable?view=day&tz=Europe/Berlin&day=2026-03-29")
@@ -127,7 +127,7 @@ async def test_the_day_that_clocks_change_has_each_hour_that_is_there_once():
 
 
 @pytest.mark.parametrize("first", ["9" * 5_000, "-1", "\u0663", "1.5", "x"])
-async def test_a_page_that_begins_nowhere_begins_at_the_first_entry(first: str):
+async def test_page_without_a_start_starts_at_the_first_entry(first: str):
     async with dashboard() as rig, signed_in(rig, Role.VIEWER) as http:
         body = {"schedule": "every 1h", "job": {"kind": "noop"}}
         await rig.call(Role.ADMIN, "PUT", "/v1/timetable/hourly", body)
@@ -170,7 +170,7 @@ async def test_past_fires_link_to_their_jobs_and_a_failed_entry_comes_first():
         assert "broken" in one
 
 
-async def test_a_fire_whose_moment_has_come_is_shown_once_it_has_happened():
+async def test_due_fire_is_shown_once_it_has_happened():
     async with calendar() as (rig, http, clock):
         await declare(rig, "daily", Cron("10 10 * * *"))
         await TimetableChore(rig.store, REAL).lay()
@@ -181,7 +181,7 @@ async def test_a_fire_whose_moment_has_come_is_shown_once_it_has_happened():
         assert f"/ui/jobs/{job.id}" in (await http.get("/ui/timetable")).text
 
 
-async def test_an_entry_is_paused_and_resumed_and_its_outcomes_stay():
+async def test_entry_is_paused_and_resumed_and_its_outcomes_stay():
     async with calendar() as (rig, http, clock):
         await declare(rig, "night/ly", Every(HOUR))
         await fire_due(rig, clock, HOUR)
@@ -197,7 +197,7 @@ async def test_an_entry_is_paused_and_resumed_and_its_outcomes_stay():
         assert f"/ui/jobs/{job}" in (await http.get("/ui/timetable?entry=night/ly")).text
 
 
-async def test_firing_now_makes_one_job_that_is_due_and_moves_no_fire():
+async def test_firing_now_creates_one_due_job_and_moves_no_fire():
     async with calendar() as (rig, http, _):
         await declare(rig, "nightly", At("03:00"), tenant="acme")
         before = await entry_of(rig, "nightly")
@@ -208,7 +208,7 @@ async def test_firing_now_makes_one_job_that_is_due_and_moves_no_fire():
         assert await entry_of(rig, "nightly") == before
 
 
-async def test_firing_now_is_on_the_trail_in_the_tokens_name():
+async def test_firing_now_is_in_the_trail_in_the_tokens_name():
     async with calendar() as (rig, http, _):
         await declare(rig, "nightly", At("03:00"))
         await do(http, "/ui/-/do/fire-entry?entry=nightly")
@@ -219,7 +219,7 @@ async def test_firing_now_is_on_the_trail_in_the_tokens_name():
         assert job.due_at <= (await rig.store.read(StatsQuery())).now
 
 
-async def test_a_viewer_sees_no_button_and_another_lanes_token_no_entry():
+async def test_viewer_sees_no_button_and_another_lanes_token_no_entry():
     async with calendar(Role.VIEWER) as (rig, http, _):
         await declare(rig, "mine", Every(HOUR), lane="mine")
         await declare(rig, "theirs", Every(HOUR), lane="theirs")
@@ -270,7 +270,7 @@ async def test_hostile_names_are_shown_as_text():
                 assert sign not in seen.text
 
 
-async def test_an_open_calendar_asks_for_a_bounded_number_of_jobs():
+async def test_open_calendar_reads_a_bounded_number_of_jobs():
     async with calendar() as (rig, http, clock):
         for n in range(120):
             await declare(rig, f"entry {n:03}", Every(HOUR, anchor_at=n * MINUTE % HOUR))
@@ -291,7 +291,7 @@ async def test_an_open_calendar_asks_for_a_bounded_number_of_jobs():
         assert "1 to 50 of 120" in text
 
 
-async def test_an_open_calendar_is_sent_what_it_showed_and_then_what_changes():
+async def test_open_calendar_receives_its_contents_and_then_changes():
     async with calendar() as (rig, http, clock):
         await declare(rig, "nightly", At("11:00"))
         await fire_due(rig, clock, HOUR)
@@ -310,7 +310,7 @@ async def test_an_open_calendar_is_sent_what_it_showed_and_then_what_changes():
             await do(http, "/ui/-/do/enable-entry?entry=nightly", script=True)
 
 
-async def test_an_entrys_page_shows_no_job_of_another_lane_that_somebody_else_has_just_seen():
+async def test_entrys_page_shows_no_job_of_another_lane_just_seen_by_another_viewer():
     async with calendar() as (rig, http, clock):
         await declare(rig, "report", Every(HOUR), lane="theirs")
         await fire_due(rig, clock, HOUR)

@@ -50,12 +50,12 @@ def test_bucket_is_named_by_its_minute_in_utc() -> None:
 
 
 @given(MOMENTS, MOMENTS)
-def test_buckets_are_in_the_order_of_time(one: int, two: int) -> None:
+def test_buckets_sort_by_time(one: int, two: int) -> None:
     first, second = sorted((one, two))
     assert bucket_name(minute_of(first)) <= bucket_name(minute_of(second))
 
 
-def test_a_hot_minute_is_spread_evenly_over_its_shards() -> None:
+def test_hot_minute_is_spread_evenly_over_its_shards() -> None:
     ids = [str(uuid4()) for _ in range(16_000)]
     counts = Counter(shard_of(id_, 16) for id_ in ids)
     assert set(counts) == set(range(16))
@@ -63,14 +63,14 @@ def test_a_hot_minute_is_spread_evenly_over_its_shards() -> None:
 
 
 @given(some.uuids(), MOMENTS, some.integers(1, 1_024))
-def test_a_job_is_found_where_it_was_put(id_: object, due: int, shards: int) -> None:
+def test_job_is_found_where_it_was_stored(id_: object, due: int, shards: int) -> None:
     place = place_of(str(id_), due, shards)
     assert place == place_of(str(id_), due, shards)
     assert 0 <= place.shard < shards
 
 
 @given(NEAR, some.integers(0, FARTHEST_MS), HORIZONS, HORIZONS, OFF, OFF)
-def test_what_goes_to_the_calendar_is_read_by_a_leader_whose_clock_is_off(
+def test_leader_with_a_skewed_clock_reads_every_calendar_job(
     now: int, ahead: int, horizon: int, margin: int, writer: int, leader: int
 ) -> None:
     due = now + ahead
@@ -93,11 +93,11 @@ def test_no_deletion_covers_a_row_that_arrives_after_the_read(
     assert write_stamp(began) > deletion_stamp(read_at + leader)
 
 
-def test_guard_bears_the_longest_write_and_clocks_that_are_off_by_ten_seconds() -> None:
+def test_guard_covers_the_longest_write_and_ten_seconds_of_clock_skew() -> None:
     assert GUARD_MS - LONGEST_WRITE_MS > 2 * 10_000
 
 
-def test_what_is_not_for_the_calendar_stays_in_the_store() -> None:
+def test_unsuitable_jobs_stay_in_the_store() -> None:
     limits = {"horizon_ms": 900_000, "margin_ms": 120_000}
     now = 1_800_000_000_000
     assert is_far(job(due_at=now + 1_020_001), now, **limits)
@@ -109,7 +109,7 @@ def test_what_is_not_for_the_calendar_stays_in_the_store() -> None:
     assert not is_far(job(due_at=now + FARTHEST_MS + 1), now, **limits)
 
 
-def test_the_index_knows_a_job_until_a_day_after_it_is_due() -> None:
+def test_index_keeps_a_job_until_a_day_after_it_is_due() -> None:
     assert index_seconds(DAY_MS, 0) == 2 * 86_400 + 1
 
 
@@ -149,12 +149,12 @@ JOBS = some.builds(
 
 
 @given(JOBS)
-def test_a_job_comes_back_from_its_row_as_it_was(one: NewJob) -> None:
+def test_job_is_restored_from_its_row_unchanged(one: NewJob) -> None:
     assert one.due_at is not None
     assert job_of(one.id, one.due_at, row_of(one)) == one
 
 
-def test_a_job_from_the_calendar_is_kept_for_a_day_at_least() -> None:
+def test_job_from_the_calendar_is_kept_for_at_least_a_day() -> None:
     one = job(due_at=1, policy=JobPolicy(keep_ms=5))
     assert job_of(one.id, 1, row_of(one)).policy == JobPolicy(keep_ms=DAY_MS)
 

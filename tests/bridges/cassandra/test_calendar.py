@@ -21,7 +21,7 @@ LIMIT = 17 * MINUTE
 """Horizon plus margin."""
 
 
-async def test_the_stores_clock_decides_between_calendar_and_store() -> None:
+async def test_stores_clock_decides_between_calendar_and_store() -> None:
     world = World()
     jobs = [world.job(LIMIT), world.job(LIMIT + 1), world.job(0), world.job(HOUR)]
     replies = await world.calendar().enqueue(jobs)
@@ -32,7 +32,9 @@ async def test_the_stores_clock_decides_between_calendar_and_store() -> None:
 
 
 @pytest.mark.parametrize("off_ms", [-2_000, 2_000])
-async def test_two_engines_with_other_clocks_lose_nothing_and_nothing_is_early(off_ms: int) -> None:
+async def test_two_engines_with_different_clocks_lose_nothing_and_start_nothing_early(
+    off_ms: int,
+) -> None:
     world = World()
     ahead, behind = world.engine(off_ms=off_ms), world.engine(off_ms=-off_ms)
     reader = world.reader(behind)
@@ -55,7 +57,7 @@ async def test_two_engines_with_other_clocks_lose_nothing_and_nothing_is_early(o
         assert view.created_at <= view.due_at - 10 * MINUTE
 
 
-async def test_an_enqueue_that_is_repeated_makes_nothing_more() -> None:
+async def test_repeated_enqueue_creates_nothing_more() -> None:
     world = World()
     jobs = [world.job(HOUR + n) for n in range(3)]
     await world.calendar().enqueue(jobs)
@@ -66,7 +68,7 @@ async def test_an_enqueue_that_is_repeated_makes_nothing_more() -> None:
     assert [one.created for one in await world.calendar().enqueue([twice, twice])] == [True, False]
 
 
-async def test_an_id_of_another_body_is_refused() -> None:
+async def test_id_with_another_body_is_refused() -> None:
     world = World()
     job = world.job(HOUR)
     await world.calendar().enqueue([job])
@@ -78,14 +80,14 @@ async def test_an_id_of_another_body_is_refused() -> None:
     assert world.link.left == 1
 
 
-async def test_an_unusable_job_is_refused_before_anything_is_written() -> None:
+async def test_invalid_job_is_refused_before_anything_is_written() -> None:
     world = World()
     with pytest.raises(InvalidValue):
         await world.calendar().enqueue([world.job(HOUR), world.job(HOUR, priority=-1)])
     assert world.link.left == 0
 
 
-async def test_a_key_makes_one_job_in_the_calendar() -> None:
+async def test_key_creates_one_job_in_the_calendar() -> None:
     world = World()
     one, two = world.job(HOUR, key="k"), world.job(2 * HOUR, key="k")
     other = world.job(HOUR, key="k", tenant="t")
@@ -101,7 +103,7 @@ async def test_a_key_makes_one_job_in_the_calendar() -> None:
     assert world.link.left == 2
 
 
-async def test_a_key_that_the_store_holds_is_held_against_the_calendar_too() -> None:
+async def test_key_in_the_store_also_applies_to_the_calendar() -> None:
     world = World()
     near, far = world.job(0, key="k"), world.job(HOUR, key="k")
     await world.calendar().enqueue([near])
@@ -111,7 +113,7 @@ async def test_a_key_that_the_store_holds_is_held_against_the_calendar_too() -> 
     assert world.link.left == 0
 
 
-async def test_what_was_cut_off_before_its_row_is_written_when_it_is_sent_again() -> None:
+async def test_enqueue_interrupted_before_its_row_is_completed_by_a_repeat() -> None:
     world = World()
     job = world.job(HOUR, key="k")
     for dies_at in count():
@@ -125,7 +127,7 @@ async def test_what_was_cut_off_before_its_row_is_written_when_it_is_sent_again(
     assert (await world.calendar().find([job.id]))[job.id].job == job
 
 
-async def test_each_crash_of_a_writer_is_made_good_by_its_retry() -> None:
+async def test_retry_repairs_each_crash_of_a_writer() -> None:
     for dies_at in count():
         world = World()
         jobs = [world.job(HOUR + n, key=None if n % 2 else f"k{n}") for n in range(4)]
@@ -143,7 +145,7 @@ async def test_each_crash_of_a_writer_is_made_good_by_its_retry() -> None:
     assert dies_at > 20
 
 
-async def test_a_write_that_took_too_long_is_made_in_the_store_as_well() -> None:
+async def test_write_that_took_too_long_is_also_made_in_the_store() -> None:
     world = World()
     job = world.job(HOUR)
 
@@ -160,7 +162,7 @@ async def test_a_write_that_took_too_long_is_made_in_the_store_as_well() -> None
     assert await world.made() == 1
 
 
-async def test_near_jobs_go_the_way_that_the_caller_gives() -> None:
+async def test_near_jobs_use_the_callers_insert() -> None:
     world = World()
     sent: list[NewJob] = []
 
@@ -173,7 +175,7 @@ async def test_near_jobs_go_the_way_that_the_caller_gives() -> None:
     assert sent == [near]
 
 
-async def test_a_cancelled_job_never_runs_and_its_record_says_who_and_why() -> None:
+async def test_cancelled_job_never_runs_and_records_who_and_why() -> None:
     world = World()
     job, near, unknown = world.job(30 * HOUR), world.job(0), world.job(HOUR)
     await world.calendar().enqueue([job, near])
@@ -190,7 +192,7 @@ async def test_a_cancelled_job_never_runs_and_its_record_says_who_and_why() -> N
 
 
 @pytest.mark.parametrize("due_in", [MINUTE, 5 * HOUR])
-async def test_a_rescheduled_job_is_due_at_its_new_time_alone(due_in: int) -> None:
+async def test_rescheduled_job_is_due_only_at_its_new_time(due_in: int) -> None:
     world = World()
     job = world.job(3 * HOUR)
     await world.calendar().enqueue([job])
@@ -233,7 +235,7 @@ async def test_each_crash_of_a_cancel_leaves_one_job_or_none() -> None:
     assert dies_at > 6
 
 
-async def test_a_cancel_while_the_leader_reads_the_row_wins() -> None:
+async def test_cancel_while_the_leader_reads_the_row_wins() -> None:
     world = World()
     job = world.job(HOUR)
     await world.calendar().enqueue([job])
@@ -253,7 +255,7 @@ async def test_a_cancel_while_the_leader_reads_the_row_wins() -> None:
     assert await world.made() == 1
 
 
-async def test_what_cassandra_refuses_is_told_and_can_be_sent_again() -> None:
+async def test_refusal_by_cassandra_is_reported_and_can_be_repeated() -> None:
     world = World()
     jobs: list[Any] = [world.job(HOUR), world.job(0)]
 

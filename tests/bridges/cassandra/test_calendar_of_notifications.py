@@ -35,7 +35,7 @@ async def in_an_hour(notify: NotifyRig) -> int:
     return (await notify.store.read(StatsQuery())).now + HOUR
 
 
-async def test_what_is_due_far_ahead_lies_in_the_calendar_and_is_told_of(tmp_path: Path) -> None:
+async def test_far_notification_is_stored_in_the_calendar_and_reported(tmp_path: Path) -> None:
     link = FakeLink(SETTINGS)
     async with notifying(tmp_path, cassandra=link) as notify:
         await notify.ada()
@@ -50,7 +50,7 @@ async def test_what_is_due_far_ahead_lies_in_the_calendar_and_is_told_of(tmp_pat
         assert (await notify.call("GET", unknown)).status_code == 404
 
 
-async def test_a_cancelled_notification_leaves_the_calendar_with_its_record(tmp_path: Path) -> None:
+async def test_cancelled_notification_leaves_the_calendar_with_its_record(tmp_path: Path) -> None:
     link = FakeLink(SETTINGS)
     async with notifying(tmp_path, cassandra=link) as notify:
         await notify.ada()
@@ -61,7 +61,7 @@ async def test_a_cancelled_notification_leaves_the_calendar_with_its_record(tmp_
         assert (await notify.get(far))["status"] == "CANCELLED"
 
 
-async def test_a_duplicate_of_one_in_the_calendar_gets_its_id(tmp_path: Path) -> None:
+async def test_duplicate_of_one_in_the_calendar_gets_its_id(tmp_path: Path) -> None:
     link = FakeLink(SETTINGS)
     async with notifying(tmp_path, cassandra=link) as notify:
         await notify.ada()
@@ -73,7 +73,7 @@ async def test_a_duplicate_of_one_in_the_calendar_gets_its_id(tmp_path: Path) ->
         assert await made(notify) == 0
 
 
-async def test_its_page_shows_how_far_it_is_read_and_what_is_wrong(
+async def test_page_shows_read_progress_and_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitoring, "FRESH_S", 0.0)
@@ -98,7 +98,7 @@ async def test_its_page_shows_how_far_it_is_read_and_what_is_wrong(
             assert (await producer.get(PAGE)).status_code == 403
 
 
-async def test_what_was_read_ahead_is_told_and_cassandra_away_refuses_the_far_alone(
+async def test_unreachable_cassandra_refuses_only_far_notifications(
     tmp_path: Path,
 ) -> None:
     link = FakeLink(SETTINGS)
@@ -149,12 +149,12 @@ def found(*sights: CalendarStatus) -> dict[str, str]:
     return last
 
 
-def test_a_calendar_that_is_read_ahead_is_no_alert() -> None:
+def test_calendar_read_ahead_in_time_raises_no_alert() -> None:
     assert found(CALM, replace(CALM, at=HOUR)) == {}
     assert found(replace(CALM, progress=None), replace(CALM, progress=None, at=HOUR)) == {}
 
 
-def test_cassandra_away_for_a_minute_is_an_alert() -> None:
+def test_cassandra_unreachable_for_a_minute_raises_an_alert() -> None:
     away = replace(CALM, progress=None, away="no host answers")
     assert found(away, replace(away, at=MINUTE - 1)) == {}
     assert found(away, replace(away, at=MINUTE)) == {
@@ -162,20 +162,20 @@ def test_cassandra_away_for_a_minute_is_an_alert() -> None:
     }
 
 
-def test_half_a_horizon_that_is_not_read_for_a_minute_is_an_alert() -> None:
+def test_half_a_horizon_unread_for_a_minute_raises_an_alert() -> None:
     behind = replace(CALM, now=NOW + 9 * MINUTE)
     assert found(behind, replace(behind, at=MINUTE - 1)) == {}
     assert set(found(behind, replace(behind, at=MINUTE))) == {"calendar_behind"}
 
 
-def test_rows_that_are_refused_are_an_alert() -> None:
+def test_refused_rows_raise_an_alert() -> None:
     more = replace(CALM, at=1, progress=replace(READ, refused=3))
     assert found(CALM, more) == {
         "calendar_refused": "3 rows were refused within 15m and are stored separately"
     }
 
 
-def test_settings_name_what_is_wrong() -> None:
+def test_settings_errors_name_the_problem() -> None:
     assert read_cassandra({"hosts": ["a"], "horizon": "1h"}).horizon == HOUR
     with pytest.raises(InvalidValue, match=r"cassandra\.horzon: there is no such setting"):
         read_cassandra({"hosts": ["a"], "horzon": "1h"})

@@ -60,13 +60,13 @@ async def paged(history: History, limit: int, now: int = NOW) -> list[HistoryRow
 
 
 @given(MOMENTS, some.integers(0, 3_000 * DAY_MS))
-def test_the_months_back_are_those_of_all_moments_between(newest: int, span: int) -> None:
+def test_past_months_are_those_of_all_times_in_between(newest: int, span: int) -> None:
     moments = range(newest, newest - span - 1, -27 * DAY_MS)
     found = months_back(newest, newest - span)
     assert found == sorted({*map(month_of, moments), month_of(newest - span)}, reverse=True)
 
 
-async def test_a_row_lies_under_its_recipient_and_the_month_of_its_intake() -> None:
+async def test_row_is_stored_by_recipient_and_month_of_intake() -> None:
     link = FakeLink(KEPT)
     last, first = at("2026-03-31T23:59:59.999"), at("2026-04-01T00:00")
     history = await laid(link, row(last, "a"), row(first, "b", recipient="bob"))
@@ -76,7 +76,7 @@ async def test_a_row_lies_under_its_recipient_and_the_month_of_its_intake() -> N
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 1_000])
-async def test_pages_have_each_row_once_newest_first_over_months(limit: int) -> None:
+async def test_pages_contain_each_row_once_newest_first_over_months(limit: int) -> None:
     boundary = at("2026-03-01T00:00")
     moments = [boundary, boundary - 1, at("2026-04-18T00:00"), at("2025-05-01T00:00"), NOW]
     # Each time has two rows; ten of the months have none.
@@ -85,7 +85,7 @@ async def test_pages_have_each_row_once_newest_first_over_months(limit: int) -> 
     assert await paged(history, limit) == sorted(rows, key=lambda one: one.mark, reverse=True)
 
 
-async def test_a_page_reads_months_until_there_are_enough_rows_and_none_that_is_over() -> None:
+async def test_page_reads_months_until_full_and_skips_expired_rows() -> None:
     link = FakeLink(KEPT)
     history = await laid(link, *(row(NOW - n, str(n)) for n in range(5)))
     await history.page("ada", before=None, now=NOW, limit=5)
@@ -95,7 +95,7 @@ async def test_a_page_reads_months_until_there_are_enough_rows_and_none_that_is_
     assert link.asked.count(Cql.READ_HISTORY) == 13
 
 
-async def test_a_row_expires_when_its_intake_is_so_long_ago() -> None:
+async def test_row_expires_by_the_age_of_its_intake() -> None:
     link = FakeLink(KEPT)
     history = await laid(link, row(NOW), row(NOW - DAY_MS, "b"))
     ttl = [one[-2] for part in link.history.values() for one in part.values()]
@@ -104,7 +104,7 @@ async def test_a_row_expires_when_its_intake_is_so_long_ago() -> None:
     assert len(await paged(history, 10)) == 2
 
 
-async def test_of_two_versions_of_a_row_the_later_stays_in_whatever_order_they_arrive() -> None:
+async def test_later_of_two_row_versions_wins_in_any_order_of_arrival() -> None:
     for order in ((1, 2), (2, 1)):
         history = History(FakeLink(KEPT))
         for version in order:
@@ -112,7 +112,7 @@ async def test_of_two_versions_of_a_row_the_later_stays_in_whatever_order_they_a
         assert [one.status for one in await paged(history, 10)] == ["v2"]
 
 
-def test_settings_name_what_is_wrong() -> None:
+def test_settings_errors_name_the_problem() -> None:
     assert not read_cassandra({"hosts": ["a"]}).history
     read = read_cassandra({"hosts": ["a"], "history": True, "history_kept": "90d"})
     assert (read.history, read.history_kept) == (True, 90 * DAY_MS)

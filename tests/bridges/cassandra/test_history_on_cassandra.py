@@ -53,7 +53,7 @@ def asked(link: CassandraLink, statement: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [10, 300, 340, 360, 700, 6_000])
-async def test_no_batch_of_rows_is_warned_of(
+async def test_batches_of_rows_cause_no_warning(
     link: CassandraLink, caplog: pytest.LogCaptureFixture, size: int
 ):
     now = REAL.wall_at()
@@ -64,7 +64,7 @@ async def test_no_batch_of_rows_is_warned_of(
     assert not [one for one in caplog.messages if "Batch" in one]
 
 
-async def test_rows_have_pages_versions_and_an_end(link: CassandraLink):
+async def test_rows_have_pages_versions_and_expiry(link: CassandraLink):
     history_, now = History(link), REAL.wall_at()
     moments = [now, now, now - 1, now - 70 * DAY_MS, now - 364 * DAY_MS]
     rows = [row(one, f"{n:036}", record=f'{{"n": {n}}}') for n, one in enumerate(moments)]
@@ -95,7 +95,7 @@ TTL = "SELECT id, TTL(record), WRITETIME(record) FROM {t}"
 BY_MONTH = "SELECT id FROM {t} WHERE recipient = 'ada' AND month = ?"
 
 
-async def test_its_table_is_made_only_when_it_is_switched_on(settings: CassandraSettings):
+async def test_table_is_created_only_when_enabled(settings: CassandraSettings):
     off = CassandraLink(settings.model_copy(update={"history": False}))
     await off.open()
 
@@ -113,7 +113,7 @@ async def test_its_table_is_made_only_when_it_is_switched_on(settings: Cassandra
 
 
 @pytest.mark.parametrize("limit", [3, 100])
-async def test_pages_over_months_while_the_store_forgets(link: CassandraLink, limit: int):
+async def test_pages_span_months_while_the_store_forgets(link: CassandraLink, limit: int):
     clock = FakeClock(REAL.wall_at() - 100 * DAY_MS)
     world, ids = await lived(limit, world=HistoryWorld(clock, link))
     found: list[str] = []
@@ -129,7 +129,7 @@ async def test_pages_over_months_while_the_store_forgets(link: CassandraLink, li
     assert found == ids
 
 
-async def test_each_arrives_once_though_the_process_dies_at_any_step(link: CassandraLink):
+async def test_each_row_arrives_once_though_the_process_dies_at_any_step(link: CassandraLink):
     world, ids, seam, died = HistoryWorld(FakeClock(REAL.wall_at()), link), set[str](), 0, True
     while died:
         died = False
@@ -159,7 +159,7 @@ async def test_each_arrives_once_though_the_process_dies_at_any_step(link: Cassa
     assert {one.status for one in page.rows} == {Status.DELIVERED}
 
 
-async def test_while_the_node_is_away_timelines_answer_and_all_is_written_afterwards(
+async def test_timelines_work_without_the_node_and_everything_is_written_later(
     settings: CassandraSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(history, "CLOSED_FOR", "1s")

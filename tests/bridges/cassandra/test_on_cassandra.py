@@ -69,7 +69,7 @@ async def left(world: World, jobs: list[NewJob]) -> int:
     return sum(map(len, found))
 
 
-async def test_jobs_lie_there_are_found_and_are_read_ahead(world: World) -> None:
+async def test_jobs_are_stored_found_and_read_ahead(world: World) -> None:
     jobs = [world.job(HOUR + n, args=b'{"n": %d}' % n) for n in range(2 * PAGE + 300)]
     calendar = Calendar(world.link, world.store)
     assert all(one.created for one in await calendar.enqueue(jobs))
@@ -124,7 +124,7 @@ async def test_keys_cancels_and_new_due_times(world: World) -> None:
 
 
 @pytest.mark.parametrize("off_ms", [-2_000, 2_000])
-async def test_rows_written_while_it_is_read_arrive(world: World, off_ms: int) -> None:
+async def test_rows_written_during_the_read_arrive(world: World, off_ms: int) -> None:
     jobs = [world.job(18 * MINUTE + n * 5_000) for n in range(12)]
     await world.reader().round()
     await world.calendar().enqueue(jobs)
@@ -157,14 +157,14 @@ async def test_rows_written_while_it_is_read_arrive(world: World, off_ms: int) -
     assert await left(world, [*jobs, *late]) == 0
 
 
-async def test_a_keyspace_that_is_not_there_is_named(address: str) -> None:
+async def test_missing_keyspace_is_named(address: str) -> None:
     link = CassandraLink(settings_of(address, keyspace="nowhere", replication=None))
     with pytest.raises(InvalidValue, match="there is no keyspace 'nowhere'"):
         await link.open()
     await link.close()
 
 
-async def test_a_cluster_that_is_away_refuses_and_is_found_again() -> None:
+async def test_unreachable_cluster_refuses_and_is_found_again() -> None:
     link = CassandraLink(settings_of("127.0.0.1:1"))
     await link.open()
     with pytest.raises(StoreUnavailable):

@@ -60,7 +60,7 @@ async def test_jobs_are_moved_when_the_horizon_reaches_their_minute() -> None:
     ]
 
 
-async def test_a_partition_is_deleted_whole_and_read_once_more() -> None:
+async def test_partition_is_deleted_as_a_whole_and_read_once_more() -> None:
     world = World()
     jobs = await laid(world, 6, minutes=1)
     await stand_at(world, jobs, 15 * MINUTE)
@@ -74,7 +74,7 @@ async def test_a_partition_is_deleted_whole_and_read_once_more() -> None:
     assert Cql.READ_BUCKET in asked[drop:]
 
 
-async def test_another_reader_waits_while_one_leads_and_goes_on_where_it_stopped() -> None:
+async def test_other_readers_wait_for_the_leader_and_continue_where_it_stopped() -> None:
     world = World()
     jobs = await laid(world)
     first, second = world.reader(), world.reader()
@@ -86,7 +86,7 @@ async def test_another_reader_waits_while_one_leads_and_goes_on_where_it_stopped
     assert not await first.round()
 
 
-async def test_a_bucket_is_done_only_when_it_was_empty_two_minutes_after_its_end() -> None:
+async def test_bucket_is_done_only_if_empty_two_minutes_after_its_end() -> None:
     world = World()
     reader = world.reader()
     await reader.round()
@@ -99,7 +99,7 @@ async def test_a_bucket_is_done_only_when_it_was_empty_two_minutes_after_its_end
     assert reader.progress.read_through == minute_of(world.clock() + 15 * MINUTE)
 
 
-async def test_an_outage_of_a_day_is_made_up() -> None:
+async def test_outage_of_a_day_is_caught_up() -> None:
     world = World()
     await world.reader().round()
     jobs = [world.job(HOUR * n) for n in range(1, 24)]
@@ -113,7 +113,7 @@ async def test_an_outage_of_a_day_is_made_up() -> None:
 
 
 @pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
-async def test_each_crash_between_two_steps_of_the_leader_is_made_up_by_the_next(
+async def test_next_leader_recovers_from_each_crash_between_two_steps(
     stride: int,
 ) -> None:
     crashes = 0
@@ -140,7 +140,7 @@ async def test_each_crash_between_two_steps_of_the_leader_is_made_up_by_the_next
     assert crashes * stride > 100
 
 
-async def test_a_row_read_again_after_its_job_ran_makes_no_second_one() -> None:
+async def test_row_read_again_after_its_job_ran_creates_no_second_job() -> None:
     world = World()
     jobs = [world.job(HOUR, policy=JobPolicy(keep_ms=0)) for _ in range(3)]
     await world.calendar().enqueue(jobs)
@@ -175,7 +175,7 @@ async def test_a_row_read_again_after_its_job_ran_makes_no_second_one() -> None:
 
 @pytest.mark.parametrize("off_ms", [-2_000, 2_000])
 @pytest.mark.parametrize("leader_off_ms", [-2_000, 2_000])
-async def test_rows_written_into_the_bucket_while_it_is_read_arrive(
+async def test_rows_written_into_the_bucket_during_the_read_arrive(
     off_ms: int, leader_off_ms: int
 ) -> None:
     world = World()
@@ -216,7 +216,7 @@ LANDINGS = some.lists(
 
 @settings(max_examples=60)
 @given(LANDINGS, some.integers(-2_000, 2_000), some.none() | some.integers(0, 150))
-async def test_whatever_lands_whenever_and_whoever_dies_each_job_is_made_once(
+async def test_each_job_is_created_once_whatever_arrives_and_whoever_dies(
     landings: list[tuple[int, int, int, int]], leader_off_ms: int, dies_at: int | None
 ) -> None:
     world = World()
@@ -250,7 +250,7 @@ async def test_whatever_lands_whenever_and_whoever_dies_each_job_is_made_once(
     assert await world.made() == len(jobs)
 
 
-async def test_a_stale_leader_that_wakes_up_deletes_nothing_of_its_successor() -> None:
+async def test_stale_leader_deletes_nothing_of_its_successor() -> None:
     world = World()
     jobs = await laid(world, 4, minutes=1)
     await stand_at(world, jobs, 15 * MINUTE)
@@ -272,7 +272,7 @@ async def test_a_stale_leader_that_wakes_up_deletes_nothing_of_its_successor() -
     assert await world.made() == len(jobs) + 1
 
 
-async def test_a_round_ends_if_another_has_led_since_it_began() -> None:
+async def test_round_ends_if_another_has_led_since_it_started() -> None:
     world = World()
     jobs = await laid(world)
     await stand_at(world, jobs, 15 * MINUTE)
@@ -293,7 +293,7 @@ async def test_a_round_ends_if_another_has_led_since_it_began() -> None:
     assert await world.made() == len(jobs)
 
 
-async def test_what_a_full_lane_refuses_stays_and_moves_later() -> None:
+async def test_job_refused_by_a_full_lane_stays_and_moves_later() -> None:
     world = World()
     await world.store.define(_limit("tight", 3))
     jobs = [world.job(HOUR + n, lane="tight") for n in range(5)]
@@ -313,7 +313,7 @@ async def test_what_a_full_lane_refuses_stays_and_moves_later() -> None:
     assert world.link.refused == {}
 
 
-async def test_a_bucket_that_holds_what_cannot_move_is_not_done() -> None:
+async def test_bucket_with_immovable_rows_is_not_done() -> None:
     world = World()
     job = world.job(HOUR, gates=(GateUse(name="no such gate", template="no such gate"),))
     await world.calendar().enqueue([job])
@@ -325,7 +325,7 @@ async def test_a_bucket_that_holds_what_cannot_move_is_not_done() -> None:
     assert bucket_name(reader.progress.done_through + 1) == bucket_name(minute_of(job.due_at or 0))
 
 
-async def test_a_row_that_no_store_can_take_is_put_aside_with_the_reason() -> None:
+async def test_row_that_no_store_accepts_is_set_aside_with_the_reason() -> None:
     world = World()
     good, bad, conflict = world.job(HOUR), world.job(HOUR), world.job(HOUR)
     await world.calendar().enqueue([good, bad, conflict])
@@ -353,7 +353,7 @@ async def test_a_row_that_no_store_can_take_is_put_aside_with_the_reason() -> No
     assert {str(one) for one in world.link.refused} == {conflict.id}
 
 
-async def test_progress_tells_what_was_read_to_whoever_asks() -> None:
+async def test_progress_can_be_queried() -> None:
     world = World()
     jobs = await laid(world, 6)
     assert (await load_progress(world.link)) is not None
@@ -367,7 +367,7 @@ async def test_progress_tells_what_was_read_to_whoever_asks() -> None:
     assert found.seen_at == world.clock()
 
 
-async def test_a_calendar_of_another_number_of_shards_is_refused_by_all() -> None:
+async def test_calendar_with_another_number_of_shards_is_refused() -> None:
     world = World()
     await world.reader().round()
     other = SETTINGS.model_copy(update={"shards": 3})
@@ -379,7 +379,7 @@ async def test_a_calendar_of_another_number_of_shards_is_refused_by_all() -> Non
         await world.calendar().enqueue([world.job(HOUR)])
 
 
-async def test_an_error_of_cassandra_ends_the_round_and_the_next_goes_on() -> None:
+async def test_cassandra_error_ends_the_round_and_the_next_continues() -> None:
     world = World()
     jobs = await laid(world)
     await stand_at(world, jobs, 15 * MINUTE)

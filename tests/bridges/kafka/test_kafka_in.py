@@ -88,16 +88,14 @@ def bridge(sink: Sink, letters: Letters) -> KafkaIn:
     return KafkaIn(SETTINGS, sink, letters)
 
 
-async def test_a_batch_is_stored_in_one_step_and_then_its_offsets_are_known(
-    bridge: KafkaIn, sink: Sink
-) -> None:
+async def test_batch_is_stored_in_one_step_before_its_offsets(bridge: KafkaIn, sink: Sink) -> None:
     await bridge._store([incoming(0, 4), incoming(1, 9), incoming(0, 5)])
     assert sink.stored == [(0, 4), (1, 9), (0, 5)]
     assert bridge._stored == {("orders", 0): 6, ("orders", 1): 10}
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), OutcomeUnknown("no reply")])
-async def test_nothing_is_committed_while_the_store_is_away(
+async def test_nothing_is_committed_while_the_store_is_unreachable(
     bridge: KafkaIn, sink: Sink, error: Exception
 ) -> None:
     sink.error = error
@@ -112,7 +110,7 @@ async def test_nothing_is_committed_while_the_store_is_away(
     assert bridge._stored == {("orders", 0): 6, ("orders", 1): 10}
 
 
-async def test_a_full_lane_takes_what_it_has_room_for_and_holds_one_partition_alone(
+async def test_full_lane_accepts_what_fits_and_pauses_only_one_partition(
     bridge: KafkaIn, sink: Sink
 ) -> None:
     sink.room[0] = 5
@@ -123,7 +121,7 @@ async def test_a_full_lane_takes_what_it_has_room_for_and_holds_one_partition_al
     assert ("orders", 1) not in bridge._held
 
 
-async def test_a_message_that_cannot_be_read_is_a_dead_letter_before_it_is_committed(
+async def test_unreadable_message_is_a_dead_letter_before_it_is_committed(
     bridge: KafkaIn, sink: Sink, letters: Letters
 ) -> None:
     letters.errors = [ProviderRefused("away")]
@@ -146,7 +144,7 @@ async def test_a_message_that_cannot_be_read_is_a_dead_letter_before_it_is_commi
     assert bridge.tally.dead_lettered == {("orders", "invalid_value"): 1}
 
 
-async def test_a_dead_letter_that_is_too_large_goes_without_its_value(
+async def test_too_large_dead_letter_is_sent_without_its_value(
     bridge: KafkaIn, letters: Letters
 ) -> None:
     letters.errors = [ProviderRefused("large", provider_code="MSG_SIZE_TOO_LARGE")]
@@ -157,9 +155,7 @@ async def test_a_dead_letter_that_is_too_large_goes_without_its_value(
     assert bridge._stored == {("orders", 0): 6}
 
 
-async def test_what_is_held_of_a_partition_that_is_taken_away_is_forgotten(
-    bridge: KafkaIn, sink: Sink
-) -> None:
+async def test_buffer_of_a_revoked_partition_is_dropped(bridge: KafkaIn, sink: Sink) -> None:
     class Gone:
         topic, partition = "orders", 0
 
@@ -202,7 +198,7 @@ class Partition:
     ("code", "kept"),
     [(None, False), (KafkaError.ILLEGAL_GENERATION, False), (KafkaError.REQUEST_TIMED_OUT, True)],
 )
-def test_offsets_are_committed_again_unless_the_partition_is_anothers(
+def test_offsets_are_committed_again_unless_the_partition_was_reassigned(
     bridge: KafkaIn, code: int | None, kept: bool
 ) -> None:
     bridge._stored["orders", 0] = 6
@@ -211,7 +207,7 @@ def test_offsets_are_committed_again_unless_the_partition_is_anothers(
 
 
 @pytest.mark.parametrize(("committed", "lag"), [(12, 3), (3, 5), (OFFSET_INVALID, 5)])
-def test_the_lag_of_an_idle_partition_counts_what_is_there(
+def test_lag_of_an_idle_partition_counts_its_messages(
     bridge: KafkaIn, committed: int, lag: int
 ) -> None:
     bridge._start_offsets["orders", 0] = committed
@@ -219,7 +215,7 @@ def test_the_lag_of_an_idle_partition_counts_what_is_there(
     assert bridge.tally.lag == {("orders", 0): lag}
 
 
-async def test_one_message_whose_key_has_another_body_is_refused_alone() -> None:
+async def test_message_whose_key_has_another_body_is_refused_alone() -> None:
     async with hw.App("memory://") as app:
         sink = EnqueueSink(app, JobReader(kind="ship"))
         first = [incoming(0, n, b'{"n":%d}' % n, b"k%d" % n) for n in range(40)]
@@ -236,7 +232,7 @@ async def test_one_message_whose_key_has_another_body_is_refused_alone() -> None
         assert len(page.rows) == 41
 
 
-async def test_a_full_lane_is_no_fault_of_a_message() -> None:
+async def test_full_lane_does_not_count_against_the_message() -> None:
     app = hw.App("memory://")
     app.lane("small", max_backlog=3)
     async with app:
@@ -245,14 +241,12 @@ async def test_a_full_lane_is_no_fault_of_a_message() -> None:
             await sink.put([incoming(0, n) for n in range(4)])
 
 
-async def test_a_bridge_without_topics_refuses_to_run(sink: Sink, letters: Letters) -> None:
+async def test_bridge_without_topics_refuses_to_run(sink: Sink, letters: Letters) -> None:
     with pytest.raises(InvalidValue, match="no topic"):
         await KafkaIn(read_kafka_settings({}), sink, letters).run()
 
 
-async def test_a_setting_that_librdkafka_does_not_know_is_named(
-    sink: Sink, letters: Letters
-) -> None:
+async def test_setting_unknown_to_librdkafka_is_named(sink: Sink, letters: Letters) -> None:
     written = {"client": {"no.such": 1}, "in": {"topics": ["orders"]}}
     with pytest.raises(InvalidValue, match=r"no\.such"):
         await KafkaIn(read_kafka_settings(written), sink, letters).run()

@@ -11,7 +11,7 @@ from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LEASE_MS
 
 
-async def test_a_message_whose_worker_is_lost_goes_before_later_ones_of_its_key() -> None:
+async def test_message_of_a_lost_worker_goes_before_later_ones_of_its_key() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
     app = hw.App(store=store)

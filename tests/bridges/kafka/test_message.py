@@ -48,12 +48,12 @@ def test_every_header_reaches_the_job() -> None:
     assert (job.args, job.key) == (b'{"n":1}', "order-7")
 
 
-def test_a_message_without_headers_takes_kind_and_lane_of_the_bridge() -> None:
+def test_message_without_headers_uses_kind_and_lane_of_the_bridge() -> None:
     job = JobReader(kind="ship", lane="slow").job(message())
     assert (job.kind, job.lane, job.tenant, job.due_at) == ("ship", "slow", "", None)
 
 
-def test_headers_win_over_kind_and_lane_of_the_bridge() -> None:
+def test_headers_override_kind_and_lane_of_the_bridge() -> None:
     reader = JobReader(kind="ship", lane="slow")
     job = reader.job(message(headway_kind=b"bill", headway_lane=b"quick"))
     assert (job.kind, job.lane) == ("bill", "quick")
@@ -65,7 +65,7 @@ def test_due_is_iso_8601_or_milliseconds(due: str) -> None:
     assert job.due_at == parse_instant(DUE)
 
 
-def test_expiry_without_due_counts_from_the_timestamp_of_the_message() -> None:
+def test_expiry_without_due_counts_from_the_message_timestamp() -> None:
     job = JobReader(kind="ship").job(message(headway_expires=b"10s"))
     assert job.expires_at == 1_700_000_010_123
 
@@ -94,17 +94,17 @@ def test_expiry_of_a_message_without_a_timestamp_counts_from_its_reading(
 
 
 @pytest.mark.parametrize("key", [None, b""])
-def test_a_message_without_a_key_is_known_by_its_place(key: bytes | None) -> None:
+def test_message_without_a_key_is_identified_by_its_offset(key: bytes | None) -> None:
     assert JobReader(kind="ship").job(message(key=key)).key == "orders-3-41"
 
 
-def test_a_key_that_is_no_name_is_known_by_its_hash() -> None:
+def test_key_that_is_not_a_name_is_hashed() -> None:
     for key in (b"\xff\x00", b"x" * 513, b"a\0b"):
         assert key_text(key) == f"sha256:{sha256(key).hexdigest()}"
     assert key_text("Zoë".encode()) == "Zoë"
 
 
-def test_the_header_of_a_key_wins_over_all() -> None:
+def test_key_header_overrides_everything() -> None:
     told = message(headway_key=b"mine")
     assert JobReader(kind="ship").job(told).key == "mine"
     assert JobReader(kind="ship", by_offset=True).job(told).key == "mine"
@@ -112,7 +112,7 @@ def test_the_header_of_a_key_wins_over_all() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b""])
-def test_a_message_without_a_value_has_no_arguments(value: bytes | None) -> None:
+def test_message_without_a_value_has_no_arguments(value: bytes | None) -> None:
     assert JobReader(kind="ship").job(message(value)).args == b"{}"
 
 
@@ -136,12 +136,12 @@ def test_a_message_without_a_value_has_no_arguments(value: bytes | None) -> None
         (message(headway_key=b""), "key is empty"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_reason(bad: Incoming, reason: str) -> None:
+def test_unreadable_message_is_refused_with_a_reason(bad: Incoming, reason: str) -> None:
     with pytest.raises(InvalidValue, match=reason):
         JobReader(kind="ship").job(bad)
 
 
-def test_a_message_that_names_no_kind_is_refused() -> None:
+def test_message_without_a_kind_is_refused() -> None:
     with pytest.raises(InvalidValue, match="no header headway-kind"):
         JobReader().job(message())
 
@@ -195,7 +195,7 @@ def test_with_an_app_every_header_reaches_the_job() -> None:
     assert JobReader(app=app, lane="slow").job(message(headway_kind=b"ship")).lane == "slow"
 
 
-def test_with_an_app_expiry_without_due_counts_from_the_timestamp_as_well() -> None:
+def test_with_an_app_expiry_without_due_also_counts_from_the_timestamp() -> None:
     app = hw.App("memory://")
 
     @app.job(expires="1m")
@@ -207,7 +207,7 @@ def test_with_an_app_expiry_without_due_counts_from_the_timestamp_as_well() -> N
     assert (job.due_at, job.expires_at) == (None, 1_700_000_010_123)
 
 
-def test_a_traceparent_is_kept_beside_the_job() -> None:
+def test_traceparent_is_kept_beside_the_job() -> None:
     assert message(traceparent=b"00-ab-cd-01").trace == "00-ab-cd-01"
     assert message().trace is None
     assert read_json(message(traceparent=b"\xff")) == {"n": 1}

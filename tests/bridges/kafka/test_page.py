@@ -41,7 +41,7 @@ async def shown(watch: GroupWatch, who: Role = Role.VIEWER) -> tuple[int, str]:
         return reply.status_code, plain(reply.text)
 
 
-async def test_it_shows_the_partitions_that_are_furthest_behind_first():
+async def test_page_shows_the_most_lagging_partitions_first():
     lag = {("orders", 0): 3, ("orders", 1): 2_000, ("orders", 2): 10}
     status, text = await shown(Answers(lag=lag, dead_letters=7))
     assert status == 200
@@ -51,7 +51,7 @@ async def test_it_shows_the_partitions_that_are_furthest_behind_first():
     assert "orders12 000orders210orders03" in text
 
 
-async def test_brokers_that_are_away_and_missing_topics_come_first():
+async def test_unreachable_brokers_and_missing_topics_come_first():
     _, text = await shown(Answers(away=f"refused {HOSTILE[0]}"))
     assert "No broker responds. refused <script>" in text
     assert "docs/how-to/kafka-runbooks.md, kafka_away" in text
@@ -60,7 +60,7 @@ async def test_brokers_that_are_away_and_missing_topics_come_first():
     assert "There is no topic orders. Create it" in text
 
 
-async def test_a_page_does_not_wait_for_brokers_that_are_slow():
+async def test_page_does_not_wait_for_slow_brokers():
     watch = Answers(dead_letters=7)
     watch.may_answer.clear()
     try:
@@ -76,12 +76,12 @@ async def test_a_page_does_not_wait_for_brokers_that_are_slow():
         watch.may_answer.set()
 
 
-async def test_looks_that_come_together_ask_the_brokers_once():
+async def test_concurrent_views_query_the_brokers_once():
     watch = Answers()
     first, second = await asyncio.gather(watch.look(), watch.look())
     assert first is second
     assert await watch.look() is first
 
 
-async def test_only_those_who_observe_the_whole_store_see_it():
+async def test_page_is_visible_only_with_access_to_the_whole_store():
     assert (await shown(Answers(), Role.PRODUCER))[0] == 403

@@ -46,7 +46,7 @@ def registry(tmp_path: object) -> SchemaRegistryClient:
     return SchemaRegistryClient.new_client({"url": f"mock://{id(tmp_path)}"})
 
 
-def test_a_record_in_avro_is_read_with_its_schema(registry: SchemaRegistryClient) -> None:
+def test_avro_record_is_read_with_its_schema(registry: SchemaRegistryClient) -> None:
     made = {
         "id": "a7",
         "items": [3, 4],
@@ -66,7 +66,7 @@ def test_a_record_in_avro_is_read_with_its_schema(registry: SchemaRegistryClient
 
 
 @pytest.mark.parametrize("value", [b"{}", b"\0\0\0\0\x63rest", b"\0"])
-def test_a_value_that_is_not_avro_is_refused(registry: SchemaRegistryClient, value: bytes) -> None:
+def test_value_that_is_not_avro_is_refused(registry: SchemaRegistryClient, value: bytes) -> None:
     with pytest.raises(InvalidValue):
         value_reader(settings(format="avro"), registry)(incoming(value))
 
@@ -82,7 +82,7 @@ def order_class() -> type[Message]:
     return GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
 
 
-def test_a_message_of_protobuf_is_read_with_its_class(
+def test_protobuf_message_is_read_with_its_class(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = ModuleType("shop_pb2")
@@ -96,20 +96,20 @@ def test_a_message_of_protobuf_is_read_with_its_class(
 
 
 @pytest.mark.parametrize("named", ["", "no_such_module:X", "decimal:Nothing"])
-def test_a_class_that_cannot_be_imported_is_refused(
+def test_class_that_cannot_be_imported_is_refused(
     registry: SchemaRegistryClient, named: str
 ) -> None:
     with pytest.raises(InvalidValue, match="cannot be imported"):
         value_reader(settings(format="protobuf", message_type=named), registry)
 
 
-def test_a_registry_that_is_away_is_no_fault_of_the_message() -> None:
+def test_unreachable_registry_does_not_count_against_the_message() -> None:
     client = SchemaRegistryClient({"url": "http://127.0.0.1:9", "max.retries": 0})
     read = value_reader(settings(format="avro"), client)
     with pytest.raises(StoreUnavailable, match="registry"):
         read(incoming(b"\0\0\0\0\x01rest"))
 
 
-def test_a_format_that_needs_a_registry_says_so() -> None:
+def test_format_that_needs_a_registry_says_so() -> None:
     with pytest.raises(InvalidValue, match="require a schema registry"):
         value_reader(read_kafka_settings({"in": {"format": "avro"}}))

@@ -16,7 +16,7 @@ from headway.runtime.tracing.trace import trace
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-async def test_each_job_of_a_batch_is_linked_with_the_span_that_made_its_message() -> None:
+async def test_each_job_of_a_batch_is_linked_to_the_span_of_its_message() -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -25,7 +25,7 @@ def rules() -> dict[str, Rule[GroupStatus]]:
     return {one.name: one for one in kafka_rules(read_kafka_settings(SETTINGS))}
 
 
-def test_brokers_that_are_away_alert_after_two_minutes(rules: dict[str, Rule[GroupStatus]]) -> None:
+def test_unreachable_brokers_alert_after_two_minutes(rules: dict[str, Rule[GroupStatus]]) -> None:
     away = rules["kafka_away"]
     assert not away.look(GroupStatus(at=1_000, away="refused"))
     assert not away.look(GroupStatus(at=120_999, away="refused"))
@@ -34,7 +34,7 @@ def test_brokers_that_are_away_alert_after_two_minutes(rules: dict[str, Rule[Gro
     assert not away.look(GroupStatus(at=121_001))
 
 
-def test_a_partition_that_stays_behind_alerts(rules: dict[str, Rule[GroupStatus]]) -> None:
+def test_lagging_partition_alerts(rules: dict[str, Rule[GroupStatus]]) -> None:
     lag = rules["kafka_lag"]
     behind = {("orders", 3): 11, ("orders", 4): 10}
     assert not lag.look(GroupStatus(at=0, lag=behind))
@@ -45,7 +45,7 @@ def test_a_partition_that_stays_behind_alerts(rules: dict[str, Rule[GroupStatus]
     assert not lag.look(GroupStatus(at=120_000, lag=behind))
 
 
-def test_new_dead_letters_alert_and_those_before_the_start_do_not(
+def test_new_dead_letters_alert_but_not_those_before_the_start(
     rules: dict[str, Rule[GroupStatus]],
 ) -> None:
     dead = rules["kafka_dead_letters"]
@@ -55,7 +55,7 @@ def test_new_dead_letters_alert_and_those_before_the_start_do_not(
 
 
 @pytest.mark.parametrize(("moves_s", "away"), [(4.9, ""), (5.1, "Broker: Not coordinator")])
-async def test_while_the_coordinator_moves_the_brokers_are_asked_again(
+async def test_brokers_are_asked_again_while_the_coordinator_moves(
     monkeypatch: pytest.MonkeyPatch, moves_s: float, away: str
 ) -> None:
     class Pauses(hw.Timing):
@@ -79,7 +79,7 @@ async def test_while_the_coordinator_moves_the_brokers_are_asked_again(
     assert (seen.at, seen.away, bool(seen.lag)) == (7_000, away, not away)
 
 
-async def test_brokers_that_do_not_answer_are_said_to_be_away(
+async def test_brokers_without_a_reply_are_reported_unreachable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "LIMIT", 0.2)
@@ -94,7 +94,7 @@ async def test_brokers_that_do_not_answer_are_said_to_be_away(
     assert await check_kafka(Settings()) == []
 
 
-def test_what_a_bridge_counts_is_told_by_topic() -> None:
+def test_bridge_counters_are_reported_by_topic() -> None:
     tally = Tally()
     tally.consumed["a"] = 5
     tally.enqueued["a"] = 4
@@ -121,7 +121,7 @@ def test_what_a_bridge_counts_is_told_by_topic() -> None:
     }
 
 
-def test_what_keeps_messages_safe_cannot_be_configured_away() -> None:
+def test_safety_settings_cannot_be_overridden() -> None:
     client = {"enable.idempotence": False, "enable.auto.commit": True, "message.timeout.ms": 5}
     settings = read_kafka_settings({"client": client})
     assert consumer_config(settings)["enable.auto.commit"] is False
@@ -129,7 +129,7 @@ def test_what_keeps_messages_safe_cannot_be_configured_away() -> None:
     assert producer_config(settings)["message.timeout.ms"] == 0
 
 
-def test_a_setting_that_is_not_known_is_named_and_a_password_is_not() -> None:
+def test_unknown_setting_is_named_and_a_password_is_not() -> None:
     with pytest.raises(InvalidValue, match=r"kafka\.in\.topic: there is no such setting"):
         read_kafka_settings({"in": {"topic": "x"}})
     with pytest.raises(InvalidValue, match=r"kafka\.client") as raised:
@@ -137,7 +137,7 @@ def test_a_setting_that_is_not_known_is_named_and_a_password_is_not() -> None:
     assert "hunter2" not in str(raised.value)
 
 
-def test_the_kinds_that_publish_wait_in_the_lane_of_the_settings() -> None:
+def test_publishing_kinds_wait_in_the_configured_lane() -> None:
     app = hw.App("memory://")
     settings = read_kafka_settings({"out": {"lane": "later"}})
     kinds = declare_kafka(app, settings=settings)

@@ -81,7 +81,7 @@ async def test_every_message_is_one_job_though_the_bridge_is_killed(
         assert sorted(await keys(app, "in")) == sorted(f"k{one}" for one in range(n))
 
 
-async def test_nothing_is_lost_or_doubled_on_the_way_through_a_broker_that_is_killed(
+async def test_nothing_is_lost_or_duplicated_through_a_killed_broker(
     own_broker: KafkaServer, tmp_path: Path
 ) -> None:
     topics = Topics(own_broker.address)
@@ -124,7 +124,7 @@ async def test_nothing_is_lost_or_doubled_on_the_way_through_a_broker_that_is_ki
     assert repeated == sum(one.headers["headway-attempt"] != b"1" for one in seen)
 
 
-async def test_a_publisher_that_is_killed_repeats_only_what_it_had_in_hand(
+async def test_killed_publisher_repeats_only_what_was_in_flight(
     topics: Topics, tmp_path: Path
 ) -> None:
     topic, n, store = topics.new(), 2_000, sqlite(tmp_path)
@@ -191,7 +191,7 @@ async def test_order_by_key_holds_though_a_worker_is_killed(topics: Topics, tmp_
         assert list(dict.fromkeys(values)) == [*range(30)]
 
 
-async def test_a_second_bridge_takes_half_of_the_partitions_and_nothing_is_doubled(
+async def test_second_bridge_takes_half_of_the_partitions_without_duplicates(
     topics: Topics, tmp_path: Path
 ) -> None:
     topic, n = topics.new(partitions=4), 2_000
@@ -237,7 +237,7 @@ async def test_a_second_bridge_takes_half_of_the_partitions_and_nothing_is_doubl
         assert len(found) == len(set(found)) == 2 * n
 
 
-async def test_a_full_lane_pauses_its_partition_until_there_is_room(
+async def test_full_lane_pauses_its_partition_until_there_is_room(
     topics: Topics, tmp_path: Path
 ) -> None:
     topic, n = topics.new(), 300
@@ -307,7 +307,7 @@ async def test_unreadable_messages_are_dead_letters_with_their_reason(
     }
 
 
-async def test_a_message_that_no_attempt_can_publish_is_dead_at_once(
+async def test_message_that_can_never_be_published_is_dead_at_once(
     topics: Topics, tmp_path: Path
 ) -> None:
     app = hw.App(sqlite(tmp_path))
@@ -341,7 +341,7 @@ async def test_a_message_that_no_attempt_can_publish_is_dead_at_once(
     ]
 
 
-async def test_a_server_sees_lag_and_dead_letters_without_a_bridge(
+async def test_server_shows_lag_and_dead_letters_without_a_bridge(
     topics: Topics, tmp_path: Path
 ) -> None:
     topic, dead = topics.new(partitions=2), topics.new()

@@ -14,11 +14,11 @@ from headway.server.hooks.twilio import Twilio
 from tests.server.hooks.senders import SECRET, TOKEN, Mailer
 
 
-def test_nobody_is_heard_without_settings() -> None:
+def test_no_provider_is_accepted_without_settings() -> None:
     assert read_hooks({}) == {}
 
 
-def test_each_provider_stands_under_its_name() -> None:
+def test_each_provider_is_configured_under_its_name() -> None:
     table = {
         "twilio": {"auth_tokens": [TOKEN]},
         "sendgrid": {"public_keys": Mailer().public_key},
@@ -27,7 +27,7 @@ def test_each_provider_stands_under_its_name() -> None:
     assert sorted(read_hooks(table)) == ["e-sign", "payments", "sendgrid", "twilio"]
 
 
-def test_several_keys_may_be_one_text_as_a_variable_gives_them() -> None:
+def test_several_keys_can_be_one_text_as_in_a_variable() -> None:
     provider = read_hooks({"twilio": {"auth_tokens": f"{TOKEN}, {TOKEN[::-1]},"}})["twilio"]
     assert provider == Twilio(auth_tokens=(TOKEN, TOKEN[::-1]))
 
@@ -54,14 +54,14 @@ def test_unusable_settings_are_refused_by_their_place(table: dict[str, Any], sai
     assert TOKEN not in str(caught.value)
 
 
-def test_keys_stand_in_no_repr() -> None:
+def test_keys_are_in_no_repr() -> None:
     table = {"twilio": {"auth_tokens": TOKEN}, "standard": {"x": {"keys": SECRET}}}
     shown = repr(read_hooks(table))
     assert TOKEN not in shown
     assert "secrets" not in shown
 
 
-def test_variables_add_to_the_file_and_win_over_it(
+def test_variables_add_to_the_file_and_override_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -45,7 +45,7 @@ TIMES = {"sqlite": 1_000, "postgresql": 200, "redis": 200}
 @pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", DURABLE)
-async def test_replays_at_once_have_one_effect(kind: str, new_url: NewUrl) -> None:
+async def test_concurrent_replays_have_one_effect(kind: str, new_url: NewUrl) -> None:
     async with serving(new_url(kind), hooks=HOOKS, tokens=False) as rig:
         ref = await awaiting(rig.store, CALL, policy=ALERTED)
         sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("failed", 3))
@@ -58,7 +58,7 @@ async def test_replays_at_once_have_one_effect(kind: str, new_url: NewUrl) -> No
         assert (job.state, job.run) == (State.DEAD, 1)
 
 
-async def test_replays_of_every_provider_mixed_and_at_once_have_one_effect_each() -> None:
+async def test_mixed_concurrent_replays_of_every_provider_have_one_effect_each() -> None:
     async with serving(hooks=HOOKS, tokens=False) as rig:
         await awaiting(rig.store, CALL, policy=ALERTED)
         await awaiting(rig.store, "mail-1", policy=ALERTED)
@@ -78,7 +78,7 @@ async def test_replays_of_every_provider_mixed_and_at_once_have_one_effect_each(
         assert len((await rig.store.read(JobsQuery(lane="alerts"))).rows) == 3
 
 
-async def test_a_replay_of_an_earlier_attempt_does_not_touch_the_one_that_awaits_now() -> None:
+async def test_replay_of_an_earlier_attempt_does_not_affect_the_awaiting_one() -> None:
     async with serving(hooks=HOOKS, tokens=False) as rig:
         url = f"{rig.url}/hooks/twilio"
         first = await awaiting(rig.store, CALL)
@@ -116,7 +116,7 @@ async def faulty_server(*, at: int) -> AsyncIterator[tuple[FaultyStore, str, htt
 
 
 @pytest.mark.parametrize("at", [1, 2])
-async def test_while_the_store_is_away_the_provider_is_told_to_come_again(at: int) -> None:
+async def test_provider_is_told_to_retry_while_the_store_is_unreachable(at: int) -> None:
     async with faulty_server(at=at) as (store, url, http):
         ref = await awaiting(store.inner, MESSAGE, policy=ALERTED)
         # Two signals: a note, and the final one.
@@ -136,7 +136,7 @@ async def test_while_the_store_is_away_the_provider_is_told_to_come_again(at: in
         assert len((await store.inner.read(JobsQuery(lane="alerts"))).rows) == 1
 
 
-async def test_one_signal_of_many_that_fails_lets_the_whole_webhook_come_again() -> None:
+async def test_one_failing_signal_of_many_makes_the_provider_retry_the_whole_webhook() -> None:
     async with faulty_server(at=3) as (store, url, http):
         refs = [await awaiting(store.inner, f"mail-{place}") for place in range(8)]
         events = [

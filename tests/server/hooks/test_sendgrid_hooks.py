@@ -32,7 +32,7 @@ def event(what: str, own: str, **more: Any) -> dict[str, Any]:
     return {"event": what, "sg_event_id": own, "email": "a@example.org", **more}
 
 
-async def test_events_of_many_mails_in_one_webhook_reach_each_its_job(rig: Rig) -> None:
+async def test_events_of_many_mails_in_one_webhook_reach_their_jobs(rig: Rig) -> None:
     by_ref = await awaiting(rig.store)
     by_mail = await awaiting(rig.store, "14c5d75ce93.dfd.64b469")
     bounced = await awaiting(rig.store, "s7lTBqSdTRq_x-y")
@@ -53,7 +53,7 @@ async def test_events_of_many_mails_in_one_webhook_reach_each_its_job(rig: Rig) 
     assert noted == ["processed", "delivered, 250 OK"]
 
 
-async def test_what_happens_after_the_end_is_noted(rig: Rig) -> None:
+async def test_events_after_the_end_are_recorded(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     await told(rig, event("delivered", "e1", headway_ref=ref))
     await told(rig, event("open", "e2", headway_ref=ref), event("click", "e3", headway_ref=ref))
@@ -65,7 +65,7 @@ async def test_what_happens_after_the_end_is_noted(rig: Rig) -> None:
     ]
 
 
-async def test_one_event_that_is_not_understood_does_not_hold_up_the_others(rig: Rig) -> None:
+async def test_one_unintelligible_event_does_not_stop_the_others(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     strange: list[Any] = [
         7,
@@ -82,7 +82,7 @@ async def test_one_event_that_is_not_understood_does_not_hold_up_the_others(rig:
     assert (await seen(rig.store, ref)).state == "succeeded"
 
 
-async def test_an_event_without_an_id_is_told_apart_by_what_it_says(rig: Rig) -> None:
+async def test_event_without_an_id_is_identified_by_its_content(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     opened = {"event": "open", "headway_ref": ref, "timestamp": 1}
     await told(rig, opened)
@@ -90,13 +90,13 @@ async def test_an_event_without_an_id_is_told_apart_by_what_it_says(rig: Rig) ->
     assert await applied(rig.store) == (2, 0)
 
 
-async def test_a_proved_webhook_that_is_no_list_is_refused(rig: Rig) -> None:
+async def test_signed_webhook_that_is_not_a_list_is_refused(rig: Rig) -> None:
     for body in (b"", b"{}", b"[", b"[NaN]", b"[" * 100_000):
         sent = MAILER.signs(f"{rig.url}/hooks/sendgrid", body, now=REAL.wall_at())
         assert (await post(rig.http, sent)).status_code in {400, 422}
 
 
-async def test_an_old_webhook_is_refused(rig: Rig) -> None:
+async def test_old_webhook_is_refused(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     events = [event("delivered", "e1", headway_ref=ref)]
     sent = MAILER.sends(f"{rig.url}/hooks/sendgrid", events, now=REAL.wall_at() - 301_000)
@@ -104,7 +104,7 @@ async def test_an_old_webhook_is_refused(rig: Rig) -> None:
     assert (await seen(rig.store, ref)).state == "awaiting"
 
 
-async def test_mail_of_others_is_passed_over_where_only_references_count() -> None:
+async def test_foreign_mail_is_ignored_if_only_references_count() -> None:
     table = {"sendgrid": {"public_keys": MAILER.public_key, "only_refs": True}}
     async with serving(hooks=table) as rig:
         mine, other = await awaiting(rig.store), await awaiting(rig.store, "mail-1")

@@ -44,7 +44,7 @@ def test_newest_key_signs_and_every_key_verifies() -> None:
     assert not good(*older, keys=())
 
 
-def test_url_is_good_for_thirty_days_at_least_and_not_from_its_end_on() -> None:
+def test_url_is_valid_for_at_least_thirty_days_and_not_from_its_end_on() -> None:
     key, expires, signature = parts(URLS.url("a:1", NOW))
     end = int(expires)
     assert NOW + LIVES_MS <= end < NOW + LIVES_MS + DAY_MS
@@ -58,7 +58,7 @@ def test_url_stays_the_same_for_the_day() -> None:
     assert URLS.url("a:1", midnight) != URLS.url("a:1", midnight + 1)
 
 
-def test_url_opens_one_key_until_one_moment_alone() -> None:
+def test_url_is_valid_for_one_key_until_one_time() -> None:
     key, expires, signature = parts(URLS.url("a:1", NOW))
     assert not good("a:2", expires, signature, keys=(NEW,))
     assert not good("a:", f"1{expires}", signature, keys=(NEW,))
@@ -76,12 +76,12 @@ def test_flipping_any_byte_of_the_signature_refuses() -> None:
 
 
 @pytest.mark.parametrize("expires", ["", "-1", "1e30", "\u0661", "9" * 30, "soon"])
-def test_an_expiry_that_is_no_number_refuses(expires: str) -> None:
+def test_expiry_that_is_not_a_number_refuses(expires: str) -> None:
     assert not good("a:1", expires, "A" * 43, keys=(NEW,))
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=60))
-def test_every_key_goes_through_its_url_unchanged(key: str) -> None:
+def test_every_key_survives_its_url_unchanged(key: str) -> None:
     told = parts(URLS.url(key, NOW))
     assert told[0] == key
     assert good(*told, keys=(NEW,))
@@ -93,11 +93,11 @@ def test_several_keys_are_read_from_one_text_newest_first() -> None:
     assert read_signing_keys(None) == read_signing_keys("") == ()
 
 
-def test_a_key_that_is_too_short_is_refused_without_telling_it() -> None:
+def test_too_short_key_is_refused_without_showing_it() -> None:
     with pytest.raises(InvalidValue, match="signing key 2 is shorter") as caught:
         read_signing_keys(f"{NEW},hunter2")
     assert "hunter2" not in str(caught.value)
 
 
-def test_keys_stand_in_no_repr() -> None:
+def test_keys_are_in_no_repr() -> None:
     assert NEW not in repr(URLS)

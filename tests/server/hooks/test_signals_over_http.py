@@ -38,7 +38,7 @@ def url(rig: Rig, ref: str) -> str:
 
 
 @pytest.mark.parametrize("role", MAY)
-async def test_a_final_signal_settles_its_job(rig: Rig, role: Role) -> None:
+async def test_final_signal_settles_its_job(rig: Rig, role: Role) -> None:
     ref = await awaiting(rig.store, "order/7 ü")
     body = {"event": "e1", "final": "succeeded", "body": {"ok": True}}
     reply = await rig.call(role, "POST", path("order/7 ü"), body)
@@ -52,7 +52,7 @@ async def test_a_final_signal_settles_its_job(rig: Rig, role: Role) -> None:
     assert late.json()["answer"] == "late"
 
 
-async def test_each_word_of_a_signal_does_what_it_says(rig: Rig) -> None:
+async def test_each_type_of_signal_has_its_effect(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     before = (await seen(rig.store, ref)).deadline_at or 0
     said: list[dict[str, Any]] = [
@@ -73,13 +73,13 @@ async def test_each_word_of_a_signal_does_what_it_says(rig: Rig) -> None:
     assert (job.state, job.reason) == ("scheduled", "busy")
 
 
-async def test_a_signal_without_a_job_is_kept_for_it(rig: Rig) -> None:
+async def test_signal_without_a_job_is_kept_for_it(rig: Rig) -> None:
     reply = await rig.call(Role.WORKER, "POST", path("sid-1"), {"event": "1", "final": "succeeded"})
     assert reply.json() == {"answer": "kept", "job": None, "state": None}
     assert (await seen(rig.store, await awaiting(rig.store, "sid-1"))).state == "succeeded"
 
 
-async def test_who_may_not_signal_is_refused(rig: Rig) -> None:
+async def test_caller_without_permission_to_signal_is_refused(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     body = {"event": "1", "final": "succeeded"}
     assert (await rig.call(None, "POST", path(ref), body)).status_code == 401
@@ -88,7 +88,7 @@ async def test_who_may_not_signal_is_refused(rig: Rig) -> None:
     assert (await seen(rig.store, ref)).state == "awaiting"
 
 
-async def test_a_token_for_some_tenants_signals_their_jobs_alone(rig: Rig) -> None:
+async def test_token_for_some_tenants_signals_only_their_jobs(rig: Rig) -> None:
     acme = await rig.token(Role.PRODUCER, tenants=["acme"])
     mine = await awaiting(rig.store, "sid-mine", tenant="acme")
     other = await awaiting(rig.store, "sid-other", tenant="zeta")
@@ -111,7 +111,7 @@ async def test_a_token_for_some_tenants_signals_their_jobs_alone(rig: Rig) -> No
     assert (await rig.call(acme, "POST", path(mine), body)).json()["answer"] == "applied"
 
 
-async def test_a_token_for_some_lanes_signals_their_jobs_alone(rig: Rig) -> None:
+async def test_token_for_some_lanes_signals_only_their_jobs(rig: Rig) -> None:
     caller = await rig.token(Role.WORKER, lanes=["call*"])
     mine, other = await awaiting(rig.store), await awaiting(rig.store, lane="mail")
     body = {"event": "1", "final": "succeeded"}
@@ -119,7 +119,7 @@ async def test_a_token_for_some_lanes_signals_their_jobs_alone(rig: Rig) -> None
     assert (await rig.call(caller, "POST", path(mine), body)).status_code == 200
 
 
-async def test_no_signal_makes_its_run_known_under_the_reference_of_another_job(rig: Rig) -> None:
+async def test_no_signal_registers_the_reference_of_another_job_for_its_run(rig: Rig) -> None:
     mine, other = await awaiting(rig.store), await awaiting(rig.store, "sid-other")
     caller = await rig.token(Role.WORKER, lanes=["call*"])
     for key in (other, other.partition(":")[0], other.replace(":1", ":9")):
@@ -134,7 +134,7 @@ async def test_no_signal_makes_its_run_known_under_the_reference_of_another_job(
     assert (await rig.call(None, "POST", url(rig, other), final)).json()["job"] == other[:36]
 
 
-async def test_the_trail_names_no_job_of_another_lane_whose_key_a_signal_gives(rig: Rig) -> None:
+async def test_trail_names_no_job_of_another_lane_whose_key_a_signal_gives(rig: Rig) -> None:
     mine, other = await awaiting(rig.store), await awaiting(rig.store, "sid-other", lane="mail")
     caller = await rig.token(Role.WORKER, lanes=["call*"])
     order = "0190d2f0-0000-7000-8000-000000000000"
@@ -170,7 +170,7 @@ async def test_the_trail_names_no_job_of_another_lane_whose_key_a_signal_gives(r
         "final",
     ],
 )
-async def test_what_is_no_signal_is_refused_and_writes_nothing(rig: Rig, body: Any) -> None:
+async def test_invalid_signal_is_refused_and_writes_nothing(rig: Rig, body: Any) -> None:
     ref = await awaiting(rig.store)
     reply = await rig.call(Role.PRODUCER, "POST", path(ref), body)
     assert reply.status_code in {413, 422}
@@ -207,12 +207,12 @@ async def test_no_body_makes_the_server_fail(rig: Rig, body: bytes, kind: str) -
 
 
 @pytest.mark.parametrize("key", ["", "k" * 513, "a\0b"])
-async def test_what_can_be_no_key_is_refused(rig: Rig, key: str) -> None:
+async def test_invalid_key_is_refused(rig: Rig, key: str) -> None:
     reply = await rig.call(Role.ADMIN, "POST", path(key), {"event": "1", "note": "x"})
     assert reply.status_code == 422
 
 
-async def test_a_signed_url_needs_no_token_and_opens_its_run_alone(rig: Rig) -> None:
+async def test_signed_url_needs_no_token_and_is_valid_only_for_its_run(rig: Rig) -> None:
     ref, other = await awaiting(rig.store), await awaiting(rig.store)
     signed, body = url(rig, ref), {"event": "1", "final": "succeeded"}
     query = signed.partition("?")[2]
@@ -235,7 +235,7 @@ async def test_a_signed_url_needs_no_token_and_opens_its_run_alone(rig: Rig) -> 
     assert (await seen(rig.store, other)).state == "awaiting"
 
 
-async def test_a_url_that_is_over_or_of_another_key_refuses_and_one_of_an_older_key_does_not(
+async def test_expired_or_foreign_url_refuses_and_one_of_an_older_key_does_not(
     rig: Rig,
 ) -> None:
     ref, now, body = await awaiting(rig.store), REAL.wall_at(), {"event": "1", "note": "x"}
@@ -249,7 +249,7 @@ async def test_a_url_that_is_over_or_of_another_key_refuses_and_one_of_an_older_
     assert await status(OLD_KEY, now) == 200
 
 
-async def test_without_a_signing_key_no_signature_is_good() -> None:
+async def test_no_signature_is_valid_without_a_signing_key() -> None:
     async with serving() as rig:
         ref = await awaiting(rig.store)
         made = SignalUrls(base=rig.url, keys=("",)).url(ref, REAL.wall_at())
@@ -258,14 +258,14 @@ async def test_without_a_signing_key_no_signature_is_good() -> None:
         assert url(rig, ref) == f"{rig.url}/v1/signals/{ref.replace(':', '%3A')}"
 
 
-async def test_an_open_server_hears_urls_that_are_not_signed() -> None:
+async def test_open_server_accepts_unsigned_urls() -> None:
     async with serving(tokens=False) as rig:
         ref = await awaiting(rig.store)
         reply = await rig.call(None, "POST", url(rig, ref), {"event": "1", "final": "succeeded"})
         assert reply.json()["answer"] == "applied"
 
 
-async def test_twilios_status_callback_to_a_signed_url_is_read_as_one(rig: Rig) -> None:
+async def test_twilio_status_callback_to_a_signed_url_is_understood(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     for place, status in enumerate(("ringing", "completed", "completed", "busy")):
         sequence = min(place, 1)
@@ -278,7 +278,7 @@ async def test_twilios_status_callback_to_a_signed_url_is_read_as_one(rig: Rig) 
     assert await applied(rig.store) == (3, 1)
 
 
-async def test_a_form_with_a_signals_fields_is_a_signal(rig: Rig) -> None:
+async def test_form_with_a_signals_fields_is_a_signal(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     form = {"final": "retry", "after": "90m", "reason": "busy", "anything": "else"}
     first = await rig.http.post(url(rig, ref), data=form)
@@ -287,14 +287,14 @@ async def test_a_form_with_a_signals_fields_is_a_signal(rig: Rig) -> None:
     assert (await seen(rig.store, ref)).reason == "busy"
 
 
-async def test_a_form_that_says_nothing_settles_nothing(rig: Rig) -> None:
+async def test_form_without_content_settles_nothing(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     for form in ({}, {"status": "done"}, {"progress": "no"}, {"CallStatus": "completed"}):
         assert (await rig.http.post(url(rig, ref), data=form)).status_code in {400, 422}
     assert (await seen(rig.store, ref)).state == "awaiting"
 
 
-async def test_json_that_is_called_a_form_is_read_as_json(rig: Rig) -> None:
+async def test_json_declared_as_a_form_is_read_as_json(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     body = b'{"event": "e1", "final": "succeeded"}'
@@ -302,7 +302,7 @@ async def test_json_that_is_called_a_form_is_read_as_json(rig: Rig) -> None:
     assert reply.json()["answer"] == "applied"
 
 
-async def test_with_its_word_in_the_url_a_callback_may_carry_what_it_likes(rig: Rig) -> None:
+async def test_callback_with_its_type_in_the_url_may_have_any_content(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     noted = f"{url(rig, ref)}&note=SEEN"
     first = await rig.http.post(noted, json=["any", {"thing": 1}])
@@ -315,7 +315,7 @@ async def test_with_its_word_in_the_url_a_callback_may_carry_what_it_likes(rig: 
     assert (await seen(rig.store, ref)).result == '{"a":"ü"}'.encode()
 
 
-async def test_the_same_signal_from_many_at_once_is_applied_once(rig: Rig) -> None:
+async def test_concurrent_copies_of_a_signal_are_applied_once(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     sent = Sent(
         url=url(rig, ref),
@@ -326,7 +326,7 @@ async def test_the_same_signal_from_many_at_once_is_applied_once(rig: Rig) -> No
     assert sorted(answers) == sorted(["applied"] + ["already"] * 199)
 
 
-async def test_the_url_that_a_handler_is_given_signals_its_run() -> None:
+async def test_url_given_to_a_handler_signals_its_run() -> None:
     async with app, serving(app=app, signing_keys=(KEY,)) as rig:
         refs = [(await app.send_async(kind)).id for kind in (in_loop, in_thread, in_process)]
         worker = app.worker(signal_base=rig.url, signing_key=(KEY,), lanes="urls")

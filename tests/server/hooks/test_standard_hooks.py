@@ -29,7 +29,7 @@ async def told(rig: Rig, data: Any, own: str = "msg_1", **more: Any) -> httpx.Re
     return await post(rig.http, from_standard(url, said, own=own, now=REAL.wall_at()))
 
 
-async def test_the_data_is_a_signal(rig: Rig) -> None:
+async def test_data_is_a_signal(rig: Rig) -> None:
     ref = await awaiting(rig.store, "order 7")
     data = {"key": "order 7", "final": "dead", "reason": "declined", "body": {"ü": [1]}}
     assert (await told(rig, data)).status_code == 204
@@ -37,7 +37,7 @@ async def test_the_data_is_a_signal(rig: Rig) -> None:
     assert (job.state, job.reason, job.result) == ("dead", "declined", '{"ü":[1]}'.encode())
 
 
-async def test_the_webhooks_id_is_the_events_unless_the_data_has_one(rig: Rig) -> None:
+async def test_webhook_id_is_the_event_id_unless_the_data_has_one(rig: Rig) -> None:
     await awaiting(rig.store, "k")
     for own in ("m1", "m1", "m2"):
         assert (await told(rig, {"key": "k", "note": "SEEN"}, own)).status_code == 204
@@ -46,7 +46,7 @@ async def test_the_webhooks_id_is_the_events_unless_the_data_has_one(rig: Rig) -
     assert await applied(rig.store) == (3, 0)
 
 
-async def test_a_webhook_that_is_signed_with_a_public_key_is_heard_at_its_own_name(
+async def test_webhook_signed_with_a_public_key_is_accepted_under_its_own_name(
     rig: Rig,
 ) -> None:
     ref = await awaiting(rig.store)
@@ -58,7 +58,7 @@ async def test_a_webhook_that_is_signed_with_a_public_key_is_heard_at_its_own_na
     assert (await seen(rig.store, ref)).state == "succeeded"
 
 
-async def test_what_is_of_another_type_says_nothing_to_a_job(rig: Rig) -> None:
+async def test_data_of_another_type_changes_no_job(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     reply = await told(rig, {"key": ref, "final": "succeeded"}, type="invoice.paid")
     assert reply.status_code == 204
@@ -84,7 +84,7 @@ async def test_what_is_of_another_type_says_nothing_to_a_job(rig: Rig) -> None:
         {"key": "k", "note": "x", "event": "\0"},
     ],
 )
-async def test_a_signal_that_is_none_is_refused(rig: Rig, data: Any) -> None:
+async def test_invalid_signal_is_refused(rig: Rig, data: Any) -> None:
     reply = await told(rig, data)
     assert reply.status_code == 422
     assert reply.json()["code"] == "invalid_value"

@@ -33,7 +33,7 @@ def message(status: str, **more: str) -> dict[str, str]:
     return {"MessageSid": MESSAGE, "SmsSid": MESSAGE, "MessageStatus": status, **more}
 
 
-async def test_a_completed_call_settles_its_job_with_all_that_twilio_says(rig: Rig) -> None:
+async def test_completed_call_settles_its_job_with_all_twilio_reports(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
     sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3, CallDuration="41"))
     reply = await post(rig.http, sent)
@@ -53,7 +53,7 @@ async def test_a_completed_call_settles_its_job_with_all_that_twilio_says(rig: R
         ("canceled", "dead", "canceled"),
     ],
 )
-async def test_a_call_that_was_not_made_is_tried_again_or_dead(
+async def test_call_that_was_not_made_is_retried_or_dead(
     rig: Rig, status: str, state: str, reason: str
 ) -> None:
     ref = await awaiting(rig.store, CALL)
@@ -63,7 +63,7 @@ async def test_a_call_that_was_not_made_is_tried_again_or_dead(
     assert (job.state, job.reason) == (state, reason)
 
 
-async def test_the_way_of_a_call_is_noted_and_its_answer_shows_as_progress(rig: Rig) -> None:
+async def test_call_status_is_recorded_and_an_answer_is_progress(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
     for place, status in enumerate(("initiated", "ringing", "in-progress")):
         sent = from_twilio(f"{rig.url}/hooks/twilio", call_status(status, place))
@@ -75,7 +75,7 @@ async def test_the_way_of_a_call_is_noted_and_its_answer_shows_as_progress(rig: 
     assert b'"CallStatus":"in-progress"' in job.progress
 
 
-async def test_callbacks_in_any_order_come_to_the_same_end(rig: Rig) -> None:
+async def test_callbacks_in_any_order_have_the_same_result(rig: Rig) -> None:
     sids = [f"CA{place:032x}" for place in range(6)]
     statuses = list(enumerate(("ringing", "in-progress", "completed")))
     for sid, order in zip(sids, permutations(statuses), strict=True):
@@ -88,7 +88,7 @@ async def test_callbacks_in_any_order_come_to_the_same_end(rig: Rig) -> None:
         assert (await seen(rig.store, ref)).state == "succeeded"
 
 
-async def test_an_end_that_comes_after_another_end_changes_nothing(rig: Rig) -> None:
+async def test_end_after_another_end_changes_nothing(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
     for place, status in enumerate(("completed", "failed")):
         sent = from_twilio(f"{rig.url}/hooks/twilio", call_status(status, place))
@@ -97,21 +97,21 @@ async def test_an_end_that_comes_after_another_end_changes_nothing(rig: Rig) -> 
     assert await applied(rig.store) == (2, 1)
 
 
-async def test_a_callback_that_comes_before_its_job_is_known_is_kept_for_it(rig: Rig) -> None:
+async def test_callback_before_its_job_is_known_is_kept_for_it(rig: Rig) -> None:
     sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3))
     assert (await post(rig.http, sent)).status_code == 204
     ref = await awaiting(rig.store, CALL)
     assert (await seen(rig.store, ref)).state == "succeeded"
 
 
-async def test_the_reference_in_the_url_finds_the_job_without_its_sid(rig: Rig) -> None:
+async def test_reference_in_the_url_finds_the_job_without_its_sid(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     url = f"{rig.url}/hooks/twilio?ref={ref.replace(':', '%3A')}"
     await post(rig.http, from_twilio(url, call_status("completed", 3)))
     assert (await seen(rig.store, ref)).state == "succeeded"
 
 
-async def test_a_delivered_message_is_noted_and_settles_its_job(rig: Rig) -> None:
+async def test_delivered_message_is_recorded_and_settles_its_job(rig: Rig) -> None:
     ref = await awaiting(rig.store, MESSAGE)
     for status in ("queued", "sent", "delivered", "read"):
         await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", message(status)))
@@ -121,7 +121,7 @@ async def test_a_delivered_message_is_noted_and_settles_its_job(rig: Rig) -> Non
     assert noted == ["queued", "sent", "delivered", "read"]
 
 
-async def test_a_message_that_could_not_be_delivered_is_dead_with_its_error(rig: Rig) -> None:
+async def test_undeliverable_message_is_dead_with_its_error(rig: Rig) -> None:
     ref = await awaiting(rig.store, MESSAGE)
     said = message("undelivered", ErrorCode="30003", ErrorMessage="Unreachable\0 handset")
     await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", said))
@@ -129,7 +129,7 @@ async def test_a_message_that_could_not_be_delivered_is_dead_with_its_error(rig:
     assert (job.state, job.reason) == ("dead", "undelivered, error 30003, Unreachable handset")
 
 
-async def test_a_status_that_nobody_knows_is_noted_and_settles_nothing(rig: Rig) -> None:
+async def test_unknown_status_is_recorded_and_settles_nothing(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
     sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("teleported", 4))
     assert (await post(rig.http, sent)).status_code == 204
@@ -137,7 +137,7 @@ async def test_a_status_that_nobody_knows_is_noted_and_settles_nothing(rig: Rig)
     assert len(await labels(rig.store, ref)) == 1
 
 
-async def test_fields_cut_in_another_way_find_no_job(rig: Rig) -> None:
+async def test_fields_split_differently_find_no_job(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
     honest = from_twilio(f"{rig.url}/hooks/twilio", {"CallSid": CALL, "CallStatus": "completed"})
     # The signed text is the same: it joins names and values without a separator.
@@ -147,7 +147,7 @@ async def test_fields_cut_in_another_way_find_no_job(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("sid", ["CA1", f"{CALL}CallStatus", CALL[2:], "", f"{CALL}\n"])
-async def test_an_id_that_is_none_of_twilios_finds_no_job(rig: Rig, sid: str) -> None:
+async def test_foreign_id_finds_no_job(rig: Rig, sid: str) -> None:
     sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3, sid))
     assert (await post(rig.http, sent)).status_code == 204
     if sid:
@@ -155,7 +155,7 @@ async def test_an_id_that_is_none_of_twilios_finds_no_job(rig: Rig, sid: str) ->
         assert (await seen(rig.store, ref)).state == "awaiting"
 
 
-async def test_what_is_not_signed_is_refused_and_what_is_not_configured_is_not_there(
+async def test_unsigned_webhook_is_refused_and_an_unconfigured_one_is_not_found(
     rig: Rig,
 ) -> None:
     ref = await awaiting(rig.store, CALL)
@@ -177,7 +177,7 @@ async def test_what_is_not_signed_is_refused_and_what_is_not_configured_is_not_t
     assert await applied(rig.store) == (0, 0)
 
 
-async def test_behind_a_proxy_the_public_url_is_what_was_signed() -> None:
+async def test_public_url_is_what_was_signed_behind_a_proxy() -> None:
     async with serving(hooks=HOOKS, public_url="https://hw.example.org/x") as rig:
         ref = await awaiting(rig.store, CALL)
         outside = "https://hw.example.org/x/hooks/twilio"
@@ -191,14 +191,14 @@ async def test_behind_a_proxy_the_public_url_is_what_was_signed() -> None:
         assert (await seen(rig.store, ref)).state == "succeeded"
 
 
-async def test_forwarded_headers_of_somebody_who_is_not_trusted_are_not_believed(rig: Rig) -> None:
+async def test_forwarded_headers_of_an_untrusted_client_are_not_believed(rig: Rig) -> None:
     plain = rig.url.replace("http:", "https:")
     sent = from_twilio(f"{plain}/hooks/twilio", call_status("completed", 3))
     came = replace(sent, url=f"{rig.url}/hooks/twilio").with_header("X-Forwarded-Proto", "https")
     assert (await post(rig.http, came)).status_code == 401
 
 
-async def test_a_trusted_proxy_says_by_which_scheme_it_was_called() -> None:
+async def test_trusted_proxy_says_which_scheme_was_used() -> None:
     store = open_store("memory://")
     service = Service(store, ServerOptions(open_here=True, chores=False, hooks=HOOKS))
     address = ListenAddress(port=0, trusted_proxies=("127.0.0.1",))
@@ -220,7 +220,7 @@ async def test_a_trusted_proxy_says_by_which_scheme_it_was_called() -> None:
     await store.close()
 
 
-async def test_a_system_may_read_a_providers_webhooks_in_its_own_way(rig: Rig) -> None:
+async def test_system_can_read_a_providers_webhooks_in_its_own_way(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
 
     def reading(request: HookRequest) -> list[Signal]:

@@ -79,7 +79,7 @@ def test_another_scheme_or_host_refuses() -> None:
         assert not accepted(replace(sent, url=other))
 
 
-def test_a_port_that_was_signed_must_be_the_one_that_was_called() -> None:
+def test_signed_port_must_be_the_requested_one() -> None:
     at_8443, at_9443 = (URL.replace(".org", f".org:{port}") for port in (8443, 9443))
     sent = from_twilio(at_8443, FIELDS)
     assert accepted(sent)
@@ -107,7 +107,7 @@ def test_order_of_fields_does_not_matter_and_repeated_values_count_once() -> Non
     assert not accepted(replace(sent, body=urlencode([*pairs, ("CallStatus", "busy")]).encode()))
 
 
-def test_unicode_and_empty_values_are_signed_as_they_are() -> None:
+def test_unicode_and_empty_values_are_signed_unchanged() -> None:
     said = {"Body": "Grüße, 你好 🎉", "CallSid": CALL, "Empty": ""}
     assert accepted(from_twilio(URL, said))
     assert not accepted(from_twilio(URL, {**said, "Empty": "x"}, signed_url=URL + "?"))
@@ -138,14 +138,14 @@ def test_json_without_its_hash_refuses_and_an_empty_body_needs_none() -> None:
     assert not accepted(replace(said, body=b"{}"))
 
 
-def test_a_form_cannot_be_passed_off_as_json_nor_json_as_a_form() -> None:
+def test_form_cannot_be_passed_off_as_json_nor_json_as_a_form() -> None:
     form = from_twilio(URL, FIELDS)
     assert not accepted(form.with_header("Content-Type", "application/json"))
     told = json_from_twilio(URL, {"CallStatus": "completed"})
     assert not accepted(told.with_header("Content-Type", FORM))
 
 
-def test_shared_key_is_taken_only_when_the_webhook_says_so() -> None:
+def test_shared_key_is_used_only_when_the_webhook_says_so() -> None:
     settings = "key=webhooks_sharedkey_1,algorithm=HMAC_SHA256"
     signature = RequestValidator(OTHER).compute_signature(URL, FIELDS, "HMAC_SHA256")
     sent = from_twilio(URL, FIELDS).with_header("X-Twilio-Signature", signature)
@@ -178,7 +178,7 @@ ports = st.sampled_from(["", ":443", ":80", ":8443"])
 
 
 @given(st.dictionaries(texts, texts, max_size=8), texts, ports, ports, st.booleans())
-def test_twilios_own_validator_says_the_same(
+def test_twilios_own_validator_agrees(
     fields: dict[str, str], path: str, called: str, signed: str, spoil: bool
 ) -> None:
     tail = f"/{urlencode({'p': path})}?{urlencode({'q': path})}"

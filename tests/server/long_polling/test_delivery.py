@@ -12,7 +12,7 @@ from headway.server.routes.claims import ClientGone, ClientWatch, TrackedReply
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_a_reply_written_to_a_connection_whose_end_was_just_read_is_not_whole(gone: bool):
+async def test_reply_written_to_a_just_closed_connection_is_not_complete(gone: bool):
     """As with uvicorn over asyncio: a closing connection accepts all writes and drops them."""
     lost = asyncio.Event()
     unread: list[bool] = []
@@ -33,7 +33,7 @@ async def test_a_reply_written_to_a_connection_whose_end_was_just_read_is_not_wh
     assert (reply.is_whole, unread) == (not gone, [True] * gone)
 
 
-async def test_what_work_brings_although_it_was_cancelled_is_undone():
+async def test_result_of_cancelled_work_is_undone():
     async def receive() -> Any:
         return {"type": "http.disconnect"}
 

@@ -65,7 +65,7 @@ async def rig(tmp_path: Any, many_files: None) -> AsyncIterator[Rig]:
 
 
 @pytest.mark.slow
-async def test_a_thousand_polls_cost_one_claim_and_each_gets_one_job_in_the_order_of_coming(
+async def test_thousand_polls_cost_one_claim_and_each_gets_one_job_in_order_of_arrival(
     rig: Rig,
 ) -> None:
     lobby = rig.service.long_polls

@@ -46,7 +46,9 @@ async def pullers(registry: LongPollRegistry) -> AsyncIterator[Pullers]:
     await pullers.leave()
 
 
-async def test_what_is_there_is_pulled_at_once(store: Counted, registry: LongPollRegistry) -> None:
+async def test_available_job_is_returned_at_once(
+    store: Counted, registry: LongPollRegistry
+) -> None:
     await store.enqueue([job(1)])
     pulled = await registry.pull(pull("w"), 50)
     assert [one.id for one in pulled.jobs] == [job(1).id]
@@ -103,13 +105,13 @@ async def test_jobs_that_a_pull_finds_expired_are_logged(
     assert line == f"job dead kind=dial id={job(1).id} attempt=0 error='expired'"
 
 
-async def test_who_may_not_wait_is_told_that_there_is_nothing(registry: LongPollRegistry) -> None:
+async def test_pull_without_waiting_returns_nothing(registry: LongPollRegistry) -> None:
     pulled = await registry.pull(pull("w"))
     assert not pulled.jobs
     assert not pulled.again
 
 
-async def test_who_waited_in_vain_is_told_so(store: Counted, registry: LongPollRegistry) -> None:
+async def test_timed_out_pull_returns_nothing(store: Counted, registry: LongPollRegistry) -> None:
     pulled = await registry.pull(pull("w"), 0.05)
     assert not pulled.jobs
     assert not pulled.again
@@ -117,7 +119,7 @@ async def test_who_waited_in_vain_is_told_so(store: Counted, registry: LongPollR
     await until(lambda: not store.open["wait"])
 
 
-async def test_a_thousand_who_wait_cost_one_sleep_and_no_claims(
+async def test_thousand_waiters_cost_one_sleep_and_no_claims(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     await pullers.wait(1)
@@ -134,7 +136,7 @@ async def test_a_thousand_who_wait_cost_one_sleep_and_no_claims(
     assert store.open["wait"] == 1
 
 
-async def test_each_of_a_thousand_jobs_goes_to_one_of_a_thousand_in_the_order_of_coming(
+async def test_each_of_a_thousand_jobs_goes_to_one_of_a_thousand_in_order_of_arrival(
     store: Counted, pullers: Pullers
 ) -> None:
     await pullers.wait(1_000)
@@ -150,7 +152,7 @@ async def test_each_of_a_thousand_jobs_goes_to_one_of_a_thousand_in_the_order_of
     assert store.calls["claim"] - before <= 1_100
 
 
-async def test_jobs_that_come_one_by_one_go_to_those_who_waited_longest(
+async def test_jobs_that_arrive_one_by_one_go_to_the_longest_waiting(
     store: Counted, pullers: Pullers
 ) -> None:
     await pullers.wait(40)
@@ -164,7 +166,7 @@ async def test_jobs_that_come_one_by_one_go_to_those_who_waited_longest(
     assert pullers.jobs == [job(number).id for number in range(10)]
 
 
-async def test_nothing_that_comes_while_others_look_is_slept_through(
+async def test_job_that_arrives_while_others_claim_is_not_missed(
     store: Counted, pullers: Pullers
 ) -> None:
     await pullers.wait(300)
@@ -174,7 +176,7 @@ async def test_nothing_that_comes_while_others_look_is_slept_through(
     assert len(set(pullers.jobs)) == 300
 
 
-async def test_a_job_that_becomes_due_wakes_who_waits(store: Counted, pullers: Pullers) -> None:
+async def test_job_that_becomes_due_wakes_waiters(store: Counted, pullers: Pullers) -> None:
     await pullers.wait(3)
     now = (await store.claim(ClaimRequest(worker="c", request=1, lanes=(("x", 1),)))).now
     await store.enqueue([job(1, due_at=now + 300)])
@@ -183,7 +185,7 @@ async def test_a_job_that_becomes_due_wakes_who_waits(store: Counted, pullers: P
     assert pullers.got[0][1].now >= now + 300
 
 
-async def test_a_permit_that_comes_back_wakes_who_waits(store: Counted, pullers: Pullers) -> None:
+async def test_released_permit_wakes_waiters(store: Counted, pullers: Pullers) -> None:
     spec = LaneSpec(name="calls", concurrency=1)
     await store.define(DefineRequest(items=(SetLane(spec=spec),), author="test"))
     await store.enqueue([job(1), job(2)])
@@ -197,7 +199,7 @@ async def test_a_permit_that_comes_back_wakes_who_waits(store: Counted, pullers:
     assert pullers.jobs == [job(2).id]
 
 
-async def test_a_job_that_was_scheduled_before_wakes_who_waits_when_it_is_due(
+async def test_job_scheduled_earlier_wakes_waiters_when_due(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     now = (await store.claim(ClaimRequest(worker="c", request=1, lanes=(("x", 1),)))).now
@@ -206,7 +208,7 @@ async def test_a_job_that_was_scheduled_before_wakes_who_waits_when_it_is_due(
     assert [one.id for one in pulled.jobs] == [job(1).id]
 
 
-async def test_what_is_committed_after_a_look_and_before_the_sleep_is_not_slept_through(
+async def test_commit_between_a_claim_and_the_sleep_is_not_missed(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     # A store may wake the first waiter spuriously.
@@ -226,7 +228,7 @@ async def test_what_is_committed_after_a_look_and_before_the_sleep_is_not_slept_
     assert [one.id for one in pulled.jobs] == [job(1).id]
 
 
-async def test_who_leaves_passes_on_the_turn_that_it_was_given(
+async def test_leaving_waiter_passes_on_its_turn(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     await pullers.wait(3, "send_*")
@@ -240,7 +242,7 @@ async def test_who_leaves_passes_on_the_turn_that_it_was_given(
     assert len(registry) == 1
 
 
-async def test_what_was_claimed_for_one_who_left_is_given_back_at_once(
+async def test_jobs_claimed_for_a_leaving_waiter_are_given_back_at_once(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     reached, go_on = asyncio.Event(), asyncio.Event()
@@ -270,7 +272,7 @@ async def test_what_was_claimed_for_one_who_left_is_given_back_at_once(
     assert registry.giving_back == 0
 
 
-async def test_the_answer_to_a_repeated_number_is_never_given_back(
+async def test_reply_to_a_repeated_number_is_never_given_back(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     await store.enqueue([job(1)])
@@ -294,7 +296,7 @@ async def test_the_answer_to_a_repeated_number_is_never_given_back(
     assert page.rows[0].state is State.RUNNING
 
 
-async def test_nothing_stays_when_all_have_left(
+async def test_nothing_remains_when_all_have_left(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     before = asyncio.all_tasks()
@@ -310,7 +312,7 @@ async def test_nothing_stays_when_all_have_left(
     assert sum(worker.running for worker in workers) == 1
 
 
-async def test_who_waits_is_told_of_to_those_who_ask_why_nothing_runs(
+async def test_waiters_are_shown_to_those_who_ask_why_nothing_runs(
     store: Counted, pullers: Pullers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attendance, "EVERY", 0.01)
@@ -329,7 +331,7 @@ async def test_who_waits_is_told_of_to_those_who_ask_why_nothing_runs(
     assert "no live worker" not in why.sentence
 
 
-async def test_a_closed_lobby_sends_everybody_home(
+async def test_closed_registry_dismisses_every_waiter(
     registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     await pullers.wait(20)
@@ -339,7 +341,7 @@ async def test_a_closed_lobby_sends_everybody_home(
     assert not (await registry.pull(pull("late"), 50)).jobs
 
 
-async def test_who_wants_no_gated_job_holds_up_nobody_who_does(
+async def test_waiter_without_gated_jobs_does_not_delay_one_that_wants_them(
     store: Counted, pullers: Pullers
 ) -> None:
     spec = LaneSpec(name="calls", concurrency=1)
@@ -351,7 +353,7 @@ async def test_who_wants_no_gated_job_holds_up_nobody_who_does(
     assert pullers.workers == ["w0001"]
 
 
-async def test_a_number_that_was_used_is_answered_at_once_with_its_jobs(
+async def test_used_number_is_answered_at_once_with_its_jobs(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     await store.enqueue([job(1)])
@@ -364,7 +366,7 @@ async def test_a_number_that_was_used_is_answered_at_once_with_its_jobs(
     assert older.again
 
 
-async def test_a_worker_that_counted_ahead_of_the_clock_is_overtaken(
+async def test_worker_that_counted_ahead_of_the_clock_is_overtaken(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     year_ahead = (REAL.wall_at() + 365 * 86_400_000) * 1_000
@@ -375,7 +377,7 @@ async def test_a_worker_that_counted_ahead_of_the_clock_is_overtaken(
     assert pulled.request > year_ahead
 
 
-async def test_a_store_that_is_away_fails_one_and_keeps_the_others(
+async def test_unreachable_store_fails_one_and_keeps_the_others(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     await pullers.wait(3)
@@ -396,7 +398,7 @@ async def test_a_store_that_is_away_fails_one_and_keeps_the_others(
         await pullers.tasks[0]
 
 
-async def test_lanes_that_fit_a_pattern_are_pulled_from(
+async def test_lanes_that_match_a_pattern_are_pulled_from(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     await store.enqueue([job(1, "send_email"), job(2, "enrich")])
@@ -404,7 +406,7 @@ async def test_lanes_that_fit_a_pattern_are_pulled_from(
     assert [one.lane for one in pulled.jobs] == ["send_email"]
 
 
-def test_a_lane_has_the_weight_of_the_first_that_names_or_fits_it() -> None:
+def test_lane_has_the_weight_of_the_first_name_or_pattern_that_matches() -> None:
     known = ["send_sms", "send_mail", "enrich"]
     named_first = LaneSelection(lanes=(("send_mail", 3), ("send_*", 1), ("*", 2)))
     assert named_first.among(known) == (("send_mail", 3), ("send_sms", 1), ("enrich", 2))
@@ -412,7 +414,7 @@ def test_a_lane_has_the_weight_of_the_first_that_names_or_fits_it() -> None:
     assert named_last.among(known) == (("send_mail", 5), ("send_sms", 1))
 
 
-async def test_a_lane_that_appears_wakes_who_waits_for_its_pattern(
+async def test_new_lane_wakes_waiters_of_its_pattern(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     await pullers.wait(2, "send_*")
@@ -422,7 +424,7 @@ async def test_a_lane_that_appears_wakes_who_waits_for_its_pattern(
     assert pullers.jobs == [job(1, "send_push").id]
 
 
-async def test_a_lane_of_another_process_is_met_by_listing(
+async def test_lane_of_another_process_is_found_by_listing(
     store: Counted, pullers: Pullers
 ) -> None:
     await pullers.wait(2, "send_*")
@@ -431,7 +433,7 @@ async def test_a_lane_of_another_process_is_met_by_listing(
     assert pullers.jobs == [job(2, "send_push").id]
 
 
-async def test_lanes_are_listed_again_after_the_store_was_away(
+async def test_lanes_are_listed_again_after_the_store_was_unreachable(
     store: Counted, pullers: Pullers
 ) -> None:
     await pullers.wait(1, "send_*")
@@ -451,7 +453,7 @@ async def test_lanes_are_listed_again_after_the_store_was_away(
     assert pullers.jobs == [job(1, "send_push").id]
 
 
-async def test_a_pattern_reaches_no_lane_beyond_its_callers(
+async def test_pattern_reaches_no_lane_beyond_its_callers_scope(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     await store.enqueue([job(1, "send_email"), job(2, "send_push")])
@@ -460,7 +462,7 @@ async def test_a_pattern_reaches_no_lane_beyond_its_callers(
     assert [one.lane for one in pulled.jobs] == ["send_push"]
 
 
-async def test_a_lane_that_appears_wakes_who_may_have_it_beside_one_who_may_not(
+async def test_new_lane_wakes_a_permitted_waiter_beside_a_forbidden_one(
     store: Counted, registry: LongPollRegistry, pullers: Pullers
 ) -> None:
     for reach in ("*_email", "*_push"):
@@ -500,7 +502,7 @@ async def test_weights_share_a_pull(store: Counted, registry: LongPollRegistry) 
     assert sum(one.lane == "b" for one in pulled.jobs) == 6
 
 
-async def test_a_job_released_for_want_of_a_reader_has_used_no_attempt(
+async def test_job_released_without_a_reader_has_used_no_attempt(
     store: Counted, registry: LongPollRegistry
 ) -> None:
     await store.enqueue([job(1)])

@@ -17,7 +17,7 @@ def used_up() -> ClaimAttempt:
     return ClaimAttempt(reply=reply, lanes=("a",), request=1)
 
 
-async def test_who_is_stirred_while_it_looks_looks_again() -> None:
+async def test_waiter_woken_during_its_claim_claims_again() -> None:
     slept: list[ClaimAttempt] = []
 
     async def sleep(look: ClaimAttempt) -> None:
@@ -39,7 +39,7 @@ async def test_who_is_stirred_while_it_looks_looks_again() -> None:
     assert (looks, slept) == (2, [])
 
 
-async def test_a_line_sleeps_on_the_newest_look_that_found_nothing() -> None:
+async def test_queue_sleeps_on_the_newest_claim_that_found_nothing() -> None:
     slept: list[int] = []
 
     async def sleep(look: ClaimAttempt) -> None:
@@ -55,7 +55,7 @@ async def test_a_line_sleeps_on_the_newest_look_that_found_nothing() -> None:
     assert slept == [3, 7]
 
 
-async def test_one_who_is_sent_home_before_it_waits_does_not_wait() -> None:
+async def test_waiter_dismissed_before_it_waits_does_not_wait() -> None:
     async def sleep(_: ClaimAttempt) -> None:
         await asyncio.Event().wait()
 

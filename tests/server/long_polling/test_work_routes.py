@@ -51,7 +51,7 @@ def of(claimed: dict[str, Any]) -> dict[str, Any]:
     return {"job": claimed["id"], "run": claimed["run"]}
 
 
-async def test_a_claim_tells_all_of_a_job(rig: Rig) -> None:
+async def test_claim_returns_every_field_of_a_job(rig: Rig) -> None:
     job = await rig.send(kind="mail", args={"to": "ada"}, priority=7, subject="s", tenant="acme")
     reply = await claim(rig)
     (one,) = reply["jobs"]
@@ -65,39 +65,39 @@ async def test_a_claim_tells_all_of_a_job(rig: Rig) -> None:
     assert reply["again"] is True
 
 
-async def test_a_long_poll_is_answered_when_a_job_comes(rig: Rig) -> None:
+async def test_long_poll_is_answered_when_a_job_arrives(rig: Rig) -> None:
     poll = asyncio.create_task(claim(rig, wait="20s"))
     await until(lambda: len(rig.service.long_polls) == 1)
     job = await rig.send()
     assert [one["id"] for one in (await poll)["jobs"]] == [job]
 
 
-async def test_a_claim_waits_no_longer_than_the_server_lets_it() -> None:
+async def test_claim_waits_no_longer_than_the_server_allows() -> None:
     async with serving(longest_wait_s=0.05) as rig:
         assert (await claim(rig, wait="24h"))["jobs"] == []
 
 
-async def test_a_claim_of_nothing_is_empty(rig: Rig) -> None:
+async def test_claim_without_jobs_is_empty(rig: Rig) -> None:
     reply = await claim(rig, wait=30)
     assert reply["jobs"] == []
     assert reply["again"] is False
 
 
-async def test_lanes_may_be_listed_and_be_patterns(rig: Rig) -> None:
+async def test_lanes_can_be_listed_and_be_patterns(rig: Rig) -> None:
     await rig.send(lane="send_mail")
     await rig.send(lane="calls")
     reply = await claim(rig, lanes=["calls", {"name": "send_*", "weight": 2}], max=10)
     assert sorted(one["lane"] for one in reply["jobs"]) == ["calls", "send_mail"]
 
 
-async def test_a_repeated_number_hears_the_same_jobs(rig: Rig) -> None:
+async def test_repeated_number_returns_the_same_jobs(rig: Rig) -> None:
     job = await rig.send()
     first = await claim(rig, request=5)
     again = await claim(rig, request=5)
     assert [one["id"] for one in again["jobs"]] == [one["id"] for one in first["jobs"]] == [job]
 
 
-async def test_a_later_number_of_a_worker_ends_its_waiting_poll(rig: Rig) -> None:
+async def test_later_number_of_a_worker_ends_its_waiting_poll(rig: Rig) -> None:
     first = asyncio.create_task(claim(rig, wait="20s", request=1))
     await until(lambda: len(rig.service.long_polls) == 1)
     second = asyncio.create_task(claim(rig, wait="20s", request=2))
@@ -108,7 +108,7 @@ async def test_a_later_number_of_a_worker_ends_its_waiting_poll(rig: Rig) -> Non
     assert (ended["jobs"], ended["again"]) == ([], True)
 
 
-async def test_a_worker_without_numbers_may_poll_twice_at_once(rig: Rig) -> None:
+async def test_worker_without_numbers_can_have_two_polls(rig: Rig) -> None:
     polls = [asyncio.create_task(claim(rig, wait="20s")) for _ in range(2)]
     await until(lambda: len(rig.service.long_polls) == 2)
     jobs = {await rig.send() for _ in range(2)}
@@ -139,7 +139,7 @@ async def test_a_worker_without_numbers_may_poll_twice_at_once(rig: Rig) -> None
         {"more": 1},
     ],
 )
-async def test_a_claim_that_cannot_be_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
+async def test_invalid_claim_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
     body = {"worker": "w", "lanes": "main", **wrong}
     reply = await rig.call(Role.WORKER, "POST", "/v1/claims", body)
     assert reply.status_code == 422, reply.text
@@ -147,7 +147,7 @@ async def test_a_claim_that_cannot_be_is_refused(rig: Rig, wrong: dict[str, Any]
     assert not await rig.store.read(WorkersQuery())
 
 
-async def test_another_token_cannot_settle_or_beat_what_this_one_holds(rig: Rig) -> None:
+async def test_another_token_cannot_settle_or_beat_for_this_one(rig: Rig) -> None:
     await rig.send()
     (one,) = (await claim(rig))["jobs"]
     other = await rig.token(Role.WORKER, name="other")
@@ -161,7 +161,7 @@ async def test_another_token_cannot_settle_or_beat_what_this_one_holds(rig: Rig)
     assert await settle(rig, {**of(one), "outcome": "succeeded"}) == ["done"]
 
 
-async def test_a_token_claims_from_its_lanes_alone(rig: Rig) -> None:
+async def test_token_claims_only_from_its_lanes(rig: Rig) -> None:
     token = await rig.token(Role.WORKER, name="mailer", lanes=["send_*"])
     await rig.send(lane="send_mail")
     await rig.send(lane="calls")
@@ -173,7 +173,7 @@ async def test_a_token_claims_from_its_lanes_alone(rig: Rig) -> None:
     assert [one["lane"] for one in reply["jobs"]] == ["send_mail"]
 
 
-async def test_a_token_for_tenants_claims_nothing_as_a_claim_would_bring_jobs_of_any(
+async def test_token_for_tenants_cannot_claim(
     rig: Rig,
 ) -> None:
     token = await rig.token(Role.ADMIN, name="acme", tenants=["acme"])
@@ -183,7 +183,7 @@ async def test_a_token_for_tenants_claims_nothing_as_a_claim_would_bring_jobs_of
     assert await state(rig, job) is State.WAITING
 
 
-async def test_what_follows_must_be_in_the_tokens_lanes(rig: Rig) -> None:
+async def test_follow_ups_must_be_in_the_tokens_lanes(rig: Rig) -> None:
     token = await rig.token(Role.WORKER, Role.OPERATOR, name="mailer", lanes=["send_*"])
     await rig.send(lane="send_mail")
     (one,) = (await claim(rig, who=token, lanes="*"))["jobs"]
@@ -264,7 +264,7 @@ async def test_no_run_is_found_under_the_reference_of_another_job(rig: Rig) -> N
     assert [await state(rig, job) for job in (theirs, mine)] == [State.SUCCEEDED, State.AWAITING]
 
 
-async def test_an_unfit_candidate_is_passed_over(rig: Rig) -> None:
+async def test_unfit_candidate_is_skipped(rig: Rig) -> None:
     job = await rig.send(kind="offer", candidates=["ann", "bob"])
     (one,) = (await claim(rig))["jobs"]
     assert one["candidate"] == "ann"
@@ -273,7 +273,7 @@ async def test_an_unfit_candidate_is_passed_over(rig: Rig) -> None:
     assert (two["id"], two["candidate"]) == (job, "bob")
 
 
-async def test_what_follows_is_made_once_however_often_it_is_said(rig: Rig) -> None:
+async def test_follow_up_is_created_once_however_often_reported(rig: Rig) -> None:
     await rig.send()
     (one,) = (await claim(rig))["jobs"]
     said = {
@@ -288,7 +288,7 @@ async def test_what_follows_is_made_once_however_often_it_is_said(rig: Rig) -> N
     assert [job["kind"] for job in reply["jobs"]] == ["next"]
 
 
-async def test_a_follow_up_wakes_who_waits_for_its_pattern(rig: Rig) -> None:
+async def test_follow_up_wakes_waiters_of_its_pattern(rig: Rig) -> None:
     await rig.send()
     (one,) = (await claim(rig))["jobs"]
     poll = asyncio.create_task(claim(rig, worker="other", lanes="fol*", wait="20s"))
@@ -298,7 +298,7 @@ async def test_a_follow_up_wakes_who_waits_for_its_pattern(rig: Rig) -> None:
     assert [job["lane"] for job in (await poll)["jobs"]] == ["follow"]
 
 
-async def test_a_gate_is_closed_in_the_same_step(rig: Rig) -> None:
+async def test_gate_is_closed_in_the_same_step(rig: Rig) -> None:
     spec = GateSpec(name="rate", kind=GateKind.SLOTS, shared=True, capacity=3)
     await rig.store.define(DefineRequest(items=(DeclareGate(spec=spec),), author="t"))
     await rig.send(gates=["rate"])
@@ -310,7 +310,7 @@ async def test_a_gate_is_closed_in_the_same_step(rig: Rig) -> None:
     assert [gate.name for gate in why.closed] == ["rate"]
 
 
-async def test_the_next_stage_takes_gates_named_over_the_jobs_arguments(rig: Rig) -> None:
+async def test_next_stage_uses_gates_named_by_the_jobs_arguments(rig: Rig) -> None:
     spec = GateSpec(name="to:{phone}", kind=GateKind.SLOTS, shared=False, capacity=1)
     await rig.store.define(DefineRequest(items=(DeclareGate(spec=spec),), author="t"))
     job = await rig.send(args={"phone": "+1"})
@@ -325,7 +325,7 @@ async def test_the_next_stage_takes_gates_named_over_the_jobs_arguments(rig: Rig
     assert (reply.status_code, reply.json()["code"]) == (422, "unknown_gate")
 
 
-async def test_no_argument_stands_for_the_tenant_in_a_gate_of_the_next_stage(rig: Rig) -> None:
+async def test_no_argument_replaces_the_tenant_in_a_gate_of_the_next_stage(rig: Rig) -> None:
     spec = GateSpec(name="{tenant}:{phone}", kind=GateKind.SLOTS, shared=False, capacity=1)
     await rig.store.define(DefineRequest(items=(DeclareGate(spec=spec),), author="t"))
     job = await rig.send(tenant="acme", args={"phone": "+1", "tenant": "other"})
@@ -349,7 +349,7 @@ async def test_no_argument_stands_for_the_tenant_in_a_gate_of_the_next_stage(rig
         {},
     ],
 )
-async def test_an_outcome_that_cannot_be_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
+async def test_invalid_outcome_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
     await rig.send()
     (one,) = (await claim(rig))["jobs"]
     body = {"worker": "w", "outcomes": [{**of(one), **wrong}]}
@@ -358,7 +358,7 @@ async def test_an_outcome_that_cannot_be_is_refused(rig: Rig, wrong: dict[str, A
     assert await state(rig, one["id"]) is State.RUNNING
 
 
-async def test_a_beat_keeps_the_lease_and_tells_what_is_to_be_cancelled(rig: Rig) -> None:
+async def test_beat_extends_the_lease_and_returns_cancel_requests(rig: Rig) -> None:
     job = await rig.send()
     reply = await claim(rig, lease="5s", request=3)
     (one,) = reply["jobs"]
@@ -382,14 +382,14 @@ async def test_a_beat_keeps_the_lease_and_tells_what_is_to_be_cancelled(rig: Rig
     assert (worker.name, worker.lanes) == ("host:1", ("main",))
 
 
-async def test_a_worker_that_leaves_hands_back_what_it_does_not_list(rig: Rig) -> None:
+async def test_leaving_worker_hands_back_what_it_does_not_list(rig: Rig) -> None:
     job = await rig.send()
     await claim(rig)
     await rig.call(Role.WORKER, "POST", "/v1/leases", {"worker": "w", "leaving": True})
     assert await state(rig, job) is State.WAITING
 
 
-async def test_a_job_of_a_worker_that_fell_silent_comes_back_and_its_word_is_lost(rig: Rig) -> None:
+async def test_job_of_a_silent_worker_is_requeued_and_its_report_is_lost(rig: Rig) -> None:
     job = await rig.send(retry={"attempts": 5, "base": "0s", "cap": "0s"})
     (one,) = (await claim(rig, lease="1s"))["jobs"]
     poll = asyncio.create_task(claim(rig, worker="other", wait="20s"))
@@ -418,7 +418,7 @@ async def _open_poll(rig: Rig, **more: Any) -> tuple[asyncio.StreamReader, async
     return reader, writer
 
 
-async def test_a_client_killed_in_the_middle_of_a_long_poll_leaks_nothing(rig: Rig) -> None:
+async def test_client_killed_during_a_long_poll_leaks_nothing(rig: Rig) -> None:
     await claim(rig)  # creates everything that the first claim creates
     registry = rig.service.long_polls
     tasks = len(asyncio.all_tasks())
@@ -433,7 +433,7 @@ async def test_a_client_killed_in_the_middle_of_a_long_poll_leaks_nothing(rig: R
     assert sum(one.running for one in await rig.store.read(WorkersQuery())) == 0
 
 
-async def test_a_client_gone_while_jobs_are_claimed_for_it_leaves_none_claimed(rig: Rig) -> None:
+async def test_client_gone_while_jobs_are_claimed_for_it_leaves_none_claimed(rig: Rig) -> None:
     store, reached, go_on = rig.store, asyncio.Event(), asyncio.Event()
     real = type(store).claim
 
@@ -457,7 +457,7 @@ async def test_a_client_gone_while_jobs_are_claimed_for_it_leaves_none_claimed(r
     assert (await claim(rig))["jobs"][0]["attempt"] == 1
 
 
-async def test_a_reply_that_cannot_be_written_whole_hands_its_jobs_back(rig: Rig) -> None:
+async def test_reply_that_cannot_be_written_completely_hands_its_jobs_back(rig: Rig) -> None:
     jobs = [await rig.send(args={"text": "x" * 900_000}) for _ in range(16)]
     # The client reads nothing, and the connection's buffers cannot hold that much.
     _, writer = await _open_poll(rig, max=16)
@@ -471,14 +471,14 @@ async def test_a_reply_that_cannot_be_written_whole_hands_its_jobs_back(rig: Rig
     assert [await state(rig, job) for job in jobs] == [State.WAITING] * 16
 
 
-async def test_a_stopping_server_answers_its_long_polls(rig: Rig) -> None:
+async def test_stopping_server_answers_its_long_polls(rig: Rig) -> None:
     poll = asyncio.create_task(claim(rig, wait="50s"))
     await until(lambda: len(rig.service.long_polls) == 1)
     rig.service.begin_stop()
     assert (await poll)["jobs"] == []
 
 
-async def test_a_refused_outcome_writes_nothing(rig: Rig) -> None:
+async def test_refused_outcome_writes_nothing(rig: Rig) -> None:
     await rig.send()
     (one,) = (await claim(rig))["jobs"]
     outcome = {**of(one), "outcome": "succeeded", "close": [{"gate": "rate", "after": "1m"}]}
@@ -488,7 +488,7 @@ async def test_a_refused_outcome_writes_nothing(rig: Rig) -> None:
     assert await state(rig, one["id"]) is State.RUNNING
 
 
-async def test_worker_that_asks_too_often_may_beat_all_the_same() -> None:
+async def test_rate_limited_worker_can_still_beat() -> None:
     async with serving(requests_per_s=0.001) as rig:
         claim = {"worker": "w", "lanes": "main"}
         asked = [await rig.call(Role.WORKER, "POST", "/v1/claims", claim) for _ in range(2)]

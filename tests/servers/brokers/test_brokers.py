@@ -53,7 +53,7 @@ def test_shared_cassandra_answers(cassandra_server: GivenCassandra) -> None:
 
 
 @pytest.mark.slow
-def test_kafka_keeps_what_it_acknowledged_through_a_kill() -> None:
+def test_kafka_keeps_acknowledged_messages_through_a_kill() -> None:
     with made(KafkaServer) as server:
         produce(server.address, "kept", b"kept")
         address = server.address
@@ -78,7 +78,7 @@ def test_users_share_a_broker_that_ends_with_the_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("required", ["0", "1"])
-def test_a_broker_without_java_is_skipped_everywhere(
+def test_broker_without_java_is_skipped_everywhere(
     required: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -106,7 +106,7 @@ def test_jars_without_maven(
         missing(raised.value)
 
 
-def test_a_java_that_is_too_old_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_old_java_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "bin/java"
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho '    java.specification.version = 11' >&2\n")

@@ -16,7 +16,7 @@ from tests.web.driving import LIMIT_MS, is_live, opened
 pytestmark = pytest.mark.slow
 
 
-async def test_a_session_is_started_and_its_output_followed_to_the_end(tmp_path):
+async def test_session_is_started_and_its_output_followed_to_the_end(tmp_path):
     where = new_repository(tmp_path / "repository")
     evil = "<script>window.evil=1</script><img src=x onerror=window.evil=1>"
     command = f"seq 1 200; {holding(tmp_path)}; echo '{evil} last'"

@@ -87,7 +87,7 @@ def daily(name: str, where: str = "/srv/repo", **more: Any) -> str:
     return entry(name, cast("Path", where), schedule="at 09:00", **more)
 
 
-async def test_an_invalid_entry_is_told_first_with_file_and_line_and_the_others_go_on(tmp_path):
+async def test_invalid_entry_comes_first_with_file_and_line_and_others_continue(tmp_path):
     wrong = daily("broken").replace("at 09:00", "soon")
     async with operating(tmp_path, daily("good"), wrong) as (_, http):
         page = (await http.get(PAGE)).text
@@ -103,7 +103,7 @@ async def test_an_invalid_entry_is_told_first_with_file_and_line_and_the_others_
         assert f"automations.toml:{line}" in one
 
 
-async def test_an_edit_of_the_file_changes_the_page_and_dispatch_applies_it_at_once(tmp_path):
+async def test_edit_of_the_file_changes_the_page_and_dispatch_applies_it_at_once(tmp_path):
     async with operating(tmp_path, daily("first")) as (_, http):
         assert "second" not in await shown(http, "first")
         file = tmp_path / "automations.toml"
@@ -127,7 +127,7 @@ async def test_run_now_makes_a_session_due_and_the_page_shows_it_waiting(tmp_pat
         assert "It has not started." in one
 
 
-async def test_the_limit_is_set_and_reset(tmp_path):
+async def test_limit_is_set_and_reset(tmp_path):
     async with operating(tmp_path, daily("a"), head="[dispatcher]\nmax_concurrent = 2") as (
         rig,
         http,
@@ -146,7 +146,7 @@ async def test_the_limit_is_set_and_reset(tmp_path):
         assert "0 of 2 run" in plain((await http.get(PAGE)).text)
 
 
-async def test_load_that_lowers_the_limit_is_told_beside_it(tmp_path):
+async def test_load_that_lowers_the_limit_is_shown_beside_it(tmp_path):
     head = "[dispatcher]\nmax_concurrent = 2\ngovernor = { cpu = 80 }"
     async with operating(tmp_path, daily("a"), head=head) as (rig, http):
         dispatcher = cast("Dispatcher", rig.service.system_services["automations"])
@@ -157,7 +157,7 @@ async def test_load_that_lowers_the_limit_is_told_beside_it(tmp_path):
         assert "the load lowers" not in await shown(http, "0 of 2 run")
 
 
-async def test_a_session_shows_its_output_as_it_comes_and_its_lock_is_released(tmp_path):
+async def test_session_shows_its_live_output_and_its_lock_can_be_released(tmp_path):
     where = new_repository(tmp_path / "repository")
     command = "echo '<b>one</b>'; " + holding(tmp_path)
     entries = (entry("hold", where, command), entry("next", where, "echo two", schedule="at 09:00"))
@@ -189,7 +189,7 @@ async def test_neither_user_nor_token_of_a_repository_is_on_any_page(tmp_path):
             assert "ada" not in plain(page).split()
 
 
-async def test_a_viewer_sees_the_page_without_buttons_and_a_tenants_token_no_link(tmp_path):
+async def test_viewer_sees_the_page_without_buttons_and_a_tenants_token_no_link(tmp_path):
     async with operating(tmp_path, daily("a")) as (rig, http):
         await do(http, "/ui/-/do/automations-run?automation=a")
         assert "data-ask" in (await http.get(PAGE)).text
@@ -210,7 +210,7 @@ async def test_a_viewer_sees_the_page_without_buttons_and_a_tenants_token_no_lin
             assert run.status_code == 403
 
 
-async def test_a_token_of_other_lanes_sees_no_session_and_starts_and_ends_none(tmp_path: Path):
+async def test_token_of_other_lanes_sees_starts_and_ends_no_session(tmp_path: Path):
     async with operating(tmp_path, daily("a")) as (rig, http):
         await do(http, "/ui/-/do/automations-run?automation=a")
         (job,) = await jobs(rig, State.WAITING)
@@ -275,7 +275,7 @@ def a_session(automation: str, job_id: str) -> SessionView:
     return session_view(cast("JobView", job))
 
 
-def test_the_end_of_a_log_is_bounded_and_begins_with_a_whole_line(tmp_path):
+def test_tail_of_a_log_is_bounded_and_starts_with_a_whole_line(tmp_path):
     places = Places(root=tmp_path)
     places.make()
     one = a_session("a", "1")
@@ -304,13 +304,13 @@ def test_no_file_beside_the_logs_is_read_whatever_a_job_says(tmp_path):
     assert read_tail(places, a_session("n\0", "1")) is None
 
 
-def test_colours_and_signs_that_cannot_be_seen_are_taken_out_of_a_log():
+def test_colours_and_invisible_characters_are_removed_from_a_log():
     evil = "\x1b[31mred\x1b[0m\r\na\tb\x07\N{RIGHT-TO-LEFT OVERRIDE}\x1b]0;title\x07."
     sign = "\N{REPLACEMENT CHARACTER}"
     assert printable(evil) == f"red\na\tb{sign}{sign}."
 
 
-def test_a_strip_has_a_tick_for_each_fire_and_is_a_bar_where_there_are_many():
+def test_strip_has_a_tick_for_each_fire_and_is_a_bar_for_many():
     assert strip(Cron("0 */6 * * *"), 0, AHEAD_MS).count('class="tick"') == 4
     assert 'aria-label="4 fires"' in strip(Cron("0 */6 * * *"), 0, AHEAD_MS)
     often = strip(Every(60_000), 0, AHEAD_MS)

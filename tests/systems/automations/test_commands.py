@@ -38,7 +38,7 @@ def repository(folder: Path) -> Path:
     return new_repository(folder / "repository")
 
 
-def test_dispatch_starts_what_is_due_and_says_what_it_passed_over(
+def test_dispatch_starts_due_sessions_and_lists_skipped_ones(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
     write(
@@ -65,7 +65,7 @@ def test_dispatch_starts_what_is_due_and_says_what_it_passed_over(
     ]  # fmt: skip
 
 
-def test_a_dispatch_that_waits_says_which_sessions_could_not_be_started(
+def test_waiting_dispatch_lists_sessions_that_could_not_be_started(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
     write(folder, entry("good", repository), entry("gone", folder / "gone"))
@@ -76,7 +76,7 @@ def test_a_dispatch_that_waits_says_which_sessions_could_not_be_started(
     assert "does not appear to be a git repository" in result["errors"][0]["error"]
 
 
-def test_a_dispatch_that_waits_counts_what_was_locked_meanwhile(
+def test_waiting_dispatch_counts_sessions_locked_meanwhile(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
     write(folder, entry("a", repository), entry("b", repository))
@@ -89,7 +89,7 @@ def test_a_dispatch_that_waits_counts_what_was_locked_meanwhile(
     assert (again["dispatched"], again["skipped"]["not_due"]) == (1, 1)
 
 
-def test_a_dispatch_counts_none_that_another_has_started_meanwhile(
+def test_dispatch_counts_none_started_by_another_meanwhile(
     headway: Headway, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("a", "b")
@@ -111,7 +111,7 @@ def test_a_dispatch_counts_none_that_another_has_started_meanwhile(
     assert result["skipped"]["not_due"] == 0
 
 
-def test_sessions_go_on_behind_a_dispatch_that_has_returned(
+def test_sessions_continue_behind_a_returned_dispatch(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
     write(folder, entry("a", repository, holding(folder)), entry("b", repository, "true"))
@@ -148,7 +148,7 @@ def test_sessions_go_on_behind_a_dispatch_that_has_returned(
 
 
 @pytest.mark.slow
-def test_each_session_of_a_dispatch_has_a_keeper_of_its_own(
+def test_each_session_of_a_dispatch_has_its_own_keeper(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
     other, seen = new_repository(folder / "other"), folder / "seen"
@@ -227,7 +227,7 @@ def test_plan_counts_intervals_as_the_timetable_does(
     assert todo["offsets_ms"] == [(told["next"][0] - 1_800_000) % 2_700_000]
 
 
-def test_plan_and_list_show_no_fire_of_an_interval_that_was_never_seen(
+def test_plan_and_list_show_no_fire_of_a_never_seen_interval(
     headway: Headway, folder: Path, repository: Path
 ) -> None:
     write(
@@ -262,7 +262,7 @@ def test_limit_has_the_range_of_the_route(headway: Headway, folder: Path, reposi
     assert headway("automations", "limit", "0", "--json").document["max"] == 0
 
 
-def test_what_is_wrong_is_told_plainly(headway: Headway, folder: Path, repository: Path) -> None:
+def test_problems_are_reported_clearly(headway: Headway, folder: Path, repository: Path) -> None:
     ran = headway("automations", "plan")
     assert ran.code == 2
     assert "automations.toml cannot be read" in ran.err
@@ -276,7 +276,7 @@ def test_what_is_wrong_is_told_plainly(headway: Headway, folder: Path, repositor
 
 
 @pytest.mark.slow
-async def test_a_service_that_is_killed_leaves_no_process_and_no_lock_beyond_its_lease(
+async def test_killed_service_leaves_no_process_and_no_lock_beyond_its_lease(
     folder: Path, repository: Path
 ) -> None:
     (folder / "pids").mkdir()
@@ -302,7 +302,7 @@ async def test_a_service_that_is_killed_leaves_no_process_and_no_lock_beyond_its
 
 
 @pytest.mark.slow
-async def test_a_service_that_stands_still_past_its_lease_has_no_session_when_it_goes_on(
+async def test_service_frozen_past_its_lease_has_no_session_when_it_continues(
     folder: Path, repository: Path
 ) -> None:
     (folder / "pids").mkdir()

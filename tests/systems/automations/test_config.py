@@ -32,11 +32,11 @@ def parsed(text: str) -> Config:
         ({"type": "at", "value": "09:00 sat"}, At("09:00", tz="Europe/Berlin", days="sat")),
     ],
 )
-def test_schedules_are_read_plain_and_as_type_and_value(written, expected):
+def test_schedules_are_read_as_text_and_as_type_and_value(written, expected):
     assert read_schedule(written, tz="Europe/Berlin") == expected
 
 
-def test_a_whole_file_is_read_with_defaults():
+def test_whole_file_is_read_with_defaults():
     config = parsed(f'[dispatcher]\nmax_concurrent = 5\nlog_level = "debug"\n\n{VALID}')
     assert config.faults == ()
     assert config.dispatcher.max_concurrent == 5
@@ -48,7 +48,7 @@ def test_a_whole_file_is_read_with_defaults():
 
 
 @pytest.mark.parametrize("sign", ["\x85", "\u2028", "\u2029"])
-def test_a_character_that_ends_no_line_of_toml_ends_none_here(sign: str):
+def test_character_that_ends_no_line_of_toml_ends_none_here(sign: str):
     config = parsed(f'# a{sign}b\n{VALID}tz = "x{sign}y"\n{VALID.replace("good", "next")}')
     (fault,) = config.faults
     assert (fault.automation_id, fault.line) == ("good", 5)
@@ -74,7 +74,7 @@ PLAIN = 'id = "x"\nrepository = "/r"\nschedule = "5m"\ncommand = "a"'
         (f"{PLAIN}\npriority = true", 11, "priority"),
     ],
 )
-def test_an_invalid_entry_is_reported_with_its_line_and_disables_only_itself(broken, line, said):
+def test_invalid_entry_is_reported_with_its_line_and_disables_only_itself(broken, line, said):
     other = VALID.replace("good", "other")
     config = parsed(f"{VALID}[[automation]]\n{broken}\n{other}")
     assert list(config.automations) == ["good", "other"]
@@ -98,7 +98,7 @@ def test_an_invalid_entry_is_reported_with_its_line_and_disables_only_itself(bro
         ('overlap = "both"', "overlap: it should be 'skip', 'one' or 'all', and is \"both\""),
     ],
 )
-def test_an_error_says_the_value_and_what_is_allowed(line, said):
+def test_error_shows_the_value_and_what_is_allowed(line, said):
     key = line.partition(" ")[0]
     lines = [one for one in PLAIN.splitlines() if not one.startswith(key)]
     (fault,) = parsed("\n".join(["[[automation]]", *lines, line])).faults
@@ -109,20 +109,20 @@ def test_an_error_says_the_value_and_what_is_allowed(line, said):
 @pytest.mark.parametrize(
     "line", ["env = {KEY = 123456}", "command = 123456", "repository = 123456"]
 )
-def test_an_error_repeats_no_value_that_may_be_a_secret(line):
+def test_error_repeats_no_possibly_secret_value(line):
     key = line.partition(" ")[0]
     lines = [one for one in PLAIN.splitlines() if not one.startswith(key)]
     (fault,) = parsed("\n".join(["[[automation]]", *lines, line])).faults
     assert "123456" not in fault.error
 
 
-def test_a_token_is_not_repeated_by_what_is_reported():
+def test_token_is_not_repeated_in_reports():
     entry = 'id = "x"\nrepository = "rsync://ada:TOKEN@h/r"\nschedule = "5m"\ncommand = "a"\n'
     (fault,) = parsed(f"[[automation]]\n{entry}").faults
     assert "TOKEN" not in str(fault)
 
 
-def test_a_header_inside_a_text_of_several_lines_is_not_one():
+def test_header_inside_a_multiline_text_is_not_one():
     text = VALID.replace('"true"', '"""\necho 1\n[[automation]]\n[x]\n"""')
     config = parsed(f"{text}{VALID.replace('good', 'other')}")
     assert config.faults == ()
@@ -139,13 +139,13 @@ def test_tables_of_an_entry_belong_to_it():
     assert config.dispatcher.max_concurrent == 1
 
 
-def test_a_key_that_is_misspelt_is_told_rather_than_that_it_is_missing():
+def test_misspelt_key_is_reported_rather_than_a_missing_one():
     config = parsed(VALID.replace("command", "comand"))
     (fault,) = config.faults
     assert fault.error == "there is no key 'comand'; did you mean command?"
 
 
-def test_a_wrong_key_of_the_dispatcher_leaves_the_others_as_they_are():
+def test_wrong_dispatcher_key_leaves_the_others_unchanged():
     head = '[dispatcher]\nmax_concurrent = 5\nlog_level = "loud"\n'
     config = parsed(f"{head}[dispatcher.notification]\non_error = true\n\n{VALID}")
     assert (config.dispatcher.max_concurrent, config.dispatcher.log_level) == (5, "info")
@@ -155,7 +155,7 @@ def test_a_wrong_key_of_the_dispatcher_leaves_the_others_as_they_are():
     ]
 
 
-def test_an_unknown_table_and_a_wrong_dispatcher_are_reported():
+def test_unknown_table_and_a_wrong_dispatcher_are_reported():
     config = parsed(f"[dispatch]\na = 1\n[dispatcher]\nmax_concurrent = -1\n{VALID}")
     assert [fault.line for fault in config.faults] == [1, 4]
     assert list(config.automations) == ["good"]
@@ -168,5 +168,5 @@ def test_first_table_after_a_byte_order_mark_is_read(tmp_path: Path):
     assert (config.faults, list(config.automations)) == ((), ["good", "other"])
 
 
-def test_an_empty_file_is_valid():
+def test_empty_file_is_valid():
     assert parsed("\n# nothing\n") == Config()

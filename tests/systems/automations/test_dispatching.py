@@ -145,9 +145,7 @@ def holding(tmp_path: Path, name: str = "go") -> str:
     return f"echo $$ > {mark}; while [ ! -e {tmp_path}/{name} ]; do sleep 0.05; done"
 
 
-async def test_an_interval_that_never_ran_is_due_at_once_and_a_cron_is_not(
-    tmp_path, repository, url
-):
+async def test_interval_that_never_ran_is_due_at_once_and_a_cron_is_not(tmp_path, repository, url):
     entries = (
         entry("each", repository, "cat hello.txt"),
         entry("daily", repository, schedule="at 09:00"),
@@ -188,7 +186,7 @@ async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, r
         assert (await one.get("/locks"))["locks"] == []
 
 
-async def test_a_progress_of_another_caller_hides_no_lock(tmp_path, repository, url):
+async def test_progress_by_another_caller_hides_no_lock(tmp_path, repository, url):
     async with service(tmp_path, url, entry("a", repository, holding(tmp_path))) as one:
 
         async def starts() -> Any:
@@ -206,7 +204,7 @@ async def test_a_progress_of_another_caller_hides_no_lock(tmp_path, repository, 
         await one.ended("a")
 
 
-async def test_the_limit_holds_and_is_changed_at_run_time(tmp_path, url):
+async def test_limit_applies_and_can_be_changed_at_run_time(tmp_path, url):
     repositories = [new_repository(tmp_path / f"r{number}") for number in range(3)]
     entries = [
         entry(f"e{number}", where, holding(tmp_path)) for number, where in enumerate(repositories)
@@ -226,7 +224,7 @@ async def test_the_limit_holds_and_is_changed_at_run_time(tmp_path, url):
             await one.ended(f"e{number}")
 
 
-async def test_an_edit_applies_and_an_invalid_entry_disables_only_itself(tmp_path, repository):
+async def test_edit_applies_and_an_invalid_entry_disables_only_itself(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     good = entry("good", repository, schedule="at 09:00")
     async with service(tmp_path, url, good) as one:
@@ -255,7 +253,7 @@ async def test_an_edit_applies_and_an_invalid_entry_disables_only_itself(tmp_pat
         await one.until(healthy)
 
 
-async def test_an_edited_schedule_does_not_fire_for_what_it_never_missed(tmp_path, repository):
+async def test_edited_schedule_does_not_fire_for_what_it_never_missed(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
         one.write(entry("a", repository, schedule="* * * * *", window="00:00-00:01"))
@@ -268,7 +266,7 @@ async def test_an_edited_schedule_does_not_fire_for_what_it_never_missed(tmp_pat
         assert view.last_fired is None or view.last_fired > view.first_seen_at
 
 
-async def test_an_entry_that_another_server_removed_meanwhile_keeps_no_edit_from_being_applied(
+async def test_entry_removed_by_another_server_does_not_block_an_edit(
     tmp_path, repository, monkeypatch
 ):
     url = f"sqlite:///{tmp_path}/h.db"
@@ -295,7 +293,7 @@ async def test_an_entry_that_another_server_removed_meanwhile_keeps_no_edit_from
         await one.ended("new")
 
 
-async def test_an_edit_made_while_a_former_one_is_applied_is_not_replaced_by_that(
+async def test_edit_made_while_an_earlier_one_is_applied_is_not_overwritten(
     tmp_path, repository, monkeypatch
 ):
     url = f"sqlite:///{tmp_path}/h.db"
@@ -330,7 +328,7 @@ async def test_an_edit_made_while_a_former_one_is_applied_is_not_replaced_by_tha
         assert declared == ["every 3h"]
 
 
-async def test_an_edit_to_a_shorter_interval_fires_by_it(tmp_path, repository):
+async def test_edit_to_a_shorter_interval_fires_by_it(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository, schedule="9h")) as one:
         await one.ended("a")
@@ -342,7 +340,7 @@ async def test_an_edit_to_a_shorter_interval_fires_by_it(tmp_path, repository):
         await one.until(spawned)
 
 
-async def test_the_newest_session_is_none_that_folded_or_fell_with_an_edit(tmp_path, repository):
+async def test_newest_session_is_not_one_folded_or_dropped_by_an_edit(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     given = entry("a", repository, holding(tmp_path), schedule="19m")
     async with service(tmp_path, url, given) as one:
@@ -377,7 +375,7 @@ async def test_the_newest_session_is_none_that_folded_or_fell_with_an_edit(tmp_p
         assert (row["status"], row["session_id"], row["folded"]) == ("succeeded", session, 1)
 
 
-async def test_an_edit_waits_for_a_store_that_refuses_it(tmp_path, repository, monkeypatch):
+async def test_edit_waits_for_a_store_that_refuses_it(tmp_path, repository, monkeypatch):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
         store = one.rig.store
@@ -396,7 +394,7 @@ async def test_an_edit_waits_for_a_store_that_refuses_it(tmp_path, repository, m
         assert len(refused) == 3
 
 
-async def test_an_edit_that_a_session_reads_first_is_applied_all_the_same(tmp_path, repository):
+async def test_edit_first_read_by_a_session_is_still_applied(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     good = entry("good", repository, schedule="at 09:00")
     async with service(tmp_path, url, good) as one:
@@ -406,7 +404,7 @@ async def test_an_edit_that_a_session_reads_first_is_applied_all_the_same(tmp_pa
         await one.ended("new")
 
 
-async def test_a_file_that_cannot_be_read_changes_nothing_that_runs(tmp_path, repository):
+async def test_unreadable_file_changes_nothing_that_runs(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository)) as one:
         await one.ended("a")
@@ -434,7 +432,7 @@ async def test_release_ends_the_session_and_then_the_lock(tmp_path, repository, 
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_a_session_that_was_released_is_logged_as_cancelled_and_not_as_failed(
+async def test_released_session_is_logged_as_cancelled_and_not_as_failed(
     tmp_path, repository, caplog, force
 ):
     url, given = f"sqlite:///{tmp_path}/h.db", entry("a", repository, holding(tmp_path))
@@ -454,7 +452,7 @@ async def test_a_session_that_was_released_is_logged_as_cancelled_and_not_as_fai
         assert text.endswith(" end=cancelled")
 
 
-async def test_a_session_that_was_released_and_retried_can_be_released_again(tmp_path, repository):
+async def test_released_and_retried_session_can_be_released_again(tmp_path, repository):
     url, given = f"sqlite:///{tmp_path}/h.db", entry("a", repository, holding(tmp_path))
     where = f"{API}/locks/{quote(str(repository), safe='')}"
     async with service(tmp_path, url, given, lease="3s") as one:
@@ -470,7 +468,7 @@ async def test_a_session_that_was_released_and_retried_can_be_released_again(tmp
         await one.ended("a", "cancelled")
 
 
-async def test_a_failed_session_is_tried_again_only_if_the_entry_says_so(tmp_path, repository, url):
+async def test_failed_session_is_retried_only_if_the_entry_says_so(tmp_path, repository, url):
     entries = (
         entry("never", repository, "echo x >> ../../../../never; exit 3"),
         entry("twice", repository, f"echo x >> {tmp_path}/tries; exit 3",
@@ -493,7 +491,7 @@ async def test_run_makes_a_session_due_now(tmp_path, repository, url):
         assert unknown.status_code == 422
 
 
-async def test_two_that_are_due_at_one_moment_are_one_dispatch(tmp_path, repository):
+async def test_two_sessions_due_at_once_are_one_dispatch(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     other = new_repository(tmp_path / "other")
     async with service(tmp_path, url, entry("a", repository), entry("b", other)) as one:
@@ -503,9 +501,7 @@ async def test_two_that_are_due_at_one_moment_are_one_dispatch(tmp_path, reposit
         assert (metrics["totalDispatches"], metrics["totalAutomationsSpawned"]) == (1, 2)
 
 
-async def test_a_session_is_to_end_before_the_store_gives_up_its_lease(
-    tmp_path, repository, monkeypatch
-):
+async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, repository, monkeypatch):
     seen: list[tuple[float, float]] = []
     begun: list[float] = []
     work, hand_over = Session.work, Job.hand_over
@@ -530,9 +526,7 @@ async def test_a_session_is_to_end_before_the_store_gives_up_its_lease(
     assert (left_s <= 50, every_s) == (True, 20)
 
 
-async def test_a_session_of_a_repository_that_its_entry_has_no_more_is_not_run(
-    tmp_path, repository
-):
+async def test_session_of_a_repository_no_longer_in_its_entry_is_not_run(tmp_path, repository):
     file = tmp_path / "automations.toml"
     file.write_text(entry("a", repository))
     one = Dispatcher(file=file, places=Places(root=tmp_path / "state"), lease_ms=60_000)
@@ -541,7 +535,7 @@ async def test_a_session_of_a_repository_that_its_entry_has_no_more_is_not_run(
         await one.work(MemoryStore(), job, "a", "elsewhere")
 
 
-async def test_a_lease_that_cannot_be_renewed_lives_no_longer_than_is_known(tmp_path):
+async def test_lease_that_cannot_be_renewed_lasts_no_longer_than_known(tmp_path):
     away = FaultyStore(MemoryStore())
     away.plan(Fault.REFUSE)
     runner = SessionRunner(places=Places(root=tmp_path), lease_ms=60_000, timing=REAL)
@@ -551,7 +545,7 @@ async def test_a_lease_that_cannot_be_renewed_lives_no_longer_than_is_known(tmp_
     assert known == [5.0]
 
 
-async def test_health_and_metrics_have_the_names_that_their_readers_know(tmp_path, repository):
+async def test_health_and_metrics_have_their_documented_names(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     off = entry("off", repository, enabled=False)
     async with service(tmp_path, url, entry("a", repository), off) as one:
@@ -591,7 +585,7 @@ async def test_health_and_metrics_have_the_names_that_their_readers_know(tmp_pat
             assert f"{name} {count}.0" in scraped
 
 
-async def test_a_worker_that_stops_ends_its_sessions(tmp_path, repository, url):
+async def test_stopping_worker_ends_its_sessions(tmp_path, repository, url):
     async with service(tmp_path, url, entry("a", repository, holding(tmp_path))) as one:
         await one.until(lambda: _async(len(pids(tmp_path)) == 1))
         (pid,) = pids(tmp_path)

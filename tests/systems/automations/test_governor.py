@@ -36,7 +36,7 @@ def repository(tmp_path: Path) -> Path:
     return new_repository(tmp_path / "repository")
 
 
-async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository):
+async def test_limit_is_lowered_while_the_load_is_high(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     loads = {"cpu": 90.0, "memory": 80.0}
     other = new_repository(tmp_path / "other")
@@ -87,7 +87,7 @@ async def test_the_limit_is_lowered_while_the_load_is_high(tmp_path, repository)
             (tmp_path / "go").touch()
 
 
-def test_the_command_shows_why_the_limit_is_lower(
+def test_command_shows_why_the_limit_is_lower(
     headway: Headway, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cores = os.cpu_count() or 1
@@ -125,7 +125,7 @@ def test_only_a_load_with_a_threshold_lowers_the_limit_and_never_raises_it(
     assert one.revision == edits
 
 
-def test_a_governor_that_cannot_be_is_reported_and_off(tmp_path: Path) -> None:
+def test_invalid_governor_is_reported_and_off(tmp_path: Path) -> None:
     config = parse_config(f"{HEAD}memory = 101\n", tmp_path / "automations.toml")
     (fault,) = config.faults
     assert (fault.line, fault.error.partition(":")[0]) == (4, "memory")
@@ -154,7 +154,7 @@ def found(*sights: AutomationsOverview, **at: Any) -> dict[str, str]:
         ("limit_lowered", 1_800_000),
     ],
 )
-def test_each_rule_speaks_after_its_time_and_not_before(rule: str, ms: int) -> None:
+def test_each_rule_alerts_after_its_time_and_not_before(rule: str, ms: int) -> None:
     wrong = {rule: {"a": "it is so"}}
     first = AutomationsOverview(at=5, found=wrong)
     if ms:
@@ -173,13 +173,13 @@ def test_each_rule_has_its_runbook(request: pytest.FixtureRequest) -> None:
         assert f"\n## {rule.name}\n" in text
 
 
-def test_an_unusable_threshold_is_named(tmp_path: Path) -> None:
+def test_unusable_threshold_is_named(tmp_path: Path) -> None:
     settings = {"file": str(tmp_path / "a.toml"), "state_dir": str(tmp_path)}
     with pytest.raises(InvalidValue, match=r"automations\.alerts\.lat: there is no such setting"):
         make({**settings, "alerts": {"lat": 1}})
 
 
-async def test_a_look_finds_what_is_wrong_by_entry(tmp_path, repository):
+async def test_check_finds_problems_by_entry(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     entries = [
         entry("good", repository),

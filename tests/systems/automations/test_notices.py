@@ -71,7 +71,7 @@ def repository(tmp_path: Path) -> Path:
     return new_repository(tmp_path / "repository")
 
 
-async def test_starts_ends_and_errors_are_told_if_they_are_wanted(tmp_path, repository, receiver):
+async def test_starts_ends_and_errors_are_announced_on_request(tmp_path, repository, receiver):
     url = f"sqlite:///{tmp_path}/h.db"
     entries = (entry("good", repository), entry("bad", repository, "exit 3"))
     wanted = head(receiver, start=True, complete=True, error=True)
@@ -90,7 +90,7 @@ async def test_starts_ends_and_errors_are_told_if_they_are_wanted(tmp_path, repo
         assert SECRET not in path.read_text()
 
 
-async def test_locked_sessions_and_events_that_are_not_wanted_are_not_told(
+async def test_locked_sessions_and_unwanted_events_are_not_announced(
     tmp_path, repository, receiver
 ):
     url = f"sqlite:///{tmp_path}/h.db"
@@ -102,7 +102,7 @@ async def test_locked_sessions_and_events_that_are_not_wanted_are_not_told(
     assert receiver.taken == []
 
 
-async def test_an_invalid_entry_is_told_once_until_it_is_repaired(tmp_path, repository, receiver):
+async def test_invalid_entry_is_announced_once_until_repaired(tmp_path, repository, receiver):
     url = f"sqlite:///{tmp_path}/h.db"
     good, bad = entry("good", repository), entry("bad", repository, schedule="moonrise")
     for _ in range(2):
@@ -119,7 +119,7 @@ async def test_an_invalid_entry_is_told_once_until_it_is_repaired(tmp_path, repo
     assert "automations.toml:" in receiver.taken[0]["message"]
 
 
-async def test_an_entry_that_fails_for_good_is_told_and_skipped_until_it_is_edited(
+async def test_permanently_failing_entry_is_announced_and_skipped_until_edited(
     tmp_path, repository, receiver
 ):
     url = f"sqlite:///{tmp_path}/h.db"
@@ -153,7 +153,7 @@ async def test_an_entry_that_fails_for_good_is_told_and_skipped_until_it_is_edit
         assert (await one.get("/dispatcher/health"))["status"] == "healthy"
 
 
-async def test_an_entry_that_failed_for_good_fires_again_after_a_session_that_succeeds(
+async def test_permanently_failed_entry_fires_again_after_a_successful_session(
     tmp_path, repository
 ):
     url = f"sqlite:///{tmp_path}/h.db"
@@ -172,7 +172,7 @@ async def test_an_entry_that_failed_for_good_fires_again_after_a_session_that_su
         assert (await one.row("a"))["status"] == "succeeded"
 
 
-async def test_a_mirror_that_was_remade_is_told(tmp_path, repository, receiver):
+async def test_recreated_mirror_is_announced(tmp_path, repository, receiver):
     url = f"sqlite:///{tmp_path}/h.db"
     places = Places(root=tmp_path / "state")
     places.make()
@@ -186,7 +186,7 @@ async def test_a_mirror_that_was_remade_is_told(tmp_path, repository, receiver):
         assert "mirror" in receiver.taken[0]["message"]
 
 
-async def test_health_is_degraded_by_a_remade_mirror_until_a_session_on_it_succeeds(
+async def test_health_is_degraded_by_a_recreated_mirror_until_a_session_succeeds(
     tmp_path, repository
 ):
     url = f"sqlite:///{tmp_path}/h.db"
@@ -218,7 +218,7 @@ async def test_health_is_degraded_by_a_remade_mirror_until_a_session_on_it_succe
         await one.until(lambda: _is(health, "healthy"))
 
 
-def test_a_channel_that_apprise_does_not_know_is_told_without_its_text(tmp_path):
+def test_channel_unknown_to_apprise_is_reported_without_its_text(tmp_path):
     text = f'[dispatcher]\nmax_concurrent = 7\nnotifications = {{channels = ["no://{SECRET}"]}}\n'
     config = parse_config(text, tmp_path / "automations.toml")
     (fault,) = config.faults
@@ -228,7 +228,7 @@ def test_a_channel_that_apprise_does_not_know_is_told_without_its_text(tmp_path)
     assert config.dispatcher.max_concurrent == 7
 
 
-def test_what_waits_is_sent_before_a_process_ends(tmp_path, receiver):
+def test_pending_notices_are_sent_before_a_process_exits(tmp_path, receiver):
     config = parse_config(head(receiver, complete=True), tmp_path / "automations.toml")
     notices = Notices(timing=REAL, memory=tmp_path / "faults.json")
     notices.use(config.dispatcher.notifications)

@@ -13,7 +13,7 @@ from headway.systems.automations import places
 from headway.systems.automations.places import Places, log, read_settings, write_log
 
 
-def test_the_log_is_private_json_and_begins_again_when_it_is_full(
+def test_log_is_private_json_and_is_rotated_when_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (places.LOG_SIZE, places.LOG_KEEP) == (10_000_000, 5)
@@ -48,13 +48,13 @@ def test_the_log_is_private_json_and_begins_again_when_it_is_full(
         ({"look_each": "0ms"}, "automations.look_each is '0ms': it should be at least"),
     ],
 )
-def test_an_unusable_setting_is_named(written: dict[str, object], said: str) -> None:
+def test_unusable_setting_is_named(written: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_settings(written)
     assert said in refused.value.message
 
 
-def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_state_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidValue, match=r"file.state cannot be created"):
         Places(root=tmp_path / "file" / "state").make()

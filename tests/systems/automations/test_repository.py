@@ -73,7 +73,7 @@ def test_other_paths_have_other_keys(
 
 
 @given(st.data(), hosts, steps)
-def test_what_git_says_about_the_url_is_shown_without_its_token(
+def test_git_output_about_the_url_is_shown_without_its_token(
     data: st.DataObject, host: str, path: list[str]
 ) -> None:
     found = read_repository(data.draw(written(host, path)), folder=HERE)
@@ -115,7 +115,7 @@ def test_keys_of_well_known_forms(url: str, expected: str) -> None:
     assert key(url) == expected
 
 
-def test_a_link_to_a_repository_is_that_repository(tmp_path: Path) -> None:
+def test_link_to_a_repository_is_that_repository(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert key(str(tmp_path / "link")) == key(str(tmp_path / "real"))
@@ -125,18 +125,20 @@ def test_a_link_to_a_repository_is_that_repository(tmp_path: Path) -> None:
     "url",
     ["", " ", "--upload-pack=evil", "ext::sh -c evil", "fd::7", "rsync://host/repo", "https://"],
 )
-def test_what_git_would_not_clone_or_would_run_is_refused_without_repeating_it(url: str) -> None:
+def test_url_that_git_would_not_clone_or_would_run_is_refused_without_repeating_it(
+    url: str,
+) -> None:
     with pytest.raises(InvalidValue) as refused:
         key(url)
     assert "evil" not in str(refused.value)
 
 
-def test_a_token_is_not_shown_as_a_part_of_a_url_that_is_not_known() -> None:
+def test_token_is_not_shown_as_part_of_an_unknown_url() -> None:
     said = cleaned("remote: see https://ada:s3cret@host/x and ssh://git@host/y")
     assert said == b"remote: see https://***@host/x and ssh://***@host/y"
 
 
-def test_a_password_is_a_secret_however_short_it_is():
+def test_password_is_a_secret_however_short():
     found = read_repository("https://ada:s3@host/a/b", folder=Path("/"))
     assert cleaned("fatal: s3 is wrong", *found.secrets) == b"fatal: *** is wrong"
 

@@ -39,7 +39,7 @@ def repository(tmp_path: Path) -> Path:
     return new_repository(tmp_path / "repository")
 
 
-async def test_a_session_works_in_a_clone_of_the_default_branch(tmp_path, repository):
+async def test_session_works_in_a_clone_of_the_default_branch(tmp_path, repository):
     one = play(tmp_path, automation(repository, "cat hello.txt; git remote get-url origin"))
     end = await one.end()
     assert end.succeeded, one.log
@@ -48,7 +48,7 @@ async def test_a_session_works_in_a_clone_of_the_default_branch(tmp_path, reposi
     assert list(one.places.work.iterdir()) == []
 
 
-async def test_the_mirror_is_brought_up_to_date_and_a_ref_is_checked_out(tmp_path, repository):
+async def test_mirror_is_updated_and_a_ref_is_checked_out(tmp_path, repository):
     git(repository, "branch", "old")
     one = play(tmp_path, automation(repository, "cat hello.txt"))
     assert (await one.end()).succeeded
@@ -61,7 +61,7 @@ async def test_the_mirror_is_brought_up_to_date_and_a_ref_is_checked_out(tmp_pat
     assert "changed" not in old.log
 
 
-async def test_a_session_can_push_what_it_commits(tmp_path, repository):
+async def test_session_can_push_its_commits(tmp_path, repository):
     bare = tmp_path / "bare.git"
     git(tmp_path, "clone", "-q", "--bare", str(repository), str(bare))
     command = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m by-session"
@@ -71,9 +71,7 @@ async def test_a_session_can_push_what_it_commits(tmp_path, repository):
     assert git(bare, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 
-async def test_the_command_is_given_no_variable_that_was_not_given_to_it(
-    tmp_path, repository, monkeypatch
-):
+async def test_command_gets_no_variable_that_was_not_given_to_it(tmp_path, repository, monkeypatch):
     for name in ("HEADWAY_SIGNING_KEY", "AWS_SECRET_ACCESS_KEY", "GIVEN"):
         monkeypatch.setenv(name, "s3cret")
     one = play(tmp_path, automation(repository, "env", env={"OWN": "1"}, pass_env=["GIVEN"]))
@@ -83,7 +81,7 @@ async def test_the_command_is_given_no_variable_that_was_not_given_to_it(
     assert not {"HEADWAY_SIGNING_KEY", "AWS_SECRET_ACCESS_KEY"} & found
 
 
-async def test_a_token_in_the_url_reaches_neither_log_nor_mirror_nor_arguments(tmp_path):
+async def test_token_in_the_url_reaches_neither_log_nor_mirror_nor_arguments(tmp_path):
     url = "https://ada:T0KENT0KEN@127.0.0.1:9/ada/repo.git"
     one = play(tmp_path, automation(url, "true"))
     end = await one.end()
@@ -94,7 +92,7 @@ async def test_a_token_in_the_url_reaches_neither_log_nor_mirror_nor_arguments(t
         assert not path.is_file() or b"T0KEN" not in path.read_bytes(), path
 
 
-async def test_the_log_is_private_bounded_and_ends_with_the_status(tmp_path, repository):
+async def test_log_is_private_bounded_and_ends_with_the_status(tmp_path, repository):
     command = "yes 0123456789 | head -c 200000; echo the end; exit 3"
     one = play(tmp_path, automation(repository, command, max_output=5000))
     end = await one.end()
@@ -125,7 +123,7 @@ async def test_no_artefact_has_the_url_with_its_token(tmp_path, repository):
     assert kept == ["copy"]
 
 
-async def test_artefacts_of_the_newest_sessions_alone_are_kept(tmp_path, repository):
+async def test_only_artefacts_of_the_newest_sessions_are_kept(tmp_path, repository):
     one = automation(repository, "date > x", artifacts=["x"], keep_artifacts=2)
     for run in (1, 2, 3):
         assert (await play(tmp_path, one, run=run).end()).succeeded
@@ -133,7 +131,7 @@ async def test_artefacts_of_the_newest_sessions_alone_are_kept(tmp_path, reposit
     assert sorted(path.name[-2:] for path in kept) == ["-2", "-3"]
 
 
-async def test_the_worktree_of_a_failed_session_is_kept_if_the_entry_says_so(tmp_path, repository):
+async def test_worktree_of_a_failed_session_is_kept_if_the_entry_says_so(tmp_path, repository):
     one = play(tmp_path, automation(repository, "touch mark; false", keep_worktree="failed"))
     assert not (await one.end()).succeeded
     (kept,) = one.places.work.iterdir()
@@ -181,22 +179,20 @@ async def test_every_process_of_a_session_is_gone_at_its_end_however_it_ends(
     assert not [pid for pid in found if lives(pid)]
 
 
-async def test_a_session_ends_with_the_time_of_its_lock_whatever_its_own_timeout_is(
-    tmp_path, repository
-):
+async def test_session_ends_with_its_lock_whatever_its_own_timeout(tmp_path, repository):
     one = play(tmp_path, automation(repository, "sleep 600", timeout="1h"))
     one.session.lock_timeout_ms = 2_000
     assert (await one.end()).reason == "timeout"
 
 
-async def test_a_command_may_end_in_order_after_its_timeout(tmp_path, repository):
+async def test_command_may_exit_gracefully_after_its_timeout(tmp_path, repository):
     command = "trap 'sleep 1; echo saved; exit 0' TERM; while :; do sleep 0.1; done"
     one = play(tmp_path, automation(repository, command, timeout="2s", grace="60s"))
     assert (await one.end()).reason == "timeout"
     assert "saved\n" in one.log
 
 
-async def test_what_a_command_leaves_running_ends_with_it(tmp_path, repository):
+async def test_processes_left_running_by_a_command_end_with_it(tmp_path, repository):
     folder = tmp_path / "pids"
     folder.mkdir()
     wait = f"while [ ! -s {folder}/left.pid ]; do sleep 0.05; done"
@@ -207,7 +203,7 @@ async def test_what_a_command_leaves_running_ends_with_it(tmp_path, repository):
     assert not lives(left)
 
 
-async def test_a_supervisor_that_is_killed_leaves_no_process(tmp_path, repository):
+async def test_killed_supervisor_leaves_no_process(tmp_path, repository):
     folder = tmp_path / "pids"
     folder.mkdir()
     one = play(tmp_path, automation(repository, STUBBORN.format(folder=folder)))
@@ -220,9 +216,7 @@ async def test_a_supervisor_that_is_killed_leaves_no_process(tmp_path, repositor
     await until(lambda: not any(map(lives, found)))
 
 
-async def test_a_supervisor_that_stands_still_is_killed_when_the_lease_is_lost(
-    tmp_path, repository
-):
+async def test_frozen_supervisor_is_killed_when_the_lease_is_lost(tmp_path, repository):
     folder = tmp_path / "pids"
     folder.mkdir()
     one = play(tmp_path, automation(repository, STUBBORN.format(folder=folder)))
@@ -236,7 +230,7 @@ async def test_a_supervisor_that_stands_still_is_killed_when_the_lease_is_lost(
     await until(lambda: not any(map(lives, found)))
 
 
-async def test_a_mirror_that_is_broken_is_kept_aside_and_made_again(tmp_path, repository):
+async def test_broken_mirror_is_kept_aside_and_recreated(tmp_path, repository):
     entry = automation(repository, "cat hello.txt")
     assert (await play(tmp_path, entry).end()).succeeded
     (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
@@ -247,14 +241,14 @@ async def test_a_mirror_that_is_broken_is_kept_aside_and_made_again(tmp_path, re
     assert len(list(mirror.parent.glob("*.broken-*"))) == 1
 
 
-async def test_a_repository_that_is_not_there_is_told_with_what_git_says(tmp_path):
+async def test_missing_repository_is_reported_with_the_message_of_git(tmp_path):
     one = play(tmp_path, automation(tmp_path / "nothing", "true"))
     end = await one.end()
     assert str(end).startswith("setup failed at git fetch (128): fatal: ")
     assert "does not appear to be a git repository" in one.log
 
 
-def test_a_token_that_is_printed_is_masked_also_where_a_read_cuts_it_in_two(tmp_path):
+def test_printed_token_is_masked_even_where_a_read_splits_it(tmp_path):
     log = Log(str(tmp_path / "log"), 10_000, ["T0KENT0KEN"])
     for part in (b"it is T0KEN", b"T0KEN, from https://ada:s3", b"cret@host/x\nlast T0KENT0KEN"):
         log.feed(part)
@@ -264,7 +258,7 @@ def test_a_token_that_is_printed_is_masked_also_where_a_read_cuts_it_in_two(tmp_
 
 
 @pytest.mark.parametrize("before", range(LONGEST_LINE - 12, LONGEST_LINE + 2))
-def test_a_token_is_masked_where_a_line_that_is_too_long_is_written_in_parts(tmp_path, before):
+def test_token_is_masked_where_a_too_long_line_is_written_in_parts(tmp_path, before):
     log = Log(str(tmp_path / "log"), 10 * LONGEST_LINE, ["T0KENT0KEN"])
     text = b"." * before + b"T0KENT0KEN" + b"." * LONGEST_LINE + b" https://ada:s3cret@host/x\n"
     for start in range(0, len(text), before + 5):
@@ -275,7 +269,7 @@ def test_a_token_is_masked_where_a_line_that_is_too_long_is_written_in_parts(tmp
     )
 
 
-async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_again(tmp_path, repository):
+async def test_mirror_with_a_damaged_file_is_kept_aside_and_recreated(tmp_path, repository):
     entry = automation(repository, "cat hello.txt")
     assert (await play(tmp_path, entry).end()).succeeded
     (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
@@ -292,7 +286,7 @@ async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_again(tmp_pat
     assert "hello\n" in two.log
 
 
-async def test_a_worktree_that_is_in_the_way_is_kept_aside_and_made_again(tmp_path, repository):
+async def test_worktree_in_the_way_is_kept_aside_and_recreated(tmp_path, repository):
     one = play(tmp_path, automation(repository, "cat hello.txt"))
     left = one.places.work / f"{JOB}-1" / "repository"
     left.mkdir(parents=True)
@@ -304,7 +298,7 @@ async def test_a_worktree_that_is_in_the_way_is_kept_aside_and_made_again(tmp_pa
     assert (kept / "repository" / "hello.txt").read_text() == "of another run\n"
 
 
-async def test_a_mirror_that_another_session_prepares_is_waited_for(tmp_path, repository):
+async def test_mirror_prepared_by_another_session_is_waited_for(tmp_path, repository):
     one = play(tmp_path, automation(repository, "true"))
     assert (await one.end()).succeeded
     (mirror,) = one.places.mirrors.glob("*.lock")
@@ -316,7 +310,7 @@ async def test_a_mirror_that_another_session_prepares_is_waited_for(tmp_path, re
     assert (end.reason, end.step) == ("timeout", "mirror lock")
 
 
-async def test_a_worktree_is_locked_while_its_session_runs(tmp_path, repository):
+async def test_worktree_is_locked_while_its_session_runs(tmp_path, repository):
     hold = tmp_path / "hold"
     hold.touch()
     one = play(tmp_path, automation(repository, f"while [ -e {hold} ]; do sleep 0.05; done"))
@@ -333,7 +327,7 @@ async def test_a_worktree_is_locked_while_its_session_runs(tmp_path, repository)
     assert (await running).succeeded
 
 
-async def test_a_worktree_that_a_killed_supervisor_left_is_removed_and_a_live_one_is_not(
+async def test_worktree_of_a_killed_supervisor_is_removed_and_a_live_one_is_not(
     tmp_path, repository
 ):
     one = play(tmp_path, automation(repository, "true"))
@@ -358,7 +352,7 @@ async def test_a_worktree_that_a_killed_supervisor_left_is_removed_and_a_live_on
         ("http://127.0.0.1:9/a/b", None, "Failed to connect", False),
     ],
 )
-async def test_a_setup_says_what_git_said_and_whether_it_will_fail_again(
+async def test_setup_failure_shows_the_message_of_git_and_whether_it_will_fail_again(
     tmp_path, repository, url, ref, said, permanent
 ):
     more = {} if ref is None else {"ref": ref}
@@ -368,7 +362,7 @@ async def test_a_setup_says_what_git_said_and_whether_it_will_fail_again(
     assert end.permanent is permanent
 
 
-async def test_a_missing_git_is_named(tmp_path, repository, monkeypatch):
+async def test_missing_git_is_named(tmp_path, repository, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     end = await play(tmp_path, automation(repository, "true")).end()
     assert str(end) == (
@@ -382,7 +376,7 @@ def unpack(mirror: Path, pack: Path) -> None:
         subprocess.run(["git", "unpack-objects", "-q"], cwd=mirror, stdin=packed, check=True)
 
 
-def test_a_long_word_costs_the_log_no_more_than_many_short_ones(tmp_path):
+def test_long_word_costs_the_log_no_more_than_many_short_ones(tmp_path):
     """A quadratic pattern would read for minutes; the supervisor would miss the lease's end."""
     log = Log(str(tmp_path / "log"), 10_000_000, ["T0KENT0KEN"])
     for _ in range(100):
@@ -391,14 +385,14 @@ def test_a_long_word_costs_the_log_no_more_than_many_short_ones(tmp_path):
     assert (tmp_path / "log").stat().st_size == log.bytes
 
 
-def test_a_log_on_a_full_device_is_truncated_and_raises_nothing():
+def test_log_on_a_full_device_is_truncated_and_raises_nothing():
     log = Log("/dev/full", 10_000, [])
     log.feed(b"one\n")
     log.note("ended: exit, status 0")
     assert log.truncated
 
 
-async def test_folders_that_may_not_be_written_go_with_the_worktree(tmp_path, repository):
+async def test_unwritable_folders_are_removed_with_the_worktree(tmp_path, repository):
     """Root may write them anyway, so only the tests of another user show a difference."""
     command = "mkdir -p module/a && touch module/a/x && chmod -R a-w module && chmod 0 ../../*"
     one = play(tmp_path, automation(repository, command))
@@ -406,7 +400,7 @@ async def test_folders_that_may_not_be_written_go_with_the_worktree(tmp_path, re
     assert list(one.places.work.iterdir()) == []
 
 
-async def test_an_artefact_that_cannot_be_kept_keeps_no_other_from_it(tmp_path, repository):
+async def test_artefact_that_cannot_be_kept_does_not_stop_the_others(tmp_path, repository):
     command = "touch a.txt b.txt; false"
     entry = automation(repository, command, artifacts=["?.txt"], keep_worktree="failed")
     one = play(tmp_path, entry)
@@ -419,7 +413,7 @@ async def test_an_artefact_that_cannot_be_kept_keeps_no_other_from_it(tmp_path, 
     assert kept.name.endswith(".kept")
 
 
-async def test_a_detached_head_is_checked_out(tmp_path, repository):
+async def test_detached_head_is_checked_out(tmp_path, repository):
     git(repository, "commit", "-q", "--allow-empty", "-m", "on the branch")
     git(repository, "checkout", "-q", "--detach")
     git(repository, "commit", "-q", "--allow-empty", "-m", "on no branch")

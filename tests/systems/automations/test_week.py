@@ -90,7 +90,7 @@ class Ran:
 
 
 @pytest.mark.slow
-def test_in_a_week_each_fires_when_it_should_alone_in_its_repository_and_within_the_limit(
+def test_for_a_week_each_fires_on_time_alone_in_its_repository_within_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(SCHEDULES) == 30

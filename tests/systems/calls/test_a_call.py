@@ -10,7 +10,7 @@ from tests.systems.calls.calls_rig import NUMBER, PHONE, calling
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_a_lead_is_called_from_the_number_and_finished(tmp_path: Path, store: str) -> None:
+async def test_lead_is_called_from_the_number_and_finished(tmp_path: Path, store: str) -> None:
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path}/jobs.db"
     async with calling(tmp_path, store=url) as calls:
         await calls.number()

@@ -81,7 +81,7 @@ async def one_call(calls: Calls, who: Role | str | None, name: str, lead: str) -
     return await calls.call(method, path, BODIES.get(name), who=who)
 
 
-async def test_the_table_has_every_route_of_calls_with_its_permission(tmp_path: Path) -> None:
+async def test_table_has_every_route_of_calls_with_its_permission(tmp_path: Path) -> None:
     found: dict[str, Permission | None] = {}
     async with calling(tmp_path, work=False, settings=TABLE) as calls:
         for router in calls.system.routers:
@@ -95,7 +95,7 @@ async def test_the_table_has_every_route_of_calls_with_its_permission(tmp_path: 
 
 
 @pytest.mark.parametrize("role", [*Role, None])
-async def test_a_role_may_do_with_calls_what_the_table_says_and_nothing_else(
+async def test_role_may_do_with_calls_what_the_table_says_and_nothing_else(
     tmp_path: Path, role: Role | None
 ) -> None:
     async with calling(tmp_path, work=False) as calls:
@@ -117,7 +117,7 @@ async def test_a_role_may_do_with_calls_what_the_table_says_and_nothing_else(
                 problem(reply, 403, "forbidden")
 
 
-async def test_only_those_who_define_choose_what_becomes_of_an_older_systems_rows(
+async def test_only_definers_choose_what_becomes_of_an_older_systems_rows(
     tmp_path: Path,
 ) -> None:
     async with calling(tmp_path, work=False, settings=TABLE) as calls:
@@ -134,7 +134,7 @@ async def test_only_those_who_define_choose_what_becomes_of_an_older_systems_row
 
 
 @pytest.mark.parametrize("scope", [{"tenants": ["acme"]}, {"lanes": ["mine"]}])
-async def test_a_token_for_another_reseller_or_lane_finds_nothing_and_changes_nothing(
+async def test_token_for_another_reseller_or_lane_finds_and_changes_nothing(
     tmp_path: Path, scope: dict[str, Any]
 ) -> None:
     async with calling(tmp_path, work=False) as calls:
@@ -162,7 +162,7 @@ async def test_a_token_for_another_reseller_or_lane_finds_nothing_and_changes_no
         assert len((await calls.ask("/leads"))["rows"]) == 1
 
 
-async def test_a_token_of_another_lane_makes_no_lead(tmp_path: Path) -> None:
+async def test_token_of_another_lane_creates_no_lead(tmp_path: Path) -> None:
     async with calling(tmp_path, work=False) as calls:
         token = await calls.rig.token(Role.PRODUCER, lanes=["mine"])
         job = {"kind": "lead", "lane": "mine", "subject": PHONE, "tenant": "globex"}

@@ -48,7 +48,7 @@ async def test_numbers_show_their_channels_and_are_closed_disabled_and_changed(t
             assert await until(messages(reply), "a complaint") == "change"
 
 
-async def test_campaigns_count_what_became_of_calls_by_reseller_and_template(tmp_path: Path):
+async def test_campaigns_count_call_outcomes_by_reseller_and_template(tmp_path: Path):
     async with calling(tmp_path) as calls, signed_in(calls.rig, Role.VIEWER) as http:
         await calls.number(NUMBER, 2)
         await calls.template("spring")
@@ -93,7 +93,7 @@ def test_outcomes_of_campaigns_have_one_order_and_a_legend():
     assert len(set(bars[0])) == 3
 
 
-async def test_a_viewer_sees_no_button_and_hostile_names_are_text(tmp_path: Path):
+async def test_viewer_sees_no_button_and_hostile_names_are_text(tmp_path: Path):
     async with calling(tmp_path, work=False) as calls, signed_in(calls.rig, Role.VIEWER) as http:
         names = [one for one in HOSTILE if one.isprintable() and len(one) <= 200]
         for i, one in enumerate(names):

@@ -29,7 +29,7 @@ from headway.systems.calls.template import CallsSettings
         ),
     ],
 )
-def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
+def test_unknown_setting_of_calls_is_reported_with_the_one_meant(
     written: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
@@ -51,9 +51,7 @@ def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
         ),
     ],
 )
-def test_a_value_that_is_not_valid_is_shown_unless_it_is_a_secret(
-    written: dict[str, Any], told: str
-) -> None:
+def test_invalid_value_is_shown_unless_it_is_a_secret(written: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_table("calls", CallsSettings, written)
     assert str(refused.value).startswith(told)

@@ -74,7 +74,7 @@ def http(far: FarService, **more: Any) -> dict[str, Any]:
         ({"check": "validity", "countries": ["+44"]}, PHONE, "country"),
     ],
 )
-async def test_a_check_that_says_no_finishes_the_lead_with_its_reason(
+async def test_refusing_check_finishes_the_lead_with_its_reason(
     calls: Calls, check: dict[str, Any], phone: str, why: str
 ) -> None:
     await calls.template("checked", checks=[check])
@@ -86,7 +86,7 @@ async def test_a_check_that_says_no_finishes_the_lead_with_its_reason(
     assert passes["outcome"] == "COMPLETED"
 
 
-async def test_a_service_of_the_callers_is_asked_and_obeyed(calls: Calls, far: FarService) -> None:
+async def test_callers_service_is_asked_and_obeyed(calls: Calls, far: FarService) -> None:
     check = http(far, field="answer.call", expected="yes")
     await calls.template("asked", checks=[check])
     far.answers = [{"answer": {"call": "yes"}}, {"answer": {"call": "no"}}]
@@ -108,7 +108,7 @@ async def test_a_service_of_the_callers_is_asked_and_obeyed(calls: Calls, far: F
 @pytest.mark.parametrize(
     ("expected", "answer"), [(True, 1), (1, True), (0, False), (False, 0), ("1", 1), (None, False)]
 )
-async def test_an_answer_of_another_type_than_is_expected_is_a_no(
+async def test_answer_of_an_unexpected_type_is_a_no(
     far: FarService, expected: Any, answer: Any
 ) -> None:
     far.answers = [{"allowed": answer}, {"allowed": expected}]
@@ -125,7 +125,7 @@ async def test_an_answer_of_another_type_than_is_expected_is_a_no(
     ("policy", "outcome"), [("proceed", "COMPLETED"), ("skip", "PRECHECK_FAILED")]
 )
 @pytest.mark.parametrize("trouble", [None, 500, {"else": 1}, 302])
-async def test_a_service_that_does_not_answer_is_asked_again_and_then_its_policy_decides(
+async def test_silent_service_is_asked_again_and_then_its_policy_decides(
     calls: Calls, far: FarService, policy: str, outcome: str, trouble: Any
 ) -> None:
     far.answers = [trouble]
@@ -137,7 +137,7 @@ async def test_a_service_that_does_not_answer_is_asked_again_and_then_its_policy
 
 
 @pytest.mark.parametrize("trouble", [..., b'"\xff"', b"[" * 60_000], ids=["drips", "bytes", "deep"])
-async def test_an_answer_that_cannot_be_read_or_never_ends_is_none(
+async def test_unreadable_or_endless_answer_counts_as_none(
     far: FarService, patience: Patience, trouble: Any
 ) -> None:
     far.answers = [trouble]
@@ -162,7 +162,7 @@ async def test_no_line_is_held_while_a_lead_is_checked(calls: Calls, far: FarSer
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
-async def test_a_template_that_is_gone_or_changed_holds_for_those_who_wait(calls: Calls) -> None:
+async def test_removed_or_changed_template_applies_to_waiting_leads(calls: Calls) -> None:
     await calls.change(NUMBER, status="DISABLED")
     await calls.template("t")
     await calls.template("u")
@@ -180,7 +180,7 @@ async def test_a_template_that_is_gone_or_changed_holds_for_those_who_wait(calls
     assert call.heard == ["Other words."]
 
 
-async def test_a_stale_check_is_made_again_before_the_dial(tmp_path: Path, far: FarService) -> None:
+async def test_stale_check_is_repeated_before_the_dial(tmp_path: Path, far: FarService) -> None:
     clock = LiveClock()
     store = open_store("memory://", clock=clock)
     async with calling(tmp_path, store=store) as calls:
@@ -200,7 +200,7 @@ async def test_a_stale_check_is_made_again_before_the_dial(tmp_path: Path, far: 
     await store.close()
 
 
-async def test_a_fresh_check_is_not_made_again(calls: Calls, far: FarService) -> None:
+async def test_fresh_check_is_not_repeated(calls: Calls, far: FarService) -> None:
     await calls.change(NUMBER, status="DISABLED")
     await calls.template("asked", checks=[http(far)])
     lead = await calls.lead(template="asked")
@@ -210,7 +210,7 @@ async def test_a_fresh_check_is_not_made_again(calls: Calls, far: FarService) ->
     assert len(far.asked) == 1
 
 
-async def test_a_check_at_the_dial_holds_its_line_for_a_bounded_time(
+async def test_check_at_the_dial_holds_its_line_for_a_bounded_time(
     calls: Calls, far: FarService
 ) -> None:
     far.answers = [{"allowed": True}, None]
@@ -228,7 +228,7 @@ async def test_a_check_at_the_dial_holds_its_line_for_a_bounded_time(
     assert f"{RECHECK_S * 1_000} ms" in told["reason"]
 
 
-async def test_more_checks_at_once_than_a_client_keeps_connections_are_all_asked(
+async def test_more_concurrent_checks_than_pooled_connections_are_all_asked(
     far: FarService,
 ) -> None:
     far.answers = [None]
@@ -244,7 +244,7 @@ async def test_more_checks_at_once_than_a_client_keeps_connections_are_all_asked
     await checking.close()
 
 
-async def test_a_phone_that_is_blacklisted_is_not_called_though_it_was_checked_before(
+async def test_blacklisted_phone_is_not_called_though_it_was_checked_before(
     tmp_path: Path, far: FarService
 ) -> None:
     clock = LiveClock()

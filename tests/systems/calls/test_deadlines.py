@@ -89,7 +89,7 @@ async def asked_again(calls: Calls, lead: str, before: int) -> None:
     await calls.until(moved, "a later deadline")
 
 
-async def test_a_call_that_ended_unheard_ends_with_its_own_outcome(
+async def test_call_whose_end_was_not_reported_ends_with_its_own_outcome(
     calls: Calls, clock: LiveClock
 ) -> None:
     lead = await dialled(calls)
@@ -105,7 +105,7 @@ async def test_a_call_that_ended_unheard_ends_with_its_own_outcome(
     await calls.audit()
 
 
-async def test_a_live_line_is_not_freed_however_often_its_deadline_comes(
+async def test_live_line_is_not_released_however_often_its_deadline_passes(
     calls: Calls, clock: LiveClock
 ) -> None:
     calls.carrier.person(PHONE, "talks", talk_s=10_000_000)
@@ -126,7 +126,7 @@ async def test_a_live_line_is_not_freed_however_often_its_deadline_comes(
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
-async def test_a_call_that_the_provider_does_not_know_is_lost_at_its_deadline_and_not_before(
+async def test_call_unknown_to_the_provider_is_lost_at_its_deadline_and_not_before(
     calls: Calls, clock: LiveClock
 ) -> None:
     lead = await dialled(calls)
@@ -140,7 +140,7 @@ async def test_a_call_that_the_provider_does_not_know_is_lost_at_its_deadline_an
     await calls.audit()
 
 
-async def test_a_lost_call_is_made_again_where_the_template_says_so(
+async def test_lost_call_is_repeated_if_the_template_says_so(
     calls: Calls, clock: LiveClock, pending_again: list[int]
 ) -> None:
     await calls.template(retry_on=["WEBHOOK_LOST"], max_retry=1, retry_offset="0s")
@@ -153,7 +153,7 @@ async def test_a_lost_call_is_made_again_where_the_template_says_so(
     assert pending_again == [told["attempts"][0]["run"]]
 
 
-async def test_while_the_provider_does_not_answer_the_line_is_kept(
+async def test_line_is_kept_while_the_provider_does_not_answer(
     calls: Calls, clock: LiveClock
 ) -> None:
     lead = await dialled(calls)
@@ -170,9 +170,7 @@ async def test_while_the_provider_does_not_answer_the_line_is_kept(
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
-async def test_a_late_webhook_and_a_deadline_end_a_lead_once(
-    calls: Calls, clock: LiveClock
-) -> None:
+async def test_late_webhook_and_a_deadline_end_a_lead_once(calls: Calls, clock: LiveClock) -> None:
     lead = await dialled(calls)
     await over(calls)
     attempt = (await calls.told(lead))["attempts"][0]
@@ -194,7 +192,7 @@ async def through(calls: Calls, lead: str) -> None:
     await calls.until(is_through, "through")
 
 
-async def test_a_call_is_sought_where_it_was_placed_though_its_number_has_another_provider_now(
+async def test_call_is_looked_up_where_it_was_placed_though_its_number_moved_to_another_provider(
     tmp_path: Path, clock: LiveClock
 ) -> None:
     store = open_store("memory://", clock=clock)
@@ -213,7 +211,7 @@ async def test_a_call_is_sought_where_it_was_placed_though_its_number_has_anothe
     await store.close()
 
 
-async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_that_is_sought(
+async def test_another_leads_call_to_the_same_phone_is_not_mistaken_for_it(
     tmp_path: Path, clock: LiveClock
 ) -> None:
     store = open_store("memory://", clock=clock)
@@ -236,7 +234,7 @@ async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_tha
     await store.close()
 
 
-async def test_an_earlier_call_of_a_lead_is_not_taken_for_its_next(
+async def test_earlier_call_of_a_lead_is_not_mistaken_for_its_next(
     calls: Calls, clock: LiveClock
 ) -> None:
     await calls.template(max_retry=1, retry_offset="0s")
@@ -300,7 +298,7 @@ async def killed_before_its_call(
     await store.close()
 
 
-async def test_a_call_that_was_never_placed_is_an_attempt_not_made_and_is_made_at_the_deadline(
+async def test_call_never_placed_is_no_attempt_and_is_made_at_the_deadline(
     tmp_path: Path, clock: LiveClock, pending_again: list[int]
 ) -> None:
     async with killed_before_its_call(tmp_path, clock) as (calls, lead):
@@ -320,7 +318,7 @@ async def test_a_call_that_was_never_placed_is_an_attempt_not_made_and_is_made_a
         await calls.audit()
 
 
-async def test_a_provider_that_lists_no_call_is_believed_only_once_its_listing_has_caught_up(
+async def test_empty_call_listing_is_trusted_only_once_it_has_caught_up(
     tmp_path: Path, clock: LiveClock
 ) -> None:
     lag_ms = DEADLINE_MS
@@ -346,7 +344,7 @@ async def test_a_provider_that_lists_no_call_is_believed_only_once_its_listing_h
         assert len(calls.calls_to()) == 1
 
 
-async def test_a_lead_whose_calls_are_never_placed_is_not_tried_for_ever(
+async def test_lead_whose_calls_are_never_placed_is_not_tried_forever(
     tmp_path: Path, clock: LiveClock
 ) -> None:
     async with killed_before_its_call(tmp_path, clock, most_refused=1) as (calls, lead):
@@ -362,7 +360,7 @@ async def test_a_lead_whose_calls_are_never_placed_is_not_tried_for_ever(
         assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"
 
 
-async def test_no_call_is_said_to_be_unplaced_whose_provider_cannot_be_asked(
+async def test_no_call_counts_as_unplaced_if_its_provider_cannot_be_asked(
     tmp_path: Path, clock: LiveClock
 ) -> None:
     async with killed_before_its_call(tmp_path, clock) as (calls, lead):
@@ -374,7 +372,7 @@ async def test_no_call_is_said_to_be_unplaced_whose_provider_cannot_be_asked(
         assert not calls.calls_to()
 
 
-async def test_no_call_is_said_to_be_unplaced_while_a_provider_that_may_have_placed_it_is_gone(
+async def test_no_call_counts_as_unplaced_while_a_possible_provider_is_gone(
     tmp_path: Path, clock: LiveClock
 ) -> None:
     second = {"simulated": {"answer": 1.0}}

@@ -29,7 +29,7 @@ def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return refs
 
 
-async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template_says(
+async def test_callee_refused_by_the_provider_is_retried_as_the_template_says(
     tmp_path: Path, pending_again: list[str]
 ) -> None:
     async with calling(tmp_path) as calls:
@@ -48,7 +48,7 @@ async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template
         await calls.audit()
 
 
-async def test_a_number_that_the_provider_refuses_rests_and_another_is_taken(
+async def test_number_refused_by_the_provider_rests_and_another_is_used(
     tmp_path: Path, pending_again: list[str]
 ) -> None:
     async with calling(tmp_path, numbers=[OTHER]) as calls:
@@ -66,7 +66,7 @@ async def test_a_number_that_the_provider_refuses_rests_and_another_is_taken(
         await calls.audit()
 
 
-async def test_a_lead_whose_numbers_are_all_refused_ends_so(tmp_path: Path) -> None:
+async def test_lead_whose_numbers_are_all_refused_ends_with_that_outcome(tmp_path: Path) -> None:
     settings = {"number_rest": "1ms", "most_refused": 3}
     async with calling(tmp_path, settings=settings, numbers=[OTHER]) as calls:
         await calls.number(NUMBER)
@@ -91,7 +91,7 @@ async def test_too_many_requests_rest_the_number_and_cost_the_lead_nothing(tmp_p
         assert len(calls.calls_to()) == 1
 
 
-async def test_a_number_that_was_refused_uses_no_retry_of_a_later_call(tmp_path: Path) -> None:
+async def test_refused_number_uses_no_retry_of_a_later_call(tmp_path: Path) -> None:
     async with calling(tmp_path) as calls:
         await calls.number()
         await calls.template(max_retry=1, retry_on=["BUSY"], retry_offset="1ms")
@@ -105,9 +105,7 @@ async def test_a_number_that_was_refused_uses_no_retry_of_a_later_call(tmp_path:
 
 
 @pytest.mark.parametrize("trouble", ["unsure", "cut"])
-async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
-    tmp_path: Path, trouble: str
-) -> None:
+async def test_call_with_unknown_outcome_is_not_placed_again(tmp_path: Path, trouble: str) -> None:
     other = {"simulated": {"answer": 1.0, "speed": 1_000}}
     async with calling(tmp_path, telephony=other) as calls:
         await calls.number()
@@ -132,7 +130,7 @@ class Still(Timing):
         return self.now_s
 
 
-async def test_a_worker_that_stood_still_at_the_hand_over_calls_nobody(
+async def test_worker_frozen_at_the_hand_over_calls_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timing, hand_over = Still(), Job.hand_over
@@ -155,7 +153,7 @@ async def test_a_worker_that_stood_still_at_the_hand_over_calls_nobody(
         assert (await calls.told(lead))["attempts"] == told["attempts"]
 
 
-async def test_the_second_provider_is_asked_after_a_definite_refusal_alone(tmp_path: Path) -> None:
+async def test_second_provider_is_used_only_after_a_definite_refusal(tmp_path: Path) -> None:
     second = {"simulated": {"answer": 1.0, "speed": 1_000}}
     async with calling(tmp_path, telephony=second, numbers=[OTHER]) as calls:
         await calls.number(NUMBER)
@@ -173,7 +171,7 @@ async def test_the_second_provider_is_asked_after_a_definite_refusal_alone(tmp_p
         assert len(calls.calls_to("+14155550111")) == 1
 
 
-async def test_what_is_said_is_filled_in_from_the_payload(tmp_path: Path) -> None:
+async def test_spoken_text_is_filled_in_from_the_payload(tmp_path: Path) -> None:
     async with calling(tmp_path) as calls:
         await calls.number()
         await calls.template(say="Hello {name}, {n} items, {missing}{nested}.")
@@ -183,7 +181,7 @@ async def test_what_is_said_is_filled_in_from_the_payload(tmp_path: Path) -> Non
         assert call.heard == ["Hello Ada <&>, 3 items, ."]
 
 
-async def test_words_that_are_too_many_end_their_lead_and_cost_no_number_its_turn(
+async def test_too_long_text_ends_its_lead_and_costs_no_number_its_turn(
     tmp_path: Path,
 ) -> None:
     async with calling(tmp_path) as calls:

@@ -11,7 +11,7 @@ from tests.systems.calls.calls_rig import PHONE, calling
 LATER = "2027-06-01T10:00:00Z"
 
 
-async def test_a_lead_is_called_now_though_it_is_due_later(tmp_path: Path) -> None:
+async def test_lead_is_called_now_though_due_later(tmp_path: Path) -> None:
     async with calling(tmp_path) as calls:
         await calls.number()
         lead = await calls.lead(next_attempt_at=LATER)
@@ -26,7 +26,7 @@ async def test_a_lead_is_called_now_though_it_is_due_later(tmp_path: Path) -> No
         assert unknown.status_code == 404
 
 
-async def test_a_lead_that_is_called_is_hung_up_only_if_that_is_asked_for(tmp_path: Path) -> None:
+async def test_current_call_is_hung_up_only_on_request(tmp_path: Path) -> None:
     async with calling(tmp_path) as calls:
         await calls.number()
         calls.carrier.person(PHONE, "talks", talk_s=1_000_000)
@@ -47,7 +47,7 @@ async def test_a_lead_that_is_called_is_hung_up_only_if_that_is_asked_for(tmp_pa
         await calls.audit()
 
 
-async def test_a_provider_is_asked_once_to_hang_up_however_many_webhooks_still_come(
+async def test_provider_is_asked_once_to_hang_up_however_many_webhooks_arrive(
     tmp_path: Path,
 ) -> None:
     async with calling(tmp_path, post_lost=1.0, speed=0.001) as calls:
@@ -79,7 +79,7 @@ async def test_a_provider_is_asked_once_to_hang_up_however_many_webhooks_still_c
         assert (await calls.finished(lead))["outcome"] == "ABORT"
 
 
-async def test_hours_count_for_what_is_expected_though_the_checks_come_first(
+async def test_expected_time_counts_hours_though_the_checks_come_first(
     tmp_path: Path,
 ) -> None:
     hour_ms = 3_600_000
@@ -103,7 +103,7 @@ async def test_hours_count_for_what_is_expected_though_the_checks_come_first(
     await store.close()
 
 
-async def test_closed_gates_hold_for_what_is_dispatched_now(tmp_path: Path) -> None:
+async def test_closed_gates_apply_to_leads_dispatched_now(tmp_path: Path) -> None:
     async with calling(tmp_path) as calls:
         lead = await calls.lead()
         await calls.until_why(lead, "has no members")
@@ -115,7 +115,7 @@ async def test_closed_gates_hold_for_what_is_dispatched_now(tmp_path: Path) -> N
         assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
-async def test_a_call_that_nobody_knows_yet_is_hung_up_as_soon_as_its_provider_tells_of_it(
+async def test_call_not_yet_known_is_hung_up_as_soon_as_its_provider_reports_it(
     tmp_path: Path,
 ) -> None:
     async with calling(tmp_path, post_lost=1.0) as calls:

@@ -30,7 +30,7 @@ async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
     await store.close()
 
 
-async def test_a_lead_waits_for_the_hours_of_its_own_zone(calls: Calls, clock: LiveClock) -> None:
+async def test_lead_waits_for_the_hours_of_its_own_zone(calls: Calls, clock: LiveClock) -> None:
     # It is Thursday, 00:00 in London and 16:00 of the previous day in Los Angeles.
     await calls.template("day", hours={"spans": "09:00-18:00", "days": "mon-fri"})
     here = await calls.lead(template="day", tz="America/Los_Angeles")
@@ -46,7 +46,7 @@ async def test_a_lead_waits_for_the_hours_of_its_own_zone(calls: Calls, clock: L
     assert (await calls.finished(there))["outcome"] == "COMPLETED"
 
 
-async def test_hours_that_change_hold_for_those_who_wait(calls: Calls) -> None:
+async def test_changed_hours_apply_to_waiting_leads(calls: Calls) -> None:
     await calls.template("day", hours={"spans": "09:00-10:00"})
     lead = await calls.lead(template="day", tz="UTC")
     await calls.until_why(lead, "calls.hours:day:UTC")
@@ -59,7 +59,7 @@ async def test_hours_that_change_hold_for_those_who_wait(calls: Calls) -> None:
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
-async def test_hours_that_come_hold_for_those_who_wait(calls: Calls) -> None:
+async def test_new_hours_apply_to_waiting_leads(calls: Calls) -> None:
     await calls.change("+15550001001", status="DISABLED")
     lead = await calls.lead(template="default", tz="UTC")
     await calls.until_why(lead, "calls.numbers")
@@ -70,7 +70,7 @@ async def test_hours_that_come_hold_for_those_who_wait(calls: Calls) -> None:
     assert not calls.calls_to()
 
 
-async def test_a_lead_that_an_operator_brings_back_to_its_dial_passes_the_hours_of_today(
+async def test_lead_returned_to_its_dial_by_an_operator_passes_todays_hours(
     calls: Calls,
 ) -> None:
     await calls.template("default", max_retry=1, retry_offset="1h")
@@ -97,7 +97,7 @@ async def test_a_lead_that_an_operator_brings_back_to_its_dial_passes_the_hours_
     await calls.audit()
 
 
-async def test_a_lead_that_an_operator_retries_may_be_called_as_often_as_a_new_one(
+async def test_lead_retried_by_an_operator_has_all_attempts_again(
     calls: Calls,
 ) -> None:
     await calls.template("default", max_retry=1, retry_offset="1h")
@@ -113,7 +113,7 @@ async def test_a_lead_that_an_operator_retries_may_be_called_as_often_as_a_new_o
     await calls.audit()
 
 
-async def test_a_provider_that_says_when_it_has_room_is_asked_again_then(
+async def test_provider_that_says_when_it_has_room_is_asked_again_then(
     calls: Calls, clock: LiveClock
 ) -> None:
     calls.carrier.person(PHONE, "too_many", "talks")
@@ -145,7 +145,9 @@ async def test_one_customer_is_called_seven_times_an_hour_and_not_once_more(
     await calls.audit()
 
 
-async def test_a_templates_own_rate_holds_beside_the_houses(calls: Calls, clock: LiveClock) -> None:
+async def test_templates_own_rate_applies_beside_the_default(
+    calls: Calls, clock: LiveClock
+) -> None:
     await calls.template("rare", customer_limit=1, customer_per="1d")
     first = await calls.lead(template="rare")
     await calls.finished(first)
@@ -160,7 +162,7 @@ async def test_a_templates_own_rate_holds_beside_the_houses(calls: Calls, clock:
     assert (await calls.finished(third))["outcome"] == "COMPLETED"
 
 
-async def test_a_limit_of_no_calls_is_refused_when_it_is_written(calls: Calls) -> None:
+async def test_limit_of_no_calls_is_refused_when_written(calls: Calls) -> None:
     reply = await calls.call("PUT", "/templates/never", {"customer_limit": 0})
     assert reply.status_code == 422, reply.text
     assert "customer_limit" in reply.text
@@ -168,7 +170,7 @@ async def test_a_limit_of_no_calls_is_refused_when_it_is_written(calls: Calls) -
     assert (await calls.call("GET", "/templates/never")).status_code == 404
 
 
-async def test_a_limit_of_no_calls_that_was_stored_when_it_was_allowed_is_still_read(
+async def test_limit_of_no_calls_stored_earlier_is_still_read(
     calls: Calls,
 ) -> None:
     await calls.template("never")

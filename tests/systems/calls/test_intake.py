@@ -26,7 +26,7 @@ def lead(**more: object) -> dict[str, object]:
     return {"phone": PHONE, "tz": "Europe/Berlin", "reseller": "acme", **more}
 
 
-async def test_a_key_makes_one_lead_however_often_it_is_sent(calls: Calls) -> None:
+async def test_key_creates_one_lead_however_often_it_is_sent(calls: Calls) -> None:
     first = await calls.call("POST", "/leads", lead(key="order-17"))
     again = await calls.call("POST", "/leads", lead(key="order-17"))
     other = await calls.call("POST", "/leads", lead(key="order-17", payload={"n": 1}))
@@ -38,7 +38,7 @@ async def test_a_key_makes_one_lead_however_often_it_is_sent(calls: Calls) -> No
     assert first.json()["status"] == "BACKLOG"
 
 
-async def test_other_words_for_reseller_and_key_are_understood(calls: Calls) -> None:
+async def test_aliases_for_reseller_and_key_are_understood(calls: Calls) -> None:
     body = {"phone": PHONE, "tz": "UTC", "reseller_id": "acme", "request_id": "r1"}
     first = await calls.call("POST", "/leads", body)
     again = await calls.call("POST", "/leads", lead(tz="UTC", key="r1"))
@@ -47,7 +47,7 @@ async def test_other_words_for_reseller_and_key_are_understood(calls: Calls) -> 
     assert (told["reseller"], told["key"]) == ("acme", "r1")
 
 
-async def test_a_list_is_answered_in_its_order(calls: Calls) -> None:
+async def test_list_is_answered_in_order(calls: Calls) -> None:
     phones = [f"+1415555{n:04}" for n in range(1, 31)]
     reply = await calls.call("POST", "/leads", [lead(phone=one) for one in phones])
     assert reply.status_code == 200
@@ -55,7 +55,7 @@ async def test_a_list_is_answered_in_its_order(calls: Calls) -> None:
     assert [(await calls.told(one))["phone"] for one in ids] == phones
 
 
-async def test_a_list_that_is_sent_again_says_how_its_leads_stand(calls: Calls) -> None:
+async def test_repeated_list_returns_the_state_of_its_leads(calls: Calls) -> None:
     leads = [lead(key=f"order-{n}") for n in range(3)]
     first = (await calls.call("POST", "/leads", leads)).json()["leads"]
     await calls.call("DELETE", f"/leads/{first[1]['id']}")
@@ -83,7 +83,7 @@ async def test_a_list_that_is_sent_again_says_how_its_leads_stand(calls: Calls) 
         ({"reporting_webhook_url": "https://example.org/x"}, "has no keys to sign reports with"),
     ],
 )
-async def test_what_is_no_lead_is_refused_and_said(
+async def test_invalid_lead_is_refused_with_a_reason(
     calls: Calls, wrong: dict[str, object], words: str
 ) -> None:
     reply = await calls.call("POST", "/leads", lead(**wrong))
@@ -92,7 +92,7 @@ async def test_what_is_no_lead_is_refused_and_said(
     assert (await calls.ask("/leads"))["rows"] == []
 
 
-async def test_a_payload_is_held_against_the_templates_schema(calls: Calls) -> None:
+async def test_payload_is_validated_against_the_templates_schema(calls: Calls) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     await calls.template("greeting", payload_schema=schema)
     good = await calls.call("POST", "/leads", lead(template="greeting", payload={"name": "Ada"}))
@@ -113,7 +113,7 @@ async def test_a_payload_is_held_against_the_templates_schema(calls: Calls) -> N
         ({"multipleOf": 0.5}, 10**400, "too large"),
     ],
 )
-async def test_a_lead_is_refused_whose_payload_its_templates_schema_cannot_check(
+async def test_lead_whose_payload_the_schema_cannot_check_is_refused(
     calls: Calls, schema: dict[str, object], payload: object, words: str
 ) -> None:
     await calls.template("greeting", payload_schema=schema)
@@ -127,14 +127,14 @@ async def test_a_lead_is_refused_whose_payload_its_templates_schema_cannot_check
 @pytest.mark.parametrize(
     "schema", [{"type": "nothing"}, {"$ref": "https://example.org/schema.json"}]
 )
-async def test_an_unusable_schema_is_refused_with_the_template(
+async def test_unusable_schema_is_refused_with_the_template(
     calls: Calls, schema: dict[str, str]
 ) -> None:
     reply = await calls.call("PUT", "/templates/greeting", {"payload_schema": schema})
     assert reply.status_code == 422
 
 
-async def test_words_with_a_brace_of_no_placeholder_are_refused(calls: Calls) -> None:
+async def test_text_with_a_brace_that_is_no_placeholder_is_refused(calls: Calls) -> None:
     for say in ("Hello {nam", "Hello name}", "Hello {first name}", "Hello {}"):
         reply = await calls.call("PUT", "/templates/greeting", {"say": say})
         assert reply.status_code == 422, say
@@ -142,7 +142,7 @@ async def test_words_with_a_brace_of_no_placeholder_are_refused(calls: Calls) ->
     assert (await calls.call("GET", "/templates/greeting")).status_code == 404
 
 
-async def test_a_lead_is_due_at_its_moment_or_a_little_later_and_never_before(
+async def test_lead_is_due_at_its_time_or_a_little_later_and_never_before(
     tmp_path: Path,
 ) -> None:
     async with calling(tmp_path, work=False, settings={"jitter": "200ms"}) as calls:
@@ -154,7 +154,7 @@ async def test_a_lead_is_due_at_its_moment_or_a_little_later_and_never_before(
         assert len(set(spread)) > 50
 
 
-async def test_a_lead_without_a_moment_is_due_after_its_templates_offset(calls: Calls) -> None:
+async def test_lead_without_a_time_is_due_after_its_templates_offset(calls: Calls) -> None:
     await calls.template("slow", initial_offset="2h")
     now = await calls.rig.service.now()
     told = await calls.told(await calls.lead(template="slow"))
@@ -162,7 +162,7 @@ async def test_a_lead_without_a_moment_is_due_after_its_templates_offset(calls: 
     assert told["why"].startswith("scheduled")
 
 
-async def test_a_token_reaches_the_leads_of_its_resellers_alone(calls: Calls) -> None:
+async def test_token_reaches_only_the_leads_of_its_resellers(calls: Calls) -> None:
     mine = await calls.lead()
     others = await calls.lead(reseller="globex")
     token = await calls.rig.token(Role.OPERATOR, tenants=["acme"])
@@ -185,7 +185,7 @@ async def test_a_token_reaches_the_leads_of_its_resellers_alone(calls: Calls) ->
     assert (await calls.call("POST", "/numbers", body, who=token)).status_code == 403
 
 
-async def test_a_lead_that_waits_is_called_off_at_once(calls: Calls) -> None:
+async def test_waiting_lead_is_called_off_at_once(calls: Calls) -> None:
     waits = await calls.lead(next_attempt_at=LATER)
     reply = await calls.call("DELETE", f"/leads/{waits}")
     assert reply.json() == {"id": waits, "status": "FINISHED", "outcome": "ABORT"}
@@ -213,7 +213,7 @@ async def test_leads_are_listed_by_status_reseller_phone_and_outcome(calls: Call
     assert alone.status_code == 422
 
 
-async def test_a_row_of_a_table_says_when_it_is_due_and_is_not_spread_again(tmp_path: Path) -> None:
+async def test_row_of_a_table_says_when_it_is_due_and_is_not_spread_again(tmp_path: Path) -> None:
     async with calling(tmp_path, work=False, settings={"jitter": "1h"}) as calls:
         row = LeadRow(id="7", phone=PHONE, tz="Europe/Paris", reseller="acme", due_at=1_000_000)
         recipe = LeadRecipe(context=calls.system.context)

@@ -16,7 +16,7 @@ LEAD = "01a1fed3-d2ff-72a1-9673-80cd7e36a544"
 
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
-def test_no_kill_at_any_step_of_a_call_leads_to_another_call_or_keeps_a_line(
+def test_no_kill_at_any_step_of_a_call_causes_another_call_or_keeps_a_line(
     tmp_path: Path,
 ) -> None:
     url = f"sqlite:///{tmp_path}/headway.db"
@@ -28,7 +28,7 @@ def test_no_kill_at_any_step_of_a_call_leads_to_another_call_or_keeps_a_line(
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("plant", ["hand over late", "dial again"])
-def test_a_fault_planted_in_the_dial_is_found(tmp_path: Path, plant: str) -> None:
+def test_fault_planted_in_the_dial_is_found(tmp_path: Path, plant: str) -> None:
     url = f"sqlite:///{tmp_path}/headway.db"
     _, violations = call_and_kill(tmp_path, url, 1, len(POINTS), lambda _: None, plant)
     rules = {one.rule for one in violations}
@@ -68,7 +68,7 @@ def a_story() -> tuple[Story, Told, Told]:
     return story, attempt, call
 
 
-def test_a_call_that_went_right_is_no_violation() -> None:
+def test_correct_call_is_no_violation() -> None:
     assert judge(a_story()[0])[1] == []
 
 

@@ -47,7 +47,7 @@ async def end(calls: Calls, lead: str) -> None:
     await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "completed", n=3)
 
 
-async def test_a_reseller_is_called_from_its_own_numbers_and_others_from_the_default(
+async def test_reseller_is_called_from_its_own_numbers_and_others_from_the_default(
     calls: Calls,
 ) -> None:
     await calls.number(NUMBER, channels=5)
@@ -58,7 +58,7 @@ async def test_a_reseller_is_called_from_its_own_numbers_and_others_from_the_def
     assert await from_(calls, await calls.lead("+14155550112", reseller="globex")) == NUMBER
 
 
-async def test_a_server_without_a_provider_of_calls_says_so_at_its_start(
+async def test_server_without_a_provider_of_calls_says_so_at_its_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
@@ -75,14 +75,14 @@ async def test_a_server_without_a_provider_of_calls_says_so_at_its_start(
     await app.store.close()
 
 
-async def test_without_a_number_a_lead_waits_and_says_why(calls: Calls) -> None:
+async def test_lead_without_a_number_waits_and_says_why(calls: Calls) -> None:
     lead = await calls.lead()
     await calls.until_why(lead, "pool calls.numbers has no members")
     await calls.number(NUMBER)
     assert await from_(calls, lead) == NUMBER
 
 
-async def test_the_number_with_the_most_free_lines_is_taken(calls: Calls) -> None:
+async def test_number_with_the_most_free_lines_is_used(calls: Calls) -> None:
     await calls.number(NUMBER, channels=2)
     await calls.number(OTHER, channels=2)
     used = [await from_(calls, await calls.lead(f"+1415555010{n}")) for n in range(4)]
@@ -90,7 +90,7 @@ async def test_the_number_with_the_most_free_lines_is_taken(calls: Calls) -> Non
     assert used[0] != used[1]
 
 
-async def test_a_reseller_with_many_leads_does_not_keep_the_only_line(calls: Calls) -> None:
+async def test_reseller_with_many_leads_does_not_keep_the_only_line(calls: Calls) -> None:
     await calls.number(NUMBER)
     big = [await calls.lead("+14155550200", reseller="big")]
     await from_(calls, big[0])
@@ -116,7 +116,7 @@ async def test_a_reseller_with_many_leads_does_not_keep_the_only_line(calls: Cal
     assert order.count("small") == 2, order
 
 
-async def test_more_channels_hold_at_once_and_fewer_leave_live_calls_alone(calls: Calls) -> None:
+async def test_more_channels_apply_at_once_and_fewer_leave_live_calls_alone(calls: Calls) -> None:
     await calls.number(NUMBER)
     first = await calls.lead()
     await from_(calls, first)
@@ -134,7 +134,7 @@ async def test_more_channels_hold_at_once_and_fewer_leave_live_calls_alone(calls
     await calls.audit()
 
 
-async def test_a_disabled_number_begins_no_call_and_its_live_calls_go_on(calls: Calls) -> None:
+async def test_disabled_number_starts_no_call_and_its_live_calls_continue(calls: Calls) -> None:
     await calls.number(NUMBER, channels=2)
     first = await calls.lead()
     await from_(calls, first)
@@ -149,7 +149,7 @@ async def test_a_disabled_number_begins_no_call_and_its_live_calls_go_on(calls: 
     assert await from_(calls, second) == NUMBER
 
 
-async def test_leads_that_wait_go_to_the_resellers_own_number_as_soon_as_there_is_one(
+async def test_waiting_leads_move_to_the_resellers_own_number_as_soon_as_it_exists(
     calls: Calls,
 ) -> None:
     lead = await calls.lead()
@@ -165,7 +165,7 @@ async def test_leads_that_wait_go_to_the_resellers_own_number_as_soon_as_there_i
     assert (await calls.told(lead))["status"] == "PROCESSING"
 
 
-async def test_a_template_has_a_pool_of_its_own(calls: Calls) -> None:
+async def test_template_can_have_its_own_pool(calls: Calls) -> None:
     await calls.number(NUMBER, channels=9)
     await calls.template("vip", numbers="gold")
     lead = await calls.lead(template="vip")
@@ -179,7 +179,7 @@ async def test_a_template_has_a_pool_of_its_own(calls: Calls) -> None:
     assert await from_(calls, waits) in {NUMBER, OTHER}
 
 
-async def test_a_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) -> None:
+async def test_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) -> None:
     await calls.number(NUMBER, channels=9)
     for gate in ("tenant:acme", "all", "lane:calls", f"calls.numbers/{NUMBER}"):
         await calls.close(gate)
@@ -190,7 +190,7 @@ async def test_a_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) 
         assert await from_(calls, lead) == NUMBER
 
 
-async def test_what_is_no_number_is_refused(calls: Calls) -> None:
+async def test_invalid_number_is_refused(calls: Calls) -> None:
     await calls.number(NUMBER)
     good = {"number": THIRD, "provider": "twilio", "maximum_channels": 1}
     for wrong, status in (
@@ -212,7 +212,7 @@ async def test_what_is_no_number_is_refused(calls: Calls) -> None:
     assert PHONE not in str(listed)
 
 
-async def test_a_template_names_only_providers_that_there_are(calls: Calls) -> None:
+async def test_template_names_only_existing_providers(calls: Calls) -> None:
     refused = await calls.call("PUT", "/templates/x", {"providers": ["twilio", "vonnage"]})
     assert refused.status_code == 422
     assert "no call provider is named 'vonnage'" in refused.text
@@ -220,7 +220,7 @@ async def test_a_template_names_only_providers_that_there_are(calls: Calls) -> N
     await calls.template("x", providers=["twilio"])
 
 
-def test_only_what_moves_leads_has_those_who_wait_looked_through() -> None:
+def test_only_relevant_changes_recheck_waiting_leads() -> None:
     number = Number(number=NUMBER, provider="twilio", maximum_channels=1)
     default = Template(name="default")
     page = CatalogueContents(revision=1, numbers={NUMBER: number}, templates={"default": default})

@@ -12,7 +12,7 @@ from headway.testing.jobs import JobFactory
 from tests.web.test_web_live import Counted
 
 
-async def test_a_store_without_waiting_leads_is_asked_for_the_counts_of_their_lane_alone():
+async def test_store_without_waiting_leads_is_asked_only_for_the_counts_of_their_lane():
     inner = open_store("memory://")
     jobs = JobFactory(FakeClock())
     await inner.enqueue([jobs.make(lane="others") for _ in range(3)])

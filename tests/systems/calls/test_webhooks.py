@@ -52,7 +52,7 @@ async def totals(calls: Calls, event: Event) -> dict[str, int]:
     return {label: times for (one, label), times in found.items() if one == event}
 
 
-async def test_a_call_that_ends_frees_its_line_and_finishes_its_lead(calls: Calls) -> None:
+async def test_ended_call_releases_its_line_and_finishes_its_lead(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     waits = await calls.lead("+14155550111")
     await calls.until_why(waits, "calls.numbers", "1 of 1")
@@ -69,7 +69,7 @@ async def test_a_call_that_ends_frees_its_line_and_finishes_its_lead(calls: Call
 @pytest.mark.parametrize(
     ("status", "outcome"), [("busy", "BUSY"), ("no-answer", "NO_ANSWER"), ("failed", "FAILED")]
 )
-async def test_a_call_that_reached_nobody_is_made_again_as_often_as_the_template_says(
+async def test_unanswered_call_is_repeated_as_often_as_the_template_says(
     calls: Calls, status: str, outcome: str
 ) -> None:
     lead, first, call = await called(calls)
@@ -88,7 +88,7 @@ async def test_a_call_that_reached_nobody_is_made_again_as_often_as_the_template
 @pytest.mark.parametrize(
     ("status", "outcome"), [("busy", "BUSY"), ("no-answer", "NO_ANSWER"), ("failed", "FAILED")]
 )
-async def test_a_lead_whose_last_call_reached_nobody_is_no_dead_job(
+async def test_lead_whose_last_call_was_unanswered_is_no_dead_job(
     calls: Calls, status: str, outcome: str
 ) -> None:
     await calls.template(max_retry=0)
@@ -107,7 +107,7 @@ async def test_a_lead_whose_last_call_reached_nobody_is_no_dead_job(
     assert (await calls.ask("/v1/stats"))["counts"].get("dead", 0) == 0
 
 
-async def test_a_lead_that_is_called_again_is_checked_before_within_the_limit_of_checks(
+async def test_lead_called_again_is_rechecked_within_the_limit_of_checks(
     calls: Calls,
 ) -> None:
     await calls.template(retry_offset="1h", max_retry=1)
@@ -118,7 +118,7 @@ async def test_a_lead_that_is_called_again_is_checked_before_within_the_limit_of
     assert job.gates == calls.system.context.check_uses(job.tenant, job.args) != ()
 
 
-async def test_a_webhook_that_comes_twice_is_applied_once(calls: Calls) -> None:
+async def test_duplicate_webhook_is_applied_once(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     for _ in range(3):
         assert (await calls.webhook(ref, call, "busy", n=2)).status_code == 204
@@ -131,7 +131,7 @@ async def test_a_webhook_that_comes_twice_is_applied_once(calls: Calls) -> None:
     assert await totals(calls, Event.OUTCOME) == {"BUSY": 1, "COMPLETED": 1}
 
 
-async def test_a_late_webhook_changes_nothing(calls: Calls) -> None:
+async def test_late_webhook_changes_nothing(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     await calls.webhook(ref, call, "completed", n=3)
     before = await calls.told(lead)
@@ -142,7 +142,7 @@ async def test_a_late_webhook_changes_nothing(calls: Calls) -> None:
     await calls.audit()
 
 
-async def test_only_an_end_that_comes_in_time_gives_the_lead_back_to_your_table(
+async def test_only_a_timely_end_returns_the_lead_to_your_table(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
@@ -164,7 +164,7 @@ async def test_only_an_end_that_comes_in_time_gives_the_lead_back_to_your_table(
     assert len(given) == 1
 
 
-async def test_a_webhook_of_an_earlier_attempt_does_not_end_the_next(calls: Calls) -> None:
+async def test_webhook_of_an_earlier_attempt_does_not_end_the_next(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     await calls.webhook(ref, call, "busy", n=2)
     await called(calls, 2)
@@ -172,7 +172,7 @@ async def test_a_webhook_of_an_earlier_attempt_does_not_end_the_next(calls: Call
     assert (await calls.told(lead))["status"] == "PROCESSING"
 
 
-async def test_a_webhook_in_the_wrong_order_does_not_undo_what_was_said(calls: Calls) -> None:
+async def test_webhook_in_the_wrong_order_undoes_nothing(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     await calls.webhook(ref, call, "in-progress", n=2)
     progress = (await calls.job(lead)).progress
@@ -184,7 +184,7 @@ async def test_a_webhook_in_the_wrong_order_does_not_undo_what_was_said(calls: C
     assert (await calls.told(lead))["outcome"] == "COMPLETED"
 
 
-async def test_an_answered_call_has_its_whole_time_from_then_on(calls: Calls) -> None:
+async def test_answered_call_has_its_whole_time_from_then_on(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     before = (await calls.job(lead)).deadline_at
     await calls.webhook(ref, call, "ringing", n=1)
@@ -196,7 +196,7 @@ async def test_an_answered_call_has_its_whole_time_from_then_on(calls: Calls) ->
     assert after > before
 
 
-async def test_a_webhook_that_is_not_signed_is_refused(calls: Calls) -> None:
+async def test_unsigned_webhook_is_refused(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     url = f"{calls.rig.url}/calls/hooks/twilio?ref={ref}"
     form = {"CallSid": call, "CallStatus": "completed", "AccountSid": calls.carrier.account_sid}
@@ -208,7 +208,7 @@ async def test_a_webhook_that_is_not_signed_is_refused(calls: Calls) -> None:
     assert (await calls.told(lead))["status"] == "PROCESSING"
 
 
-async def test_a_webhook_of_no_call_is_heard_and_counted(calls: Calls) -> None:
+async def test_webhook_of_no_call_is_accepted_and_counted(calls: Calls) -> None:
     lead, _, _ = await called(calls)
     stray = "CA" + "9" * 32
     gone = f"{lead[:-12]}000000000000:1"
@@ -218,7 +218,7 @@ async def test_a_webhook_of_no_call_is_heard_and_counted(calls: Calls) -> None:
     assert (await calls.told(lead))["status"] == "PROCESSING"
 
 
-async def test_a_webhook_that_names_a_job_of_another_lane_changes_nothing(calls: Calls) -> None:
+async def test_webhook_that_names_a_job_of_another_lane_changes_nothing(calls: Calls) -> None:
     other = NewJob(id=derived_id("other"), kind=LEAD, lane=LANE, args=b'{"phone": "", "tz": ""}')
     await calls.store.enqueue([other])
     await claim(calls.store)
@@ -237,7 +237,7 @@ async def test_a_webhook_that_names_a_job_of_another_lane_changes_nothing(calls:
     assert (await calls.job(other.id)).state is State.AWAITING
 
 
-async def test_a_webhook_of_one_call_that_names_the_run_of_another_changes_nothing(
+async def test_webhook_of_one_call_that_names_the_run_of_another_changes_nothing(
     calls: Calls,
 ) -> None:
     lead, ref, _ = await called(calls)
@@ -247,7 +247,7 @@ async def test_a_webhook_of_one_call_that_names_the_run_of_another_changes_nothi
     assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"twilio": 1}
 
 
-async def test_a_webhook_of_another_provider_that_names_the_run_of_a_call_changes_nothing(
+async def test_webhook_of_another_provider_that_names_the_run_of_a_call_changes_nothing(
     calls: Calls,
 ) -> None:
     lead, ref, call = await called(calls)
@@ -260,7 +260,7 @@ async def test_a_webhook_of_another_provider_that_names_the_run_of_a_call_change
 
 
 @pytest.mark.parametrize("said", [{"x": 1}, "ringing"])
-async def test_a_progress_that_somebody_else_signals_holds_up_no_webhook(
+async def test_progress_signalled_by_another_caller_delays_no_webhook(
     calls: Calls, said: object
 ) -> None:
     lead, ref, call = await called(calls)

@@ -38,7 +38,7 @@ async def called(calls: Calls, phone: str, **body: str) -> str:
     return lead
 
 
-async def test_why_says_of_a_lead_that_is_not_due_when_it_is(calls: Calls) -> None:
+async def test_why_says_when_a_lead_is_due(calls: Calls) -> None:
     lead = await calls.lead(next_attempt_at="2026-01-01T03:00:00Z")
     why = await calls.until_why(lead, "scheduled")
     assert why.startswith("scheduled: due at 2026-01-01T03:00:00Z (in ")
@@ -60,7 +60,7 @@ async def test_why_says_when_hours_open_and_nothing_else(calls: Calls, clock: Li
     await calls.until_status(lead, "PROCESSING")
 
 
-async def test_why_says_who_holds_the_lines_of_a_pool_that_is_full(calls: Calls) -> None:
+async def test_why_says_who_holds_the_lines_of_a_full_pool(calls: Calls) -> None:
     holder = await called(calls, PHONE)
     lead = await calls.lead("+14155550111")
     why = await calls.until_why(lead, "is full")
@@ -100,7 +100,7 @@ async def test_why_says_when_a_customer_may_be_called_again(calls: Calls, clock:
     await calls.until_status(lead, "PROCESSING")
 
 
-async def test_why_says_who_paused_a_reseller_or_the_lane_and_for_what(calls: Calls) -> None:
+async def test_why_says_who_paused_a_reseller_or_the_lane_and_the_reason(calls: Calls) -> None:
     for gate in ("tenant:acme", "lane:calls", "all"):
         await calls.close(gate, "a complaint")
     lead = await calls.lead()
@@ -113,7 +113,7 @@ async def test_why_says_who_paused_a_reseller_or_the_lane_and_for_what(calls: Ca
     await calls.until_status(lead, "PROCESSING")
 
 
-async def test_why_says_that_a_reseller_has_as_many_calls_as_it_may(calls: Calls) -> None:
+async def test_why_says_that_a_reseller_has_reached_its_limit_of_calls(calls: Calls) -> None:
     await calls.change(NUMBER, maximum_channels=5)
     reply = await calls.call("PATCH", "/v1/gates/tenant:acme", {"capacity": 1})
     assert reply.status_code == 200, reply.text
@@ -126,7 +126,7 @@ async def test_why_says_that_a_reseller_has_as_many_calls_as_it_may(calls: Calls
     await calls.until_status(lead, "PROCESSING")
 
 
-async def test_why_says_that_nobody_works_here(calls: Calls) -> None:
+async def test_why_says_that_no_worker_is_running(calls: Calls) -> None:
     await calls.rest()
     lead = await calls.lead()
     why = await calls.until_why(lead, "no live worker serves lane calls")

@@ -30,7 +30,7 @@ async def write(directory: Directory) -> None:
         await session.execute(text("INSERT INTO t VALUES (1)"))
 
 
-async def test_writers_need_not_wait_for_those_who_were_cancelled_at_any_moment(tmp_path: Path):
+async def test_writers_do_not_wait_for_callers_cancelled_at_any_time(tmp_path: Path):
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
     await directory.open()
     async with directory.change() as session:
@@ -50,7 +50,7 @@ async def test_writers_need_not_wait_for_those_who_were_cancelled_at_any_moment(
         await directory.close()
 
 
-async def test_closing_waits_for_the_threads_of_those_who_were_cancelled_while_they_connected(
+async def test_closing_waits_for_the_threads_of_callers_cancelled_while_connecting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     connects, go_on = Event(), Event()

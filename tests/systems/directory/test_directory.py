@@ -43,7 +43,7 @@ async def write(directory: Directory, name: str) -> None:
         await session.execute(text(told), {"name": name})
 
 
-async def test_many_who_write_at_once_wait_for_each_other(tmp_path: Path) -> None:
+async def test_concurrent_writers_wait_for_each_other(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/directory.db"
     each = [directory_of(url) for _ in range(2)]
     for one in each:
@@ -55,7 +55,9 @@ async def test_many_who_write_at_once_wait_for_each_other(tmp_path: Path) -> Non
         await one.close()
 
 
-async def test_who_reads_meanwhile_sees_what_was_there_and_holds_up_nobody(tmp_path: Path) -> None:
+async def test_reader_during_a_write_sees_the_previous_state_and_blocks_nobody(
+    tmp_path: Path,
+) -> None:
     directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
     await directory.open()
     async with directory.read() as session:
@@ -67,7 +69,7 @@ async def test_who_reads_meanwhile_sees_what_was_there_and_holds_up_nobody(tmp_p
     await directory.close()
 
 
-async def test_a_change_that_raises_writes_nothing(tmp_path: Path) -> None:
+async def test_change_that_raises_writes_nothing(tmp_path: Path) -> None:
     directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
     await directory.open()
     message = "on the way"
@@ -79,7 +81,7 @@ async def test_a_change_that_raises_writes_nothing(tmp_path: Path) -> None:
     await directory.close()
 
 
-async def test_a_directory_that_is_away_is_told_and_works_again_when_it_is_back(
+async def test_unreachable_directory_is_reported_and_works_again_afterwards(
     proxy: Proxy,
 ) -> None:
     directory = directory_of(proxy.url)
@@ -97,7 +99,7 @@ async def test_a_directory_that_is_away_is_told_and_works_again_when_it_is_back(
     await directory.close()
 
 
-async def test_a_value_that_postgresql_cannot_keep_is_refused_and_not_told_as_an_outage(
+async def test_value_that_postgresql_cannot_store_is_refused_and_no_outage(
     proxy: Proxy,
 ) -> None:
     directory = directory_of(proxy.url)
@@ -109,7 +111,7 @@ async def test_a_value_that_postgresql_cannot_keep_is_refused_and_not_told_as_an
     await directory.close()
 
 
-async def test_a_directory_that_cannot_be_reached_does_not_open_and_opens_later(
+async def test_unreachable_directory_does_not_open_and_opens_later(
     proxy: Proxy,
 ) -> None:
     directory = directory_of(proxy.url)
@@ -124,7 +126,7 @@ async def test_a_directory_that_cannot_be_reached_does_not_open_and_opens_later(
     await directory.close()
 
 
-async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path: Path) -> None:
+async def test_directory_in_a_missing_folder_is_reported_as_configured(tmp_path: Path) -> None:
     directory = directory_of(f"sqlite:///{tmp_path}/nowhere/directory.db")
     with pytest.raises(StoreUnavailable) as refused:
         await directory.open()
@@ -136,7 +138,7 @@ async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path:
             one.join(30)  # the driver's thread: it still notifies the loop of its exit
 
 
-async def test_a_directory_whose_package_is_not_installed_says_which_extra_brings_it(
+async def test_directory_without_its_package_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -146,13 +148,13 @@ async def test_a_directory_whose_package_is_not_installed_says_which_extra_bring
     assert refused.value.hint == "pip install 'headway[postgres]'"
 
 
-def test_its_place_is_told_without_the_password() -> None:
+def test_location_is_shown_without_the_password() -> None:
     place = Directory("postgres://ada:secret@db.example/shop").place
     assert place == "postgresql://ada:***@db.example/shop"
 
 
 @pytest.mark.parametrize("url", ["redis://localhost", "nothing", "mysql://localhost/x"])
-def test_a_url_of_anything_else_is_refused(url: str) -> None:
+def test_url_of_anything_else_is_refused(url: str) -> None:
     with pytest.raises(InvalidValue, match="directory"):
         Directory(url)
 
@@ -161,7 +163,7 @@ def modes_in(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
 
-async def test_its_files_are_its_owners_alone(tmp_path: Path) -> None:
+async def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
     await directory.open()
     await write(directory, "a")

@@ -93,7 +93,7 @@ def directory_of(url: str) -> Directory:
     return directory
 
 
-async def test_tables_are_made_once_and_migrating_again_changes_nothing(url: str) -> None:
+async def test_tables_are_created_once_and_migrating_again_changes_nothing(url: str) -> None:
     first = await directory_of(url).migrate()
     assert first == [Migrated(system=one, before=None, now=head) for one, head in HEADS.items()]
     directory = directory_of(url)
@@ -109,7 +109,7 @@ async def test_tables_are_made_once_and_migrating_again_changes_nothing(url: str
     await directory.close()
 
 
-async def test_older_tables_are_upgraded_and_keep_what_is_in_them(url: str) -> None:
+async def test_older_tables_are_upgraded_and_keep_their_contents(url: str) -> None:
     directory = directory_of(url)
     await directory.open()
     first = (
@@ -139,7 +139,7 @@ async def test_older_tables_are_upgraded_and_keep_what_is_in_them(url: str) -> N
     await directory.close()
 
 
-async def test_tables_that_are_newer_than_the_program_are_refused_and_not_touched(url: str) -> None:
+async def test_newer_tables_are_refused_and_not_changed(url: str) -> None:
     directory = directory_of(url)
     await directory.open()
     async with directory.change() as session:
@@ -151,14 +151,14 @@ async def test_tables_that_are_newer_than_the_program_are_refused_and_not_touche
         assert refused.value.hint == "they are newer: upgrade Headway"
 
 
-async def test_those_who_migrate_at_once_wait_for_each_other(url: str) -> None:
+async def test_concurrent_migrations_wait_for_each_other(url: str) -> None:
     each = await asyncio.gather(*(directory_of(url).migrate() for _ in range(6)))
     made = [one for done in each for one in done if one.before is None]
     assert {one.system: one.now for one in made} == HEADS
     assert len(made) == len(HEADS)
 
 
-async def test_who_opens_a_new_file_waits_for_another_that_writes_in_it(
+async def test_opening_a_new_file_waits_for_another_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing = sqlite3.connect(tmp_path / "directory.db", isolation_level=None)
@@ -177,7 +177,7 @@ async def test_who_opens_a_new_file_waits_for_another_that_writes_in_it(
 
 
 @pytest.mark.slow  # Each process imports everything that a system needs.
-def test_processes_that_migrate_at_once_wait_for_each_other(url: str) -> None:
+def test_concurrent_migrating_processes_wait_for_each_other(url: str) -> None:
     line = [sys.executable, "-c", OPENING, url]
     opening = [
         subprocess.Popen(
@@ -202,7 +202,7 @@ def test_processes_that_migrate_at_once_wait_for_each_other(url: str) -> None:
     assert {one.system: one.before for one in done} == HEADS
 
 
-async def test_an_account_that_may_make_no_tables_is_told_who_must(
+async def test_account_without_the_right_to_create_tables_is_told_who_must(
     owned: str, unprivileged: str
 ) -> None:
     with pytest.raises(SchemaMismatch, match="the tables of calls in the directory") as refused:
@@ -215,7 +215,7 @@ async def test_an_account_that_may_make_no_tables_is_told_who_must(
     assert found == (0,)
 
 
-async def test_an_account_that_may_make_no_tables_works_with_those_that_are_there(
+async def test_account_without_the_right_to_create_tables_works_with_existing_ones(
     owned: str, unprivileged: str
 ) -> None:
     await directory_of(owned).migrate()
@@ -228,7 +228,7 @@ async def test_an_account_that_may_make_no_tables_works_with_those_that_are_ther
     await directory.close()
 
 
-async def test_tables_that_an_account_may_not_read_are_told_as_such(
+async def test_tables_an_account_cannot_read_are_reported_as_such(
     owned: str, unprivileged: str
 ) -> None:
     await directory_of(owned).migrate()

@@ -48,7 +48,7 @@ def running(*line: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
 
 
 @pytest.mark.slow
-def test_what_was_scheduled_outlives_a_kill_and_what_was_received_stays_received() -> None:
+def test_scheduled_job_survives_a_kill_and_a_received_one_stays_received() -> None:
     with running() as (process, http):
         for number in range(20):
             said = http.post("/schedule", json={"message": f"job {number}", "lane": "video"})
@@ -70,14 +70,14 @@ def test_what_was_scheduled_outlives_a_kill_and_what_was_received_stays_received
         assert received == listed
 
 
-def test_a_stop_ends_it_in_order() -> None:
+def test_stop_is_graceful() -> None:
     with running() as (process, http):
         assert http.get("/").json()["status"] == "ok"
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
 
 
-def test_beyond_loopback_it_starts_only_when_that_is_meant(headway: Headway) -> None:
+def test_start_beyond_loopback_must_be_requested(headway: Headway) -> None:
     ran = headway("dispenserd", "--host", EVERYWHERE, "--port", "0")
     assert ran.code == 2
     assert "no tokens" in ran.err
@@ -86,7 +86,7 @@ def test_beyond_loopback_it_starts_only_when_that_is_meant(headway: Headway) -> 
         assert http.get("/").json()["status"] == "ok"
 
 
-async def test_a_job_whose_receipt_was_not_noted_comes_back_when_its_lease_ends(
+async def test_job_whose_receipt_was_not_recorded_is_requeued_when_its_lease_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispenserd, "LEASE_MS", 1_000)

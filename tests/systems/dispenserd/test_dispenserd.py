@@ -25,7 +25,7 @@ async def rig(new_url: NewUrl) -> AsyncIterator[Rig]:
         yield rig
 
 
-async def test_the_status_tells_all_that_clients_read(rig: Rig) -> None:
+async def test_status_shows_everything_that_clients_read(rig: Rig) -> None:
     said = await rig.get("/")
     assert list(said) == ["name", "version", "timestamp", "status", "payload"]
     assert (said["name"], said["status"]) == ("dispenserd", "ok")
@@ -37,7 +37,7 @@ async def test_the_status_tells_all_that_clients_read(rig: Rig) -> None:
     }
 
 
-async def test_the_status_counts_jobs_and_receivers_of_each_lane(rig: Rig) -> None:
+async def test_status_counts_jobs_and_receivers_of_each_lane(rig: Rig) -> None:
     await rig.schedule("a")
     await rig.schedule("b", lane="video")
     await rig.schedule("c", lane="video")
@@ -59,13 +59,13 @@ async def test_unknown_paths_answer_the_status(rig: Rig, path: str, method: str)
     assert reply.json()["name"] == "dispenserd"
 
 
-async def test_any_method_will_do(rig: Rig) -> None:
+async def test_any_method_is_accepted(rig: Rig) -> None:
     reply = await rig.http.put("/schedule", content='{"message": "a"}')
     assert reply.json() == {"status": "ok", "code": 0}
     assert (await rig.http.get("/receive_noblock")).json()["message"] == "a"
 
 
-async def test_an_empty_queue_lists_main(rig: Rig) -> None:
+async def test_empty_queue_lists_main(rig: Rig) -> None:
     assert await rig.get("/jobs") == {"main": []}
 
 
@@ -107,7 +107,7 @@ async def test_jobs_are_received_in_the_order_in_which_they_are_listed(rig: Rig)
     assert await rig.messages() == []
 
 
-async def test_a_received_job_is_done(rig: Rig) -> None:
+async def test_received_job_is_done(rig: Rig) -> None:
     await rig.schedule("a")
     assert await rig.post("/receive_noblock") == {"status": "ok", "code": 0, "message": "a"}
     async with asyncio.timeout(120):
@@ -118,14 +118,14 @@ async def test_a_received_job_is_done(rig: Rig) -> None:
             await REAL.pause(0.001)
 
 
-async def test_lanes_are_apart(rig: Rig) -> None:
+async def test_lanes_are_separate(rig: Rig) -> None:
     await rig.schedule("a", lane="video")
     assert (await rig.post("/receive_noblock"))["code"] == 2
     assert (await rig.post("/receive_noblock", {"lane": "audio"}))["code"] == 2
     assert (await rig.post("/receive_noblock", {"lane": "video"}))["message"] == "a"
 
 
-async def test_a_lane_once_named_stays_listed(rig: Rig) -> None:
+async def test_lane_once_named_stays_listed(rig: Rig) -> None:
     await rig.schedule("a", lane="video")
     await rig.post("/receive_noblock", {"lane": "video"})
     await rig.post("/receive_noblock", {"lane": "asked"})
@@ -143,7 +143,7 @@ async def test_no_lane_means_main(rig: Rig, lane: str | None) -> None:
     "body",
     ["", "{}", "[]", "not JSON", '{"priority": 1}', '{"message": null}', "message=a", "[" * 9_999],
 )
-async def test_a_missing_message_is_refused(rig: Rig, body: str) -> None:
+async def test_missing_message_is_refused(rig: Rig, body: str) -> None:
     reply = await rig.http.post("/schedule", content=body)
     assert reply.status_code == 400
     assert reply.json() == {"status": "error", "code": 1, "message": "missing message"}
@@ -163,14 +163,14 @@ async def test_a_missing_message_is_refused(rig: Rig, body: str) -> None:
         {"lane": "a\0b"},
     ],
 )
-async def test_what_cannot_be_kept_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
+async def test_unstorable_message_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
     reply = await rig.http.post("/schedule", content=json.dumps({"message": "a", **wrong}))
     assert reply.status_code == 400
     assert (reply.json()["status"], reply.json()["code"]) == ("error", 1)
     assert await rig.get("/jobs") == {"main": []}
 
 
-async def test_a_message_that_is_too_large_is_refused(rig: Rig) -> None:
+async def test_too_large_message_is_refused(rig: Rig) -> None:
     reply = await rig.http.post("/schedule", content=json.dumps({"message": "x" * 1_000_001}))
     assert reply.status_code == 413
     assert reply.json()["code"] == 1
@@ -179,7 +179,7 @@ async def test_a_message_that_is_too_large_is_refused(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "kind", ["application/x-www-form-urlencoded", "text/plain", "application/json", ""]
 )
-async def test_a_body_is_json_whatever_its_content_type(rig: Rig, kind: str) -> None:
+async def test_body_is_json_whatever_its_content_type(rig: Rig, kind: str) -> None:
     headers = {"Content-Type": kind}
     body = '{"Message": "a", "lane": "b"}'
     reply = await rig.http.post("/schedule", content=body, headers=headers)
@@ -191,13 +191,13 @@ async def test_a_body_is_json_whatever_its_content_type(rig: Rig, kind: str) -> 
 @pytest.mark.parametrize(
     "message", ["", "ünïcode 🚀", '{"nested": "json"}', "a\0b\n", "x" * 300_000]
 )
-async def test_a_message_arrives_as_it_was_sent(rig: Rig, message: str) -> None:
+async def test_message_arrives_as_it_was_sent(rig: Rig, message: str) -> None:
     await rig.schedule(message)
     assert await rig.messages() == [message]
     assert (await rig.post("/receive_block"))["message"] == message
 
 
-async def test_who_receives_waits_for_a_job(rig: Rig) -> None:
+async def test_receiver_waits_for_a_job(rig: Rig) -> None:
     waiting = asyncio.create_task(rig.post("/receive_block"))
     await rig.receivers(1)
     await rig.schedule("a", lane="other")
@@ -206,7 +206,7 @@ async def test_who_receives_waits_for_a_job(rig: Rig) -> None:
     assert await waiting == {"status": "ok", "code": 0, "message": "b"}
 
 
-async def test_blocked_receivers_are_served_in_the_order_of_coming(rig: Rig) -> None:
+async def test_blocked_receivers_are_served_in_order_of_arrival(rig: Rig) -> None:
     got: list[tuple[int, str]] = []
 
     async def receive(number: int) -> None:
@@ -223,7 +223,7 @@ async def test_blocked_receivers_are_served_in_the_order_of_coming(rig: Rig) -> 
     assert got == [(number, f"job {number}") for number in range(20)]
 
 
-async def test_a_receiver_that_goes_away_takes_no_job(rig: Rig) -> None:
+async def test_disconnected_receiver_takes_no_job(rig: Rig) -> None:
     writer = await rig.connect("/receive_block")
     await rig.receivers(1)
     writer.transport.abort()
@@ -232,7 +232,7 @@ async def test_a_receiver_that_goes_away_takes_no_job(rig: Rig) -> None:
     assert await rig.messages() == ["a"]
 
 
-async def test_a_reply_that_cannot_be_written_puts_the_job_back(rig: Rig) -> None:
+async def test_reply_that_cannot_be_written_puts_the_job_back(rig: Rig) -> None:
     store, reached, go_on = rig.service.store, asyncio.Event(), asyncio.Event()
     real = type(store).claim
 
@@ -259,13 +259,13 @@ async def test_a_reply_that_cannot_be_written_puts_the_job_back(rig: Rig) -> Non
     assert (await rig.post("/receive_noblock"))["message"] == "a"
 
 
-async def test_its_lanes_in_the_store_are_nobody_elses(rig: Rig) -> None:
+async def test_lanes_in_the_store_are_its_own(rig: Rig) -> None:
     await rig.schedule("a")
     lanes = await rig.service.store.read(LanesQuery())
     assert [lane.name for lane in lanes] == ["dispenserd/main"]
 
 
-async def test_a_store_that_is_away_is_told_as_an_error(rig: Rig) -> None:
+async def test_unreachable_store_is_reported_as_an_error(rig: Rig) -> None:
     async def away(*_: object) -> object:
         message = "the disk is gone"
         raise StoreUnavailable(message)
@@ -277,7 +277,7 @@ async def test_a_store_that_is_away_is_told_as_an_error(rig: Rig) -> None:
     del vars(rig.service.store)["enqueue"]
 
 
-async def test_blocked_receivers_are_sent_home_when_it_stops(rig: Rig) -> None:
+async def test_blocked_receivers_are_answered_when_it_stops(rig: Rig) -> None:
     waiting = asyncio.create_task(rig.http.post("/receive_block"))
     await rig.receivers(1)
     rig.service.begin_stop()
@@ -285,7 +285,7 @@ async def test_blocked_receivers_are_sent_home_when_it_stops(rig: Rig) -> None:
     assert (reply.status_code, reply.json()["status"]) == (503, "error")
 
 
-async def test_a_page_of_another_site_can_take_nothing(rig: Rig) -> None:
+async def test_page_of_another_site_can_take_nothing(rig: Rig) -> None:
     await rig.schedule("a")
     headers = {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}
     reply = await rig.http.post("/receive_noblock", headers=headers)
@@ -294,7 +294,7 @@ async def test_a_page_of_another_site_can_take_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
-async def test_it_works_on_every_store(new_url: NewUrl, kind: str) -> None:
+async def test_every_store_works(new_url: NewUrl, kind: str) -> None:
     async with serving(new_url(kind)) as rig:
         waiting = asyncio.create_task(rig.post("/receive_block"))
         await rig.receivers(1)
@@ -307,7 +307,7 @@ async def test_it_works_on_every_store(new_url: NewUrl, kind: str) -> None:
         assert (await rig.get("/"))["payload"]["queued_jobs"] == {"main": 1}
 
 
-async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig) -> None:
+async def test_interrupted_reply_puts_the_job_back_in_its_place(rig: Rig) -> None:
     app = dispenserd(rig.service)
     body, gone = [b""], asyncio.Event()
     written: list[bytes] = []
@@ -333,7 +333,7 @@ async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig
     assert await rig.messages() == ["a", "b"]
 
 
-async def test_a_job_that_was_on_its_way_when_its_server_died_is_received_again(rig: Rig) -> None:
+async def test_job_in_flight_when_its_server_died_is_received_again(rig: Rig) -> None:
     await rig.schedule("a")
     # As if a server had died before its client had read the job, twice.
     for n in (1, 2):

@@ -39,7 +39,7 @@ async def write(field: FieldRig, name: str, words: str) -> str:
     return texts_to(field, name)[-1]
 
 
-async def test_a_message_is_answered_by_one_or_two_and_told_what_came_of_it(tmp_path: Path):
+async def test_message_is_answered_with_one_or_two_and_gets_the_result(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "ignore", km=1, channel="text")
         await field.technician("bob", "ignore", km=2, channel="text")
@@ -58,7 +58,7 @@ async def test_a_message_is_answered_by_one_or_two_and_told_what_came_of_it(tmp_
         assert "not known" in await write(field, "strange", "1")
 
 
-async def test_whoever_answers_a_message_in_the_world_has_the_request(tmp_path: Path):
+async def test_technician_who_answers_by_message_gets_the_request(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "decline", km=1, channel="text")
         await field.technician("bob", "accept", km=2, channel="text")
@@ -71,9 +71,7 @@ SID = f"SM{'b' * 32}"
 
 
 @pytest.mark.parametrize(("word", "ends"), [("1", "complete"), ("2", "redispatch")])
-async def test_a_message_that_comes_again_answers_no_later_offer(
-    tmp_path: Path, word: str, ends: str
-):
+async def test_repeated_message_answers_no_later_offer(tmp_path: Path, word: str, ends: str):
     async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
         await field.technician("bob", "ignore", channel="text")
         first = await field.ask()
@@ -91,7 +89,7 @@ async def test_a_message_that_comes_again_answers_no_later_offer(
         await field.becomes(second["id"], "assigned" if word == "1" else "pending")
 
 
-async def test_a_message_that_comes_before_its_offer_is_made_answers_nothing(tmp_path: Path):
+async def test_message_before_its_offer_answers_nothing(tmp_path: Path):
     async with a_field(tmp_path, lines={}, text_from=LINE, work=False) as field:
         await field.technician("bob", "ignore", channel="text")
         sent = await field.ask()
@@ -105,7 +103,7 @@ async def test_a_message_that_comes_before_its_offer_is_made_answers_nothing(tmp
         assert (told["status"], told["technician"]) == ("dispatching", None)
 
 
-async def test_a_message_without_an_offer_that_comes_again_answers_no_later_one(tmp_path: Path):
+async def test_repeated_message_without_an_offer_answers_no_later_one(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
         await field.technician("bob", "ignore", channel="text")
         assert "no open offer" in (await field.text("bob", "1", SID)).text
@@ -116,7 +114,7 @@ async def test_a_message_without_an_offer_that_comes_again_answers_no_later_one(
 
 
 @pytest.mark.parametrize("server", ["sqlite", "postgresql"])
-async def test_the_offer_of_a_message_outlives_the_process_and_is_forgotten_after_90_days(
+async def test_offer_of_a_message_survives_the_process_and_is_forgotten_after_90_days(
     tmp_path: Path, server: str, request: pytest.FixtureRequest
 ):
     async def answered(url: str, event: str, offer: str, at: int) -> str:
@@ -138,7 +136,7 @@ async def test_the_offer_of_a_message_outlives_the_process_and_is_forgotten_afte
         await story(url)
 
 
-async def test_of_two_acceptances_in_the_same_instant_one_wins_and_the_other_is_told(
+async def test_one_of_two_simultaneous_acceptances_wins_and_the_other_is_told(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -164,7 +162,7 @@ async def test_of_two_acceptances_in_the_same_instant_one_wins_and_the_other_is_
             await field.withdraw(sent["id"])
 
 
-async def test_two_candidates_accept_in_the_same_instant_and_exactly_one_has_it(tmp_path: Path):
+async def test_exactly_one_of_two_simultaneously_accepting_candidates_gets_it(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="60ms", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -194,7 +192,7 @@ async def test_two_candidates_accept_in_the_same_instant_and_exactly_one_has_it(
         assert winners
 
 
-async def test_an_acceptance_after_the_offer_is_told_so_even_if_nobody_has_it(tmp_path: Path):
+async def test_acceptance_after_the_offer_is_told_so_even_if_nobody_has_it(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="100ms", lines={}) as field:
         await field.technician("ada", km=1)
         sent = await field.ask()
@@ -205,7 +203,7 @@ async def test_an_acceptance_after_the_offer_is_told_so_even_if_nobody_has_it(tm
         assert any("late: ada accepts" in one.what for one in (await field.job(sent["id"])).trail)
 
 
-async def test_only_whoever_is_asked_can_answer(tmp_path: Path):
+async def test_only_the_asked_technician_can_answer(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -217,7 +215,7 @@ async def test_only_whoever_is_asked_can_answer(tmp_path: Path):
         assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
 
 
-async def test_an_answer_that_is_told_again_is_replied_to_as_the_first_time(tmp_path: Path):
+async def test_repeated_answer_gets_the_same_reply(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -232,7 +230,7 @@ async def test_an_answer_that_is_told_again_is_replied_to_as_the_first_time(tmp_
         assert (await field.get(sent["id"]))["technician"] == "bob"
 
 
-async def test_a_decline_that_is_told_again_is_answered_as_one_though_a_later_offer_was_accepted(
+async def test_repeated_decline_stays_a_decline_though_a_later_offer_was_accepted(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -257,7 +255,7 @@ async def test_a_decline_that_is_told_again_is_answered_as_one_though_a_later_of
         assert (await field.get(sent["id"]))["technician"] == "bob"
 
 
-async def test_those_whose_offers_ran_out_are_told_that_it_is_taken(tmp_path: Path):
+async def test_technicians_whose_offers_expired_are_told_that_it_is_taken(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s") as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "decline", km=2)
@@ -270,7 +268,7 @@ async def test_those_whose_offers_ran_out_are_told_that_it_is_taken(tmp_path: Pa
         assert texts_to(field, "bob") == texts_to(field, "cleo") == []
 
 
-async def test_a_ringing_phone_is_hung_up_when_its_offer_is_over(tmp_path: Path):
+async def test_ringing_phone_is_hung_up_when_its_offer_ends(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s", ring="5m") as field:
         # A minute of the simulated world takes a second.
         field.carrier.world.pace.speed = 60
@@ -283,7 +281,7 @@ async def test_a_ringing_phone_is_hung_up_when_its_offer_is_over(tmp_path: Path)
         assert call.status.ended
 
 
-async def test_a_wrong_key_is_asked_again_and_answers_nothing(tmp_path: Path):
+async def test_wrong_key_is_asked_again_and_answers_nothing(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="400ms", line_wait="5s") as field:
         await field.technician("ada", "wrong", km=1)
         sent = await field.ask()
@@ -291,7 +289,7 @@ async def test_a_wrong_key_is_asked_again_and_answers_nothing(tmp_path: Path):
         assert [one["said"] for one in told["asked"]] == ["timeout"]
 
 
-async def test_a_webhook_that_is_not_signed_changes_nothing(tmp_path: Path):
+async def test_unsigned_webhook_changes_nothing(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "silent")
         sent = await field.ask()
@@ -311,7 +309,7 @@ async def test_a_webhook_that_is_not_signed_changes_nothing(tmp_path: Path):
 @pytest.mark.parametrize(
     "ref", ["zz", "", "a:b", "%00", "{id}", "{id}:x", "{id}:", f"{{id}}:{'9' * 5_000}"]
 )
-async def test_a_signed_webhook_about_no_offer_changes_nothing_and_is_answered(
+async def test_signed_webhook_about_no_offer_changes_nothing_and_is_answered(
     tmp_path: Path, ref: str
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -327,7 +325,7 @@ async def test_a_signed_webhook_about_no_offer_changes_nothing_and_is_answered(
         assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
 
 
-async def test_a_key_about_a_run_that_offers_nothing_changes_nothing(tmp_path: Path):
+async def test_key_about_a_run_without_an_offer_changes_nothing(tmp_path: Path):
     async with a_field(tmp_path, lines={}) as field:
         other, store = job(1), field.rig.service.store
         await store.enqueue([other])
@@ -342,7 +340,7 @@ async def test_a_key_about_a_run_that_offers_nothing_changes_nothing(tmp_path: P
         assert view.state is State.AWAITING
 
 
-async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_path: Path):
+async def test_uncertain_call_is_never_placed_twice_and_the_timer_decides(tmp_path: Path):
     async with a_field(
         tmp_path, offer_timeout="500ms", line_wait="5s", carrier={"post_lost": 1.0, "silent": 1.0}
     ) as field:
@@ -356,7 +354,7 @@ async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_pa
         assert field.carrier.world.ledger.twice() == {}
 
 
-async def test_webhooks_that_come_twice_late_and_out_of_order_change_nothing(tmp_path: Path):
+async def test_duplicate_late_and_out_of_order_webhooks_change_nothing(tmp_path: Path):
     world = {"post_twice": 0.7, "post_disordered": 0.5, "post_late": 0.3}
     async with a_field(tmp_path, carrier=world) as field:
         await field.technician("ada", "decline", km=1)
@@ -369,7 +367,7 @@ async def test_webhooks_that_come_twice_late_and_out_of_order_change_nothing(tmp
         assert {one.state for one in rings} == {State.SUCCEEDED}
 
 
-async def test_a_call_that_nobody_knows_of_is_hung_up_once_a_webhook_has_named_it(tmp_path: Path):
+async def test_unknown_call_is_hung_up_once_a_webhook_has_named_it(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", ring="5m", patience="1s") as field:
         # A minute of the simulated world takes a second.
         field.carrier.world.pace.speed = 60

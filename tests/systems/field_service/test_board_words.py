@@ -21,12 +21,10 @@ from headway.systems.field_service.views import AskedView
         ("accepted", "", "accepted"),
     ],
 )
-def test_the_page_says_what_became_of_an_offer_and_says_it_once(
-    said: str, reason: str, told: str
-) -> None:
+def test_page_states_the_outcome_of_an_offer_once(said: str, reason: str, told: str) -> None:
     asked = AskedView(technician="ada", said=said, reason=reason, asked_at=0, at=0)
     assert answer(asked) == told
 
 
-def test_a_place_without_an_address_is_told_to_a_metre() -> None:
+def test_place_without_an_address_is_shown_to_a_metre() -> None:
     assert place(Position(lat=40.714347328614714, lon=-73.98381501486844)) == "40.71435, -73.98382"

@@ -61,7 +61,7 @@ def calls_of(ledger: Ledger) -> list[str]:
     return [one.plan.to for one in ledger.calls.values()]
 
 
-async def test_the_next_offer_waits_until_the_call_has_ended(tmp_path: Path):
+async def test_next_offer_waits_until_the_call_has_ended(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent")
         world = await on_the_telephone(field, "ada")
@@ -76,7 +76,7 @@ async def test_the_next_offer_waits_until_the_call_has_ended(tmp_path: Path):
         assert (await field.rig.ask(None, "/v1/audit"))["differences"] == []
 
 
-async def test_a_call_in_which_its_technician_declines_ends_by_itself(tmp_path: Path):
+async def test_call_in_which_the_technician_declines_ends_by_itself(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         world, hung_up = field.carrier.world, list[str]()
 
@@ -100,7 +100,7 @@ async def test_a_call_in_which_its_technician_declines_ends_by_itself(tmp_path: 
         assert hung_up == []
 
 
-async def test_a_word_about_another_call_does_not_end_the_one_that_goes_on(tmp_path: Path):
+async def test_report_about_another_call_does_not_end_the_current_one(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent")
         sent = await field.ask()
@@ -116,7 +116,7 @@ async def test_a_word_about_another_call_does_not_end_the_one_that_goes_on(tmp_p
             assert (await field.job(ring.id)).state is state
 
 
-async def test_whoever_is_on_the_telephone_is_asked_after_the_others(tmp_path: Path):
+async def test_technician_on_the_phone_is_asked_after_the_others(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "silent", km=2)
@@ -127,7 +127,7 @@ async def test_whoever_is_on_the_telephone_is_asked_after_the_others(tmp_path: P
         assert (await field.asks(second["id"], "bob"))["left"] == ["ada"]
 
 
-async def test_a_request_that_waits_for_another_goes_to_whoever_hangs_up_first(tmp_path: Path):
+async def test_request_that_waits_for_another_goes_to_whoever_hangs_up_first(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent", km=2)
         await field.technician("bob", "silent", km=1)
@@ -143,7 +143,7 @@ async def test_a_request_that_waits_for_another_goes_to_whoever_hangs_up_first(t
         assert (await field.get(second["id"]))["offer"]["technician"] == "bob"
 
 
-async def test_who_has_another_request_is_passed_over_while_one_on_the_telephone_is_waited_for(
+async def test_technician_with_another_request_is_skipped_while_one_on_the_phone_is_waited_for(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
@@ -163,7 +163,7 @@ async def test_who_has_another_request_is_passed_over_while_one_on_the_telephone
         await field.asks(third["id"], "ada")
 
 
-async def test_a_dispatcher_assigns_somebody_who_is_on_the_telephone(tmp_path: Path):
+async def test_dispatcher_can_assign_somebody_who_is_on_the_phone(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent")
         world = await on_the_telephone(field, "ada")
@@ -180,7 +180,7 @@ async def test_a_dispatcher_assigns_somebody_who_is_on_the_telephone(tmp_path: P
         await field.until(second["id"], lambda told: "technician.call:ada" in told["why"])
 
 
-async def test_a_lost_end_is_asked_for_and_the_next_offer_is_made(
+async def test_lost_end_is_queried_and_the_next_offer_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
@@ -194,7 +194,7 @@ async def test_a_lost_end_is_asked_for_and_the_next_offer_is_made(
         assert calls_at_once(field.carrier.world.ledger) == []
 
 
-async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
+async def test_nobody_is_blocked_forever_by_a_call_whose_end_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
@@ -211,7 +211,7 @@ async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
         assert held >= 1_000
 
 
-async def test_a_call_whose_end_stays_unknown_does_not_end_its_offer(
+async def test_call_with_an_unknown_end_does_not_end_its_offer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
@@ -248,7 +248,7 @@ CERTAIN_S = 10 + 15 + 20
         ("no line", GIVEN_UP_S, Ended, None),
     ],
 )
-async def test_what_the_provider_says_decides_until_the_bound(
+async def test_provider_answer_decides_until_the_limit(
     tmp_path: Path, said: object, past_s: int, answer: type, extend_s: int | None
 ):
     async with a_field(tmp_path, work=False, **LIMITS) as field:
@@ -309,7 +309,7 @@ class StandsStill(Timing):
         return 0.0 if self.looks == 1 else 100.0
 
 
-async def test_a_worker_that_stood_still_before_the_call_places_none(
+async def test_worker_frozen_before_the_call_places_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ringing, "REFUSED_AGAIN", "50ms")
@@ -324,7 +324,7 @@ async def test_a_worker_that_stood_still_before_the_call_places_none(
         assert len(calls_of(field.carrier.world.ledger)) == 1
 
 
-async def test_a_call_of_an_offer_that_is_over_is_not_placed_again_while_another_is_asked(
+async def test_call_of_an_ended_offer_is_not_placed_again_while_another_is_asked(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
@@ -351,7 +351,7 @@ async def test_a_call_of_an_offer_that_is_over_is_not_placed_again_while_another
         assert len(calls_of(field.carrier.world.ledger)) == 2
 
 
-async def test_a_word_about_a_call_puts_off_the_asking_and_an_alert_has_the_longest_call(
+async def test_report_about_a_call_postpones_the_query_and_an_alert_has_the_longest_call(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:

@@ -58,7 +58,7 @@ async def messages(field: FieldRig) -> list[tuple[str, str]]:
     return sorted((one["to"], one["text"].rpartition(": ")[2]) for one in args)
 
 
-async def test_assigning_ends_what_is_open_and_holds_the_lock_without_asking(tmp_path: Path):
+async def test_assigning_ends_open_offers_and_holds_the_lock_without_asking(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.user("dora", "text:+15557770001")
         await field.technician("ada", "ignore", km=1, channel="text")
@@ -84,7 +84,7 @@ async def test_assigning_ends_what_is_open_and_holds_the_lock_without_asking(tmp
         )
 
 
-async def test_a_pending_request_can_be_assigned_and_a_busy_technician_waited_for(tmp_path: Path):
+async def test_pending_request_can_be_assigned_and_a_busy_technician_waited_for(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", km=1)
         first = await field.ask()
@@ -103,7 +103,7 @@ async def test_a_pending_request_can_be_assigned_and_a_busy_technician_waited_fo
         assert told["technician"] == "ada"
 
 
-async def test_a_review_that_read_a_request_before_its_assignment_does_not_undo_it(
+async def test_review_that_read_a_request_before_its_assignment_does_not_undo_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(kinds, "REVIEWED", "10ms")
@@ -139,7 +139,7 @@ async def test_a_review_that_read_a_request_before_its_assignment_does_not_undo_
         assert runs[-1].candidate == "ada"
 
 
-async def test_an_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):
+async def test_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         await field.user("dora", "text:+15557770001")
         await field.user("dan", "call:+15557770002")
@@ -159,7 +159,7 @@ async def test_an_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_pa
         assert "+15557770001" not in [to for to, _ in await messages(field)]
 
 
-async def test_an_assigned_request_can_be_given_to_another(tmp_path: Path):
+async def test_assigned_request_can_be_given_to_another(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", km=1)
         await field.technician("bob", "ignore", km=99)
@@ -172,7 +172,7 @@ async def test_an_assigned_request_can_be_given_to_another(tmp_path: Path):
         assert (await field.becomes(again["id"], "assigned"))["technician"] == "ada"
 
 
-async def test_a_pending_request_is_dispatched_again_to_those_near_now(tmp_path: Path):
+async def test_pending_request_is_dispatched_again_to_those_near_now(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.user("dora", "text:+15557770001")
         sent = await field.ask()
@@ -186,7 +186,7 @@ async def test_a_pending_request_is_dispatched_again_to_those_near_now(tmp_path:
         problem(await field.move(sent["id"], "redispatch"), 409, "invalid_state")
 
 
-async def test_a_withdrawn_request_hangs_up_and_tells_whoever_answers_late(tmp_path: Path):
+async def test_withdrawn_request_hangs_up_and_tells_late_answerers(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", ring="5m") as field:
         field.carrier.world.pace.speed = 60
         await field.technician("ada", "ignore", km=1)
@@ -206,7 +206,7 @@ async def test_a_withdrawn_request_hangs_up_and_tells_whoever_answers_late(tmp_p
         assert len(field.carrier.world.ledger.calls) == 1
 
 
-async def test_a_withdrawn_request_frees_its_technician_and_tells_him(tmp_path: Path):
+async def test_withdrawn_request_releases_and_informs_its_technician(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", "ignore")
         sent = await field.ask()
@@ -222,7 +222,7 @@ async def test_a_withdrawn_request_frees_its_technician_and_tells_him(tmp_path: 
         await field.asks(other["id"], "ada")
 
 
-async def test_a_request_withdrawn_while_it_is_assigned_is_not_announced_to_the_new_technician(
+async def test_request_withdrawn_during_assignment_is_not_announced_to_the_new_technician(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     turns = Turns(monkeypatch)
@@ -239,7 +239,7 @@ async def test_a_request_withdrawn_while_it_is_assigned_is_not_announced_to_the_
         assert [one for one in caplog.records if one.name == "headway.worker"] == []
 
 
-async def test_a_request_withdrawn_in_a_turn_is_not_offered_by_message(
+async def test_request_withdrawn_in_a_turn_is_not_offered_by_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     turns = Turns(monkeypatch)
@@ -251,7 +251,7 @@ async def test_a_request_withdrawn_in_a_turn_is_not_offered_by_message(
         assert await messages(field) == []
 
 
-async def test_a_late_follow_up_of_an_assignment_alerts_once_of_why_the_request_is_pending(
+async def test_late_follow_up_of_an_assignment_alerts_once_why_the_request_is_pending(
     tmp_path: Path,
 ):
     async with a_field(tmp_path) as field:
@@ -267,7 +267,7 @@ async def test_a_late_follow_up_of_an_assignment_alerts_once_of_why_the_request_
         assert "no technician accepts it" in str(alert.args)
 
 
-async def test_a_late_follow_up_raises_no_alert_while_the_request_is_assigned(tmp_path: Path):
+async def test_late_follow_up_raises_no_alert_while_the_request_is_assigned(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.user("dora", "text:+15557770001")
         await field.technician("ada", "accept")
@@ -283,7 +283,7 @@ async def test_a_late_follow_up_raises_no_alert_while_the_request_is_assigned(tm
         assert await field.jobs("alert_dispatcher") == []
 
 
-async def test_every_state_can_be_withdrawn_but_a_completed_one(tmp_path: Path):
+async def test_every_state_but_completed_can_be_withdrawn(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         pending = await field.ask()
         assert (await field.withdraw(pending["id"]))["status"] == "cancelled"
@@ -305,7 +305,7 @@ async def test_every_state_can_be_withdrawn_but_a_completed_one(tmp_path: Path):
         problem(await field.move(open_one["id"], "complete"), 409, "invalid_state")
 
 
-async def test_whoever_a_request_is_taken_from_is_told_once(tmp_path: Path):
+async def test_technician_who_loses_a_request_is_told_once(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", km=1)
         await field.technician("bob", "ignore", km=99)

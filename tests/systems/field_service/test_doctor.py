@@ -16,7 +16,7 @@ from tests.systems.field_service.field_rig import a_field
 __all__ = ["folder", "headway"]
 
 
-async def test_it_warns_while_nobody_is_a_dispatcher_or_one_cannot_be_told(tmp_path: Path):
+async def test_doctor_warns_without_a_dispatcher_or_with_an_unreachable_one(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
 
         async def warnings() -> list[str]:
@@ -32,7 +32,7 @@ async def test_it_warns_while_nobody_is_a_dispatcher_or_one_cannot_be_told(tmp_p
         assert len(await warnings()) == 1
 
 
-async def test_a_server_that_can_reach_no_technician_says_so_when_it_starts(
+async def test_server_that_can_reach_no_technician_says_so_at_its_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with a_field(tmp_path, work=False, lines={}) as field:
@@ -42,7 +42,7 @@ async def test_a_server_that_can_reach_no_technician_says_so_when_it_starts(
     assert said == [f"{told['warnings'][-1]['found']}: {told['warnings'][-1]['hint']}"]
 
 
-def test_the_command_warns_where_the_system_is_configured(folder: Path, headway: Headway):
+def test_command_warns_where_the_system_is_configured(folder: Path, headway: Headway):
     def told() -> list[tuple[str, str]]:
         findings = headway("doctor", "--json").document["findings"]
         return [

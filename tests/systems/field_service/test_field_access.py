@@ -49,7 +49,7 @@ BODIES: dict[str, Any] = {
 }
 
 
-def test_the_table_has_every_route_and_each_says_what_the_table_says():
+def test_table_has_every_route_and_each_matches_it():
     found: dict[str, Permission | None] = {}
     for one in ROUTERS:
         for route in one.ROUTES.routes:
@@ -62,9 +62,7 @@ def test_the_table_has_every_route_and_each_says_what_the_table_says():
 
 
 @pytest.mark.parametrize("role", [*Role, None])
-async def test_a_role_may_do_what_the_table_says_and_nothing_else(
-    tmp_path: Path, role: Role | None
-):
+async def test_role_may_do_what_the_table_says_and_nothing_else(tmp_path: Path, role: Role | None):
     async with a_field(tmp_path, tokens=True, lines={}) as field:
         await field.technician("ada")
         sent = await field.ask()
@@ -85,7 +83,7 @@ async def test_a_role_may_do_what_the_table_says_and_nothing_else(
 
 
 @pytest.mark.parametrize("scope", [{"tenants": ["acme"]}, {"lanes": ["mine"]}])
-async def test_a_token_for_some_tenants_or_other_lanes_sees_and_moves_no_request(
+async def test_token_for_some_tenants_or_other_lanes_sees_and_moves_no_request(
     tmp_path: Path, scope: dict[str, list[str]]
 ):
     async with a_field(tmp_path, tokens=True, lines={}) as field:
@@ -111,7 +109,7 @@ async def test_a_token_for_some_tenants_or_other_lanes_sees_and_moves_no_request
         assert len(await field.jobs("offer")) == 1
 
 
-async def test_a_token_of_another_lane_makes_no_service_request(tmp_path: Path):
+async def test_token_of_another_lane_creates_no_service_request(tmp_path: Path):
     async with a_field(tmp_path, tokens=True, work=False) as field:
         token = await field.rig.token(Role.PRODUCER, lanes=["mine"])
         args = {
@@ -131,7 +129,7 @@ async def test_a_token_of_another_lane_makes_no_service_request(tmp_path: Path):
             assert "Eve" not in (await http.get("/ui/field-service")).text
 
 
-async def test_why_a_request_waits_names_no_job_of_another_lane(tmp_path: Path):
+async def test_why_of_a_request_names_no_job_of_another_lane(tmp_path: Path):
     async with a_field(tmp_path, tokens=True, work=False) as field:
         other = await field.rig.send(lane="other")
         claim = {"worker": "w", "lanes": "other"}

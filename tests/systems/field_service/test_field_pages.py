@@ -41,7 +41,7 @@ async def shows(http: httpx.AsyncClient, words: str) -> None:
             await REAL.pause(0.05)
 
 
-async def test_the_board_shows_who_is_asked_and_the_time_left_and_nothing_in_it_is_markup(
+async def test_board_shows_who_is_asked_and_the_time_left_without_markup(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -63,7 +63,7 @@ async def test_the_board_shows_who_is_asked_and_the_time_left_and_nothing_in_it_
         assert EVIL[:60] in plain((await field.rig.http.get(PEOPLE)).text)
 
 
-async def test_what_cannot_be_seen_in_a_name_is_shown_as_a_sign(tmp_path: Path):
+async def test_invisible_characters_of_a_name_are_shown_as_a_sign(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         for one in HOSTILE:
@@ -74,7 +74,7 @@ async def test_what_cannot_be_seen_in_a_name_is_shown_as_a_sign(tmp_path: Path):
                     assert sign not in text
 
 
-async def test_an_open_board_is_sent_each_turn(tmp_path: Path):
+async def test_open_board_receives_each_turn(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         async with field.rig.http.stream("GET", BOARD, headers=LIVE) as stream:
@@ -86,7 +86,7 @@ async def test_an_open_board_is_sent_each_turn(tmp_path: Path):
             await until(found, "has it")
 
 
-async def test_the_old_address_leads_to_the_board_and_without_a_token_to_the_sign_in(
+async def test_old_address_leads_to_the_board_and_without_a_token_to_the_sign_in(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, tokens=True, offer_timeout="1h", lines={}) as field:
@@ -103,7 +103,7 @@ async def test_the_old_address_leads_to_the_board_and_without_a_token_to_the_sig
                     assert ("onerror" in reply.text) == (status == 200)
 
 
-async def test_a_dispatcher_assigns_completes_offers_again_and_withdraws(tmp_path: Path):
+async def test_dispatcher_assigns_completes_offers_again_and_withdraws(tmp_path: Path):
     async with a_field(tmp_path, tokens=True, offer_timeout="1h", lines={}) as field:
         for name in ("ada", "bob"):
             await field.technician(name, km=1)
@@ -139,7 +139,7 @@ async def test_a_dispatcher_assigns_completes_offers_again_and_withdraws(tmp_pat
             assert reply.status_code == 404
 
 
-async def test_technicians_show_what_they_have_and_go_on_and_off_duty(tmp_path: Path):
+async def test_technicians_show_their_requests_and_go_on_and_off_duty(tmp_path: Path):
     async with a_field(tmp_path, tokens=True, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1, skills=("gas",))
         await field.technician("zoe", km=2, on_duty=False)
@@ -163,7 +163,7 @@ async def test_technicians_show_what_they_have_and_go_on_and_off_duty(tmp_path: 
 
 
 @pytest.mark.slow
-async def test_a_browser_follows_the_old_address_signs_in_and_sees_the_answer_come(
+async def test_browser_follows_the_old_address_signs_in_and_sees_the_answer_arrive(
     tmp_path: Path,
 ):
     async with (
@@ -187,7 +187,7 @@ async def test_a_browser_follows_the_old_address_signs_in_and_sees_the_answer_co
         assert wrong == []
 
 
-async def test_the_board_shows_an_open_offer_behind_any_number_of_newer_jobs(
+async def test_board_shows_an_open_offer_behind_any_number_of_newer_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)

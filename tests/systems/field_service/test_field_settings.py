@@ -38,14 +38,14 @@ LINES = {"+15559990000": 2}
     ],
     ids=str,
 )
-def test_a_setting_that_cannot_work_is_refused_by_its_name(wrong: dict[str, Any], says: str):
+def test_impossible_setting_is_refused_by_its_name(wrong: dict[str, Any], says: str):
     exchange = read_exchange({"simulated": {}})
     with pytest.raises(InvalidValue) as refused:
         read_settings({"lines": LINES, **wrong}, exchange)
     assert says in str(refused.value)
 
 
-def test_the_longest_that_a_provider_takes_is_taken():
+def test_longest_time_of_any_provider_is_used():
     exchange = read_exchange({"simulated": {}})
     read = read_settings(
         {"lines": LINES, "ring": "10m", "call_limit": "4h", "geocoder_url": "https://a.org/s?k=1"},

@@ -60,7 +60,7 @@ async def post(field: FieldRig, **more: Any) -> Any:
     return await field.rig.call(None, "POST", "/service-requests", body)
 
 
-async def test_an_address_is_looked_up_and_a_geocoder_that_fails_writes_nothing(tmp_path: Path):
+async def test_address_is_looked_up_and_a_failing_geocoder_writes_nothing(tmp_path: Path):
     # Nominatim returns numbers as text.
     here = {name: str(value) for name, value in HERE.items()}
     places = {"Alexanderplatz 1": [{**here, "display_name": "x"}], "broken": {"error": "x"}}
@@ -78,7 +78,7 @@ async def test_an_address_is_looked_up_and_a_geocoder_that_fails_writes_nothing(
         assert await field.jobs("offer") == []
 
 
-async def test_while_the_directory_is_away_intake_says_so_and_a_turn_waits(tmp_path: Path):
+async def test_unreachable_directory_is_reported_at_intake_and_delays_a_turn(tmp_path: Path):
     async with a_field(tmp_path, lines={}, offer_timeout="1h") as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -109,7 +109,7 @@ async def test_intake_answers_before_anybody_is_called(tmp_path: Path):
         await field.becomes(sent["id"], "assigned")
 
 
-async def test_a_geocoder_that_drips_or_floods_or_knows_no_place_on_earth_is_given_up(
+async def test_slow_flooding_or_nonsensical_geocoder_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(intake, "TIMEOUT_S", 0.3)
@@ -124,7 +124,7 @@ async def test_a_geocoder_that_drips_or_floods_or_knows_no_place_on_earth_is_giv
         assert await field.jobs("offer") == []
 
 
-async def test_what_a_form_cannot_mean_is_refused(tmp_path: Path):
+async def test_meaningless_form_is_refused(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         await field.technician("ada", skills=("gas",))
         for skill in (" ", "a\0b", "x" * 65):

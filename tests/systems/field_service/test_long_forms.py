@@ -31,7 +31,7 @@ LONG = Request(
 ID = "01a1fd5c-3534-7364-bb2d-381e7c2d9c63"
 
 
-def test_words_of_the_longest_form_fit_into_a_message_and_a_script():
+def test_texts_of_the_longest_form_fit_into_a_message_and_a_script():
     url = "https://dispatch.example.org/field-service/hooks/twilio/answer?ref=" + ID + ":1000"
     # Twilio: a message has at most 1,600 characters, a script 4,000. Vonage speaks 1,500.
     asked = offer_spoken(LONG, 12.0)
@@ -63,7 +63,7 @@ def test_words_of_the_longest_form_fit_into_a_message_and_a_script():
 
 
 @pytest.mark.parametrize("channel", ["voice", "text"])
-async def test_a_long_and_odd_form_is_offered_and_accepted(tmp_path: Path, channel: str):
+async def test_long_and_odd_form_is_offered_and_accepted(tmp_path: Path, channel: str):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", channel=channel)
         sent = await field.ask(description=ODD * 60, address=ODD)
@@ -72,7 +72,7 @@ async def test_a_long_and_odd_form_is_offered_and_accepted(tmp_path: Path, chann
         assert told["description"] == ODD * 60
 
 
-def test_what_no_document_can_hold_is_not_said():
+def test_characters_no_document_can_contain_are_omitted():
     request = Request(
         customer=Customer(name="Bo\x00 Li", phone="+14155550100"),
         position=Position(**HERE),

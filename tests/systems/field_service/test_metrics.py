@@ -59,7 +59,7 @@ async def test_offers_are_counted_by_how_they_ended(tmp_path: Path):
         await counts(field, {"missed": 1, "declined": 1, "accepted": 1})
 
 
-async def test_an_offer_that_runs_out_is_counted_once(tmp_path: Path):
+async def test_expired_offer_is_counted_once(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="200ms", line_wait="1s") as field:
         await field.technician("ada", "silent", channel="text")
         sent = await field.ask()
@@ -70,7 +70,7 @@ async def test_an_offer_that_runs_out_is_counted_once(tmp_path: Path):
         await counts(field, {"timeout": 1})
 
 
-async def test_offers_that_a_dispatcher_ends_are_withdrawn(tmp_path: Path):
+async def test_offers_ended_by_a_dispatcher_are_withdrawn(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -89,7 +89,7 @@ async def test_offers_that_a_dispatcher_ends_are_withdrawn(tmp_path: Path):
         await counts(field, {"withdrawn": 2})
 
 
-async def test_an_offer_accepted_while_a_dispatcher_withdraws_is_counted_as_accepted(
+async def test_offer_accepted_during_a_withdrawal_counts_as_accepted(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -103,7 +103,7 @@ async def test_an_offer_accepted_while_a_dispatcher_withdraws_is_counted_as_acce
         await counts(field, {"accepted": 1})
 
 
-async def test_the_time_to_accept_begins_with_the_request_or_its_last_dispatch(tmp_path: Path):
+async def test_time_to_accept_starts_with_the_request_or_its_last_dispatch(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         assert await scraped(field, WAITS) == {}
@@ -135,7 +135,7 @@ async def test_the_time_to_accept_begins_with_the_request_or_its_last_dispatch(t
         assert {*(await scraped(field, WAITS)).values()} == {half}
 
 
-async def test_pending_are_those_that_nobody_takes(tmp_path: Path):
+async def test_pending_counts_requests_that_nobody_takes(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         assert await scraped(field, PENDING) == {"": 0}
         sent = await field.ask()

@@ -84,7 +84,7 @@ def crowd(rng: random.Random, count: int) -> list[Technician]:
 
 
 @pytest.mark.slow
-async def test_nearby_equals_a_look_at_everybody(directory: Directory) -> None:
+async def test_nearby_equals_a_full_scan(directory: Directory) -> None:
     rng = random.Random(7)
     everybody = crowd(rng, 1_500)
     await fill(directory, everybody)
@@ -126,7 +126,7 @@ POSITIONS = st.tuples(
     radius_km=st.one_of(st.sampled_from([0.0, 1.0, FARTHEST_KM, 20_020.0]), st.floats(0, 20_100)),
     most=st.integers(1, 70),
 )
-async def test_nearby_equals_a_look_at_everybody_wherever_they_are(  # noqa: PLR0913, PLR0917  (each is drawn)
+async def test_nearby_equals_a_full_scan_wherever_they_are(  # noqa: PLR0913, PLR0917  (each is drawn)
     directory: Directory,
     people: list[tuple[tuple[float, float], set[str]]],
     copies: int,
@@ -146,7 +146,7 @@ async def test_nearby_equals_a_look_at_everybody_wherever_they_are(  # noqa: PLR
     )
 
 
-async def test_of_those_as_near_the_longest_idle_comes_first_and_then_the_lesser_id(
+async def test_longest_idle_comes_first_at_equal_distance_and_then_the_smaller_id(
     directory: Directory,
 ) -> None:
     idle = [3, 1, 2, 1]
@@ -160,7 +160,7 @@ async def test_of_those_as_near_the_longest_idle_comes_first_and_then_the_lesser
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_of_a_crowd_at_one_address_the_longest_idle_with_all_skills_come_first(
+async def test_longest_idle_with_all_skills_come_first_in_a_crowd_at_one_address(
     directory: Directory,
 ) -> None:
     # Technicians with one of both skills have been idle longer than all that are examined.
@@ -170,7 +170,7 @@ async def test_of_a_crowd_at_one_address_the_longest_idle_with_all_skills_come_f
     await assert_equal(directory, everybody, *BERLIN, skills=["gas", "roof"], most=5)
 
 
-async def test_the_radius_includes_who_is_exactly_as_far(directory: Directory) -> None:
+async def test_radius_includes_its_exact_distance(directory: Directory) -> None:
     await fill(directory, [technician(1, 52.6, 13.4), technician(2, 52.7, 13.4)])
     radius = distance_km(*BERLIN, 52.6, 13.4)
     found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=radius)
@@ -179,7 +179,7 @@ async def test_the_radius_includes_who_is_exactly_as_far(directory: Directory) -
     assert found == []
 
 
-async def test_skills_are_found_in_any_case_and_all_are_needed(directory: Directory) -> None:
+async def test_skills_match_in_any_case_and_all_are_needed(directory: Directory) -> None:
     people = [
         technician(1, *BERLIN, skills=["Gas  Boiler", "Roof"]),
         technician(2, *BERLIN, skills=["gas boiler"]),
@@ -204,7 +204,7 @@ async def test_nobody_is_found_off_duty(directory: Directory) -> None:
 
 @pytest.mark.parametrize("place", [(91.0, 0.0), (0.0, 181.0), (float("nan"), 0.0)])
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_a_position_that_is_not_on_the_earth_is_refused(
+async def test_position_not_on_the_earth_is_refused(
     directory: Directory, place: tuple[float, float]
 ) -> None:
     with pytest.raises(InvalidValue, match=r"is not a valid l(at|ong)itude"):
@@ -243,7 +243,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(
     "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
-async def test_what_is_looked_at_in_a_dense_city_follows_from_what_is_wanted(
+async def test_rows_read_in_a_dense_city_depend_on_what_is_wanted(
     directory: Directory, looked_at: list[int]
 ) -> None:
     rng = random.Random(3)
@@ -264,7 +264,7 @@ async def test_what_is_looked_at_in_a_dense_city_follows_from_what_is_wanted(
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_what_is_looked_at_of_many_at_one_address_follows_from_what_is_wanted(
+async def test_rows_read_of_many_at_one_address_depend_on_what_is_wanted(
     directory: Directory, looked_at: list[int]
 ) -> None:
     everybody = [technician(n, *BERLIN, idle_since=-n) for n in range(3_000)]
@@ -279,7 +279,7 @@ async def test_what_is_looked_at_of_many_at_one_address_follows_from_what_is_wan
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("analyzed", [False, True])
-async def test_no_question_scans_a_table(directory: Directory, url: str, analyzed: bool) -> None:
+async def test_no_query_scans_a_table(directory: Directory, url: str, analyzed: bool) -> None:
     people = crowd(random.Random(5), 1_500)
     crowded = [technician(5_000 + n, *BERLIN, skills=["gas", "roof"]) for n in range(1_100)]
     await fill(directory, people + crowded)
@@ -335,13 +335,13 @@ def test_no_two_positions_have_one_cell() -> None:
 
 
 @given(place=POSITIONS)
-def test_a_cell_is_a_position_to_the_last_bit(place: tuple[float, float]) -> None:
+def test_cell_is_a_position_to_the_last_bit(place: tuple[float, float]) -> None:
     kept = check_position(*place)
     assert position_of(cell_of(*kept)) == kept
     assert cell_of(*kept) == cell_of(*place)
 
 
-def test_a_square_holds_what_is_in_it_and_its_quarters_share_it_out() -> None:
+def test_square_contains_its_points_and_its_quarters_partition_it() -> None:
     rng = random.Random(2)
     for _ in range(2_000):
         column, row, size = rng.randrange(COLUMNS), rng.randrange(ROWS), rng.randrange(1, 33)
@@ -357,7 +357,7 @@ def test_a_square_holds_what_is_in_it_and_its_quarters_share_it_out() -> None:
 
 
 @given(here=POSITIONS, there=POSITIONS, radius_km=st.floats(0, 20_100))
-def test_a_cover_holds_all_that_is_near_enough(
+def test_cover_contains_everything_near_enough(
     here: tuple[float, float], there: tuple[float, float], radius_km: float
 ) -> None:
     lat, lon = check_position(*there)
@@ -371,7 +371,7 @@ def test_a_cover_holds_all_that_is_near_enough(
 
 
 @pytest.mark.parametrize(("here", "there"), [(179.999, -179.999), (-179.999, 179.999)])
-def test_a_cover_goes_on_beyond_the_antimeridian(here: float, there: float) -> None:
+def test_cover_continues_beyond_the_antimeridian(here: float, there: float) -> None:
     for lat in (0.0, 60.0, -16.5):
         cell = cell_of(lat, there)
         squares = cover(lat, here, distance_km(lat, here, lat, there))
@@ -379,7 +379,7 @@ def test_a_cover_goes_on_beyond_the_antimeridian(here: float, there: float) -> N
         assert max(one.size for one in squares) < 20
 
 
-def test_a_cover_is_not_much_larger_than_what_it_covers() -> None:
+def test_cover_is_not_much_larger_than_what_it_covers() -> None:
     rng = random.Random(4)
     for _ in range(500):
         lat, lon, km = rng.uniform(-60, 60), rng.uniform(-180, 180), rng.uniform(0.1, 500)

@@ -23,7 +23,7 @@ def said(told: dict[str, Any]) -> list[tuple[str, str]]:
     return [(one["technician"], one["said"]) for one in told["asked"]]
 
 
-async def test_whoever_presses_one_has_the_request(tmp_path: Path):
+async def test_technician_who_presses_one_gets_the_request(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept")
         sent = await field.ask()
@@ -37,7 +37,7 @@ async def test_whoever_presses_one_has_the_request(tmp_path: Path):
         assert (call.plan.to, call.plan.from_) == (phone_of("ada"), LINE)
 
 
-async def test_a_decline_goes_on_to_the_next_nearest_at_once(tmp_path: Path):
+async def test_decline_continues_with_the_next_nearest_at_once(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("cleo", "accept", km=9)
         await field.technician("ada", "decline", km=1)
@@ -48,7 +48,7 @@ async def test_a_decline_goes_on_to_the_next_nearest_at_once(tmp_path: Path):
 
 
 @pytest.mark.parametrize("answer", ["busy", "ignore", "fails", "refused"])
-async def test_whoever_cannot_be_reached_is_passed_at_once(tmp_path: Path, answer: str):
+async def test_unreachable_technician_is_skipped_at_once(tmp_path: Path, answer: str):
     async with a_field(tmp_path) as field:
         await field.technician("ada", answer, km=1)
         await field.technician("bob", "accept", km=2)
@@ -65,7 +65,7 @@ async def test_whoever_cannot_be_reached_is_passed_at_once(tmp_path: Path, answe
 
 
 @pytest.mark.parametrize("channel", ["voice", "text"])
-async def test_a_number_that_the_provider_refuses_is_no_answer_of_the_technician(
+async def test_number_refused_by_the_provider_is_no_answer_of_the_technician(
     tmp_path: Path, channel: str
 ):
     carrier = {"numbers": ["+15550009999"]}
@@ -80,7 +80,7 @@ async def test_a_number_that_the_provider_refuses_is_no_answer_of_the_technician
         assert answer(asked).startswith("could not be asked (number refused: ")
 
 
-async def test_silence_ends_with_the_timer_and_goes_on(tmp_path: Path):
+async def test_silence_ends_with_the_timer_and_continues(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="400ms", line_wait="5s") as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "accept", km=2)
@@ -89,7 +89,9 @@ async def test_silence_ends_with_the_timer_and_goes_on(tmp_path: Path):
         assert said(told) == [("ada", "timeout"), ("bob", "accepted")]
 
 
-async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tmp_path: Path):
+async def test_request_with_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(
+    tmp_path: Path,
+):
     async with a_field(tmp_path) as field:
         await field.technician("far", "accept", km=80)
         await field.technician("off", "accept", km=1, on_duty=False)
@@ -111,7 +113,7 @@ async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tm
         assert call.plan.to == "+15557770002"
 
 
-async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
+async def test_unreached_dispatcher_is_alerted_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ringing, "NEXT_CHANNEL_MS", 10)
@@ -124,7 +126,7 @@ async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
         assert len(field.carrier.world.ledger.texts) == 1
 
 
-async def test_an_alert_of_which_nothing_is_heard_is_sent_again_by_the_next_channel(
+async def test_unconfirmed_alert_is_sent_again_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # The limit for the alert's whole call is a tenth of a second.
@@ -147,7 +149,7 @@ async def test_an_alert_of_which_nothing_is_heard_is_sent_again_by_the_next_chan
         (["text:+15557770001", "call:+15557770002", "call:+15557770003"], 3),
     ],
 )
-async def test_an_alert_that_no_channel_delivers_backs_off_before_they_are_tried_again(
+async def test_alert_that_no_channel_delivers_backs_off_before_a_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: list[str], tried: int
 ):
     """Otherwise a short outage of the provider would use up all its attempts."""
@@ -170,7 +172,7 @@ async def test_an_alert_that_no_channel_delivers_backs_off_before_they_are_tried
         assert all(later - end < 3_600_000 for end, later in pairwise(ends))
 
 
-async def test_without_a_provider_of_messages_an_alert_goes_by_the_next_channel_at_once(
+async def test_alert_without_a_message_provider_uses_the_next_channel_at_once(
     tmp_path: Path,
 ):
     async with a_field(tmp_path) as field:
@@ -186,7 +188,7 @@ async def test_without_a_provider_of_messages_an_alert_goes_by_the_next_channel_
         assert chosen.due_at - (refused.ended_at or 0) == ringing.NEXT_CHANNEL_MS
 
 
-async def test_without_a_provider_of_messages_a_message_is_dead_at_once(tmp_path: Path):
+async def test_message_without_a_provider_is_dead_at_once(tmp_path: Path):
     async with a_field(tmp_path) as field:
         context = field.system.context
         context.settings = context.settings.model_copy(update={"text_provider": None})
@@ -196,7 +198,7 @@ async def test_without_a_provider_of_messages_a_message_is_dead_at_once(tmp_path
         assert text.reason == "refused: no provider of messages is configured"
 
 
-async def test_an_offer_that_is_over_is_not_sent_by_message(tmp_path: Path):
+async def test_ended_offer_is_not_sent_by_message(tmp_path: Path):
     """A reply to it would answer the technician's next offer."""
     async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
         await field.technician("ada", "ignore", channel="text")
@@ -210,7 +212,7 @@ async def test_an_offer_that_is_over_is_not_sent_by_message(tmp_path: Path):
         assert not field.carrier.world.ledger.texts
 
 
-async def test_an_offer_without_a_line_within_the_wait_goes_on_to_the_next(tmp_path: Path):
+async def test_offer_without_a_line_within_the_wait_goes_to_the_next(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", line_wait="100ms") as field:
         shut = await field.rig.call(None, "POST", "/v1/closures", {"gate": "field.lines"})
         assert shut.status_code == 200, shut.text
@@ -222,7 +224,7 @@ async def test_an_offer_without_a_line_within_the_wait_goes_on_to_the_next(tmp_p
         assert not field.carrier.world.ledger.calls
 
 
-async def test_whoever_has_answered_is_not_asked_again_about_the_same_request(tmp_path: Path):
+async def test_technician_who_answered_is_not_asked_again_about_the_same_request(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -241,7 +243,7 @@ async def test_whoever_has_answered_is_not_asked_again_about_the_same_request(tm
         assert told["asked"][1]["reason"] == "was asked before"
 
 
-async def test_only_who_has_not_answered_is_told_that_it_is_taken(tmp_path: Path):
+async def test_only_technicians_without_an_answer_are_told_that_it_is_taken(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
         await field.technician("ada", "ignore", km=1)
         await field.technician("bob", "ignore", km=2)
@@ -256,7 +258,7 @@ async def test_only_who_has_not_answered_is_told_that_it_is_taken(tmp_path: Path
         assert not [one for one in texts if b"is taken" in one]
 
 
-async def test_all_who_decline_leave_the_request_pending_and_the_alert_is_one(tmp_path: Path):
+async def test_request_declined_by_all_is_pending_with_one_alert(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.user("dora", "text:+15557770001")
         for number, name in enumerate(("ada", "bob", "cleo")):
@@ -268,7 +270,7 @@ async def test_all_who_decline_leave_the_request_pending_and_the_alert_is_one(tm
         assert "no technician accepts it" in str(alert.args)
 
 
-async def test_a_candidate_is_looked_at_again_at_his_turn(tmp_path: Path):
+async def test_candidate_is_checked_again_at_his_turn(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "silent", km=1, skills=("gas",))
         await field.technician("bob", "accept", km=2, skills=("gas",))
@@ -283,7 +285,7 @@ async def test_a_candidate_is_looked_at_again_at_his_turn(tmp_path: Path):
         assert [one["reason"] for one in told["asked"][1:]] == ["off duty", "lacks gas"]
 
 
-async def test_an_edit_of_the_offers_time_holds_for_the_next_offer(tmp_path: Path):
+async def test_edited_offer_time_applies_to_the_next_offer(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
         for number, name in enumerate(("ada", "bob")):
             await field.technician(name, "ignore", km=number + 1, channel="text")
@@ -299,7 +301,7 @@ async def test_an_edit_of_the_offers_time_holds_for_the_next_offer(tmp_path: Pat
         assert 10_000_000 < second["offer"]["left_ms"] <= 10_800_000
 
 
-async def test_who_has_an_open_offer_is_asked_after_the_others(tmp_path: Path):
+async def test_technician_with_an_open_offer_is_asked_after_the_others(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "silent", km=2)
@@ -314,7 +316,7 @@ async def test_who_has_an_open_offer_is_asked_after_the_others(tmp_path: Path):
         await field.asks(second["id"], "ada")
 
 
-async def test_who_has_an_open_offer_is_waited_for_when_all_are_busy(tmp_path: Path):
+async def test_technician_with_an_open_offer_is_waited_for_when_all_are_busy(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "silent")
         first, second = await field.ask(), await field.ask()
@@ -327,7 +329,7 @@ async def test_who_has_an_open_offer_is_waited_for_when_all_are_busy(tmp_path: P
         await field.asks(second["id"], "ada")
 
 
-async def test_whoever_is_free_first_is_asked_though_a_nearer_one_is_waited_for(tmp_path: Path):
+async def test_first_free_technician_is_asked_though_a_nearer_one_is_waited_for(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -340,7 +342,7 @@ async def test_whoever_is_free_first_is_asked_though_a_nearer_one_is_waited_for(
         assert (await field.get(first["id"]))["offer"]["technician"] == "ada"
 
 
-async def test_who_has_another_request_is_passed_over_and_not_waited_for(tmp_path: Path):
+async def test_technician_with_another_request_is_skipped_and_not_waited_for(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "silent")
         first = await field.ask()
@@ -355,7 +357,7 @@ async def test_who_has_another_request_is_passed_over_and_not_waited_for(tmp_pat
         assert said(told) == [("ada", "passed_over")]
 
 
-async def test_the_lock_is_free_again_when_the_work_is_done(tmp_path: Path):
+async def test_lock_is_free_again_when_the_work_is_done(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept")
         first = await field.ask()
@@ -368,7 +370,7 @@ async def test_the_lock_is_free_again_when_the_work_is_done(tmp_path: Path):
         assert audit["differences"] == []
 
 
-async def test_ties_go_to_whoever_is_idle_longest_and_completing_begins_idleness(tmp_path: Path):
+async def test_ties_go_to_the_longest_idle_and_completing_starts_idleness(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", idle_since=100)
         await field.technician("bob", "accept", idle_since=200)
@@ -380,7 +382,7 @@ async def test_ties_go_to_whoever_is_idle_longest_and_completing_begins_idleness
         assert (await field.becomes(second["id"], "assigned"))["technician"] == "bob"
 
 
-async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tmp_path: Path):
+async def test_call_waits_for_a_free_line_and_its_offer_then_lasts_in_full(tmp_path: Path):
     # In a world this slow, ada's call cannot end by itself before the test ends it.
     slow = {"speed": 0.001}
     async with a_field(
@@ -404,7 +406,7 @@ async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tm
         assert peaks[LINE] == 1
 
 
-async def test_the_same_key_is_one_request(tmp_path: Path):
+async def test_same_key_is_one_request(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept")
         first = await field.ask(key="form-1")
@@ -430,7 +432,7 @@ async def test_the_same_key_is_one_request(tmp_path: Path):
         ({"skils": ["gas"]}, "skils"),
     ],
 )
-async def test_a_form_that_is_wrong_is_refused_and_says_where(
+async def test_invalid_form_is_refused_and_says_where(
     tmp_path: Path, wrong: dict[str, Any], where: str
 ):
     async with a_field(tmp_path, work=False) as field:

@@ -32,7 +32,7 @@ def left(request: JobView) -> tuple[str, ...]:
     return request.cascade.left
 
 
-async def test_a_request_dispatched_again_does_not_wait_for_who_has_another(tmp_path: Path):
+async def test_redispatched_request_does_not_wait_for_a_technician_with_another(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         sent = await field.ask()
         assert sent["status"] == "pending"
@@ -43,7 +43,9 @@ async def test_a_request_dispatched_again_does_not_wait_for_who_has_another(tmp_
         assert [one["said"] for one in told["asked"]] == ["passed_over"]
 
 
-async def test_a_key_that_declines_does_not_leave_it_waiting_for_who_has_another(tmp_path: Path):
+async def test_declining_key_does_not_leave_it_waiting_for_a_technician_with_another(
+    tmp_path: Path,
+):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "decline", km=1)
         await field.technician("bob", km=2)
@@ -53,7 +55,9 @@ async def test_a_key_that_declines_does_not_leave_it_waiting_for_who_has_another
         assert [one["said"] for one in told["asked"]] == ["declined", "passed_over"]
 
 
-async def test_whoever_declines_in_two_dispatches_leaves_it_waiting_in_neither(tmp_path: Path):
+async def test_technician_who_declines_in_two_dispatches_leaves_it_waiting_in_neither(
+    tmp_path: Path,
+):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -66,7 +70,9 @@ async def test_whoever_declines_in_two_dispatches_leaves_it_waiting_in_neither(t
             await field.move(sent["id"], "redispatch")
 
 
-async def test_an_unfit_candidate_does_not_leave_it_waiting_for_who_has_another(tmp_path: Path):
+async def test_unfit_candidate_does_not_leave_it_waiting_for_a_technician_with_another(
+    tmp_path: Path,
+):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -88,7 +94,7 @@ async def test_an_unfit_candidate_does_not_leave_it_waiting_for_who_has_another(
         assert [one["said"] for one in told["asked"]] == ["unfit", "passed_over"]
 
 
-async def test_one_that_waits_for_the_nearest_asks_who_is_free_again_and_the_nearest_after_them(
+async def test_request_waiting_for_the_nearest_asks_those_free_again_first(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -107,7 +113,7 @@ async def test_one_that_waits_for_the_nearest_asks_who_is_free_again_and_the_nea
         assert await claimed(field, 2) == [(sent["id"], "bob")]
 
 
-async def test_no_one_is_passed_over_while_an_operator_has_closed_the_gate_of_another(
+async def test_no_one_is_skipped_while_an_operator_has_closed_the_gate_of_another(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -122,7 +128,7 @@ async def test_no_one_is_passed_over_while_an_operator_has_closed_the_gate_of_an
         assert left(await field.job(sent["id"])) == ("ada", "bob")
 
 
-async def test_a_request_that_waits_for_the_one_a_dispatcher_named_is_not_passed_over(
+async def test_request_waiting_for_the_dispatchers_choice_is_not_skipped(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:

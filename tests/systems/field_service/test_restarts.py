@@ -124,7 +124,7 @@ async def states(http: httpx.AsyncClient, kind: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_called_twice(
+async def test_each_request_ends_once_and_nobody_is_called_twice_through_repeated_kills(
     tmp_path: Path, seed: int
 ):
     draw = random.Random(seed)
@@ -180,7 +180,7 @@ async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_calle
 
 @pytest.mark.slow
 @pytest.mark.parametrize("meanwhile", [True, False])
-async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the_server_is_killed(
+async def test_offer_waiting_for_the_end_of_a_call_is_made_once_though_the_server_is_killed(
     tmp_path: Path, meanwhile: bool
 ):
     async with (
@@ -233,7 +233,7 @@ async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the
         assert calls_at_once(carrier.world.ledger) == []
 
 
-async def test_an_offer_outlives_the_server_its_worker_and_the_store(tmp_path: Path):
+async def test_offer_survives_the_server_its_worker_and_the_store(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     async with a_field(tmp_path, url, lines={}, offer_timeout="1h") as field:
         await field.technician("ada", km=1)
@@ -253,7 +253,7 @@ async def test_an_offer_outlives_the_server_its_worker_and_the_store(tmp_path: P
         assert (await field.move(sent["id"], "complete")).json()["status"] == "completed"
 
 
-async def test_an_offer_whose_time_ran_out_while_nothing_ran_goes_on_at_the_start(tmp_path: Path):
+async def test_offer_expired_during_downtime_continues_at_the_start(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     async with a_field(tmp_path, url, lines={}, offer_timeout="200ms") as field:
         await field.user("dora", "text:+15557770001")
@@ -268,7 +268,7 @@ async def test_an_offer_whose_time_ran_out_while_nothing_ran_goes_on_at_the_star
         await check_record(field.store, ["dora"])
 
 
-async def test_a_worker_that_stops_at_once_in_a_turn_repeats_it_for_the_same_candidate(
+async def test_worker_that_stops_at_once_in_a_turn_repeats_it_for_the_same_candidate(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:

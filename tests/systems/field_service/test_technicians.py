@@ -31,7 +31,7 @@ async def near(field: FieldRig, **asked: Any) -> list[str]:
     return [one["id"] for one in told["rows"]]
 
 
-async def test_a_technician_is_kept_changed_and_forgotten_and_each_change_is_found(tmp_path: Path):
+async def test_technician_is_stored_changed_and_forgotten_and_each_change_is_found(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         made = await call(field, "POST", "", ADA)
         assert (made.status_code, made.json()["id"], made.headers["ETag"]) == (
@@ -70,7 +70,7 @@ async def test_a_technician_is_kept_changed_and_forgotten_and_each_change_is_fou
         problem(await call(field, "GET", "/ada-king"), 404, "unknown_record")
 
 
-async def test_a_technician_who_is_nowhere_on_earth_is_refused(tmp_path: Path):
+async def test_technician_nowhere_on_earth_is_refused(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         json = {"Content-Type": "application/json"}
         for wrong in ("NaN", "Infinity", "91", '"52"'):
@@ -89,13 +89,13 @@ async def test_a_technician_who_is_nowhere_on_earth_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-async def test_an_id_with_nul_is_refused_before_a_database_reads_it(tmp_path: Path, method: str):
+async def test_id_with_nul_is_refused_before_a_database_reads_it(tmp_path: Path, method: str):
     async with a_field(tmp_path, work=False) as field:
         body = {"name": "Ada"} if method == "PATCH" else None
         problem(await call(field, method, "/a%00", body), 422, "invalid_value")
 
 
-async def test_an_import_adds_changes_and_leaves_alone_and_a_bad_row_writes_nothing(tmp_path: Path):
+async def test_import_adds_and_changes_and_a_bad_row_writes_nothing(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         rows = "ID;Name;Phone;Lat;Lon;Skills;On_Duty;Channel\n"
         first = rows + "ada;Ada;+15550000001;52.52;13.40;gas|Heat;yes;VOICE\n\n"
@@ -127,7 +127,7 @@ async def test_an_import_adds_changes_and_leaves_alone_and_a_bad_row_writes_noth
         assert (told["added"], told["refused"]) == (1, 2)
 
 
-async def test_a_technician_with_an_open_offer_is_not_removed_and_one_with_a_request_is(
+async def test_technician_with_an_open_offer_is_not_removed_and_one_with_a_request_is(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -143,7 +143,7 @@ async def test_a_technician_with_an_open_offer_is_not_removed_and_one_with_a_req
         problem(await call(field, "DELETE", "/ada"), 404, "unknown_record")
 
 
-async def test_a_row_whose_made_id_is_another_phones_is_refused_and_says_so(tmp_path: Path):
+async def test_row_whose_derived_id_belongs_to_another_phone_is_refused_and_says_so(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         rows = "name,phone,lat,lon\nAda,+15550000001,52.52,13.40\nBob,+15550000002,52.52,13.40\n"
         assert (await imported(field, rows)).json()["added"] == 2
@@ -178,7 +178,7 @@ UNREADABLE: list[tuple[bytes, str]] = [
 ]
 
 
-async def test_a_file_that_cannot_be_read_is_told_and_writes_nothing(tmp_path: Path):
+async def test_unreadable_file_is_reported_and_writes_nothing(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         for text, says in UNREADABLE:
             reply = await imported(field, text)
@@ -187,13 +187,13 @@ async def test_a_file_that_cannot_be_read_is_told_and_writes_nothing(tmp_path: P
         assert (await field.rig.ask(None, "/technicians"))["rows"] == []
 
 
-async def test_a_body_of_another_type_is_no_import(tmp_path: Path):
+async def test_body_of_another_type_is_no_import(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         reply = await call(field, "POST", "/import", {"name": "Ada"})
         assert reply.status_code == 415
 
 
-async def test_a_technician_removed_while_he_is_asked_keeps_his_answer_and_is_asked_no_more(
+async def test_technician_removed_while_asked_keeps_his_answer_and_is_asked_no_more(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h") as field:
@@ -216,7 +216,7 @@ async def test_a_technician_removed_while_he_is_asked_keeps_his_answer_and_is_as
         await field.settled("offer_ended", 1)
 
 
-async def test_who_moved_too_far_is_passed_over_at_his_turn(tmp_path: Path):
+async def test_technician_who_moved_too_far_is_skipped_at_his_turn(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}, radius_km=50) as field:
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
@@ -231,7 +231,7 @@ async def test_who_moved_too_far_is_passed_over_at_his_turn(tmp_path: Path):
 
 @pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")  # raised by apprise's own imports
 @pytest.mark.parametrize("what", ["technicians", "users"])
-async def test_only_who_may_define_changes_the_directory_and_a_scoped_token_sees_nothing(
+async def test_only_definers_change_the_directory_and_a_scoped_token_sees_nothing(
     tmp_path: Path, what: str
 ):
     async with a_field(tmp_path, tokens=True, work=False) as field:

@@ -24,7 +24,7 @@ async def names(field: FieldRig) -> list[str]:
     return [one["id"] for one in (await field.rig.ask(None, "/users", role="dispatcher"))["rows"]]
 
 
-async def test_a_user_is_found_by_the_roles_held_now(tmp_path: Path):
+async def test_user_is_found_by_the_current_roles(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         assert (await call(field, "POST", "", DORA)).status_code == 201
         problem(await call(field, "POST", "", DORA), 409, "id_conflict")
@@ -47,7 +47,7 @@ async def test_a_user_is_found_by_the_roles_held_now(tmp_path: Path):
         assert await names(field) == ["dan"]
 
 
-async def test_a_channel_by_which_nobody_can_be_told_is_refused(tmp_path: Path):
+async def test_channel_that_can_reach_nobody_is_refused(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         for channel in ("text:555", "call:", "nothing", "xyz://a", "", "text:+1555 "):
             reply = await call(field, "POST", "", {**DORA, "channels": [channel]})
@@ -55,7 +55,7 @@ async def test_a_channel_by_which_nobody_can_be_told_is_refused(tmp_path: Path):
         assert await names(field) == []
 
 
-async def test_a_dispatcher_who_comes_later_is_told_of_the_next_exhausted_request(tmp_path: Path):
+async def test_dispatcher_added_later_is_alerted_of_the_next_exhausted_request(tmp_path: Path):
     async with a_field(tmp_path, lines={}) as field:
         sent = await field.ask()
         await field.settled("offer_ended", 1)

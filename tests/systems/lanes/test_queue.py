@@ -30,7 +30,7 @@ async def queue() -> AsyncIterator[Queue]:
 # --------------------------------------------------------------------------------------- enqueue
 
 
-async def test_a_job_goes_through_the_queue_in_a_lane_that_nobody_declared(queue: Queue) -> None:
+async def test_job_goes_through_the_queue_in_an_undeclared_lane(queue: Queue) -> None:
     job_id = await queue.enqueue("never seen", payload={"to": "ada"}, type="send_email")
     assert await queue.status(job_id) == "queued"
     (job,) = await queue.pull("never seen")
@@ -51,13 +51,13 @@ async def test_a_job_goes_through_the_queue_in_a_lane_that_nobody_declared(queue
     )
 
 
-async def test_a_lane_is_strictly_first_in_first_out(queue: Queue) -> None:
+async def test_lane_is_strictly_first_in_first_out(queue: Queue) -> None:
     made = [await queue.enqueue(payload={"n": n}) for n in range(30)]
     pulled = [job["job_id"] for _ in range(3) for job in await queue.pull(max=10)]
     assert pulled == made
 
 
-async def test_a_job_id_that_is_any_text_makes_one_job_and_finds_it(queue: Queue) -> None:
+async def test_job_id_of_any_text_creates_one_job_and_finds_it(queue: Queue) -> None:
     first = await queue.post("/enqueue", lane="mail", type="t", job_id="order 17/ü")
     again = await queue.post("/enqueue", lane="mail", type="t", job_id="order 17/ü")
     assert (first.status_code, again.status_code) == (201, 200)
@@ -71,7 +71,7 @@ async def test_a_job_id_that_is_any_text_makes_one_job_and_finds_it(queue: Queue
     assert (await queue.said("/ack", {**job, "job_id": "order 17/ü"}))["job_id"] == job_id
 
 
-async def test_a_job_id_that_is_a_uuid_is_the_jobs_id(queue: Queue) -> None:
+async def test_job_id_that_is_a_uuid_is_the_jobs_id(queue: Queue) -> None:
     wanted = str(uuid4())
     reply = await queue.post("/enqueue", lane="mail", type="t", job_id=wanted.upper())
     assert reply.json() == {"job_id": wanted, "created": True}
@@ -82,7 +82,7 @@ async def test_a_job_id_that_is_a_uuid_is_the_jobs_id(queue: Queue) -> None:
     assert (await queue.get(f"/jobs/{wanted.upper()}"))["key"] is None
 
 
-async def test_a_job_that_is_due_later_waits_in_its_lane(queue: Queue) -> None:
+async def test_job_due_later_waits_in_its_lane(queue: Queue) -> None:
     job_id = await queue.enqueue(due="1h")
     assert await queue.pull() == []
     assert await queue.status(job_id) == "queued"
@@ -100,7 +100,7 @@ async def test_a_job_that_is_due_later_waits_in_its_lane(queue: Queue) -> None:
         {"lane": "mail", "type": "t", "prio": 1},
     ],
 )
-async def test_what_cannot_be_enqueued_is_refused_and_nothing_is_made(
+async def test_invalid_job_is_refused_and_nothing_is_created(
     queue: Queue, body: dict[str, object]
 ) -> None:
     reply = await queue.post("/enqueue", **body)
@@ -138,13 +138,13 @@ async def test_weighted_order_takes_turns_by_weight(queue: Queue) -> None:
     assert (pulled.count("a"), pulled.count("b")) == (3, 6)
 
 
-async def test_a_pull_that_waits_is_woken_by_the_first_job(queue: Queue) -> None:
+async def test_waiting_pull_is_woken_by_the_first_job(queue: Queue) -> None:
     waiting = asyncio.create_task(queue.pull("mail", wait="20s"))
     job_id = await queue.enqueue()
     assert [job["job_id"] for job in await waiting] == [job_id]
 
 
-async def test_a_pull_whose_time_is_up_brings_nothing(queue: Queue) -> None:
+async def test_timed_out_pull_returns_nothing(queue: Queue) -> None:
     reply = await queue.post("/pull", worker="w", lanes="mail", wait="1ms")
     assert (reply.json()["jobs"], reply.json()["lease_until"]) == ([], None)
 
@@ -152,7 +152,7 @@ async def test_a_pull_whose_time_is_up_brings_nothing(queue: Queue) -> None:
 # -------------------------------------------------------------------------- acknowledge and fail
 
 
-async def test_to_acknowledge_a_job_that_is_done_is_a_no_op(queue: Queue) -> None:
+async def test_acknowledging_a_done_job_is_a_no_op(queue: Queue) -> None:
     await queue.enqueue()
     (job,) = await queue.pull()
     await queue.said("/ack", job, result=1)
@@ -162,7 +162,7 @@ async def test_to_acknowledge_a_job_that_is_done_is_a_no_op(queue: Queue) -> Non
     assert (await queue.get(f"/jobs/{job['job_id']}"))["result"] == 1
 
 
-async def test_a_job_that_is_done_cannot_be_failed_or_extended(queue: Queue) -> None:
+async def test_done_job_cannot_be_failed_or_extended(queue: Queue) -> None:
     await queue.enqueue()
     (job,) = await queue.pull()
     await queue.said("/ack", job)
@@ -172,7 +172,7 @@ async def test_a_job_that_is_done_cannot_be_failed_or_extended(queue: Queue) -> 
     assert await queue.status(job["job_id"]) == "done"
 
 
-async def test_who_does_not_hold_a_job_can_say_nothing_about_it(queue: Queue) -> None:
+async def test_only_the_holder_can_report_about_a_job(queue: Queue) -> None:
     await queue.enqueue()
     (job,) = await queue.pull()
     for path in ("/ack", "/fail", "/extend"):
@@ -184,7 +184,7 @@ async def test_who_does_not_hold_a_job_can_say_nothing_about_it(queue: Queue) ->
     assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_job")
 
 
-async def test_a_failed_attempt_waits_and_is_tried_again(queue: Queue) -> None:
+async def test_failed_attempt_waits_and_is_retried(queue: Queue) -> None:
     job_id = await queue.enqueue()
     (job,) = await queue.pull()
     said = await queue.said("/fail", job, error="no luck", after="1h")
@@ -196,7 +196,7 @@ async def test_a_failed_attempt_waits_and_is_tried_again(queue: Queue) -> None:
     assert await queue.pull() == []
 
 
-async def test_a_job_that_its_worker_puts_off_is_queued_and_has_not_failed(queue: Queue) -> None:
+async def test_job_postponed_by_its_worker_is_queued_and_has_not_failed(queue: Queue) -> None:
     job_id = await queue.enqueue()
     (job,) = await queue.pull()
     snoozed = {"outcome": "snoozed", "job": job_id, "run": job["run"], "after": "1h"}
@@ -207,7 +207,7 @@ async def test_a_job_that_its_worker_puts_off_is_queued_and_has_not_failed(queue
     assert (statuses["queued"], statuses["failed"]) == (1, 0)
 
 
-async def test_without_a_delay_of_its_own_a_failure_waits_at_most_an_hour_by_the_policy(
+async def test_failure_without_a_delay_waits_at_most_an_hour_by_the_policy(
     queue: Queue,
 ) -> None:
     job_id = await queue.enqueue()
@@ -219,7 +219,7 @@ async def test_without_a_delay_of_its_own_a_failure_waits_at_most_an_hour_by_the
     assert shown["due_at"] <= shown["created_at"] + 3_600_000
 
 
-async def test_after_five_attempts_a_job_is_dead_and_listed_with_its_error(queue: Queue) -> None:
+async def test_job_is_dead_after_five_attempts_and_listed_with_its_error(queue: Queue) -> None:
     job_id = await queue.enqueue(payload={"to": "nobody"}, job_id="letter 1")
     for attempt in range(1, 6):
         (job,) = await queue.pull(wait="20s")
@@ -233,7 +233,7 @@ async def test_after_five_attempts_a_job_is_dead_and_listed_with_its_error(queue
     assert await queue.pull() == []
 
 
-async def test_a_job_can_be_dead_at_once(queue: Queue) -> None:
+async def test_job_can_be_dead_at_once(queue: Queue) -> None:
     await queue.enqueue()
     (job,) = await queue.pull()
     both = await queue.say("/fail", job, dead=True, after="1s")
@@ -274,7 +274,7 @@ async def test_many_dead_jobs_are_retried_by_lane_and_type(queue: Queue) -> None
     assert (await queue.get("/dead"))["rows"] == []
 
 
-async def test_a_page_of_dead_jobs_that_carry_much_ends_early_and_goes_on(queue: Queue) -> None:
+async def test_page_of_large_dead_jobs_ends_early_and_continues(queue: Queue) -> None:
     made = [await queue.enqueue(payload={"text": "x" * 900_000}) for _ in range(30)]
     while jobs := await queue.pull():
         for job in jobs:
@@ -285,7 +285,7 @@ async def test_a_page_of_dead_jobs_that_carry_much_ends_early_and_goes_on(queue:
     assert [one["job_id"] for one in first["rows"] + second["rows"]] == made[::-1]
 
 
-async def test_a_retry_that_is_repeated_under_its_key_answers_what_the_first_did() -> None:
+async def test_retry_repeated_under_its_key_returns_what_the_first_did() -> None:
     async with queueing() as (rig, queue):
         (job_id,) = await dead(queue, 1)
         headers = {"Idempotency-Key": "again"}
@@ -307,12 +307,12 @@ async def test_a_retry_that_is_repeated_under_its_key_answers_what_the_first_did
         {"lane": "mail", "payload": {}},
     ],
 )
-async def test_a_retry_must_say_clearly_which_jobs(queue: Queue, body: dict[str, object]) -> None:
+async def test_retry_must_say_clearly_which_jobs(queue: Queue, body: dict[str, object]) -> None:
     reply = await queue.post("/retry", **body)
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid_value")
 
 
-async def test_the_dead_are_listed_page_by_page_newest_first(queue: Queue) -> None:
+async def test_dead_jobs_are_listed_page_by_page_newest_first(queue: Queue) -> None:
     made = await dead(queue, 5)
     first = await queue.get("/dead", limit=3)
     second = await queue.get("/dead", limit=3, cursor=first["cursor"])
@@ -330,7 +330,7 @@ async def dead(queue: Queue, count: int, lane: str = "mail") -> list[str]:
 # ------------------------------------------------------------------------------------- statuses
 
 
-async def test_a_lane_shows_every_status_beside_the_engines_states(queue: Queue) -> None:
+async def test_lane_shows_every_status_beside_the_engines_states(queue: Queue) -> None:
     for _ in range(6):
         await queue.enqueue()
     await queue.enqueue(due="1h")
@@ -357,7 +357,7 @@ async def test_a_lane_shows_every_status_beside_the_engines_states(queue: Queue)
     assert (lane["exact"], lane["workers"], lane["paused"]) == (True, 1, False)
 
 
-async def test_a_lanes_target_stands_beside_what_it_reaches() -> None:
+async def test_lanes_target_is_shown_beside_its_latency() -> None:
     settings = {"mail": {"target": "1h"}, "slow": {"target": "0s"}}
     async with queueing(settings) as (_, queue):
         for lane in settings:
@@ -371,7 +371,7 @@ async def test_a_lanes_target_stands_beside_what_it_reaches() -> None:
         assert slow["latency"]["handlers_missing"] or slow["latency"]["head_ms"] == 0
 
 
-async def test_a_paused_lane_is_shown_so_and_hands_nothing_out() -> None:
+async def test_paused_lane_is_shown_as_paused_and_returns_nothing() -> None:
     async with queueing() as (rig, queue):
         await queue.enqueue()
         paused = await rig.call(None, "POST", "/v1/lanes/mail/pause", {"reason": "a test"})
@@ -383,7 +383,7 @@ async def test_a_paused_lane_is_shown_so_and_hands_nothing_out() -> None:
 # -------------------------------------------------------------------------------------- settings
 
 
-async def test_lanes_of_the_settings_are_declared_when_the_server_starts() -> None:
+async def test_configured_lanes_are_declared_when_the_server_starts() -> None:
     settings = {"send_email": {"target": "5s", "concurrency": 3, "lease": "20s"}}
     async with queueing(settings) as (_, queue):
         for _ in range(5):
@@ -436,7 +436,7 @@ ROUTES = {
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_each_route_is_for_its_roles_alone(rig: Rig, method: str, path: str) -> None:
+async def test_each_route_is_only_for_its_roles(rig: Rig, method: str, path: str) -> None:
     for who in (None, *Role):
         reply = await rig.call(who, method, path, {} if method == "POST" else None)
         allowed = who in ROUTES[method, path]
@@ -444,7 +444,7 @@ async def test_each_route_is_for_its_roles_alone(rig: Rig, method: str, path: st
         assert (reply.status_code != refused) == allowed, (who, reply.text)
 
 
-async def test_a_token_pulls_and_settles_in_its_lanes_alone(rig: Rig) -> None:
+async def test_token_pulls_and_settles_only_in_its_lanes(rig: Rig) -> None:
     ours = Queue(rig.http, await rig.token(Role.WORKER, lanes=["send_*"]))
     theirs = Queue(rig.http, await rig.token(Role.WORKER))
     producer = Queue(rig.http, rig.tokens[Role.PRODUCER])
@@ -459,7 +459,7 @@ async def test_a_token_pulls_and_settles_in_its_lanes_alone(rig: Rig) -> None:
     assert (await ours.said("/ack", job))["answer"] == "done"
 
 
-async def test_a_token_is_not_told_that_a_job_of_another_lane_is_done(rig: Rig) -> None:
+async def test_token_is_not_told_that_a_job_of_another_lane_is_done(rig: Rig) -> None:
     ours = Queue(rig.http, await rig.token(Role.WORKER, lanes=["send_*"]))
     all_lanes = Queue(rig.http, await rig.token(Role.WORKER))
     await Queue(rig.http, rig.tokens[Role.PRODUCER]).enqueue("other")
@@ -469,7 +469,7 @@ async def test_a_token_is_not_told_that_a_job_of_another_lane_is_done(rig: Rig) 
     assert (await ours.say("/ack", job)).status_code == 409
 
 
-async def test_a_tenants_producer_sees_and_makes_only_its_own(rig: Rig) -> None:
+async def test_tenants_producer_sees_and_creates_only_its_own(rig: Rig) -> None:
     acme = Queue(rig.http, await rig.token(Role.PRODUCER, tenants=["acme"]))
     other = Queue(rig.http, await rig.token(Role.PRODUCER, tenants=["other"]))
     job_id = await acme.enqueue(job_id="order 1")
@@ -495,7 +495,7 @@ async def timed() -> AsyncIterator[tuple[Queue, FakeClock, Store]]:
     await store.close()
 
 
-async def test_five_attempts_reach_the_cap_of_an_hour_and_no_outage_of_half_an_hour_kills_a_job(
+async def test_five_attempts_reach_the_cap_of_an_hour_and_survive_half_an_hour_of_outage(
     timed: tuple[Queue, FakeClock, Store],
 ) -> None:
     queue, clock, _ = timed

@@ -43,7 +43,7 @@ async def shown(http: httpx.AsyncClient, words: str, path: str = PAGE) -> str:
     return text
 
 
-async def test_lanes_are_told_the_deepest_first_with_what_workers_hold():
+async def test_lanes_are_shown_the_deepest_first_with_what_workers_hold():
     async with operating() as (_, makes, works, http):
         for lane, many in (("mail", 3), ("sms", 5)):
             for _ in range(many):
@@ -75,7 +75,7 @@ async def test_dead_jobs_of_a_lane_are_retried_and_a_lane_is_paused():
         assert gate.closed_until is not None
 
 
-async def test_what_is_looked_for_is_bounded_and_the_page_says_so():
+async def test_search_is_bounded_and_the_page_says_so():
     async with operating() as (_, makes, works, http):
         for _ in range(HELD_ROWS + 2):
             await makes.enqueue("mail")
@@ -83,7 +83,7 @@ async def test_what_is_looked_for_is_bounded_and_the_page_says_so():
         await shown(http, f"{HELD_ROWS} of {HELD_ROWS + 2} pulled jobs")
 
 
-async def test_a_viewer_sees_no_button_and_a_token_only_its_lanes():
+async def test_viewer_sees_no_button_and_a_token_only_its_lanes():
     async with operating() as (rig, makes, works, http):
         for lane in ("mail", "sms"):
             await makes.enqueue(lane, type=f"t-{lane}")

@@ -35,7 +35,7 @@ for module in TYPES:
 
 
 @pytest.mark.slow
-async def test_a_server_that_is_killed_loses_nothing_that_it_acknowledged() -> None:
+async def test_killed_server_loses_nothing_that_it_acknowledged() -> None:
     with serving(*SYSTEM) as (process, url, _):
         async with calling(url) as queue:
             made = [await queue.enqueue(payload={"n": n}) for n in range(20)]
@@ -60,7 +60,7 @@ async def test_a_server_that_is_killed_loses_nothing_that_it_acknowledged() -> N
 
 
 @pytest.mark.slow
-async def test_a_worker_that_goes_on_after_a_restart_of_the_server_still_holds_its_job() -> None:
+async def test_worker_that_continues_after_a_server_restart_still_holds_its_job() -> None:
     with serving(*SYSTEM) as (process, url, _):
         async with calling(url) as queue:
             await queue.enqueue()
@@ -74,7 +74,7 @@ async def test_a_worker_that_goes_on_after_a_restart_of_the_server_still_holds_i
 
 
 @pytest.mark.slow
-async def test_what_a_dead_worker_pulled_comes_back_and_what_is_extended_stays() -> None:
+async def test_jobs_of_a_dead_worker_are_requeued_and_extended_ones_stay() -> None:
     with serving(*SYSTEM) as (_, url, _):
         async with calling(url) as queue:
             for _ in range(2):

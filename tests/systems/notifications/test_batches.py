@@ -34,7 +34,7 @@ async def begun(work: Work, batches: int) -> None:
             await REAL.pause(0)
 
 
-async def test_a_call_that_comes_while_a_batch_runs_is_answered_by_the_next() -> None:
+async def test_call_during_a_batch_is_answered_by_the_next() -> None:
     work = Work()
     batches = Batches(work, 3)
     calls = [asyncio.create_task(batches.ask(1))]
@@ -47,7 +47,7 @@ async def test_a_call_that_comes_while_a_batch_runs_is_answered_by_the_next() ->
     assert work.batches == [[1], [2, 3, 4], [5]]
 
 
-async def test_what_a_batch_raises_each_of_its_calls_gets_and_no_other() -> None:
+async def test_error_of_a_batch_reaches_each_of_its_calls_and_no_other() -> None:
     work = Work()
     batches = Batches(work, 2)
     work.fails = True
@@ -61,7 +61,7 @@ async def test_what_a_batch_raises_each_of_its_calls_gets_and_no_other() -> None
     assert [str(one) for one in found] == ["away", "away", "6"]
 
 
-async def test_a_caller_that_waits_no_longer_takes_nothing_from_the_others() -> None:
+async def test_cancelled_caller_takes_nothing_from_the_others() -> None:
     work = Work()
     batches = Batches(work, 2)
     gone, stays = (asyncio.create_task(batches.ask(n)) for n in (1, 2))

@@ -31,7 +31,7 @@ def status(status: str, **more: str) -> HookRequest:
     return form(MessageSid=MESSAGE, MessageStatus=status, **more)
 
 
-async def test_a_text_that_arrived_and_one_that_did_not():
+async def test_delivered_and_undelivered_text():
     texts = twilio("http://127.0.0.1:1")
     for way in ("queued", "sent"):
         assert read_text_delivery(texts, status(way)) == ()
@@ -47,7 +47,7 @@ async def test_a_text_that_arrived_and_one_that_did_not():
     await texts.close()
 
 
-def test_mails_that_arrived_and_that_did_not():
+def test_delivered_and_undelivered_mails():
     mail = {"sg_message_id": "m-1.filter0001.1.2.3-0", "email": "ada@example.org"}
     found = read_mail_delivery(
         events(
@@ -72,6 +72,6 @@ def test_mails_that_arrived_and_that_did_not():
     assert len({one.event for one in found}) == 5
 
 
-def test_a_body_that_is_no_list_of_events_is_refused():
+def test_body_that_is_not_a_list_of_events_is_refused():
     with pytest.raises(InvalidValue, match="not a list of events"):
         read_mail_delivery(HookRequest(method="POST", url=URL, headers=(), body=b"{}"))

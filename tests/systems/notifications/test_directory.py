@@ -14,7 +14,7 @@ from tests.systems.notifications.notify_rig import notifying
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
-async def test_a_recipient_is_kept_changed_and_loses_an_address_by_null(tmp_path: Path):
+async def test_recipient_is_stored_changed_and_loses_an_address_by_null(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada(tz="Europe/Berlin", preferences={"opt_out": ["sms", "*:news"]})
         ada = await notify.ok("GET", "/recipients/ada")
@@ -45,7 +45,7 @@ async def test_a_recipient_is_kept_changed_and_loses_an_address_by_null(tmp_path
         ("preferences", {"quiet": "22:00-07:00"}, "quiet"),
     ],
 )
-async def test_an_unusable_field_of_a_recipient_is_refused_by_name(
+async def test_unusable_field_of_a_recipient_is_refused_by_name(
     tmp_path: Path, field: str, value: object, said: str
 ):
     async with notifying(tmp_path, work=False) as notify:
@@ -55,7 +55,7 @@ async def test_an_unusable_field_of_a_recipient_is_refused_by_name(
         assert said in reply.text
 
 
-async def test_recipients_are_imported_and_told_row_by_row(tmp_path: Path):
+async def test_recipients_are_imported_and_reported_row_by_row(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         csv = "id,email,devices,preferences\n"
         csv += 'ada,ada@example.org,d1;d2,"{""opt_out"": [""sms""]}"\nbo,,,\n'
@@ -70,7 +70,7 @@ async def test_recipients_are_imported_and_told_row_by_row(tmp_path: Path):
         assert (await notify.ok("GET", "/recipients/ada"))["email"] == "ada@example.org"
 
 
-async def test_the_secret_of_an_apprise_url_is_shown_to_those_who_define(tmp_path: Path):
+async def test_secret_of_an_apprise_url_is_shown_only_to_definers(tmp_path: Path):
     async with notifying(tmp_path, work=False, tokens=True) as notify:
         await notify.ada(apprise="mailto://me:secret@example.org")
         told = await notify.rig.call(Role.VIEWER, "GET", "/recipients/ada")
@@ -79,7 +79,7 @@ async def test_the_secret_of_an_apprise_url_is_shown_to_those_who_define(tmp_pat
         assert "secret" not in reply.text
 
 
-async def test_a_template_is_rendered_by_the_preview_and_escaped_in_html_alone(tmp_path: Path):
+async def test_template_is_rendered_by_the_preview_and_escaped_only_in_html(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         email = {
             "title": "Hi {{ name }}\nthere",
@@ -107,7 +107,7 @@ async def test_a_template_is_rendered_by_the_preview_and_escaped_in_html_alone(t
 
 
 @pytest.mark.parametrize("name", ["self", "context", "environment", "args", "kwargs", "data"])
-async def test_data_may_have_any_name(tmp_path: Path, name: str):
+async def test_data_can_have_any_name(tmp_path: Path, name: str):
     async with notifying(tmp_path, work=False) as notify:
         body = {"id": "hello", "channels": {"default": {"text": "Dear {{ who }}"}}}
         await notify.ok("POST", "/message-templates", body, 201)
@@ -117,7 +117,7 @@ async def test_data_may_have_any_name(tmp_path: Path, name: str):
 
 
 @pytest.mark.parametrize("form", ["title", "text", "html"])
-async def test_half_of_a_surrogate_pair_is_a_fault_of_the_template(tmp_path: Path, form: str):
+async def test_lone_surrogate_is_a_fault_of_the_template(tmp_path: Path, form: str):
     async with notifying(tmp_path, work=False) as notify:
         email = {"text": "x", form: "{{ '\\ud83d' }}"}
         body = {"id": "bad", "channels": {"email": email}}
@@ -135,7 +135,7 @@ async def test_half_of_a_surrogate_pair_is_a_fault_of_the_template(tmp_path: Pat
         ("{% nothing %}", "unknown tag 'nothing'"),
     ],
 )
-async def test_a_template_with_a_fault_of_syntax_is_refused_with_its_line(
+async def test_template_with_a_syntax_error_is_refused_with_its_line(
     tmp_path: Path, source: str, said: str
 ):
     async with notifying(tmp_path, work=False) as notify:
@@ -156,7 +156,7 @@ async def test_a_template_with_a_fault_of_syntax_is_refused_with_its_line(
         "{% include 'x' %}",
     ],
 )
-async def test_a_template_cannot_leave_its_sandbox_or_fill_memory(tmp_path: Path, source: str):
+async def test_template_cannot_leave_its_sandbox_or_fill_memory(tmp_path: Path, source: str):
     async with notifying(tmp_path, work=False) as notify:
         body = {"id": "bad", "channels": {"email": {"text": f"a\n{source}"}}}
         await notify.ok("POST", "/message-templates", body, 201)

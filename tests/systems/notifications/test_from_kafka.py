@@ -29,7 +29,7 @@ async def stored(notify: NotifyRig) -> int:
     return len((await notify.store.read(JobsQuery(limit=100))).rows)
 
 
-async def test_a_message_that_is_read_twice_is_one_notification(tmp_path: Path) -> None:
+async def test_message_read_twice_is_one_notification(tmp_path: Path) -> None:
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         sink = NotificationSink(notify.rig.service, notify.context)
@@ -39,7 +39,7 @@ async def test_a_message_that_is_read_twice_is_one_notification(tmp_path: Path) 
         assert await stored(notify) == 3
 
 
-async def test_a_dedupe_key_of_the_body_counts_across_messages(tmp_path: Path) -> None:
+async def test_dedupe_key_of_the_body_counts_across_messages(tmp_path: Path) -> None:
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         sink = NotificationSink(notify.rig.service, notify.context)
@@ -48,7 +48,9 @@ async def test_a_dedupe_key_of_the_body_counts_across_messages(tmp_path: Path) -
         assert await stored(notify) == 1
 
 
-async def test_what_is_no_notification_is_refused_alone_with_its_reason(tmp_path: Path) -> None:
+async def test_message_without_a_valid_notification_is_refused_alone_with_its_reason(
+    tmp_path: Path,
+) -> None:
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         sink = NotificationSink(notify.rig.service, notify.context)

@@ -27,7 +27,7 @@ async def dedupe_count(notify: NotifyRig) -> int:
         return (await session.execute(text("SELECT count(*) FROM notify_keys"))).scalar_one()
 
 
-async def test_a_notification_in_the_past_is_due_now_and_one_ahead_then(tmp_path: Path):
+async def test_notification_in_the_past_is_due_now_and_a_future_one_then(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         now = await notify.rig.service.now()
@@ -58,7 +58,7 @@ async def test_otps_and_alerts_come_first_and_only_low_priority_is_spread(tmp_pa
         assert len(spread) > 1
 
 
-async def test_what_is_spread_does_not_expire_by_that(tmp_path: Path):
+async def test_spread_notification_does_not_expire_by_being_spread(tmp_path: Path):
     async with notifying(tmp_path, work=False, jitter="1h") as notify:
         await notify.ada()
         spread: set[int] = set()
@@ -96,7 +96,7 @@ async def test_what_is_spread_does_not_expire_by_that(tmp_path: Path):
         ({"dedupe": "k"}, "dedupe"),
     ],
 )
-async def test_one_bad_item_of_a_list_is_told_by_its_index_and_nothing_is_stored(
+async def test_one_bad_item_of_a_list_is_reported_by_index_and_nothing_is_stored(
     tmp_path: Path, wrong: dict[str, Any], said: str
 ):
     async with notifying(tmp_path, work=False) as notify:
@@ -109,7 +109,7 @@ async def test_one_bad_item_of_a_list_is_told_by_its_index_and_nothing_is_stored
         assert (await notify.ok("GET", "/notifications"))["rows"] == []
 
 
-async def test_what_is_missing_is_not_said_to_be_given_twice(tmp_path: Path):
+async def test_missing_field_is_not_reported_as_given_twice(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         for body in ({"recipient": "ada", "text": "x"}, {"recipient": "ada", "channel": "sms"}):
             reply = await notify.call("POST", "/notifications", body)
@@ -118,7 +118,7 @@ async def test_what_is_missing_is_not_said_to_be_given_twice(tmp_path: Path):
             assert "cannot be combined" not in told
 
 
-async def test_a_list_names_the_place_of_a_fault_in_errors_or_the_item(tmp_path: Path):
+async def test_list_names_the_place_of_a_fault_in_errors_or_the_item(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         good = {"recipient": "ada", "channel": "email", "text": "hello"}
@@ -129,7 +129,7 @@ async def test_a_list_names_the_place_of_a_fault_in_errors_or_the_item(tmp_path:
         assert [one["where"] for one in told["errors"]] == ["body.1.channel"]
 
 
-async def test_a_cancelled_notification_keeps_its_key(tmp_path: Path):
+async def test_cancelled_notification_keeps_its_key(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         body = {"recipient": "ada", "channel": "email", "text": "x", "dedupe_key": "k"}
@@ -142,7 +142,7 @@ async def test_a_cancelled_notification_keeps_its_key(tmp_path: Path):
         await notify.ok("POST", "/notifications", {**body, "dedupe_key": "k2"}, 201)
 
 
-async def test_a_channel_that_nothing_sends_by_is_refused(tmp_path: Path):
+async def test_channel_without_a_sender_is_refused(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         del notify.boxes[next(one for one in notify.boxes if one == "sms")]
@@ -151,7 +151,7 @@ async def test_a_channel_that_nothing_sends_by_is_refused(tmp_path: Path):
         assert "[notifications.senders.sms]" in problem(reply, 422, "invalid_value")["hint"]
 
 
-async def test_a_duplicate_gets_the_first_ones_id_and_sends_nothing(tmp_path: Path):
+async def test_duplicate_gets_the_first_ones_id_and_sends_nothing(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         await notify.ok("POST", "/recipients", {"id": "bo", "email": "b@example.org"}, 201)
@@ -172,7 +172,7 @@ async def test_a_duplicate_gets_the_first_ones_id_and_sends_nothing(tmp_path: Pa
         assert rows[1]["id"] == rows[3]["id"]
 
 
-async def test_the_window_runs_from_the_first_accepted_one_and_no_duplicate_restarts_it(
+async def test_window_runs_from_the_first_accepted_one_and_no_duplicate_restarts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path, work=False, dedupe_window="1h") as notify:
@@ -194,7 +194,7 @@ async def test_the_window_runs_from_the_first_accepted_one_and_no_duplicate_rest
         assert await notify.send(dedupe_key="k") == second
 
 
-async def test_keys_that_are_over_are_removed_by_those_that_come(
+async def test_expired_keys_are_removed_by_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path, work=False, dedupe_window="1h") as notify:
@@ -216,7 +216,7 @@ async def test_keys_that_are_over_are_removed_by_those_that_come(
         assert await dedupe_count(notify) == 40
 
 
-async def test_dedupe_drops_none_of_the_distinct_and_finds_each_double(tmp_path: Path):
+async def test_dedupe_drops_no_distinct_key_and_finds_each_duplicate(tmp_path: Path):
     asked = keys(2_000, 20)
     dropped, size = await exact(asked, str(tmp_path))
     assert dropped == 20
@@ -225,7 +225,7 @@ async def test_dedupe_drops_none_of_the_distinct_and_finds_each_double(tmp_path:
     assert bloom(asked, size, 2_000) == 20
 
 
-async def test_a_key_whose_notification_was_never_stored_loses_nothing(
+async def test_key_whose_notification_was_never_stored_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path, work=False) as notify:
@@ -246,7 +246,7 @@ async def test_a_key_whose_notification_was_never_stored_loses_nothing(
         assert await notify.send(dedupe_key="k") == told["id"]
 
 
-async def test_a_duplicate_with_another_text_that_is_stored_first_refuses_no_others(
+async def test_duplicate_with_another_text_stored_first_refuses_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path, work=False) as notify:
@@ -274,7 +274,7 @@ async def test_a_duplicate_with_another_text_that_is_stored_first_refuses_no_oth
         assert b"two" in (await notify.job(second)).args
 
 
-async def test_a_queued_notification_is_cancelled_and_a_sent_one_is_not(tmp_path: Path):
+async def test_queued_notification_is_cancelled_and_a_sent_one_is_not(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         ahead = await notify.send(scheduled_at=LATER)
@@ -290,7 +290,7 @@ async def test_a_queued_notification_is_cancelled_and_a_sent_one_is_not(tmp_path
         problem(await notify.call("GET", f"/notifications/{nothing}"), 404, "unknown_record")
 
 
-async def test_ten_thousand_are_taken_in_with_one_request(tmp_path: Path):
+async def test_ten_thousand_are_accepted_in_one_request(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         body = {"recipient": "ada", "channel": "email", "text": "x", "scheduled_at": LATER}

@@ -72,7 +72,7 @@ async def finish(world: HistoryWorld, id_: str, end: End) -> None:
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_each_one_that_has_ended_arrives_once_though_the_process_dies_at_any_step(how: str):
+async def test_each_ended_notification_arrives_once_though_the_process_dies_at_any_step(how: str):
     end, seam, died = ENDS[how], 0, True
     while died:
         world, died = HistoryWorld(), False
@@ -110,7 +110,7 @@ async def one_that_ended(world: HistoryWorld) -> str:
     return job.id
 
 
-async def test_a_later_word_is_written_though_the_process_dies_at_any_step_and_hears_it_again():
+async def test_later_report_is_written_though_the_process_dies_at_any_step_and_hears_it_again():
     seam, died = 0, True
     while died:
         world, died = HistoryWorld(), False
@@ -131,7 +131,7 @@ async def test_a_later_word_is_written_though_the_process_dies_at_any_step_and_h
     assert seam > 8
 
 
-async def test_a_word_is_written_once_however_often_it_comes():
+async def test_report_is_written_once_however_often_it_arrives():
     world = HistoryWorld()
     id_ = await one_that_ended(world)
     process = world.process()
@@ -144,7 +144,7 @@ async def test_a_word_is_written_once_however_often_it_comes():
     assert process.counted.count((Tallied.HISTORY, WRITTEN)) == 2
 
 
-async def test_each_of_two_words_is_written():
+async def test_each_of_two_reports_is_written():
     world = HistoryWorld()
     id_ = await one_that_ended(world)
     process = world.process()
@@ -156,7 +156,7 @@ async def test_each_of_two_words_is_written():
         assert world.rows() == [(id_, "DELIVERED" if expected else "FAILED")]
 
 
-async def test_a_version_grows_though_a_trail_shows_its_last_lines_alone():
+async def test_version_increases_though_a_trail_shows_only_its_last_lines():
     world = HistoryWorld()
     view = await world.view(await one_that_ended(world))
     assert view is not None
@@ -168,7 +168,7 @@ async def test_a_version_grows_though_a_trail_shows_its_last_lines_alone():
     assert versions[0] < versions[1]
 
 
-async def test_a_write_that_was_slow_never_replaces_what_was_heard_since():
+async def test_slow_write_never_replaces_later_reports():
     world = HistoryWorld()
     id_ = await one_that_ended(world)
 
@@ -188,7 +188,7 @@ async def test_a_write_that_was_slow_never_replaces_what_was_heard_since():
     assert world.rows() == [(id_, "DELIVERED")]
 
 
-async def test_one_that_is_given_another_life_is_written_at_the_end_of_that():
+async def test_notification_with_another_life_is_written_at_its_end():
     world = HistoryWorld()
     process = world.process()
     job = world.notification(process)
@@ -204,7 +204,7 @@ async def test_one_that_is_given_another_life_is_written_at_the_end_of_that():
     assert world.rows() == [(job.id, "SENT")]
 
 
-async def test_rows_expire_so_long_after_the_intake():
+async def test_rows_expire_relative_to_the_intake():
     world = HistoryWorld()
     id_ = await one_that_ended(world)
     world.clock.advance(DAY_MS)
@@ -216,7 +216,7 @@ async def test_rows_expire_so_long_after_the_intake():
     assert row[-2] == 364 * 86_400 + 1
 
 
-async def test_one_that_was_forgotten_before_it_was_written_is_counted(
+async def test_notification_forgotten_before_it_was_written_is_counted(
     caplog: pytest.LogCaptureFixture,
 ):
     world = HistoryWorld()
@@ -228,7 +228,7 @@ async def test_one_that_was_forgotten_before_it_was_written_is_counted(
     assert f"history missed a notification that the store had deleted id={id_}" in caplog.text
 
 
-async def test_of_a_batch_each_has_its_own_outcome_and_is_written_together():
+async def test_each_of_a_batch_has_its_own_outcome_and_is_written_together():
     world = HistoryWorld()
     process = world.process()
     gone = str(uuid4())
@@ -242,7 +242,7 @@ async def test_of_a_batch_each_has_its_own_outcome_and_is_written_together():
     assert world.link.asked.count(Cql.PUT_HISTORY) == 2
 
 
-async def test_while_cassandra_is_away_few_try_and_each_is_written_when_it_is_back():
+async def test_few_try_during_a_cassandra_outage_and_each_is_written_afterwards():
     world = HistoryWorld()
     ids = [await one_that_ended(world) for _ in range(20)]
 
@@ -264,7 +264,7 @@ async def test_while_cassandra_is_away_few_try_and_each_is_written_when_it_is_ba
     assert sorted(world.rows()) == sorted((id_, "SENT") for id_ in ids)
 
 
-async def test_where_it_is_switched_off_nothing_is_made_and_what_is_left_ends():
+async def test_disabled_history_creates_nothing_and_finishes_what_is_left():
     world = HistoryWorld()
     id_ = await one_that_ended(world)
     world.link.settings = SETTINGS
@@ -276,7 +276,7 @@ async def test_where_it_is_switched_off_nothing_is_made_and_what_is_left_ends():
     assert (world.rows(), len(id_)) == ([], 36)
 
 
-async def test_a_history_that_is_shorter_than_the_store_keeps_is_refused(tmp_path: Path):
+async def test_history_shorter_than_the_stores_retention_is_refused(tmp_path: Path):
     short = KEPT.model_copy(update={"history_kept": 30 * DAY_MS - 1})
     with pytest.raises(InvalidValue, match=r"cassandra\.history_kept is shorter"):
         async with notifying(tmp_path, cassandra=FakeLink(short)):
@@ -316,7 +316,7 @@ def _rows(link: FakeLink) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("where", ["memory", "sqlite", "postgresql", "redis"])
-async def test_sends_go_on_while_cassandra_is_away_and_it_is_seen_on_every_store(
+async def test_sends_continue_during_a_cassandra_outage_that_is_visible_on_every_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_url: NewUrl, where: str
 ):
     monkeypatch.setattr(history, "CLOSED_FOR", "1s")
@@ -354,7 +354,7 @@ async def _is_closed(notify: NotifyRig) -> bool:
     return lane.paused
 
 
-def test_ten_minutes_behind_for_two_is_an_alert():
+def test_lag_of_ten_minutes_for_two_minutes_is_an_alert():
     calm = NotificationsOverview(at=0, overdue_ms={}, closed={}, totals={})
 
     def found(behind_ms: int, at: int) -> dict[str, str]:
@@ -375,7 +375,7 @@ def test_ten_minutes_behind_for_two_is_an_alert():
     }
 
 
-async def test_the_doctor_tells_what_waits_for_the_history(monkeypatch: pytest.MonkeyPatch):
+async def test_doctor_reports_what_waits_for_the_history(monkeypatch: pytest.MonkeyPatch):
     world = HistoryWorld()
 
     async def close() -> None:

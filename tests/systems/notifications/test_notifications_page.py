@@ -54,7 +54,7 @@ async def text_of(http: httpx.AsyncClient, path: str, **params: str) -> str:
     return plain(reply.text)
 
 
-async def test_a_timeline_tells_what_became_of_each_and_why(tmp_path):
+async def test_timeline_shows_the_outcome_of_each_and_why(tmp_path):
     async with operating(tmp_path) as (one, http):
         await one.ada(preferences={"opt_out": ["sms"], "quiet_hours": "22:00-07:00"})
         sent = await one.send(category="otp")
@@ -80,7 +80,7 @@ async def test_a_timeline_tells_what_became_of_each_and_why(tmp_path):
         assert "no such user" not in only
 
 
-async def test_one_that_waits_is_cancelled_and_one_that_was_sent_has_no_button(tmp_path):
+async def test_waiting_one_is_cancelled_and_a_sent_one_has_no_button(tmp_path):
     async with operating(tmp_path, work=False) as (one, http):
         await one.ada()
         id_ = await one.send()
@@ -94,7 +94,7 @@ async def test_one_that_waits_is_cancelled_and_one_that_was_sent_has_no_button(t
         assert "cancelled" in plain(page)
 
 
-async def test_a_closed_channel_is_told_first_and_opened(tmp_path):
+async def test_closed_channel_is_shown_first_and_opened(tmp_path):
     async with operating(tmp_path, work=False) as (one, http):
         await one.ada()
         await one.send()
@@ -110,7 +110,7 @@ async def test_a_closed_channel_is_told_first_and_opened(tmp_path):
         assert state.closed_until is None
 
 
-async def test_the_rate_of_a_channel_is_told_beside_its_limit(tmp_path):
+async def test_rate_of_a_channel_is_shown_beside_its_limit(tmp_path):
     limits = {"email": {"rate": 30, "per": "1m", "at_once": 7}}
     async with operating(tmp_path, channels=limits) as (one, http):
         await one.ada()
@@ -120,7 +120,7 @@ async def test_the_rate_of_a_channel_is_told_beside_its_limit(tmp_path):
         assert "of 7 at once" in text
 
 
-async def test_what_waits_for_the_history_is_shown(tmp_path):
+async def test_backlog_of_the_history_is_shown(tmp_path):
     async with operating(tmp_path, work=False) as (one, http):
         await one.ada()
         assert "History" not in await text_of(http, PAGE)
@@ -132,7 +132,7 @@ async def test_what_waits_for_the_history_is_shown(tmp_path):
         assert "History1to be written" in await text_of(http, PAGE)
 
 
-async def test_a_template_is_previewed_as_text_and_what_is_wrong_is_told(tmp_path):
+async def test_template_is_previewed_as_text_and_errors_are_shown(tmp_path):
     evil = "<script>window.evil=1</script>"
     forms = {
         "title": "Hi {{ name }}",
@@ -168,7 +168,7 @@ async def test_a_template_is_previewed_as_text_and_what_is_wrong_is_told(tmp_pat
         assert (await http.get(TEMPLATES, params={"template": "none"})).status_code == 404
 
 
-async def test_an_edited_template_is_previewed_as_it_is_now_and_a_long_one_is_cut(tmp_path):
+async def test_edited_template_is_previewed_in_its_new_form_and_a_long_one_is_cut(tmp_path):
     async with operating(tmp_path, work=False) as (one, http):
         body = {"id": "t", "channels": {"default": {"text": "first"}}}
         await one.ok("POST", "/message-templates", body, 201)
@@ -183,7 +183,7 @@ async def test_an_edited_template_is_previewed_as_it_is_now_and_a_long_one_is_cu
         assert "x" * 20_001 not in text
 
 
-async def test_a_viewer_sees_no_button_and_other_tokens_no_page(tmp_path):
+async def test_viewer_sees_no_button_and_other_tokens_no_page(tmp_path):
     async with operating(tmp_path, work=False) as (one, http):
         await one.ada()
         id_ = await one.send()

@@ -14,7 +14,7 @@ from tests.systems.notifications.notify_rig import notifying
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
-async def test_each_route_asks_for_its_permission_and_the_whole_system(tmp_path: Path):
+async def test_each_route_needs_its_permission_and_the_whole_system(tmp_path: Path):
     async with notifying(tmp_path, work=False, tokens=True) as notify:
         await notify.ada()
         await notify.ok(
@@ -47,7 +47,7 @@ async def test_each_route_asks_for_its_permission_and_the_whole_system(tmp_path:
         )
 
 
-async def test_a_token_of_another_lane_makes_no_notification_and_breaks_no_listing(tmp_path: Path):
+async def test_token_of_another_lane_creates_no_notification_and_breaks_no_listing(tmp_path: Path):
     async with notifying(tmp_path, work=False, tokens=True) as notify:
         await notify.ada()
         own = await notify.send(scheduled_at="1h")

@@ -40,7 +40,7 @@ async def opt_outs(notify: NotifyRig, recipient: str = "ada") -> Any:
     return (await notify.ok("GET", f"/recipients/{recipient}"))["preferences"]["opt_out"]
 
 
-async def test_a_stop_that_twilio_passes_on_is_an_opt_out(tmp_path: Path):
+async def test_stop_forwarded_by_twilio_is_an_opt_out(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
         problem(await writes(notify, "Stop", "f" * 32), 401, "unauthenticated")
@@ -54,7 +54,7 @@ async def test_a_stop_that_twilio_passes_on_is_an_opt_out(tmp_path: Path):
         assert gone.status_code == 404
 
 
-async def test_a_start_takes_back_a_stop_and_no_other_opt_out(tmp_path: Path):
+async def test_start_revokes_a_stop_and_no_other_opt_out(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         own = ["sms:news", "*:offers"]
         await notify.ada(phone=TO, preferences={"opt_out": own})
@@ -84,7 +84,7 @@ async def test_a_start_takes_back_a_stop_and_no_other_opt_out(tmp_path: Path):
         assert (await notify.becomes(blocked, "SKIPPED"))["reason"] == "opted out of sms"
 
 
-async def test_twilios_own_reading_of_a_text_decides(tmp_path: Path):
+async def test_twilios_own_interpretation_of_a_text_decides(tmp_path: Path):
     async with notifying(tmp_path, work=False, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
         await writes(notify, "Basta", OptOutType="STOP")
@@ -132,7 +132,7 @@ async def linked(notify: NotifyRig, box: Mailbox, url: str = "https://notify.exa
     return made
 
 
-async def test_one_click_in_a_received_mail_ends_its_category_by_e_mail_alone(tmp_path: Path):
+async def test_one_click_in_a_received_mail_only_ends_its_category_by_e_mail(tmp_path: Path):
     async with notifying(tmp_path, tokens=True) as notify, smtp(tmp_path) as box:
         await linked(notify, box)
         await notify.ada()
@@ -157,7 +157,7 @@ async def test_one_click_in_a_received_mail_ends_its_category_by_e_mail_alone(tm
         await notify.becomes(await notify.send(category="news", channel="sms"), "SENT")
 
 
-async def test_providers_and_mail_programs_come_by_any_name_and_from_any_page(tmp_path: Path):
+async def test_providers_and_mail_programs_use_any_name_and_any_page(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify, smtp(tmp_path) as box:
         await linked(notify, box)
         await notify.ada(phone=TO)
@@ -172,7 +172,7 @@ async def test_providers_and_mail_programs_come_by_any_name_and_from_any_page(tm
         problem(await notify.rig.http.post("/recipients", json={}, headers=head), 403, "forbidden")
 
 
-async def test_a_link_that_is_forged_or_altered_is_refused(tmp_path: Path):
+async def test_forged_or_altered_link_is_refused(tmp_path: Path):
     async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
         await linked(notify, box)
         await notify.ada()
@@ -201,7 +201,7 @@ async def test_a_link_that_is_forged_or_altered_is_refused(tmp_path: Path):
         problem(await notify.rig.http.post(path), 401, "unauthenticated")
 
 
-async def test_a_link_needs_a_key_and_an_address_and_is_in_no_urgent_mail(tmp_path: Path):
+async def test_link_needs_a_key_and_an_address_and_is_in_no_urgent_mail(tmp_path: Path):
     async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
         await linked(notify, box, url="")
         await notify.ada()
@@ -213,7 +213,7 @@ async def test_a_link_needs_a_key_and_an_address_and_is_in_no_urgent_mail(tmp_pa
         assert [one["List-Unsubscribe"] for one in box.mails] == [None, None, None]
 
 
-async def test_a_click_while_the_directory_is_away_is_to_be_sent_again(
+async def test_click_while_the_directory_is_unreachable_must_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path, work=False, telephony=TWILIO) as notify, smtp(tmp_path) as box:

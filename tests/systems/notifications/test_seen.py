@@ -40,7 +40,7 @@ def counted(at: int, event: str, **times: int) -> NotificationsOverview:
     return replace(CALM, at=at, totals=totals)
 
 
-async def test_outcomes_and_lateness_are_told_by_channel(tmp_path: Path):
+async def test_outcomes_and_lateness_are_exported_by_channel(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada(preferences={"opt_out": ["sms"]})
         notify.email.answers.append(Refused("550"))
@@ -59,7 +59,7 @@ async def test_outcomes_and_lateness_are_told_by_channel(tmp_path: Path):
             assert f"# TYPE {family.name} {family.kind}" in text
 
 
-def test_each_rule_speaks_beyond_its_threshold_and_not_before():
+def test_each_rule_alerts_above_its_threshold_and_not_below():
     away = replace(CALM, away="the directory at x does not answer")
     assert found(away, replace(away, at=119_999)) == {}
     assert found(away, replace(away, at=120_000)) == {
@@ -96,12 +96,12 @@ def test_each_rule_speaks_beyond_its_threshold_and_not_before():
         ({"unsubscribe_url": "http://example.org"}, "notifications.unsubscribe_url"),
     ],
 )
-def test_an_unusable_setting_is_named(written: dict[str, Any], said: str):
+def test_unusable_setting_is_named(written: dict[str, Any], said: str):
     with pytest.raises(InvalidValue, match=said.replace(".", r"\.")):
         read_table("notifications", NotificationSettings, written)
 
 
-def test_an_unusable_threshold_is_named():
+def test_unusable_threshold_is_named():
     with pytest.raises(InvalidValue, match=r"notifications\.alerts\.lat: there is no such setting"):
         read_table("notifications.alerts", Thresholds, {"lat": 1})
     found = read_table("notifications.alerts", Thresholds, {"overdue_above": "2m"})

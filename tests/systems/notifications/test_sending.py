@@ -55,7 +55,7 @@ def quiet_now() -> str:
     return f"{start:%H:%M}-{end:%H:%M}"
 
 
-async def test_an_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_webhook(
+async def test_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_webhook(
     tmp_path: Path,
 ):
     async with notifying(tmp_path, channels={"email": {"at_once": 1}}) as notify:
@@ -80,7 +80,7 @@ async def test_an_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_web
         assert await notify.get(one) == told
 
 
-async def test_a_progress_of_another_caller_hides_no_notification(tmp_path: Path):
+async def test_progress_by_another_caller_hides_no_notification(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         one = await notify.send()
@@ -94,7 +94,7 @@ async def test_a_progress_of_another_caller_hides_no_notification(tmp_path: Path
         assert (await notify.get(one))["status"] == "DELIVERED"
 
 
-async def test_a_webhook_that_comes_before_the_answer_is_not_lost(tmp_path: Path):
+async def test_webhook_before_the_reply_is_not_lost(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
 
@@ -106,7 +106,7 @@ async def test_a_webhook_that_comes_before_the_answer_is_not_lost(tmp_path: Path
         await notify.becomes(await notify.send(), "DELIVERED")
 
 
-async def test_a_webhook_that_names_the_notification_settles_one_whose_answer_was_lost(
+async def test_webhook_that_names_the_notification_settles_one_whose_reply_was_lost(
     tmp_path: Path,
 ):
     async with notifying(tmp_path) as notify:
@@ -125,7 +125,7 @@ async def test_a_webhook_that_names_the_notification_settles_one_whose_answer_wa
         await notify.becomes(await notify.send(channel="sms"), "DELIVERED")
 
 
-async def test_a_webhook_that_names_what_was_not_sent_changes_nothing(tmp_path: Path):
+async def test_webhook_about_an_unsent_notification_changes_nothing(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         one = await notify.send(channel="sms")
@@ -134,7 +134,7 @@ async def test_a_webhook_that_names_what_was_not_sent_changes_nothing(tmp_path: 
         assert (await notify.get(one))["status"] == "QUEUED"
 
 
-async def test_one_that_nothing_tells_of_is_settled_as_sent(tmp_path: Path):
+async def test_unreported_one_is_settled_as_sent(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         notify.email.ids = False
@@ -146,7 +146,7 @@ async def test_one_that_nothing_tells_of_is_settled_as_sent(tmp_path: Path):
         assert told == {"id": one, "status": "DELIVERED"}
 
 
-async def test_the_app_confirms_a_push_and_nothing_that_was_not_sent(tmp_path: Path):
+async def test_app_confirms_a_push_and_nothing_that_was_not_sent(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada(devices=["d1", "d2"])
         one = await notify.send(channel="push")
@@ -164,7 +164,7 @@ async def test_the_app_confirms_a_push_and_nothing_that_was_not_sent(tmp_path: P
         assert (await notify.get(ahead))["status"] == "CANCELLED"
 
 
-async def test_an_opt_out_after_intake_holds_for_the_very_next_send(tmp_path: Path):
+async def test_opt_out_after_intake_applies_to_the_very_next_send(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         waits = [
@@ -193,16 +193,14 @@ async def test_an_opt_out_after_intake_holds_for_the_very_next_send(tmp_path: Pa
         ("2026-03-29T00:00:00+01:00", "2026-03-29T07:00:00+02:00"),
     ],
 )
-def test_quiet_hours_begin_at_their_first_moment_and_end_before_their_last(
-    at: str, until: str | None
-):
+def test_quiet_hours_include_their_start_and_exclude_their_end(at: str, until: str | None):
     preferences = {"quiet_hours": "22:00-07:00"}
     ada = Recipient(id="ada", tz="Europe/Berlin", preferences=preferences)
     ends = None if until is None else parse_instant(until)
     assert quiet_until(ada, parse_instant(at)) == ends
 
 
-async def test_quiet_hours_hold_back_until_their_end_all_but_otps_and_alerts(tmp_path: Path):
+async def test_quiet_hours_delay_everything_but_otps_and_alerts_until_their_end(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada(preferences={"quiet_hours": quiet_now()})
         quiet = await notify.send()
@@ -220,7 +218,7 @@ async def test_quiet_hours_hold_back_until_their_end_all_but_otps_and_alerts(tmp
         assert (job.attempt, len(notify.email.got)) == (0, 2)
 
 
-async def test_a_directory_that_is_away_puts_off_and_never_assumes_consent(
+async def test_unreachable_directory_postpones_and_never_assumes_consent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sending, "AWAY", "10ms")
@@ -250,7 +248,7 @@ async def test_a_directory_that_is_away_puts_off_and_never_assumes_consent(
         await notify.becomes(one, "SENT")
 
 
-async def test_a_refusal_and_an_opt_out_fall_on_to_the_next_channel_in_one_timeline(
+async def test_refusal_and_opt_out_fall_back_to_the_next_channel_in_one_timeline(
     tmp_path: Path,
 ):
     async with notifying(tmp_path) as notify:
@@ -273,7 +271,7 @@ async def test_a_refusal_and_an_opt_out_fall_on_to_the_next_channel_in_one_timel
         assert told["reason"] == "no push address; opted out of sms"
 
 
-async def test_a_refusal_by_the_last_channel_fails_with_the_providers_reason(tmp_path: Path):
+async def test_refusal_by_the_last_channel_fails_with_the_providers_reason(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         notify.email.answers.append(Refused("550 no such user", gone=True))
@@ -282,7 +280,7 @@ async def test_a_refusal_by_the_last_channel_fails_with_the_providers_reason(tmp
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
 
 
-async def test_a_refusal_before_a_channel_that_is_opted_out_of_fails_and_is_not_skipped(
+async def test_refusal_before_an_opted_out_channel_fails_and_is_not_skipped(
     tmp_path: Path,
 ):
     async with notifying(tmp_path) as notify:
@@ -292,7 +290,7 @@ async def test_a_refusal_before_a_channel_that_is_opted_out_of_fails_and_is_not_
         assert told["reason"] == "no channel is left: opted out of sms"
 
 
-async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
+async def test_bounce_falls_back_to_the_next_channel_or_fails(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         one = await notify.send(channels=["email", "sms"])
@@ -313,7 +311,7 @@ async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
 @pytest.mark.parametrize(
     ("held", "kept"), [("Ada@example.org", None), ("new@example.org", "new@example.org")]
 )
-async def test_a_bounce_retires_the_address_that_was_sent_to_and_none_that_was_set_since(
+async def test_bounce_removes_the_address_used_and_none_set_since(
     tmp_path: Path, held: str, kept: str | None
 ):
     async with notifying(tmp_path) as notify:
@@ -327,7 +325,7 @@ async def test_a_bounce_retires_the_address_that_was_sent_to_and_none_that_was_s
         assert (await notify.ok("GET", "/recipients/ada"))["email"] == kept
 
 
-async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(tmp_path: Path):
+async def test_late_report_of_an_earlier_channel_does_not_affect_a_later_one(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         notify.email.answers.append(Accepted("m-1"))
@@ -353,7 +351,7 @@ async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(
         assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
 
 
-async def test_an_address_that_is_gone_is_removed_though_another_channel_has_delivered(
+async def test_dead_address_is_removed_though_another_channel_has_delivered(
     tmp_path: Path,
 ):
     async with notifying(tmp_path) as notify:
@@ -372,7 +370,7 @@ async def test_an_address_that_is_gone_is_removed_though_another_channel_has_del
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
 
 
-async def test_a_receiver_that_wants_fewer_webhooks_delays_none_to_others(tmp_path: Path):
+async def test_receiver_that_wants_fewer_webhooks_delays_none_to_others(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada(webhook_url="https://ada.example.org/")
         box = notify.boxes[Channel.WEBHOOK]
@@ -391,7 +389,7 @@ async def test_a_receiver_that_wants_fewer_webhooks_delays_none_to_others(tmp_pa
         assert gate.closed_until is None
 
 
-async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp_path: Path):
+async def test_rate_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         notify.email.answers.append(Limited("429", retry_after_ms=3_600_000))
@@ -415,7 +413,7 @@ async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp
         await notify.becomes(two, "SENT")
 
 
-async def test_a_provider_that_is_away_is_tried_again_then_the_next_channel(
+async def test_unreachable_provider_is_retried_then_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path, attempts=2) as notify:
@@ -438,7 +436,7 @@ async def test_a_provider_that_is_away_is_tried_again_then_the_next_channel(
         assert told["channel"] == "sms"
 
 
-async def test_the_next_channel_is_tried_as_often_as_the_one_before(tmp_path: Path):
+async def test_next_channel_is_tried_as_often_as_the_previous_one(tmp_path: Path):
     async with notifying(tmp_path, attempts=2) as notify:
         await notify.ada()
         notify.email.answers += [Unavailable("no route"), Unavailable("no route")]
@@ -454,7 +452,7 @@ async def test_the_next_channel_is_tried_as_often_as_the_one_before(tmp_path: Pa
         assert (len(notify.email.got), len(notify.sms.got)) == (2, 2)
 
 
-async def test_an_opt_out_while_a_provider_is_away_is_no_failure(tmp_path: Path):
+async def test_opt_out_while_a_provider_is_unreachable_is_no_failure(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         notify.email.answers.append(Unavailable("no route"))
@@ -473,7 +471,7 @@ async def test_an_opt_out_while_a_provider_is_away_is_no_failure(tmp_path: Path)
         assert len(notify.email.got) == 1
 
 
-async def test_an_answer_that_is_lost_is_reported_and_never_sent_again(tmp_path: Path):
+async def test_send_with_a_lost_reply_is_reported_and_never_repeated(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
 
@@ -489,7 +487,7 @@ async def test_an_answer_that_is_lost_is_reported_and_never_sent_again(tmp_path:
         assert (len(notify.email.got), notify.sms.got) == (2, [])
 
 
-async def test_a_worker_that_is_stopped_during_a_send_leaves_one_send_and_the_report(
+async def test_worker_stopped_during_a_send_leaves_one_send_and_the_report(
     tmp_path: Path,
 ):
     async with notifying(tmp_path, work=False, answer_within="1s") as notify:
@@ -515,7 +513,7 @@ async def test_a_worker_that_is_stopped_during_a_send_leaves_one_send_and_the_re
 
 
 @pytest.mark.parametrize("where", ["memory", "sqlite", "postgresql", "redis"])
-async def test_of_a_worker_that_dies_after_the_hand_over_the_send_is_reported_not_repeated(
+async def test_send_of_a_worker_that_dies_after_the_hand_over_is_reported_not_repeated(
     tmp_path: Path, new_url: NewUrl, where: str
 ):
     async with notifying(tmp_path, new_url(where), work=False) as notify:
@@ -532,7 +530,7 @@ async def test_of_a_worker_that_dies_after_the_hand_over_the_send_is_reported_no
         await notify.becomes(await notify.send(), "SENT")
 
 
-async def test_of_a_worker_that_dies_after_the_answer_the_send_goes_on_awaiting_its_delivery(
+async def test_send_of_a_worker_that_dies_after_the_reply_keeps_awaiting_its_delivery(
     tmp_path: Path,
 ):
     async with notifying(tmp_path, work=False, delivery_within="72h") as notify:
@@ -574,7 +572,7 @@ class Clock:
         return REAL.monotonic() + self.ahead_s
 
 
-async def test_an_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
+async def test_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path) as notify:
@@ -598,7 +596,7 @@ async def test_an_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
 
 
 @pytest.mark.parametrize(("connects_s", "reads_s"), [(0.2, 0.6), (0.2, 200.0), (200.0, 0.0)])
-async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
+async def test_worker_frozen_while_it_read_or_sent_sends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connects_s: float, reads_s: float
 ):
     async with notifying(tmp_path) as notify:
@@ -626,7 +624,7 @@ async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
         assert next(run.outcome for run in (await notify.job(one)).runs) == "snoozed"
 
 
-async def test_a_directory_that_goes_away_before_the_last_moment_holds_the_message_back(
+async def test_directory_lost_before_the_last_moment_holds_the_message_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path) as notify:
@@ -654,7 +652,7 @@ async def test_a_directory_that_goes_away_before_the_last_moment_holds_the_messa
         assert len(notify.email.got) == 1
 
 
-async def test_many_slow_devices_are_sent_to_at_once_and_any_that_took_it_decides(tmp_path: Path):
+async def test_many_slow_devices_are_sent_to_concurrently_and_one_success_decides(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         devices = [f"d{n}" for n in range(20)]
         await notify.ada(devices=devices)
@@ -679,7 +677,7 @@ async def test_many_slow_devices_are_sent_to_at_once_and_any_that_took_it_decide
         assert ada["devices"] == [each for each in devices if each != "d3"]
 
 
-async def test_one_that_has_expired_or_whose_recipient_is_gone_fails(tmp_path: Path):
+async def test_expired_one_and_one_without_a_recipient_fail(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()
         await notify.ok("POST", "/recipients", {"id": "bo", "email": "b@example.org"}, 201)
@@ -695,7 +693,7 @@ async def test_one_that_has_expired_or_whose_recipient_is_gone_fails(tmp_path: P
         assert notify.email.got == []
 
 
-async def test_one_that_expires_between_two_attempts_is_not_tried_again(tmp_path: Path):
+async def test_one_that_expires_between_two_attempts_is_not_retried(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
 
@@ -711,7 +709,7 @@ async def test_one_that_expires_between_two_attempts_is_not_tried_again(tmp_path
         assert len(notify.email.got) <= 1
 
 
-async def test_a_template_that_cannot_be_rendered_fails_with_its_place(tmp_path: Path):
+async def test_template_that_cannot_be_rendered_fails_with_its_place(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         text = {"text": "Hi\n{{ name }}"}
@@ -725,7 +723,7 @@ async def test_a_template_that_cannot_be_rendered_fails_with_its_place(tmp_path:
         assert told["reason"] == "template 'hello', email.text, line 2: 'name' is undefined"
 
 
-async def test_urgent_ones_are_sent_first_of_what_waits(tmp_path: Path):
+async def test_urgent_ones_are_sent_first_of_the_waiting(tmp_path: Path):
     async with notifying(
         tmp_path, work=False, jitter="0s", channels={"email": {"at_once": 1}}
     ) as notify:
@@ -742,7 +740,7 @@ async def test_urgent_ones_are_sent_first_of_what_waits(tmp_path: Path):
         assert [got.id for got in notify.email.got] == order[::-1]
 
 
-async def test_a_channels_rate_is_never_exceeded_and_holds_up_no_other(tmp_path: Path):
+async def test_rate_of_a_channel_is_never_exceeded_and_delays_no_other(tmp_path: Path):
     async with notifying(tmp_path, channels={"sms": {"rate": 2, "per": "1h"}}) as notify:
         await notify.ada()
         three = [await notify.send(channel="sms") for _ in range(3)]
@@ -766,7 +764,7 @@ async def _after_its_time(notify: NotifyRig, one: str) -> None:
     await notify.until(settled)
 
 
-async def test_one_whose_delivery_is_never_told_stays_sent_after_its_time(tmp_path: Path):
+async def test_one_whose_delivery_is_never_reported_stays_sent_after_its_time(tmp_path: Path):
     async with notifying(tmp_path, delivery_within="50ms") as notify:
         await notify.ada()
         one = await notify.send()

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
 @pytest.mark.parametrize("where", ["memory", "sqlite", "postgresql", "redis"])
-async def test_a_notification_goes_all_its_ways_on_every_store(
+async def test_notification_takes_all_its_paths_on_every_store(
     tmp_path: Path, new_url: NewUrl, where: str, request: pytest.FixtureRequest
 ):
     async with AsyncExitStack() as stack:

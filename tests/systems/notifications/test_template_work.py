@@ -113,18 +113,18 @@ ROWS = [{"name": "Ada", "n": 1}, {"name": "Bob", "n": 2}]
 
 @pytest.mark.parametrize("form", ["text", "html"])
 @pytest.mark.parametrize("source", TOO_MUCH)
-def test_a_rendering_that_is_too_much_work_is_refused(source: str, form: str):
+def test_too_expensive_rendering_is_refused(source: str, form: str):
     data: dict[str, Any] = {"items": list(range(20_000))}
     with pytest.raises(InvalidValue, match=rf"^{form}, line \d+: "):
         render({"text": "", form: source}, data)
 
 
 @pytest.mark.parametrize(("source", "said"), NORMAL)
-def test_what_templates_usually_do_is_rendered(source: str, said: str):
+def test_ordinary_templates_are_rendered(source: str, said: str):
     assert render({"text": source}, {"rows": ROWS}).text == said
 
 
-def test_a_long_list_of_rows_is_rendered():
+def test_long_list_of_rows_is_rendered():
     rows = [{"name": f"n{n}", "price": n, "units": 2} for n in range(2_000)]
     line = "{{ r.name|upper }}: {{ r.units }} of {{ '%.2f' % r.price }} is {{ r.units * r.price }}"
     source = "{% for r in rows|sort(attribute='price') %}" + line + "\n{% endfor %}"
@@ -132,7 +132,7 @@ def test_a_long_list_of_rows_is_rendered():
     assert text.splitlines()[-1] == "N1999: 2 of 1999.00 is 3998"
 
 
-def test_the_forms_of_a_message_share_its_work():
+def test_forms_of_a_message_share_its_budget():
     half = "{% for i in range(90000) %}{% endfor %}"
     render({"text": half}, {})
     with pytest.raises(InvalidValue, match=r"^html, line 1: it is more work than one message"):
@@ -149,12 +149,12 @@ def test_the_forms_of_a_message_share_its_work():
     ],
     ids=["parentheses", "digits", "loops", "parts"],
 )
-def test_a_template_that_cannot_be_compiled_is_refused(source: str):
+def test_template_that_cannot_be_compiled_is_refused(source: str):
     with pytest.raises(InvalidValue, match=r"^text: it cannot be compiled: "):
         check_forms({"text": source})
 
 
-async def test_a_notification_with_too_much_work_fails_and_the_next_one_is_sent(tmp_path: Path):
+async def test_too_expensive_notification_fails_and_the_next_one_is_sent(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
         body = {"id": "loops", "channels": {"default": {"text": NESTED}}}

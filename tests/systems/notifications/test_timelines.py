@@ -71,7 +71,7 @@ async def lived(
 
 
 @pytest.mark.parametrize("limit", [1, pytest.param(2, marks=pytest.mark.slow), 3, 10, 1_000])
-async def test_pages_have_each_once_newest_first_over_months_while_the_store_forgets(limit: int):
+async def test_pages_contain_each_once_newest_first_over_months_while_the_store_forgets(limit: int):
     world, ids = await lived(limit)
     draw = random.Random(limit)
     found: list[str] = []
@@ -96,7 +96,7 @@ async def test_pages_have_each_once_newest_first_over_months_while_the_store_for
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4, 1_000])
-async def test_several_of_one_moment_may_arrive_in_another_order_than_their_ids(limit: int):
+async def test_notifications_of_the_same_time_may_not_be_ordered_by_id(limit: int):
     world = HistoryWorld()
     process = world.process()
     ids: set[str] = set()
@@ -121,7 +121,7 @@ async def test_several_of_one_moment_may_arrive_in_another_order_than_their_ids(
     assert moments == sorted(moments, reverse=True)
 
 
-async def test_none_of_one_moment_is_shown_again_when_the_store_has_forgotten_it():
+async def test_none_of_the_same_time_is_shown_again_when_the_store_has_forgotten_it():
     world = HistoryWorld()
     process = world.process()
     older = world.notification(process)
@@ -163,7 +163,7 @@ async def test_nothing_older_is_shown_before_what_the_store_has_not_reached_yet(
     assert [one.id for one in second.rows] == [waiting.id, forgotten.id]
 
 
-async def test_one_page_is_the_same_whether_the_store_or_the_history_has_it():
+async def test_page_is_the_same_from_the_store_or_the_history():
     world, ids = await lived(7, days=10)
     before = await world.page()
     assert [one.id for one in before.rows] == ids
@@ -175,7 +175,7 @@ async def test_one_page_is_the_same_whether_the_store_or_the_history_has_it():
 
 
 @pytest.mark.parametrize("limit", [1, pytest.param(2, marks=pytest.mark.slow), 5, 1_000])
-async def test_pages_of_a_status_have_each_of_both(limit: int):
+async def test_pages_of_a_status_contain_those_of_both(limit: int):
     world, _ = await lived(3)
     whole = await world.page(limit=1_000)
     wanted = [one.id for one in whole.rows if one.status is Status.FAILED]
@@ -191,7 +191,7 @@ async def test_pages_of_a_status_have_each_of_both(limit: int):
     assert 0 < len(found) < len(whole.rows)
 
 
-async def test_while_the_history_is_away_the_store_answers_and_the_rest_comes_afterwards():
+async def test_store_answers_during_an_outage_of_the_history_and_the_rest_follows():
     world, ids = await lived(5)
     there, world.link.before = world.link.before, away
     found: list[str] = []
@@ -221,7 +221,7 @@ async def test_while_the_history_is_away_the_store_answers_and_the_rest_comes_af
     assert sorted(got) == sorted(ids)
 
 
-async def test_a_row_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture):
+async def test_unreadable_row_hides_no_other(caplog: pytest.LogCaptureFixture):
     world, ids = await lived(9)
     await world.forget()
     whole = [one.id for one in (await world.page(limit=1_000)).rows]
@@ -235,12 +235,12 @@ async def test_a_row_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1.2", "1.2.x", "-1", f".9.{'a' * 37}", "1\n", "٣"])
-async def test_a_cursor_of_another_listing_is_refused(cursor: str):
+async def test_cursor_of_another_listing_is_refused(cursor: str):
     with pytest.raises(InvalidValue, match="the cursor is not one of this timeline"):
         await HistoryWorld().page(cursor)
 
 
-async def test_a_cursor_of_before_the_history_was_switched_on_goes_on():
+async def test_cursor_from_before_the_history_was_enabled_continues():
     world, ids = await lived(11)
     world.link.settings = KEPT.model_copy(update={"history": False})
     first = await world.page(None, 5)
@@ -271,7 +271,7 @@ async def forgotten(notify: NotifyRig) -> str:
     return job.id
 
 
-async def test_the_route_and_the_page_tell_what_is_in_the_history_and_that_it_is_away(
+async def test_route_and_page_show_the_history_and_its_outage(
     tmp_path: Path,
 ):
     link = FakeLink(KEPT)
@@ -307,7 +307,7 @@ async def test_the_route_and_the_page_tell_what_is_in_the_history_and_that_it_is
         assert (reply["cursor"], reply["history_away"]) == (None, True)
 
 
-async def test_without_a_history_the_timeline_is_the_stores(tmp_path: Path):
+async def test_timeline_without_a_history_is_the_stores(tmp_path: Path):
     async with notifying(
         tmp_path, cassandra=FakeLink(KEPT.model_copy(update={"history": False}))
     ) as notify:
@@ -322,7 +322,7 @@ async def test_without_a_history_the_timeline_is_the_stores(tmp_path: Path):
 
 
 @pytest.mark.parametrize("has_history", [True, False])
-async def test_timeline_has_the_notifications_of_its_recipient_alone(
+async def test_timeline_contains_only_the_notifications_of_its_recipient(
     tmp_path: Path, has_history: bool
 ):
     kept = KEPT.model_copy(update={"history": has_history})

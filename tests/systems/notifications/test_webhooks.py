@@ -39,7 +39,7 @@ def history(told: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(event["status"], event["channel"], event["reason"]) for event in told["events"]]
 
 
-async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
+async def test_twilio_report_about_a_text_is_its_status(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
         notify.sms.answers.append(Accepted(MESSAGE))
@@ -73,7 +73,7 @@ async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
         assert len(notify.email.got) == 1
 
 
-async def test_a_failure_by_the_last_channel_keeps_that_it_was_sent(tmp_path: Path):
+async def test_failure_by_the_last_channel_keeps_that_it_was_sent(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
         notify.sms.answers.append(Accepted(MESSAGE))
@@ -88,7 +88,7 @@ async def test_a_failure_by_the_last_channel_keeps_that_it_was_sent(tmp_path: Pa
         ]
 
 
-async def test_a_failure_after_the_delivery_takes_nothing_back(tmp_path: Path):
+async def test_failure_after_the_delivery_undoes_nothing(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
         notify.sms.answers.append(Accepted(MESSAGE))
@@ -109,7 +109,7 @@ async def test_a_failure_after_the_delivery_takes_nothing_back(tmp_path: Path):
         assert (await notify.ok("GET", "/recipients/ada"))["phone"] == TO
 
 
-async def test_a_delivery_after_a_failure_is_the_last_of_its_history(tmp_path: Path):
+async def test_delivery_after_a_failure_is_the_last_of_its_history(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         await notify.ada(phone=TO)
         notify.sms.answers.append(Accepted(MESSAGE))
@@ -126,7 +126,7 @@ async def test_a_delivery_after_a_failure_is_the_last_of_its_history(tmp_path: P
         assert history(told)[-1] == ("DELIVERED", "sms", "")
 
 
-async def test_a_status_that_names_a_job_of_another_kind_changes_nothing(tmp_path: Path):
+async def test_status_that_names_a_job_of_another_kind_changes_nothing(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         (sent,) = await notify.store.enqueue([NewJob(id=str(uuid7()), kind="call", lane="other")])
         claim = ClaimRequest(worker="w", request=1, lanes=(("other", 1),), n=1, free=1)
@@ -142,7 +142,7 @@ async def test_a_status_that_names_a_job_of_another_kind_changes_nothing(tmp_pat
         assert await notify.job(sent.id) == before
 
 
-async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
+async def test_sendgrid_report_about_mails_is_their_status(tmp_path: Path):
     mailer = Mailer()
     async with notifying(
         tmp_path, hooks={"sendgrid": {"public_keys": mailer.public_key}}

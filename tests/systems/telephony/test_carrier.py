@@ -93,7 +93,7 @@ async def hearing(carrier: CarrierRig) -> AsyncGenerator[Hearing]:
         await running
 
 
-async def test_a_call_goes_through_all_its_statuses_and_each_is_told_signed() -> None:
+async def test_call_goes_through_all_its_statuses_and_each_is_reported_signed() -> None:
     async with carrying(talk="42s") as carrier, hearing(carrier) as app:
         call = await calling(
             carrier,
@@ -118,7 +118,7 @@ async def test_a_call_goes_through_all_its_statuses_and_each_is_told_signed() ->
     assert carrier.world.ledger.by_ref("job:1").sid == call.sid
 
 
-async def test_only_the_end_is_told_where_nothing_else_is_asked_for() -> None:
+async def test_only_the_end_is_reported_unless_more_is_requested() -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         await calling(carrier, status_callback=f"{app.url}/status")
         await carrier.world.idle()
@@ -129,7 +129,7 @@ async def test_only_the_end_is_told_where_nothing_else_is_asked_for() -> None:
     ("answers", "status"),
     [("busy", "busy"), ("ignore", "no-answer"), ("fails", "failed"), ("hangs_up", "completed")],
 )
-async def test_what_becomes_of_a_call_is_what_the_person_does(answers: str, status: str) -> None:
+async def test_outcome_of_a_call_is_what_the_person_does(answers: str, status: str) -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         carrier.person(TO, answers)
         await calling(carrier, status_callback=f"{app.url}/status")
@@ -138,9 +138,7 @@ async def test_what_becomes_of_a_call_is_what_the_person_does(answers: str, stat
 
 
 @pytest.mark.parametrize(("answers", "digits"), [("accept", "1"), ("decline", "2"), ("wrong", "9")])
-async def test_pressed_keys_are_told_and_what_is_answered_is_said(
-    answers: str, digits: str
-) -> None:
+async def test_pressed_keys_are_reported_and_the_reply_is_spoken(answers: str, digits: str) -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         carrier.person(TO, answers)
         app.answers["/words"] = (
@@ -159,7 +157,7 @@ async def test_pressed_keys_are_told_and_what_is_answered_is_said(
     assert call.problems == []
 
 
-async def test_silence_is_told_only_where_that_is_asked_for() -> None:
+async def test_silence_is_reported_only_on_request() -> None:
     once = '<Gather action="/keys" timeout="5"{}><Say>Press</Say></Gather>'
     told = ' actionOnEmptyResult="true"'
     words = f"<Response>{once.format('')}{once.format(told)}</Response>"
@@ -173,7 +171,7 @@ async def test_silence_is_told_only_where_that_is_asked_for() -> None:
         assert call.heard == ["Press", "Press"]
 
 
-async def test_a_key_that_is_pressed_late_counts_at_the_second_asking() -> None:
+async def test_key_pressed_late_counts_for_the_second_prompt() -> None:
     once = '<Gather action="/keys" timeout="5"><Say>Press</Say></Gather>'
     async with carrying() as carrier, hearing(carrier) as app:
         carrier.person(TO, "accept", after_s=10)
@@ -196,7 +194,7 @@ async def test_a_key_that_is_pressed_late_counts_at_the_second_asking() -> None:
         '<Response><Redirect method="Ü">http://localhost/</Redirect></Response>',
     ],
 )
-async def test_words_that_are_no_twiml_are_written_down_as_a_problem(words: str) -> None:
+async def test_invalid_twiml_is_recorded_as_a_problem(words: str) -> None:
     async with carrying() as carrier:
         await calling(carrier, twiml=words)
         await carrier.world.idle()
@@ -205,7 +203,7 @@ async def test_words_that_are_no_twiml_are_written_down_as_a_problem(words: str)
         assert call.problems[0].startswith(("12100", "12200"))
 
 
-async def test_a_url_that_is_none_is_written_down_as_a_problem_and_the_call_ends() -> None:
+async def test_invalid_url_is_recorded_as_a_problem_and_ends_the_call() -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         app.answers["/words"] = "<Response><Redirect>http://[x</Redirect></Response>"
         await calling(carrier, twiml=None, url=f"{app.url}/words")
@@ -215,7 +213,7 @@ async def test_a_url_that_is_none_is_written_down_as_a_problem_and_the_call_ends
         assert call.problems == ["11100 'http://[x' is not a URL"]
 
 
-async def test_an_application_that_fails_is_written_down_as_a_problem() -> None:
+async def test_failing_application_is_recorded_as_a_problem() -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         app.statuses = [500]
         await calling(carrier, twiml=None, url=f"{app.url}/words")
@@ -238,7 +236,7 @@ async def test_an_application_that_fails_is_written_down_as_a_problem() -> None:
         ({"status_callback_event": ["sung"]}, 21626),
     ],
 )
-async def test_a_call_with_an_unusable_field_is_refused_as_twilio_refuses_it(
+async def test_call_with_an_unusable_field_is_refused_as_twilio_refuses_it(
     fields: dict[str, Any], code: int
 ) -> None:
     async with carrying(numbers=[FROM]) as carrier:
@@ -248,7 +246,7 @@ async def test_a_call_with_an_unusable_field_is_refused_as_twilio_refuses_it(
         assert not carrier.world.ledger.calls
 
 
-async def test_a_field_that_twilio_has_not_is_refused() -> None:
+async def test_field_unknown_to_twilio_is_refused() -> None:
     async with carrying() as carrier:
         reply = await carrier.http.post(
             f"/2010-04-01/Accounts/{carrier.account_sid}/Calls.json",
@@ -259,7 +257,7 @@ async def test_a_field_that_twilio_has_not_is_refused() -> None:
         assert reply.json()["more_info"].endswith("/20001")
 
 
-async def test_who_does_not_prove_himself_is_told_nothing() -> None:
+async def test_unauthenticated_caller_is_told_nothing() -> None:
     async with carrying() as carrier:
         client = client_of(carrier, keyed=("", "another one"))
         with pytest.raises(TwilioRestException) as refused:
@@ -267,7 +265,7 @@ async def test_who_does_not_prove_himself_is_told_nothing() -> None:
         assert (refused.value.status, refused.value.code) == (401, 20003)
 
 
-async def test_an_api_key_proves_as_well_as_the_token() -> None:
+async def test_api_key_authenticates_as_well_as_the_token() -> None:
     key = "SK" + "0" * 32
     async with carrying(api_keys={key: "a secret"}) as carrier:
         client = client_of(carrier, keyed=(key, "a secret"))
@@ -278,7 +276,7 @@ async def test_an_api_key_proves_as_well_as_the_token() -> None:
     ("answers", "status", "code"),
     [("refused", 400, 21217), ("too_many", 429, 20429), ("broken", 500, 20500)],
 )
-async def test_a_refused_call_is_not_made(answers: str, status: int, code: int) -> None:
+async def test_refused_call_is_not_made(answers: str, status: int, code: int) -> None:
     async with carrying() as carrier:
         carrier.person(TO, answers, "talks")
         with pytest.raises(TwilioRestException) as refused:
@@ -289,7 +287,7 @@ async def test_a_refused_call_is_not_made(answers: str, status: int, code: int) 
         assert len(carrier.world.ledger.calls) == 1
 
 
-async def test_a_reply_that_never_comes_belongs_to_a_call_that_was_made() -> None:
+async def test_missing_reply_belongs_to_a_call_that_was_made() -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         carrier.person(TO, "unsure")
         create = client_of(carrier, timeout=0.5).calls.create
@@ -301,7 +299,7 @@ async def test_a_reply_that_never_comes_belongs_to_a_call_that_was_made() -> Non
         assert [one["CallStatus"] for one in app.heard] == ["completed"]
 
 
-async def test_a_reply_that_is_cut_belongs_to_a_call_that_was_made() -> None:
+async def test_truncated_reply_belongs_to_a_call_that_was_made() -> None:
     async with carrying() as carrier:
         carrier.person(TO, "cut")
         with pytest.raises(ChunkedEncodingError):
@@ -310,7 +308,7 @@ async def test_a_reply_that_is_cut_belongs_to_a_call_that_was_made() -> None:
         assert [one.status for one in carrier.world.ledger.calls.values()] == ["completed"]
 
 
-async def test_a_provider_that_is_away_does_nothing() -> None:
+async def test_unreachable_provider_does_nothing() -> None:
     async with carrying(away=True) as carrier:
         with pytest.raises(TwilioRestException) as refused:
             await calling(carrier)
@@ -319,7 +317,7 @@ async def test_a_provider_that_is_away_does_nothing() -> None:
         await calling(carrier)
 
 
-async def test_calls_are_listed_in_pages_by_number_status_and_moment() -> None:
+async def test_calls_are_listed_in_pages_by_number_status_and_time() -> None:
     async with carrying(talk="30m", speed=1) as carrier:
         for n in range(7):
             await calling(carrier, to=f"+1555000000{n}")
@@ -342,7 +340,7 @@ async def test_calls_are_listed_in_pages_by_number_status_and_moment() -> None:
         assert await numbers(to="+15550000004", start_time_after=now - timedelta(days=1)) == ["4"]
 
 
-async def test_a_call_that_nobody_made_is_not_found() -> None:
+async def test_call_that_nobody_made_is_not_found() -> None:
     async with carrying() as carrier:
         for ask in ("fetch", "update"):
             more = {"status": "completed"} if ask == "update" else {}
@@ -353,7 +351,7 @@ async def test_a_call_that_nobody_made_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("status", ["canceled", "completed"])
-async def test_a_ringing_call_that_is_ended_is_canceled(status: str) -> None:
+async def test_ended_ringing_call_is_canceled(status: str) -> None:
     async with carrying(ring="1h") as carrier, hearing(carrier) as app:
         call = await calling(carrier, timeout=600, status_callback=f"{app.url}/s")
         await carrier.until(lambda world: world.ledger.calls[call.sid].status == "ringing")
@@ -363,7 +361,7 @@ async def test_a_ringing_call_that_is_ended_is_canceled(status: str) -> None:
         assert [one["CallStatus"] for one in app.heard] == ["canceled"]
 
 
-async def test_a_call_that_is_talked_in_is_completed_and_not_canceled() -> None:
+async def test_ended_answered_call_is_completed_and_not_canceled() -> None:
     async with carrying(talk="24h", ring="1s") as carrier:
         call = await calling(carrier)
         await carrier.until(lambda world: world.ledger.calls[call.sid].answered_at)
@@ -375,7 +373,7 @@ async def test_a_call_that_is_talked_in_is_completed_and_not_canceled() -> None:
         assert refused.value.code == 21220
 
 
-async def test_a_call_can_be_led_on_to_other_words() -> None:
+async def test_call_can_be_redirected_to_another_script() -> None:
     async with carrying(talk="24h", ring="1s") as carrier:
         call = await calling(carrier)
         await carrier.until(lambda world: world.ledger.calls[call.sid].answered_at)
@@ -388,7 +386,7 @@ async def test_a_call_can_be_led_on_to_other_words() -> None:
         assert made.status == "completed"
 
 
-async def test_a_message_is_sent_delivered_and_answered() -> None:
+async def test_message_is_sent_delivered_and_answered() -> None:
     async with carrying() as carrier, hearing(carrier) as app:
         client = client_of(carrier)
         app.answers["/texts"] = "<Response><Message>You have it.</Message></Response>"
@@ -411,7 +409,7 @@ async def test_a_message_is_sent_delivered_and_answered() -> None:
     assert one.status == "delivered"
 
 
-async def test_a_message_that_does_not_arrive_is_told_with_its_reason() -> None:
+async def test_undelivered_message_is_reported_with_its_reason() -> None:
     async with carrying(undelivered=1.0) as carrier, hearing(carrier) as app:
         send = client_of(carrier).messages.create
         await asyncio.to_thread(
@@ -428,9 +426,7 @@ async def test_a_message_that_does_not_arrive_is_told_with_its_reason() -> None:
     [({"to": ""}, 21604), ({"body": ""}, 21602), ({"body": "x" * 1601}, 21617),
      ({"from_": "+15557777777"}, 21606)],
 )  # fmt: skip
-async def test_a_message_with_an_unusable_field_is_refused(
-    fields: dict[str, str], code: int
-) -> None:
+async def test_message_with_an_unusable_field_is_refused(fields: dict[str, str], code: int) -> None:
     async with carrying(numbers=[FROM]) as carrier:
         send = client_of(carrier).messages.create
         with pytest.raises(TwilioRestException) as refused:
@@ -439,7 +435,7 @@ async def test_a_message_with_an_unusable_field_is_refused(
         assert not carrier.world.ledger.texts
 
 
-async def test_webhooks_are_lost_late_and_twice_as_they_are_told_to_be() -> None:
+async def test_webhooks_are_lost_late_and_duplicated_as_configured() -> None:
     events = ["initiated", "ringing", "answered", "completed"]
     for fault, statuses in (
         ("post_lost", []),
@@ -456,7 +452,7 @@ async def test_webhooks_are_lost_late_and_twice_as_they_are_told_to_be() -> None
             assert carrier.world.ledger.posts[fault.removeprefix("post_")]
 
 
-async def test_a_webhook_that_is_not_taken_is_tried_again_only_if_that_is_asked_for() -> None:
+async def test_refused_webhook_is_retried_only_on_request() -> None:
     for tries, heard in ((1, 1), (3, 2)):
         async with carrying(post_tries=tries) as carrier, hearing(carrier) as app:
             app.statuses = [503]
@@ -465,7 +461,7 @@ async def test_a_webhook_that_is_not_taken_is_tried_again_only_if_that_is_asked_
             assert len(app.heard) == heard
 
 
-async def test_the_carrier_tells_its_ledger_and_takes_people_and_faults_at_run_time() -> None:
+async def test_carrier_shows_its_ledger_and_accepts_people_and_faults_at_run_time() -> None:
     async with carrying() as carrier:
         told = await carrier.http.post(f"/_people/{TO}", json={"answers": ["busy", "talks"]})
         assert told.status_code == 200
@@ -491,13 +487,13 @@ async def test_the_carrier_tells_its_ledger_and_takes_people_and_faults_at_run_t
     [("/_faults", {"bussy": 1}), ("/_faults", {"busy": 0.9, "failed": 0.9}),
      ("/_people/+15550001111", {"answers": "sings"}), ("/_texts", {"from": "+1555"})],
 )  # fmt: skip
-async def test_what_the_carrier_is_told_must_make_sense(path: str, body: dict[str, Any]) -> None:
+async def test_input_of_the_carrier_must_be_valid(path: str, body: dict[str, Any]) -> None:
     async with carrying() as carrier:
         reply = await carrier.http.post(path, json=body)
         assert (reply.status_code, reply.json()["code"]) == (400, 20001)
 
 
-async def test_a_carrier_does_not_answer_to_another_name() -> None:
+async def test_carrier_does_not_answer_under_another_name() -> None:
     async with carrying() as carrier:
         reply = await carrier.http.get("/_calls", headers={"Host": "carrier.example.org"})
         assert reply.status_code == 400

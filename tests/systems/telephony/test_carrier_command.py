@@ -45,7 +45,7 @@ def running(*line: str, lines: int) -> Iterator[tuple[subprocess.Popen[str], str
         process.communicate()
 
 
-def test_what_it_prints_is_a_table_of_settings_that_uses_it(folder: Path) -> None:
+def test_printed_settings_table_works(folder: Path) -> None:
     with running(lines=4) as (process, printed):
         table = tomllib.loads(printed)["telephony"]
         assert list(read_exchange(table).voices) == ["twilio"]
@@ -60,7 +60,7 @@ def test_what_it_prints_is_a_table_of_settings_that_uses_it(folder: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_account_is_the_same_for_the_same_seed(folder: Path) -> None:
+def test_account_is_the_same_for_the_same_seed(folder: Path) -> None:
     told: list[dict[str, str]] = []
     for seed in ("1", "1", "2"):
         with running("--json", f"--seed={seed}", lines=1) as (process, printed):
@@ -71,7 +71,7 @@ def test_the_account_is_the_same_for_the_same_seed(folder: Path) -> None:
     assert accounts[0] == accounts[1] != accounts[2]
 
 
-def test_calls_under_way_do_not_keep_it_from_ending(folder: Path) -> None:
+def test_current_calls_do_not_keep_it_from_exiting(folder: Path) -> None:
     with running("--json", "--answer=1", "--talk=1h", "--ring=1s", lines=1) as (process, printed):
         told = json.loads(printed)
         reply = httpx.post(
@@ -97,7 +97,7 @@ def test_calls_under_way_do_not_keep_it_from_ending(folder: Path) -> None:
         (("--number", "911"), "--number: it is '911', which is not a number"),
     ],
 )
-def test_what_cannot_be_is_refused_before_it_starts(
+def test_invalid_options_are_refused_before_it_starts(
     headway: Headway, line: tuple[str, ...], said: str
 ) -> None:
     refused = headway("carrier", *line)

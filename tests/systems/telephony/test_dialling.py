@@ -51,20 +51,20 @@ async def dialled(
         return result, len(one.seen), len(other.seen)
 
 
-async def test_the_first_provider_that_takes_the_call_is_the_only_one_asked() -> None:
+async def test_first_provider_that_accepts_the_call_is_the_only_one_asked() -> None:
     assert await dialled(TAKES, BY_VONAGE) == (Dialled("twilio", CALL), 1, 0)
     found = await dialled(TAKES, BY_VONAGE, ["vonage", "twilio"])
     assert found == (Dialled("vonage", UUID), 0, 1)
 
 
 @pytest.mark.parametrize("act", [BAD_SENDER, NO_ACCOUNT, says(429, twilio_error(429, 20429))])
-async def test_the_next_one_is_asked_after_a_refusal_of_the_provider_or_the_sender(
+async def test_next_one_is_asked_after_a_refusal_of_the_provider_or_the_sender(
     act: Act,
 ) -> None:
     assert await dialled(act, BY_VONAGE) == (Dialled("vonage", UUID), 1, 1)
 
 
-async def test_the_next_one_is_asked_when_the_first_cannot_be_reached() -> None:
+async def test_next_one_is_asked_when_the_first_is_unreachable() -> None:
     async with far_end(hangs) as gone:
         pass
     async with far_end(BY_VONAGE) as other:
@@ -74,26 +74,26 @@ async def test_the_next_one_is_asked_when_the_first_cannot_be_reached() -> None:
     assert made == Dialled("vonage", UUID)
 
 
-async def test_a_refusal_that_concerns_who_is_called_is_not_taken_to_the_next_one() -> None:
+async def test_refusal_about_the_callee_is_not_passed_to_the_next_one() -> None:
     refused, first, second = await dialled(BAD_NUMBER, BY_VONAGE)
     assert isinstance(refused, ProviderRefused)
     assert (refused.concerns, refused.provider_code, first, second) == ("callee", "21211", 1, 0)
 
 
 @pytest.mark.parametrize("act", [hangs, cuts, says(500, {}), says(201, {}), says(409, {})])
-async def test_after_an_outcome_that_is_not_known_nobody_else_is_asked(act: Act) -> None:
+async def test_nobody_else_is_asked_after_an_unknown_outcome(act: Act) -> None:
     unsure, first, second = await dialled(act, BY_VONAGE)
     assert isinstance(unsure, ProviderUnsure)
     assert (first, second) == (1, 0)
 
 
-async def test_an_outcome_of_the_second_that_is_not_known_is_not_a_refusal_of_the_first() -> None:
+async def test_unknown_outcome_of_the_second_is_not_a_refusal_of_the_first() -> None:
     unsure, first, second = await dialled(BAD_SENDER, cuts)
     assert isinstance(unsure, ProviderUnsure)
     assert (first, second) == (1, 1)
 
 
-async def test_if_all_refuse_it_is_the_first_ones_refusal_whose_number_was_to_be_used() -> None:
+async def test_refusal_of_the_first_counts_if_all_refuse() -> None:
     refused, first, second = await dialled(NO_ACCOUNT, says(400, _vonage_says("from")))
     assert isinstance(refused, ProviderRefused)
     assert (refused.concerns, refused.provider_code, first, second) == ("provider", "20003", 1, 1)
@@ -104,14 +104,14 @@ async def test_if_all_refuse_it_is_the_first_ones_refusal_whose_number_was_to_be
     assert refused.concerns == "callee"
 
 
-async def test_a_provider_that_is_named_twice_is_asked_once() -> None:
+async def test_provider_named_twice_is_asked_once() -> None:
     refused, first, second = await dialled(NO_ACCOUNT, BY_VONAGE, ["twilio", "twilio"])
     assert isinstance(refused, ProviderRefused)
     assert (first, second) == (1, 0)
 
 
 @pytest.mark.parametrize("providers", [[], ["twilio", "tvilio"]])
-async def test_a_provider_that_is_not_there_is_said_before_anybody_is_asked(
+async def test_missing_provider_is_reported_before_anybody_is_asked(
     providers: list[str],
 ) -> None:
     async with far_end(TAKES) as end:

@@ -94,9 +94,7 @@ async def closing(provider: Provider):
 @pytest.mark.sampled
 @BOTH
 @pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
-async def test_what_does_not_say_what_became_of_the_call_is_unsure_and_asked_once(
-    make: Make, act: Act
-) -> None:
+async def test_unclear_reply_is_uncertain_and_requested_once(make: Make, act: Act) -> None:
     async with far_end(act) as end, closing(impatient(make, end.url, act)) as provider:
         with pytest.raises(ProviderUnsure):
             await provider.dial(order())
@@ -104,14 +102,14 @@ async def test_what_does_not_say_what_became_of_the_call_is_unsure_and_asked_onc
 
 
 @BOTH
-async def test_a_reply_without_end_is_not_read_to_the_end_of_memory(make: Make) -> None:
+async def test_endless_reply_does_not_fill_memory(make: Make) -> None:
     async with far_end(floods) as end, closing(patient(make, end.url)) as provider:
         with pytest.raises(ProviderUnsure, match="longer than"):
             await provider.dial(order())
 
 
 @BOTH
-async def test_a_connection_that_is_never_made_is_a_refusal_of_the_provider(make: Make) -> None:
+async def test_connection_that_cannot_be_made_is_a_refusal_of_the_provider(make: Make) -> None:
     async with far_end(hangs) as gone:
         pass
     async with closing(make(gone.url)) as provider:
@@ -121,7 +119,7 @@ async def test_a_connection_that_is_never_made_is_a_refusal_of_the_provider(make
 
 
 @BOTH
-async def test_a_name_that_nobody_has_is_a_refusal_of_the_provider(make: Make) -> None:
+async def test_unknown_host_name_is_a_refusal_of_the_provider(make: Make) -> None:
     async with closing(make("http://nobody.invalid")) as provider:
         with pytest.raises(ProviderRefused) as refused:
             await provider.dial(order())
@@ -129,7 +127,7 @@ async def test_a_name_that_nobody_has_is_a_refusal_of_the_provider(make: Make) -
 
 
 @BOTH
-async def test_a_tls_that_fails_before_the_request_is_a_refusal_of_the_provider(make: Make) -> None:
+async def test_tls_failure_before_the_request_is_a_refusal_of_the_provider(make: Make) -> None:
     async with far_end(hangs) as end:
         async with closing(make(end.url.replace("http:", "https:"))) as provider:
             with pytest.raises(ProviderRefused) as refused:
@@ -139,7 +137,7 @@ async def test_a_tls_that_fails_before_the_request_is_a_refusal_of_the_provider(
 
 
 @BOTH
-async def test_a_port_that_does_not_take_the_connection_is_a_refusal_of_the_provider(
+async def test_port_that_refuses_the_connection_is_a_refusal_of_the_provider(
     make: Make,
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -158,7 +156,7 @@ async def test_a_port_that_does_not_take_the_connection_is_a_refusal_of_the_prov
 
 
 @BOTH
-async def test_too_many_requests_are_a_refusal_that_says_when(make: Make) -> None:
+async def test_too_many_requests_are_a_refusal_with_a_time(make: Make) -> None:
     said = {"code": 20429, "message": "too many", "title": "too many"}
     for written, ms in [
         ("7", 7000),
@@ -177,9 +175,7 @@ async def test_too_many_requests_are_a_refusal_that_says_when(make: Make) -> Non
 
 @BOTH
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 407, 413, 422])
-async def test_a_refusal_that_is_not_in_the_providers_words_concerns_the_provider(
-    make: Make, status: int
-) -> None:
+async def test_refusal_of_unknown_form_concerns_the_provider(make: Make, status: int) -> None:
     act = says(status, "<html>who are you?</html>")
     async with far_end(act) as end, closing(make(end.url)) as provider:
         with pytest.raises(ProviderRefused) as refused:
@@ -190,7 +186,9 @@ async def test_a_refusal_that_is_not_in_the_providers_words_concerns_the_provide
 @pytest.mark.sampled
 @BOTH
 @pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
-async def test_who_cannot_be_asked_does_not_say_that_there_is_no_call(make: Make, act: Act) -> None:
+async def test_unreachable_provider_does_not_mean_that_there_is_no_call(
+    make: Make, act: Act
+) -> None:
     async with far_end(act) as end, closing(impatient(make, end.url, act)) as provider:
         for call_id in (CALL if make is twilio else UUID, None):
             sought = Sought(ref="j:1", to=TO, from_=FROM, since=SINCE, call_id=call_id)
@@ -199,7 +197,7 @@ async def test_who_cannot_be_asked_does_not_say_that_there_is_no_call(make: Make
 
 
 @BOTH
-async def test_a_404_that_is_not_the_providers_own_does_not_say_that_there_is_no_call(
+async def test_foreign_404_does_not_mean_that_there_is_no_call(
     make: Make,
 ) -> None:
     async with far_end(says(404, "not here")) as end, closing(make(end.url)) as provider:
@@ -208,7 +206,7 @@ async def test_a_404_that_is_not_the_providers_own_does_not_say_that_there_is_no
             await provider.look_up(sought)
 
 
-async def test_many_calls_at_once_are_each_asked_for_once() -> None:
+async def test_many_concurrent_calls_are_each_requested_once() -> None:
     async with (
         far_end(says(201, twilio_call())) as end,
         closing(patient(twilio, end.url)) as provider,
@@ -239,7 +237,7 @@ def counted(url: str, timing: Timing, timeout: str) -> Account:
     return Account(read_table("telephony.twilio", TwilioSettings, table), timing=timing)
 
 
-async def test_connections_are_used_again_and_so_many_of_them_are_kept(
+async def test_connections_are_reused_and_a_bounded_number_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wire, "KEPT_S", 3_600)
@@ -279,7 +277,7 @@ async def asked_by_many(provider: Provider, end: FarEnd) -> list[asyncio.Task[Di
     return asked
 
 
-async def test_a_request_that_waits_for_its_turn_has_neither_been_sent_nor_lost_time() -> None:
+async def test_waiting_request_has_neither_been_sent_nor_lost_time() -> None:
     answers, timing = asyncio.Event(), Counted()
 
     async def held(writer: asyncio.StreamWriter) -> None:
@@ -296,7 +294,7 @@ async def test_a_request_that_waits_for_its_turn_has_neither_been_sent_nor_lost_
         assert timing.begun == 2 * len(end.seen)
 
 
-async def test_a_request_whose_turn_does_not_come_is_refused_for_a_moment_and_not_sent() -> None:
+async def test_request_whose_turn_does_not_come_is_refused_temporarily_and_not_sent() -> None:
     timing = Counted()
     async with far_end(hangs) as end, closing(counted(end.url, timing, "3s")) as provider:
         asked = await asked_by_many(provider, end)
@@ -332,7 +330,7 @@ async def test_a_request_whose_turn_does_not_come_is_refused_for_a_moment_and_no
         (400, 99999, "callee"),
     ],
 )
-async def test_a_refusal_of_twilios_says_whom_it_concerns_by_its_code(
+async def test_twilio_refusal_concerns_whom_its_code_says(
     status: int, code: int, concerns: str
 ) -> None:
     act = says(status, twilio_error(status, code))
@@ -354,7 +352,7 @@ async def test_a_refusal_of_twilios_says_whom_it_concerns_by_its_code(
         (403, None, "provider"),
     ],
 )
-async def test_a_refusal_of_vonages_says_whom_it_concerns_by_what_is_wrong(
+async def test_vonage_refusal_concerns_whom_its_invalid_field_says(
     status: int, wrong: object, concerns: str
 ) -> None:
     said = {"type": "about:x", "title": "Bad", "detail": "so", "invalid_parameters": wrong}

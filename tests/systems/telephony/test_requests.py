@@ -57,7 +57,7 @@ def listed(*calls: object) -> dict[str, object]:
     return {"calls": list(calls), "page": 0, "page_size": 50, "next_page_uri": None}
 
 
-async def test_twilio_is_asked_for_a_call_with_all_that_the_order_says() -> None:
+async def test_twilio_request_for_a_call_contains_the_whole_order() -> None:
     async with far_end(says(201, twilio_call())) as end:
         account = twilio(end.url)
         made = await account.dial(order(Say(text="<Good> & day"), ring_s=25, limit_s=900))
@@ -78,7 +78,7 @@ async def test_twilio_is_asked_for_a_call_with_all_that_the_order_says() -> None
     assert [one.text for one in fromstring(twiml)] == ["<Good> & day"]  # noqa: S314  (of our own)
 
 
-async def test_twilio_fetches_a_script_of_yours_and_no_limit_is_said_where_none_is_given() -> None:
+async def test_twilio_fetches_your_script_and_no_limit_is_set_if_none_is_given() -> None:
     async with far_end(says(201, twilio_call())) as end:
         account = twilio(end.url)
         await account.dial(order(Fetch(url="https://yours.test/script?a=1")))
@@ -87,7 +87,7 @@ async def test_twilio_fetches_a_script_of_yours_and_no_limit_is_said_where_none_
     assert not {"Twiml", "TimeLimit"} & set(end.seen[0].form)
 
 
-async def test_an_api_key_sends_in_the_accounts_name_and_the_first_token_else() -> None:
+async def test_api_key_acts_for_the_account_or_else_the_first_token() -> None:
     key = {"api_key": "SK" + "9" * 32, "api_secret": "of the key"}
     tokens = {"auth_token": None, "auth_tokens": [NEXT_TOKEN, TOKEN]}
     for more, user in [(key, f"SK{'9' * 32}:of the key"), (tokens, f"{ACCOUNT}:{NEXT_TOKEN}")]:
@@ -98,7 +98,7 @@ async def test_an_api_key_sends_in_the_accounts_name_and_the_first_token_else() 
         assert (end.seen[0].basic, end.seen[0].path) == (user, f"{CALLS}.json")
 
 
-async def test_variables_of_twilios_own_do_not_mix_with_the_settings(
+async def test_twilios_own_variables_do_not_mix_with_the_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TWILIO_EDGE", "dublin")
@@ -109,7 +109,7 @@ async def test_variables_of_twilios_own_do_not_mix_with_the_settings(
         await account.close()
 
 
-async def test_a_question_is_said_twice_and_only_the_second_silence_is_told() -> None:
+async def test_question_is_spoken_twice_and_only_the_second_silence_is_reported() -> None:
     account = twilio("http://127.0.0.1:1")
     said = account.speak(Ask(text="Press 1", answer_url="https://h.test/a?ref=j%3A1", wait_s=7))
     await account.close()
@@ -128,7 +128,7 @@ async def test_a_question_is_said_twice_and_only_the_second_silence_is_told() ->
         }
 
 
-async def test_twilio_is_asked_for_a_message_once_and_its_silence_is_unsure() -> None:
+async def test_twilio_message_is_requested_once_and_silence_is_uncertain() -> None:
     text = TextOrder(ref="j:1", to=TO, from_=FROM, text="Können Sie?", status_url=STATUS_URL)
     async with far_end(says(201, {"sid": MESSAGE, "status": "queued"})) as end:
         account = twilio(end.url)
@@ -150,7 +150,7 @@ async def test_twilio_is_asked_for_a_message_once_and_its_silence_is_unsure() ->
     assert "StatusCallback" not in end.seen[1].form
 
 
-async def test_a_call_of_twilios_is_looked_up_by_its_id() -> None:
+async def test_twilio_call_is_looked_up_by_its_id() -> None:
     ended = twilio_call(status="completed", duration="61")
     async with far_end(says(200, ended)) as end:
         account = twilio(end.url)
@@ -172,7 +172,7 @@ async def test_a_call_of_twilios_is_looked_up_by_its_id() -> None:
     assert nothing is NotFound.UNCLEAR
 
 
-async def test_a_call_of_twilios_without_id_is_sought_by_whom_and_when() -> None:
+async def test_twilio_call_without_id_is_searched_by_callee_and_time() -> None:
     """A call that waits to be placed has no start time, and is found by its status."""
     at = "Fri, 15 Jan 2027 08:00:03 +0000"
     before = twilio_call(OTHER_CALL, "completed", start_time="Fri, 15 Jan 2027 07:59:00 +0000")
@@ -195,7 +195,7 @@ async def test_a_call_of_twilios_without_id_is_sought_by_whom_and_when() -> None
 
 
 @pytest.mark.parametrize("status", ["ringing", "in-progress", "queued"])
-async def test_of_several_calls_none_is_guessed_and_none_that_runs_is_said_to_be_unknown(
+async def test_no_call_is_guessed_among_several_and_no_running_one_counts_as_unknown(
     status: str,
 ) -> None:
     ended = twilio_call(OTHER_CALL, "completed")
@@ -209,7 +209,7 @@ async def test_of_several_calls_none_is_guessed_and_none_that_runs_is_said_to_be
         await account.close()
 
 
-async def test_hanging_up_is_one_request_whether_a_call_rings_or_is_talked() -> None:
+async def test_hanging_up_is_one_request_whether_a_call_rings_or_is_answered() -> None:
     async with far_end(says(200, twilio_call(status="completed"))) as end:
         account = twilio(end.url)
         await account.hang_up(CALL)
@@ -229,7 +229,7 @@ async def test_hanging_up_is_one_request_whether_a_call_rings_or_is_talked() -> 
         await account.close()
 
 
-async def test_vonage_is_asked_for_a_call_with_all_that_the_order_says() -> None:
+async def test_vonage_request_for_a_call_contains_the_whole_order() -> None:
     ask = Ask(text="Press 1", answer_url="https://h.test/a", digits=2, wait_s=30)
     async with far_end(says(201, vonage_made())) as end:
         application = vonage(end.url + "/at/a/path")
@@ -267,7 +267,7 @@ async def test_vonage_is_asked_for_a_call_with_all_that_the_order_says() -> None
     assert "ncco" not in second.json()
 
 
-async def test_an_order_that_vonage_cannot_take_is_refused_without_asking() -> None:
+async def test_order_that_vonage_cannot_execute_is_refused_without_a_request() -> None:
     async with far_end(says(201, vonage_made())) as end:
         application = vonage(end.url)
         with pytest.raises(ProviderRefused) as refused:
@@ -277,7 +277,7 @@ async def test_an_order_that_vonage_cannot_take_is_refused_without_asking() -> N
     assert (refused.value.concerns, end.seen) == ("callee", [])
 
 
-async def test_a_call_of_vonages_is_looked_up_by_its_id() -> None:
+async def test_vonage_call_is_looked_up_by_its_id() -> None:
     async with far_end(says(200, vonage_call(duration="61"))) as end:
         application = vonage(end.url)
         found = await application.look_up(sought(UUID))
@@ -290,7 +290,7 @@ async def test_a_call_of_vonages_is_looked_up_by_its_id() -> None:
     assert nothing is NotFound.UNCLEAR
 
 
-async def test_a_call_of_vonages_without_id_is_sought_on_all_pages() -> None:
+async def test_vonage_call_without_id_is_searched_on_all_pages() -> None:
     elsewhere = vonage_call(OTHER_UUID, to={"type": "phone", "number": "4915100000000"})
     mine = vonage_call(UUID, "answered")
     pages = [says(200, vonage_list(elsewhere, more=True)), says(200, vonage_list(mine))]
@@ -310,7 +310,7 @@ async def test_a_call_of_vonages_without_id_is_sought_on_all_pages() -> None:
     assert end.seen[0].query["date_start"] == ["2027-01-15T07:59:55Z"]
 
 
-async def test_hanging_up_at_vonage_counts_a_refusal_only_while_the_call_runs() -> None:
+async def test_vonage_hang_up_counts_a_refusal_only_while_the_call_runs() -> None:
     no = says(400, {"type": "about:400", "title": "Bad request"})
     async with far_end(says(204)) as end:
         application = vonage(end.url)
@@ -324,7 +324,7 @@ async def test_hanging_up_at_vonage_counts_a_refusal_only_while_the_call_runs() 
         await application.close()
 
 
-async def test_no_secret_and_no_number_comes_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_and_no_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with far_end(says(401, twilio_error(401, 20003))) as end:
         account, application = twilio(end.url), vonage(end.url)

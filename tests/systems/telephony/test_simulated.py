@@ -114,7 +114,7 @@ FAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_thousand_calls_at_once_all_end_and_free_their_line() -> None:
+def test_thousand_concurrent_calls_all_end_and_release_their_line() -> None:
     async def main(play: Play) -> None:
         await many(play)
         ledger = play.provider.world.ledger
@@ -131,13 +131,13 @@ def test_a_thousand_calls_at_once_all_end_and_free_their_line() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_day_and_another_seed_another() -> None:
+def test_same_seed_gives_the_same_day_and_another_seed_another() -> None:
     first, again = playing(many, **FAULTS), playing(many, **FAULTS)
     assert first == again
     assert first != playing(many, seed=2, **FAULTS)
 
 
-def test_requests_that_were_done_are_calls_whatever_was_replied() -> None:
+def test_executed_requests_are_calls_whatever_was_replied() -> None:
     async def main(play: Play) -> None:
         await many(play)
         ledger = play.provider.world.ledger
@@ -150,7 +150,7 @@ def test_requests_that_were_done_are_calls_whatever_was_replied() -> None:
     playing(main, **FAULTS)
 
 
-def test_what_a_call_becomes_does_not_depend_on_other_calls() -> None:
+def test_outcome_of_a_call_does_not_depend_on_other_calls() -> None:
     def ends(numbers: list[str]) -> dict[str, CallStatus]:
         found: dict[str, CallStatus] = {}
 
@@ -178,7 +178,7 @@ def test_what_a_call_becomes_does_not_depend_on_other_calls() -> None:
         ("fails", ["queued", "failed"]),
     ],
 )
-def test_a_call_goes_the_way_of_the_person(answers: str, statuses: list[str]) -> None:
+def test_call_follows_the_person(answers: str, statuses: list[str]) -> None:
     async def main(play: Play) -> None:
         play.person(answers)
         await play.dial()
@@ -188,7 +188,7 @@ def test_a_call_goes_the_way_of_the_person(answers: str, statuses: list[str]) ->
     playing(main)
 
 
-def test_a_call_lasts_as_long_as_the_person_rings_and_talks() -> None:
+def test_call_lasts_as_long_as_the_person_rings_and_talks() -> None:
     async def main(play: Play) -> None:
         play.person("talks", ring_s=7, talk_s=60)
         await play.dial()
@@ -202,7 +202,7 @@ def test_a_call_lasts_as_long_as_the_person_rings_and_talks() -> None:
     assert [one.duration_s for _, one in told if isinstance(one, CallEvent)][-1] == 60
 
 
-def test_nobody_answers_who_takes_longer_than_it_rings() -> None:
+def test_person_slower_than_the_ringing_does_not_answer() -> None:
     async def main(play: Play) -> None:
         play.person("talks", ring_s=31)
         await play.dial()
@@ -212,7 +212,7 @@ def test_nobody_answers_who_takes_longer_than_it_rings() -> None:
     playing(main)
 
 
-def test_keys_are_told_once_and_the_reply_is_said() -> None:
+def test_keys_are_reported_once_and_the_reply_is_spoken() -> None:
     async def main(play: Play) -> None:
         play.answer = lambda one: Say(text="Yours.") if isinstance(one, Pressed) else None
         for answers, digits in (("accept", "1"), ("decline", "2"), ("silent", "")):
@@ -229,7 +229,7 @@ def test_keys_are_told_once_and_the_reply_is_said() -> None:
     playing(main)
 
 
-def test_a_silent_person_hears_the_words_twice_and_is_waited_for_twice() -> None:
+def test_silent_person_hears_the_prompt_twice_and_is_waited_for_twice() -> None:
     async def main(play: Play) -> None:
         play.person("silent")
         sid = await play.dial(script=ASK)
@@ -242,7 +242,7 @@ def test_a_silent_person_hears_the_words_twice_and_is_waited_for_twice() -> None
     assert pressed - answered == 2 * (10_000 + 2_000)
 
 
-def test_who_hangs_up_while_it_is_asked_presses_nothing() -> None:
+def test_person_who_hangs_up_during_the_prompt_presses_nothing() -> None:
     async def main(play: Play) -> None:
         play.person("hangs_up", talk_s=5)
         await play.dial(script=ASK)
@@ -253,7 +253,7 @@ def test_who_hangs_up_while_it_is_asked_presses_nothing() -> None:
     playing(main)
 
 
-def test_a_limit_ends_a_call() -> None:
+def test_limit_ends_a_call() -> None:
     async def main(play: Play) -> None:
         play.person("talks", talk_s=600)
         made = order()
@@ -272,7 +272,7 @@ def test_a_limit_ends_a_call() -> None:
     ("answers", "concerns", "retry_after_ms"), [("refused", "callee", None),
                                                 ("too_many", "provider", 1_000)],
 )  # fmt: skip
-def test_a_refusal_makes_no_call(answers: str, concerns: str, retry_after_ms: int | None) -> None:
+def test_refusal_makes_no_call(answers: str, concerns: str, retry_after_ms: int | None) -> None:
     async def main(play: Play) -> None:
         play.person(answers)
         with pytest.raises(ProviderRefused) as refused:
@@ -285,9 +285,7 @@ def test_a_refusal_makes_no_call(answers: str, concerns: str, retry_after_ms: in
 
 
 @pytest.mark.parametrize(("answers", "calls"), [("unsure", 1), ("cut", 1), ("broken", 0)])
-def test_an_unsure_outcome_may_be_a_call_that_is_found_by_its_reference(
-    answers: str, calls: int
-) -> None:
+def test_uncertain_outcome_can_be_a_call_found_by_its_reference(answers: str, calls: int) -> None:
     async def main(play: Play) -> None:
         play.person(answers)
         with pytest.raises(ProviderUnsure):
@@ -302,7 +300,7 @@ def test_an_unsure_outcome_may_be_a_call_that_is_found_by_its_reference(
 @pytest.mark.parametrize(
     ("to", "from_", "concerns"), [("911", FROM, "callee"), (TO, "+15558880000", "sender")]
 )
-def test_a_number_that_cannot_be_is_refused(to: str, from_: str, concerns: str) -> None:
+def test_invalid_number_is_refused(to: str, from_: str, concerns: str) -> None:
     async def main(play: Play) -> None:
         asked = CallOrder(ref="a:1", to=to, from_=from_, script=Say(text="x"), status_url="x")
         with pytest.raises(ProviderRefused) as refused:
@@ -312,7 +310,7 @@ def test_a_number_that_cannot_be_is_refused(to: str, from_: str, concerns: str) 
     playing(main, numbers=[FROM])
 
 
-def test_look_up_tells_where_a_call_stands_and_of_no_other() -> None:
+def test_look_up_returns_the_state_of_a_call_and_of_no_other() -> None:
     async def main(play: Play) -> None:
         play.person("talks", ring_s=5, talk_s=10)
         sid = await play.dial()
@@ -332,7 +330,7 @@ def test_look_up_tells_where_a_call_stands_and_of_no_other() -> None:
     playing(main)
 
 
-def test_a_provider_that_is_away_refuses_calls_and_cannot_be_asked() -> None:
+def test_unreachable_provider_refuses_calls_and_cannot_be_asked() -> None:
     async def main(play: Play) -> None:
         sid = await play.dial()
         play.provider.world.change({"away": True})
@@ -364,7 +362,7 @@ def test_hanging_up_ends_a_call_at_once_and_only_once(after_s: int, status: str)
     playing(main)
 
 
-def test_a_call_that_nobody_made_cannot_be_ended() -> None:
+def test_call_that_nobody_made_cannot_be_ended() -> None:
     async def main(play: Play) -> None:
         with pytest.raises(ProviderRefused):
             await play.provider.hang_up("CA0")
@@ -372,7 +370,7 @@ def test_a_call_that_nobody_made_cannot_be_ended() -> None:
     playing(main)
 
 
-def test_a_line_that_carries_more_calls_than_it_has_channels_is_shown() -> None:
+def test_line_with_more_calls_than_channels_is_shown() -> None:
     async def main(play: Play) -> None:
         for n in range(3):
             await play.dial(f"job:{n}", f"+1555000000{n}")
@@ -383,7 +381,7 @@ def test_a_line_that_carries_more_calls_than_it_has_channels_is_shown() -> None:
     playing(main, channels={FROM: 2})
 
 
-def test_a_status_that_a_store_cannot_take_now_is_told_again_if_that_is_asked_for() -> None:
+def test_status_that_a_store_refused_is_repeated_on_request() -> None:
     async def main(play: Play) -> None:
         play.person("busy")
 
@@ -401,7 +399,7 @@ def test_a_status_that_a_store_cannot_take_now_is_told_again_if_that_is_asked_fo
     playing(main, post_tries=3)
 
 
-def test_a_message_is_told_delivered_and_answered_by_a_message() -> None:
+def test_message_is_reported_delivered_and_answered_by_a_message() -> None:
     async def main(play: Play) -> None:
         play.answer = lambda one: "Yours." if isinstance(one, Inbound) else None
         play.person("accept", after_s=60)
@@ -421,7 +419,7 @@ def test_a_message_is_told_delivered_and_answered_by_a_message() -> None:
     assert at == 61_800
 
 
-def test_a_persons_answers_go_from_one_call_to_the_next_and_the_last_goes_on() -> None:
+def test_persons_answers_go_from_one_call_to_the_next_and_the_last_repeats() -> None:
     async def main(play: Play) -> None:
         await play.dial("job:0")
         await play.provider.world.idle()
@@ -448,7 +446,7 @@ def test_a_persons_answers_go_from_one_call_to_the_next_and_the_last_goes_on() -
         ({"speed": 0}, "telephony.simulated.speed"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_their_place(
+def test_invalid_settings_are_refused_by_their_place(
     settings: dict[str, object], place: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
@@ -456,7 +454,7 @@ def test_settings_that_cannot_be_are_refused_by_their_place(
     assert refused.value.message.startswith(f"{place}")
 
 
-def test_what_is_given_holds_and_the_rest_is_shared_by_the_others() -> None:
+def test_given_shares_apply_and_the_rest_is_split_among_the_others() -> None:
     rates = SimulatedSettings(busy=0.5)
     assert rates.ends() == pytest.approx(
         {"busy": 0.5, "answer": 7 / 17, "no_answer": 1 / 17, "failed": 0.5 / 17}
@@ -465,7 +463,7 @@ def test_what_is_given_holds_and_the_rest_is_shared_by_the_others() -> None:
     assert rates.changed({"ring": "3s"}).ends()["busy"] == 0.5
 
 
-def test_the_exchange_knows_the_provider_for_calls_and_for_messages() -> None:
+def test_exchange_knows_the_provider_for_calls_and_for_messages() -> None:
     exchange = read_exchange({"simulated": {"seed": 3}})
     assert exchange.voice("simulated") is exchange.text("simulated")
 
@@ -537,7 +535,7 @@ async def test_webhooks_are_signed_and_read_back() -> None:
     assert len({one.event for one in server.read}) == 5
 
 
-async def test_words_can_be_fetched() -> None:
+async def test_script_can_be_fetched() -> None:
     async with serving(accept=1) as (provider, server):
         made = order(script=Fetch(url=server.url))
         dialled = await provider.dial(made)
@@ -545,7 +543,7 @@ async def test_words_can_be_fetched() -> None:
         assert provider.world.ledger.calls[dialled.call_id].heard == ["Fetched?", "Yours."]
 
 
-async def test_messages_are_told_and_answered_by_webhooks() -> None:
+async def test_messages_are_reported_and_answered_by_webhooks() -> None:
     async with serving(accept=1) as (provider, server):
         provider.world.inbound_urls[FROM] = server.url
         url = f"{server.url}?ref=job%3A1"
@@ -560,7 +558,7 @@ async def test_messages_are_told_and_answered_by_webhooks() -> None:
     assert said == ["A job?", "1", "Yours."]
 
 
-async def test_a_webhook_of_another_world_or_a_changed_one_is_refused() -> None:
+async def test_webhook_of_another_world_or_an_altered_one_is_refused() -> None:
     async with serving() as (provider, server):
         await provider.dial(
             CallOrder(ref="a:1", to=TO, from_=FROM, script=Say(text="x"), status_url=server.url)

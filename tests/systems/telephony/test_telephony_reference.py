@@ -29,14 +29,14 @@ def rows(head: str) -> dict[str, str]:
     return found
 
 
-def test_the_codes_of_twilio_that_concern_sender_and_provider_are_listed() -> None:
+def test_twilio_codes_about_sender_and_provider_are_listed() -> None:
     by_whom = rows("| it concerns")
     for starts, codes in [("the sender", SENDER), ("the provider", PROVIDER)]:
         [row] = [line for first, line in by_whom.items() if first.startswith(starts)]
         assert {int(one) for one in re.findall(r"\b\d{5}\b", row)} == codes
 
 
-def test_each_word_of_a_provider_stands_beside_its_status() -> None:
+def test_each_provider_status_is_listed_with_its_meaning() -> None:
     calls, messages = rows("| of a call"), rows("| of a message")
     for table, column, known in [
         (calls, 1, OF_TWILIO),
@@ -47,7 +47,7 @@ def test_each_word_of_a_provider_stands_beside_its_status() -> None:
         assert told == {word: str(status) for word, status in known.items()}
 
 
-def test_whether_the_line_is_free_stands_beside_each_status() -> None:
+def test_each_status_is_listed_with_whether_the_line_is_free() -> None:
     for status, row in rows("| of a call").items():
         ended = {one.value: one.ended for one in OF_TWILIO.values()}[status]
         assert row.rstrip("| ").endswith("free" if ended else "taken")

@@ -29,7 +29,7 @@ BY_VONAGE = {"application_id": APPLICATION, "private_key": pem()}
 KEY = "SK" + "9" * 32
 
 
-async def test_the_exchange_has_the_providers_that_the_settings_name_in_their_order() -> None:
+async def test_exchange_has_the_configured_providers_in_their_order() -> None:
     exchange = read_exchange({"vonage": BY_VONAGE, "twilio": BY_TWILIO})
     assert list(exchange.voices) == ["vonage", "twilio"]
     assert list(exchange.texts) == ["twilio"]
@@ -56,9 +56,7 @@ async def test_the_exchange_has_the_providers_that_the_settings_name_in_their_or
         ({"token": TOKEN}, "telephony.twilio.token"),
     ],
 )
-def test_settings_of_twilio_that_cannot_be_are_named_and_not_shown(
-    more: dict[str, Any], place: str
-) -> None:
+def test_invalid_twilio_settings_are_named_and_not_shown(more: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_exchange({"twilio": {**BY_TWILIO, **more}})
     assert place in str(refused.value)
@@ -79,7 +77,7 @@ def test_text_in_place_of_a_providers_table_is_not_shown() -> None:
         ({"colour": 3}, "colour: there is no such setting (known: account_sid, auth_token, "),
     ],
 )
-def test_settings_of_a_provider_say_what_would_do(more: dict[str, Any], told: str) -> None:
+def test_invalid_provider_settings_say_what_is_valid(more: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_exchange({"twilio": {**BY_TWILIO, **more}})
     assert str(refused.value).startswith(f"telephony.twilio.{told}")
@@ -94,16 +92,14 @@ def test_settings_of_a_provider_say_what_would_do(more: dict[str, Any], told: st
         ({"signature_secret": "short"}, "telephony.vonage.signature_secret"),
     ],
 )
-def test_settings_of_vonage_that_cannot_be_are_named_and_not_shown(
-    more: dict[str, Any], place: str
-) -> None:
+def test_invalid_vonage_settings_are_named_and_not_shown(more: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_exchange({"vonage": {**BY_VONAGE, **more}})
     assert place in str(refused.value)
     assert "MIIE" not in str(refused.value)
 
 
-async def test_a_private_key_may_stand_in_a_file_and_in_either_form_of_pem(tmp_path: Path) -> None:
+async def test_private_key_can_be_in_a_file_and_in_either_form_of_pem(tmp_path: Path) -> None:
     old = private_key().private_bytes(
         Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
     )
@@ -116,7 +112,7 @@ async def test_a_private_key_may_stand_in_a_file_and_in_either_form_of_pem(tmp_p
             await read_exchange({"vonage": {**BY_VONAGE, "private_key": written}}).close()
 
 
-def test_no_secret_is_in_what_settings_and_providers_show() -> None:
+def test_no_secret_is_in_the_repr_of_settings_and_providers() -> None:
     secrets = {"api_key": KEY, "api_secret": "of the key", "auth_token": TOKEN}
     shown = [
         repr(read_table("x", TwilioSettings, {**BY_TWILIO, **secrets})),
@@ -128,7 +124,7 @@ def test_no_secret_is_in_what_settings_and_providers_show() -> None:
         assert not [one for one in shown if secret in one]
 
 
-def test_several_tokens_may_come_by_commas_and_a_timeout_is_a_span() -> None:
+def test_several_tokens_can_be_comma_separated_and_a_timeout_is_a_duration() -> None:
     written = {"account_sid": ACCOUNT, "auth_tokens": f"{NEXT_TOKEN}, {TOKEN}", "timeout": "2.5s"}
     table = read_table("x", TwilioSettings, written)
     assert (table.tokens, table.timeout) == ((NEXT_TOKEN, TOKEN), 2500)
@@ -136,7 +132,7 @@ def test_several_tokens_may_come_by_commas_and_a_timeout_is_a_span() -> None:
 
 
 @pytest.mark.parametrize("text", ["+14155550100", "+4915112345678", "+390612345678"])
-def test_a_number_in_full_passes(text: str) -> None:
+def test_full_number_is_accepted(text: str) -> None:
     assert check_phone("the phone", text) == text
 
 
@@ -159,7 +155,7 @@ def test_a_number_in_full_passes(text: str) -> None:
         ("+141555501000", "too long for its country"),
     ],
 )
-def test_a_number_that_cannot_be_dialled_is_refused_by_name_with_why(text: str, why: str) -> None:
+def test_undialable_number_is_refused_by_name_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         check_phone("the phone", text)
     assert refused.value.message == f"the phone is {text!r}, which is {why}"

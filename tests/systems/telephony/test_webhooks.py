@@ -134,7 +134,7 @@ async def vonage_posts(rig: Rig, body: bytes, authorization: str | None) -> http
     return await rig.http.post("/t/hooks/vonage?ref=0190-job%3A3", content=body, headers=headers)
 
 
-async def test_what_twilio_has_signed_is_heard_whichever_token_it_signs_with() -> None:
+async def test_webhook_signed_by_twilio_is_accepted_whichever_token_it_uses() -> None:
     async with listening() as rig:
         for token in (TOKEN, NEXT_TOKEN):
             reply = await twilio_posts(rig, call_form(CallDuration="61"), token=token)
@@ -145,7 +145,7 @@ async def test_what_twilio_has_signed_is_heard_whichever_token_it_signs_with() -
     assert said["body"] == call_form(CallDuration="61")
 
 
-async def test_what_twilio_has_not_signed_is_refused() -> None:
+async def test_webhook_not_signed_by_twilio_is_refused() -> None:
     form = call_form()
     async with listening() as rig:
         wrong = await twilio_posts(rig, form, token="f" * 32)
@@ -154,20 +154,20 @@ async def test_what_twilio_has_not_signed_is_refused() -> None:
     assert [one.status_code for one in (wrong, elsewhere, bare)] == [401, 401, 401]
 
 
-async def test_the_signature_is_over_the_public_url() -> None:
+async def test_signature_covers_the_public_url() -> None:
     async with listening(public_url=PUBLIC) as rig:
         right = await twilio_posts(rig, call_form(), signed_for=PUBLIC)
         wrong = await twilio_posts(rig, call_form())
     assert (right.status_code, wrong.status_code) == (200, 401)
 
 
-async def test_a_provider_that_the_settings_do_not_name_is_not_found() -> None:
+async def test_unconfigured_provider_is_not_found() -> None:
     async with listening() as rig:
         reply = await rig.http.post("/t/hooks/nobody", data=call_form())
     assert reply.status_code == 404
 
 
-async def test_what_vonage_has_signed_is_heard() -> None:
+async def test_webhook_signed_by_vonage_is_accepted() -> None:
     body = vonage_said("completed", duration="12", price="0.01", network=None)
     async with listening() as rig:
         reply = await vonage_posts(rig, body, signed(body))
@@ -182,7 +182,7 @@ async def test_what_vonage_has_signed_is_heard() -> None:
     assert said["event"] == again.json()["event"]
 
 
-async def test_what_vonage_has_not_signed_just_so_is_refused() -> None:
+async def test_webhook_with_a_deviating_vonage_signature_is_refused() -> None:
     body, now = vonage_said(), Timing().wall_at() // 1000
     unsigned = jwt.encode({"iat": now, "payload_hash": "x"}, None, algorithm="none")
     no_hash = jwt.encode({"iat": now}, SECRET, algorithm="HS256")
@@ -212,7 +212,7 @@ async def test_what_vonage_has_not_signed_just_so_is_refused() -> None:
         assert (await vonage_posts(rig, body, signed(body, at=now + 3))).status_code == 200
 
 
-async def test_without_a_signature_secret_no_webhook_of_vonages_is_heard() -> None:
+async def test_no_vonage_webhook_is_accepted_without_a_signature_secret() -> None:
     exchange = Exchange({"vonage": vonage("http://127.0.0.1:1")}, {})
     body = vonage_said()
     async with serving(systems=[Listening(exchange)]) as rig:
@@ -260,7 +260,7 @@ VONAGE = {
 }
 
 
-async def test_each_word_for_a_status_is_brought_to_one_of_ours() -> None:
+async def test_each_provider_status_is_mapped_to_one_of_ours() -> None:
     account, application = twilio("http://127.0.0.1:1"), vonage("http://127.0.0.1:1")
     for said, status in TWILIO.items():
         event = account.read_status(hook(call_form(said, ErrorCode="31005")))
@@ -291,7 +291,7 @@ async def test_each_word_for_a_status_is_brought_to_one_of_ours() -> None:
 
 
 @pytest.mark.parametrize("said", [["completed"], {"is": "completed"}, True, 1, ""])
-async def test_a_status_that_is_no_known_word_is_not_understood(said: object) -> None:
+async def test_unknown_status_is_not_understood(said: object) -> None:
     application = vonage("http://127.0.0.1:1")
     body = json.dumps({"uuid": UUID, "status": said}).encode()
     with pytest.raises(InvalidValue, match="the call's status is"):
@@ -299,7 +299,7 @@ async def test_a_status_that_is_no_known_word_is_not_understood(said: object) ->
     await application.close()
 
 
-async def test_an_event_is_the_same_when_it_comes_again_and_another_when_it_says_another() -> None:
+async def test_repeated_event_has_the_same_id_and_another_event_another() -> None:
     account, application = twilio("http://127.0.0.1:1"), vonage("http://127.0.0.1:1")
     forms = [call_form(), call_form("busy"), call_form(SequenceNumber="4")]
     events = [account.read_status(hook(form)) for form in [*forms, *forms]]
@@ -333,7 +333,7 @@ async def test_keys_and_silence_are_read() -> None:
     await application.close()
 
 
-async def test_messages_are_read_where_they_stand_and_what_people_write() -> None:
+async def test_messages_and_replies_of_people_are_read() -> None:
     account = twilio("http://127.0.0.1:1")
     stands = {"sent": TextStatus.SENT, "delivered": TextStatus.DELIVERED,
               "undelivered": TextStatus.UNDELIVERED, "failed": TextStatus.FAILED,
@@ -357,7 +357,7 @@ async def test_messages_are_read_where_they_stand_and_what_people_write() -> Non
     await account.close()
 
 
-async def test_what_is_said_then_is_in_the_providers_language() -> None:
+async def test_reply_is_in_the_providers_language() -> None:
     account, application = twilio("http://127.0.0.1:1"), vonage("http://127.0.0.1:1")
     spoken = account.speak(Say(text="It is yours"))
     assert spoken.media_type == "application/xml"

@@ -95,7 +95,7 @@ def sought(since: int, *, call_id: str | None = None, others: tuple[str, ...] = 
     return Sought(ref="job:1", to=TO, from_=FROM, since=since, call_id=call_id, others=others)
 
 
-async def test_a_call_is_placed_followed_to_its_end_and_known_afterwards() -> None:
+async def test_call_is_placed_followed_to_its_end_and_known_afterwards() -> None:
     since = REAL.wall_at()
     async with world(talk="42s") as (carrier, account, app):
         made = await account.dial(order(app))
@@ -121,7 +121,7 @@ async def test_a_call_is_placed_followed_to_its_end_and_known_afterwards() -> No
 
 
 @pytest.mark.parametrize(("answers", "digits"), [("accept", "1"), ("decline", "2"), ("silent", "")])
-async def test_a_question_is_asked_and_its_answer_told_once(answers: str, digits: str) -> None:
+async def test_question_is_asked_and_its_answer_reported_once(answers: str, digits: str) -> None:
     async with world() as (carrier, account, app):
         carrier.person(TO, answers)
         ask = Ask(text="Press 1", answer_url=f"{app.url}/answer?ref=job%3A1", wait_s=3)
@@ -140,7 +140,7 @@ async def test_a_question_is_asked_and_its_answer_told_once(answers: str, digits
         ("talks", CallStatus.COMPLETED),
     ],
 )
-async def test_each_end_of_a_call_is_told(answers: str, status: CallStatus) -> None:
+async def test_each_end_of_a_call_is_reported(answers: str, status: CallStatus) -> None:
     async with world() as (carrier, account, app):
         carrier.person(TO, answers)
         await account.dial(order(app))
@@ -150,7 +150,7 @@ async def test_each_end_of_a_call_is_told(answers: str, status: CallStatus) -> N
     assert last.status is status
 
 
-async def test_a_refused_call_was_never_placed_and_an_unsure_one_is_found_again() -> None:
+async def test_refused_call_was_never_placed_and_an_uncertain_one_is_found_again() -> None:
     since = REAL.wall_at()
     async with world() as (carrier, account, app):
         carrier.person(TO, "refused", "too_many", "broken", "cut")
@@ -170,7 +170,7 @@ async def test_a_refused_call_was_never_placed_and_an_unsure_one_is_found_again(
     assert found.call_id == call.sid
 
 
-async def test_a_call_is_hung_up_while_it_rings_and_while_it_is_talked() -> None:
+async def test_call_is_hung_up_while_it_rings_and_while_it_is_answered() -> None:
     async with world(speed=1, talk="100s") as (carrier, account, app):
         carrier.person(TO, "ignore", "talks", ring_s=0)
         ringing = await account.dial(order(app))
@@ -188,7 +188,7 @@ async def test_a_call_is_hung_up_while_it_rings_and_while_it_is_talked() -> None
     ]
 
 
-async def test_who_has_a_wrong_token_is_told_that_it_concerns_the_provider() -> None:
+async def test_wrong_token_is_a_refusal_of_the_provider() -> None:
     async with carrying() as carrier:
         account = make(carrier.settings(auth_token="wrong" * 5))
         with pytest.raises(ProviderRefused) as refused:
@@ -197,7 +197,7 @@ async def test_who_has_a_wrong_token_is_told_that_it_concerns_the_provider() -> 
     assert (refused.value.concerns, refused.value.provider_code) == ("provider", "20003")
 
 
-async def test_a_message_is_sent_and_followed_to_its_delivery() -> None:
+async def test_message_is_sent_and_followed_to_its_delivery() -> None:
     async with world() as (carrier, account, app):
         text = TextOrder(
             ref="job:1", to=TO, from_=FROM, text="Hello", status_url=f"{app.url}/t?ref=job%3A1"

@@ -62,9 +62,7 @@ async def accepted(rig: Rig, *candidates: str) -> Claimed:
 class AcceptGroup(ConformanceGroup):
     """A cascade whose policy has an `on_accepted` job."""
 
-    async def test_acceptance_keeps_the_job_awaiting_with_its_permits_and_no_deadline(
-        self, rig: Rig
-    ) -> None:
+    async def test_accepted_job_stays_awaiting_with_permits_and_no_deadline(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at, view.reason) == (
@@ -76,7 +74,7 @@ class AcceptGroup(ConformanceGroup):
         assert view.cascade.asked[-1].answer is Answer.ACCEPTED
         assert await rig.holders("lock:ann") == [run.id]
 
-    async def test_what_follows_an_acceptance_is_made_in_its_step_and_once(self, rig: Rig) -> None:
+    async def test_on_accepted_job_is_created_once_in_the_same_step(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
         (taken,) = [one for one in (await rig.dump()).jobs if one.kind == "taken"]
@@ -87,7 +85,7 @@ class AcceptGroup(ConformanceGroup):
         cause = await rig.view(run.id)
         assert (taken.lane, taken.tenant, taken.subject) == ("news", cause.tenant, cause.subject)
 
-    async def test_time_does_not_end_what_was_accepted(self, rig: Rig) -> None:
+    async def test_accepted_job_does_not_time_out(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         assert (await rig.sweep())[-1].next_at != rig.clock() + OFFER_MS
         await rig.pass_time(YEAR_MS)
@@ -95,7 +93,7 @@ class AcceptGroup(ConformanceGroup):
         assert (view.state, view.in_doubt, view.deadline_at) == (State.AWAITING, False, None)
         assert await rig.holders("lock:ann") == [run.id]
 
-    async def test_further_answers_are_late_and_change_nothing(self, rig: Rig) -> None:
+    async def test_later_answers_are_late_and_change_nothing(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         before = await rig.view(run.id)
         for decided in (Decided.ACCEPTED, Decided.DECLINED):
@@ -105,22 +103,20 @@ class AcceptGroup(ConformanceGroup):
         assert await rig.view(run.id) == before
 
     @pytest.mark.parametrize("kind", [SignalKind.FINAL, SignalKind.PROGRESS])
-    async def test_word_about_the_offer_alone_is_late_after_the_acceptance(
-        self, rig: Rig, kind: SignalKind
-    ) -> None:
+    async def test_offer_signal_after_acceptance_is_late(self, rig: Rig, kind: SignalKind) -> None:
         run = await accepted(rig, "ann", "bob")
         reply = await rig.signal(ref(run), Decided.DEAD, kind=kind, offer=True)
         assert reply.answer is Heard.LATE
         assert await rig.state(run.id) is State.AWAITING
 
-    async def test_word_about_the_offer_alone_counts_before_the_acceptance(self, rig: Rig) -> None:
+    async def test_offer_signal_before_acceptance_counts(self, rig: Rig) -> None:
         job = await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         reply = await rig.signal(ref(run), Decided.DEAD, reason="rude", offer=True)
         assert reply.answer is Heard.APPLIED
         assert await rig.state(job.id) is State.DEAD
 
-    async def test_progress_of_what_was_accepted_gives_it_no_deadline(self, rig: Rig) -> None:
+    async def test_progress_of_an_accepted_job_sets_no_deadline(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         progress = SignalFields(kind=SignalKind.PROGRESS, extend_ms=60, body=b'{"km":3}')
         assert (await rig.signal(ref(run), **progress)).answer is Heard.APPLIED
@@ -128,7 +124,7 @@ class AcceptGroup(ConformanceGroup):
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at, view.progress) == (State.AWAITING, None, b'{"km":3}')
 
-    async def test_final_signal_ends_what_was_accepted_and_frees_its_permits(
+    async def test_final_signal_ends_an_accepted_job_and_releases_its_permits(
         self, rig: Rig
     ) -> None:
         run = await accepted(rig, "ann", "bob")
@@ -138,7 +134,9 @@ class AcceptGroup(ConformanceGroup):
         assert (view.reason, view.result) == ("accepted by ann", b'{"done":1}')
         assert await rig.used("lock:ann") == 0
 
-    async def test_final_signal_can_make_it_dead_with_what_follows_that(self, rig: Rig) -> None:
+    async def test_final_signal_can_end_an_accepted_job_as_dead_with_its_follow_up(
+        self, rig: Rig
+    ) -> None:
         run = await accepted(rig, "ann", "bob")
         await rig.signal(ref(run), Decided.DEAD, reason="house burnt down")
         view = await rig.view(run.id)
@@ -146,7 +144,7 @@ class AcceptGroup(ConformanceGroup):
         assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
         assert await rig.used("lock:ann") == 0
 
-    async def test_final_retry_gives_it_up_and_asks_the_others(self, rig: Rig) -> None:
+    async def test_final_retry_of_an_accepted_job_asks_the_other_candidates(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         reply = await rig.signal(ref(run), Decided.RETRY, after_ms=0, reason="ill")
         assert reply.state == State.WAITING
@@ -161,7 +159,7 @@ class AcceptGroup(ConformanceGroup):
         kinds = [one.kind for one in (await rig.dump()).jobs]
         assert kinds.count("taken") == 2
 
-    async def test_final_retry_with_nobody_left_is_exhausted(self, rig: Rig) -> None:
+    async def test_final_retry_without_candidates_left_is_exhausted(self, rig: Rig) -> None:
         run = await accepted(rig, "ann")
         reply = await rig.signal(ref(run), Decided.RETRY)
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.DEAD)
@@ -169,7 +167,7 @@ class AcceptGroup(ConformanceGroup):
         assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
         assert await rig.used("lock:ann") == 0
 
-    async def test_workers_death_after_the_acceptance_leaves_no_doubt(self, rig: Rig) -> None:
+    async def test_worker_death_after_acceptance_leaves_the_job_certain(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         await rig.signal(ref(run), Decided.ACCEPTED)
@@ -179,7 +177,9 @@ class AcceptGroup(ConformanceGroup):
         assert "ask" not in [one.kind for one in (await rig.dump()).jobs]
         assert (await rig.signal(ref(run))).answer is Heard.APPLIED
 
-    async def test_acceptance_ends_the_doubt_of_an_earlier_death(self, rig: Rig) -> None:
+    async def test_acceptance_clears_uncertainty_from_an_earlier_worker_death(
+        self, rig: Rig
+    ) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         await rig.pass_time(LEASE_MS)
@@ -189,9 +189,7 @@ class AcceptGroup(ConformanceGroup):
         view = await rig.view(run.id)
         assert (view.state, view.in_doubt) == (State.AWAITING, False)
 
-    async def test_handler_that_returns_after_the_acceptance_settles_nothing(
-        self, rig: Rig
-    ) -> None:
+    async def test_handler_return_after_acceptance_settles_nothing(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         await rig.signal(ref(run), Decided.ACCEPTED)
@@ -201,7 +199,7 @@ class AcceptGroup(ConformanceGroup):
         assert view.cascade is not None
         assert view.cascade.accepted == "ann"
 
-    async def test_explicit_retry_of_the_run_gives_it_up(self, rig: Rig) -> None:
+    async def test_explicit_retry_of_an_accepted_run_ends_the_acceptance(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         await rig.signal(ref(run), Decided.ACCEPTED)
@@ -209,7 +207,7 @@ class AcceptGroup(ConformanceGroup):
         assert (await rig.worker.take_one()).candidate == "bob"
 
     @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.DEAD, Decided.RETRY])
-    async def test_cancel_asked_for_ends_it_cancelled_at_the_next_final_word(
+    async def test_cancel_request_ends_an_accepted_job_at_its_next_final_signal(
         self, rig: Rig, decided: Decided
     ) -> None:
         run = await accepted(rig, "ann", "bob")
@@ -220,7 +218,7 @@ class AcceptGroup(ConformanceGroup):
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
         assert await rig.used("lock:ann") == 0
 
-    async def test_acceptance_of_what_is_to_be_cancelled_ends_it_and_nothing_follows(
+    async def test_acceptance_after_a_cancel_request_ends_the_job_without_follow_ups(
         self, rig: Rig
     ) -> None:
         job = await offered(rig, "ann", "bob")
@@ -233,7 +231,7 @@ class AcceptGroup(ConformanceGroup):
     @pytest.mark.parametrize(
         ("verb", "state"), [(Verb.KILL, State.DEAD), (Verb.SUCCEED, State.SUCCEEDED)]
     )
-    async def test_operators_word_ends_what_was_accepted_at_once(
+    async def test_operator_can_end_an_accepted_job_at_once(
         self, rig: Rig, verb: Verb, state: State
     ) -> None:
         run = await accepted(rig, "ann", "bob")
@@ -241,7 +239,7 @@ class AcceptGroup(ConformanceGroup):
         assert await rig.state(run.id) is state
         assert await rig.used("lock:ann") == 0
 
-    async def test_new_life_asks_those_given_again(self, rig: Rig) -> None:
+    async def test_retried_job_asks_the_given_candidates_again(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         await rig.act(Verb.KILL, run.id)
         edit = Edit(candidates=("cid", "ann"))
@@ -252,9 +250,7 @@ class AcceptGroup(ConformanceGroup):
         )  # fmt: skip
         assert (await rig.worker.take_one()).candidate == "cid"
 
-    async def test_acceptance_that_came_before_its_hand_over_is_applied_with_it(
-        self, rig: Rig
-    ) -> None:
+    async def test_acceptance_before_the_hand_over_is_applied_with_it(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await rig.worker.take_one()
         reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
@@ -264,7 +260,7 @@ class AcceptGroup(ConformanceGroup):
         assert (view.state, view.deadline_at) == (State.AWAITING, None)
         assert [one.kind for one in (await rig.dump()).jobs].count("taken") == 1
 
-    async def test_accepted_job_says_by_whom_and_what_it_awaits(self, rig: Rig) -> None:
+    async def test_accepted_job_shows_who_accepted_it_and_what_it_awaits(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         rig.clock.advance(60_000)
         assert (await rig.why(run.id)).sentence == (
@@ -273,6 +269,6 @@ class AcceptGroup(ConformanceGroup):
         await rig.cancel(run.id)
         assert (await rig.why(run.id)).sentence.endswith("; a cancel was requested")
 
-    async def test_policy_is_told_as_it_was_given(self, rig: Rig) -> None:
+    async def test_policy_is_returned_as_given(self, rig: Rig) -> None:
         run = await accepted(rig, "ann")
         assert (await rig.view(run.id)).policy == KEPT

@@ -54,7 +54,7 @@ class CascadeGroup(ConformanceGroup):
         assert (view.cascade.turn, view.cascade.asked) == ("ann", ())
         assert (view.runs[0].candidate, view.state) == ("ann", State.AWAITING)
 
-    async def test_cascade_without_gates_asks_its_candidates_in_order(self, rig: Rig) -> None:
+    async def test_cascade_without_gates_asks_candidates_in_order(self, rig: Rig) -> None:
         jobs = [
             await rig.add(candidates=("ann", "bob"), policy=OFFER, expires_at=None)
             for _ in range(2)
@@ -64,7 +64,7 @@ class CascadeGroup(ConformanceGroup):
         await rig.worker.settle(*(FoundUnfit(run.id, run.run) for run in runs))
         assert [run.candidate for run in await rig.worker.take(2)] == ["bob", "bob"]
 
-    async def test_accept_settles_the_job_and_frees_the_lock(self, rig: Rig) -> None:
+    async def test_accept_settles_the_job_and_releases_the_lock(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
@@ -88,7 +88,7 @@ class CascadeGroup(ConformanceGroup):
         assert (asked.candidate, asked.answer, asked.reason) == ("ann", "declined", "busy")
         assert (await rig.used("tech:ann"), await rig.used("tech:bob")) == (0, 1)
 
-    async def test_offer_that_nobody_answers_moves_on_at_its_deadline(self, rig: Rig) -> None:
+    async def test_unanswered_offer_moves_on_at_its_deadline(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         await offer(rig.worker)
         await rig.pass_time(OFFER_MS - 1)
@@ -99,7 +99,7 @@ class CascadeGroup(ConformanceGroup):
         cascade = await rig.cascade(job.id)
         assert [one.answer for one in cascade.asked] == [Answer.TIMEOUT]
 
-    async def test_unfit_candidate_is_passed_over_with_its_reason(self, rig: Rig) -> None:
+    async def test_unfit_candidate_is_skipped_with_its_reason(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await rig.worker.take_and_report(FoundUnfit, reason="off duty")
         run = await rig.worker.take_one()
@@ -109,7 +109,7 @@ class CascadeGroup(ConformanceGroup):
         assert (asked.answer, asked.reason) == (Answer.UNFIT, "off duty")
 
     @pytest.mark.parametrize("way", ["declined", "timeout", "unfit"])
-    async def test_exhausted_cascade_is_dead_with_its_alert_in_the_same_step(
+    async def test_exhausted_cascade_is_dead_and_creates_its_alert_in_the_same_step(
         self, rig: Rig, way: str
     ) -> None:
         job = await add_cascade(rig, "ann", "bob")
@@ -156,7 +156,7 @@ class CascadeGroup(ConformanceGroup):
         cascade = await rig.cascade(job.id)
         assert cascade.asked == ()
 
-    async def test_turn_that_was_cut_short_is_repeated_though_an_earlier_candidate_is_free_now(
+    async def test_interrupted_turn_is_repeated_even_if_an_earlier_candidate_is_free(
         self, rig: Rig
     ) -> None:
         await add_cascade(rig, "ann", priority=0)
@@ -184,7 +184,7 @@ class CascadeGroup(ConformanceGroup):
         run = await offer(rig.worker)
         assert run.candidate == "ann"
 
-    async def test_cascade_waits_only_when_all_that_are_left_are_busy(self, rig: Rig) -> None:
+    async def test_cascade_waits_only_if_all_remaining_candidates_are_busy(self, rig: Rig) -> None:
         await add_cascade(rig, "ann", priority=0)
         job = await add_cascade(rig, "ann")
         holder = await offer(rig.worker)
@@ -195,7 +195,7 @@ class CascadeGroup(ConformanceGroup):
         assert (run.id, run.candidate) == (job.id, "ann")
 
     @pytest.mark.parametrize("candidates", [("ann", "bob"), ("bob", "ann")])
-    async def test_cascade_waits_at_one_who_is_busy_not_at_one_who_never_can(
+    async def test_cascade_waits_for_a_busy_candidate_not_for_an_impossible_one(
         self, rig: Rig, candidates: tuple[str, str]
     ) -> None:
         await add_cascade(rig, "bob", priority=0)
@@ -208,7 +208,9 @@ class CascadeGroup(ConformanceGroup):
         run = await offer(rig.worker)
         assert (run.id, run.candidate) == (job.id, "bob")
 
-    async def test_cascade_parked_at_one_goes_to_another_that_is_free(self, rig: Rig) -> None:
+    async def test_cascade_parked_at_one_candidate_moves_to_another_that_is_free(
+        self, rig: Rig
+    ) -> None:
         await add_cascade(rig, "ann", priority=0)
         await add_cascade(rig, "bob", priority=0)
         job = await add_cascade(rig, "ann", "bob")
@@ -223,7 +225,7 @@ class CascadeGroup(ConformanceGroup):
         run = await offer(rig.worker)
         assert run.candidate == "bob"
 
-    async def test_never_two_open_offers_to_one_candidate(self, rig: Rig) -> None:
+    async def test_candidate_never_has_two_open_offers(self, rig: Rig) -> None:
         for _ in range(5):
             await add_cascade(rig, "ann", "bob")
         runs = await rig.worker.take(9)
@@ -241,7 +243,7 @@ class CascadeGroup(ConformanceGroup):
         cascade = await rig.cascade(job.id)
         assert [one.answer for one in cascade.asked] == [Answer.TIMEOUT, Answer.ACCEPTED]
 
-    async def test_acceptance_by_somebody_who_is_not_asked_is_late(self, rig: Rig) -> None:
+    async def test_acceptance_by_someone_not_asked_is_late(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="bob")
@@ -259,7 +261,9 @@ class CascadeGroup(ConformanceGroup):
         assert answers == [Heard.APPLIED, Heard.LATE, Heard.LATE]
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_cascade_asked_to_cancel_ends_cancelled_at_the_answer(self, rig: Rig) -> None:
+    async def test_cascade_with_a_cancel_request_ends_cancelled_at_the_answer(
+        self, rig: Rig
+    ) -> None:
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         await rig.cancel(job.id)
@@ -267,7 +271,7 @@ class CascadeGroup(ConformanceGroup):
         assert await rig.state(job.id) is State.CANCELLED
         assert await rig.used("tech:ann") == 0
 
-    async def test_there_is_at_most_one_outstanding_offer(self, rig: Rig) -> None:
+    async def test_at_most_one_offer_is_outstanding(self, rig: Rig) -> None:
         job = await add_cascade(rig, *"abcdef")
         for _ in range(5):
             run = await offer(rig.worker)
@@ -277,7 +281,7 @@ class CascadeGroup(ConformanceGroup):
         ended = [one.ended_at for one in (await rig.view(job.id)).runs]
         assert ended.count(None) == 0
 
-    async def test_candidates_turn_can_end_the_job_by_its_run(self, rig: Rig) -> None:
+    async def test_candidate_turn_can_end_the_job_by_its_run(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         await rig.worker.take_and_report(Succeeded)
         assert await rig.state(job.id) is State.SUCCEEDED

@@ -36,7 +36,7 @@ SHAPES: dict[str, tuple[GateUse, ...]] = {
 class ClaimGroup(ConformanceGroup):
     """Each job is claimed by one worker, once."""
 
-    async def test_claim_hands_out_every_field_of_the_job(self, rig: Rig) -> None:
+    async def test_claim_returns_every_field_of_the_job(self, rig: Rig) -> None:
         job = await rig.add(stage="first")
         reply = await rig.worker.ask()
         (run,) = reply.jobs
@@ -56,7 +56,7 @@ class ClaimGroup(ConformanceGroup):
         assert (run.run, run.attempt, run.worker) == (1, 1, rig.worker.id)
         assert (run.claimed_at, run.ended_at, run.outcome) == (rig.clock(), None, "")
 
-    async def test_repeated_request_answers_the_same_jobs_and_starts_none(self, rig: Rig) -> None:
+    async def test_repeated_request_returns_the_same_jobs_and_starts_none(self, rig: Rig) -> None:
         await rig.add_many(5)
         first = await rig.worker.ask(3)
         rig.clock.advance(1_000)
@@ -66,7 +66,7 @@ class ClaimGroup(ConformanceGroup):
         assert (await rig.view(first.jobs[0].id)).run == 1
 
     @pytest.mark.parametrize("shape", SHAPES)
-    async def test_repeated_request_tells_every_field_again_and_in_order(
+    async def test_repeated_request_returns_every_field_in_order(
         self, rig: Rig, shape: str
     ) -> None:
         await rig.declare(LINE, PHONE, NUMBERS)
@@ -94,7 +94,7 @@ class ClaimGroup(ConformanceGroup):
             assert (live.worker, live.claimed_at) == (rig.worker.id, rig.clock() - 40)
             assert one.run == (2 if one.id == run.id else 1)
 
-    async def test_repeated_request_says_ask_again_and_keeps_the_lease(self, rig: Rig) -> None:
+    async def test_repeated_request_says_claim_again_and_keeps_the_lease(self, rig: Rig) -> None:
         await rig.add_many(3)
         first = await rig.worker.ask(3)
         rig.clock.advance(1_000)
@@ -103,7 +103,7 @@ class ClaimGroup(ConformanceGroup):
         nothing_new = await rig.worker.ask(3)
         assert (nothing_new.jobs, nothing_new.again) == ([], False)
 
-    async def test_repeated_request_answers_only_what_the_worker_still_holds(
+    async def test_repeated_request_returns_only_jobs_the_worker_still_holds(
         self, rig: Rig
     ) -> None:
         await rig.add_many(3)
@@ -111,7 +111,7 @@ class ClaimGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(second.id, second.run))
         assert (await rig.worker.repeat(3)).jobs == [first, third]
 
-    async def test_repeat_of_a_claim_that_started_none_loses_none(self, rig: Rig) -> None:
+    async def test_repeat_of_a_claim_that_started_nothing_loses_no_job(self, rig: Rig) -> None:
         assert await rig.worker.take(3) == []
         job = await rig.add()
         first = (await rig.worker.repeat(3)).jobs
@@ -119,14 +119,14 @@ class ClaimGroup(ConformanceGroup):
         got = [run.id for run in (*first, *await rig.worker.take(3))]
         assert got == [job.id]
 
-    async def test_smaller_request_number_answers_none_and_starts_none(self, rig: Rig) -> None:
+    async def test_smaller_request_number_returns_and_starts_nothing(self, rig: Rig) -> None:
         await rig.add_many(3)
         await rig.worker.take()
         await rig.worker.take()
         assert (await rig.worker.repeat(1, request=1)).jobs == []
         assert await rig.total("started") == 2
 
-    async def test_run_grows_at_every_claim_and_the_attempt_of_a_release_repeats(
+    async def test_run_increases_with_every_claim_and_a_released_attempt_is_repeated(
         self, rig: Rig
     ) -> None:
         job = await rig.add()
@@ -136,12 +136,12 @@ class ClaimGroup(ConformanceGroup):
             await rig.worker.settle(Released(run.id, run.run))
         assert [run.run for run in (await rig.view(job.id)).runs] == [1, 2, 3]
 
-    async def test_claim_starts_at_most_n(self, rig: Rig) -> None:
+    async def test_claim_starts_at_most_n_jobs(self, rig: Rig) -> None:
         await rig.add_many(5)
         assert len(await rig.worker.take(2)) == 2
         assert len(await rig.worker.take(9)) == 3
 
-    async def test_full_claim_says_ask_again_only_by_what_is_left(self, rig: Rig) -> None:
+    async def test_full_claim_says_claim_again_only_if_jobs_are_left(self, rig: Rig) -> None:
         await rig.add_many(3)
         await rig.worker.ask(3)
         left = await rig.worker.ask(3)
@@ -156,7 +156,7 @@ class ClaimGroup(ConformanceGroup):
         ],
         ids=repr,
     )  # fmt: skip
-    async def test_claim_that_cannot_be_is_refused_and_starts_none(
+    async def test_invalid_claim_is_refused_and_starts_nothing(
         self, rig: Rig, wrong: dict[str, Any]
     ) -> None:
         await rig.add_many(2)
@@ -165,7 +165,7 @@ class ClaimGroup(ConformanceGroup):
             await rig.store.claim(replace(most, **wrong))
         assert len((await rig.store.claim(most)).jobs) == 2
 
-    async def test_claim_that_starts_none_extends_a_lease_that_is_half_over(self, rig: Rig) -> None:
+    async def test_claim_that_starts_nothing_extends_a_half_expired_lease(self, rig: Rig) -> None:
         await rig.add()
         until = (await rig.worker.ask()).lease_until
         assert until == rig.clock() + LEASE_MS
@@ -178,7 +178,7 @@ class ClaimGroup(ConformanceGroup):
             assert view.seen_at == (rig.clock() if extended else rig.clock() - passed)
         assert until == rig.clock() + LEASE_MS
 
-    async def test_claim_shortens_no_lease(self, rig: Rig) -> None:
+    async def test_claim_never_shortens_a_lease(self, rig: Rig) -> None:
         await rig.add_many(2)
         until = (await rig.worker.ask()).lease_until
         reply = await rig.worker.ask(lease_ms=LEASE_MS // 3)
@@ -211,13 +211,13 @@ class ClaimGroup(ConformanceGroup):
         (run,) = await rig.worker.take(9, free=1)
         assert run.gated
 
-    async def test_two_workers_never_get_one_job(self, rig: Rig) -> None:
+    async def test_two_workers_never_get_the_same_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(30)
         workers = [rig.new_worker() for _ in range(3)]
         got = [job for _ in range(5) for worker in workers for job in await worker.take_ids(2)]
         assert got == [job.id for job in jobs]
 
-    async def test_claim_takes_only_from_the_lanes_asked_for(self, rig: Rig) -> None:
+    async def test_claim_takes_only_from_the_requested_lanes(self, rig: Rig) -> None:
         await rig.add(lane="texts")
         assert await rig.worker.take(9, LANE, "mails") == []
 
@@ -227,7 +227,7 @@ class ClaimGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS * 2)
         assert await rig.worker.take(9) == []
 
-    async def test_claim_says_when_a_rate_or_an_hour_lets_the_next_go(self, rig: Rig) -> None:
+    async def test_claim_says_when_a_rate_or_hours_gate_next_opens(self, rig: Rig) -> None:
         await rig.close_gate("all", rig.clock() + 7_000)
         await rig.add()
         reply = await rig.worker.ask()
@@ -237,13 +237,13 @@ class ClaimGroup(ConformanceGroup):
 class LaneGroup(ConformanceGroup):
     """Several lanes in one claim."""
 
-    async def test_strict_lanes_empty_an_earlier_one_first(self, rig: Rig) -> None:
+    async def test_strict_lanes_drain_in_order(self, rig: Rig) -> None:
         late = await rig.add_many(3, lane="late", priority=1)
         soon = await rig.add_many(3, lane="soon", priority=9)
         reply = await rig.worker.ask(4, "soon", "late", order="strict")
         assert [job.id for job in reply.jobs] == [job.id for job in (*soon, late[0])]
 
-    async def test_weighted_lanes_share_one_claim_by_weight(self, rig: Rig) -> None:
+    async def test_weighted_lanes_share_a_claim_by_weight(self, rig: Rig) -> None:
         for lane in ("a", "b", "c"):
             await rig.add_many(200, lane=lane)
         reply = await rig.worker.ask(120, ("a", 3), ("b", 2), ("c", 1))
@@ -259,7 +259,7 @@ class LaneGroup(ConformanceGroup):
         assert 130 <= share["a"] <= 170
         assert share.total() == 200
 
-    async def test_weighted_lanes_share_what_few_handlers_are_free_for(self, rig: Rig) -> None:
+    async def test_weighted_lanes_share_the_few_free_handlers(self, rig: Rig) -> None:
         gate = Slots("line", 1000)
         for lane in ("a", "b"):
             await rig.add_many(60, lane=lane, gates=(gate,))
@@ -270,14 +270,14 @@ class LaneGroup(ConformanceGroup):
         assert share.total() == 60
         assert 30 <= share["a"] <= 50
 
-    async def test_opening_of_any_lane_is_told(self, rig: Rig) -> None:
+    async def test_next_opening_of_any_lane_is_returned(self, rig: Rig) -> None:
         pace = Rate("pace", 1, "10s")
         await rig.add_many(2, lane="b", gates=(pace,))
         assert len(await rig.worker.take(2, "b")) == 1
         reply = await rig.worker.ask(2, "a", "b", "c")
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 10_000)
 
-    async def test_handlers_that_are_free_are_counted_over_all_flows(self, rig: Rig) -> None:
+    async def test_free_handlers_are_counted_over_all_flows(self, rig: Rig) -> None:
         gate = Slots("line", 1000)
         await rig.add_many(3, kind="gated", priority=0, gates=(gate,))
         for number in range(9):
@@ -322,7 +322,7 @@ class ManyFlowsGroup(ConformanceGroup):
         assert len(got) == 2
         assert got[1] == chosen.id
 
-    async def test_cursor_that_has_gone_round_says_wait(self, rig: Rig) -> None:
+    async def test_cursor_that_has_wrapped_around_says_wait(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
         await rig.close_gate("all")
         async for reply in rig.worker.claims(12, 1):
@@ -331,7 +331,7 @@ class ManyFlowsGroup(ConformanceGroup):
                 return
         pytest.fail("the round of the cursor never ends")
 
-    async def test_what_opens_behind_the_cursor_is_not_slept_through(self, rig: Rig) -> None:
+    async def test_opening_behind_the_cursor_is_not_missed(self, rig: Rig) -> None:
         await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
         await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600)))
         reply = await rig.worker.ask(1)
@@ -346,7 +346,7 @@ class ManyFlowsGroup(ConformanceGroup):
             await rig.wait(reply.seen)
             assert len(await rig.worker.take(1)) == 1
 
-    async def test_every_flow_is_served_in_the_end(self, rig: Rig) -> None:
+    async def test_every_flow_is_eventually_served(self, rig: Rig) -> None:
         jobs = [rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)]
         await rig.enqueue(*jobs)
         await rig.enqueue(*(rig.jobs.make().changed(tenant=job.tenant) for job in jobs))
@@ -358,7 +358,7 @@ class ManyFlowsGroup(ConformanceGroup):
                 break
         assert len(got) == 1200
 
-    async def test_last_flows_do_not_run_ahead_of_the_first_ones(self, rig: Rig) -> None:
+    async def test_last_flows_do_not_run_ahead_of_the_first(self, rig: Rig) -> None:
         order = [(7 * k) % 300 for k in range(900)]
         jobs = [
             rig.jobs.make(tenant=f"tenant-{n:03}", due_at=rig.clock() - 900 + k)

@@ -24,7 +24,7 @@ IMPLICIT = ("all", f"lane:{LANE}", "tenant:acme", "kind:dial")
 class ClosingGroup(ConformanceGroup):
     """Gates that an operator closed."""
 
-    async def test_gate_closed_until_a_moment_opens_at_it(self, rig: Rig) -> None:
+    async def test_gate_closed_until_a_time_opens_then(self, rig: Rig) -> None:
         job = await rig.add(gates=(LINE,))
         until_at = rig.clock() + 5_000
         await rig.close_gate("line", until_at)
@@ -34,7 +34,7 @@ class ClosingGroup(ConformanceGroup):
         rig.clock.advance(1)
         assert await rig.worker.take_ids() == [job.id]
 
-    async def test_gate_closed_for_good_stays_closed_until_it_is_opened(self, rig: Rig) -> None:
+    async def test_gate_closed_indefinitely_stays_closed_until_opened(self, rig: Rig) -> None:
         job = await rig.add(gates=(LINE,), expires_at=None)
         await rig.close_gate("line")
         await rig.pass_time(10 * 365 * 86_400_000)
@@ -42,7 +42,7 @@ class ClosingGroup(ConformanceGroup):
         await rig.open_gate("line")
         assert await rig.worker.take_ids() == [job.id]
 
-    async def test_closed_gate_says_who_closed_it_and_why(self, rig: Rig) -> None:
+    async def test_closed_gate_shows_who_closed_it_and_why(self, rig: Rig) -> None:
         await rig.declare(LINE)
         until_at = rig.clock() + 5_000
         await rig.close_gate("line", until_at)
@@ -53,14 +53,14 @@ class ClosingGroup(ConformanceGroup):
         gate = await rig.gate("line")
         assert (gate.open, gate.closed_until) == (True, None)
 
-    async def test_closing_holds_permits_that_are_out(self, rig: Rig) -> None:
+    async def test_closing_keeps_permits_that_are_in_use(self, rig: Rig) -> None:
         run = await rig.start(gates=(LINE,))
         await rig.close_gate("line")
         assert await rig.holders("line") == [run.id]
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.holders("line") == []
 
-    async def test_later_closing_replaces_the_earlier_one(self, rig: Rig) -> None:
+    async def test_later_closing_replaces_an_earlier_one(self, rig: Rig) -> None:
         job = await rig.add(gates=(LINE,))
         await rig.close_gate("line")
         await rig.close_gate("line", rig.clock() + 3_000)
@@ -85,9 +85,7 @@ class ClosingGroup(ConformanceGroup):
         rig.clock.advance(9_000)
         assert await rig.worker.take_ids(9) == [shut.id]
 
-    async def test_keyed_instance_that_was_closed_is_forgotten_when_it_is_open_and_idle(
-        self, rig: Rig
-    ) -> None:
+    async def test_closed_keyed_instance_is_forgotten_once_open_and_idle(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         await rig.add(gates=(use_of(PHONE, phone="1"),))
         await rig.close_gate("phone:1", rig.clock() + 9_000)
@@ -96,7 +94,7 @@ class ClosingGroup(ConformanceGroup):
         await rig.worker.take_and_report(Succeeded)
         assert "phone:1" not in {gate.name for gate in await rig.gates()}
 
-    async def test_keyed_instance_opened_by_hand_feeds_what_is_parked_there(self, rig: Rig) -> None:
+    async def test_keyed_instance_opened_by_hand_feeds_parked_jobs(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         await rig.close_gate("phone:1")
         jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
@@ -116,7 +114,7 @@ class ClosingGroup(ConformanceGroup):
         rig.clock.advance(60_000)
         assert len(await rig.worker.take(9)) == 2
 
-    async def test_handlers_closing_prefers_the_moment_to_the_span(self, rig: Rig) -> None:
+    async def test_handler_closing_prefers_the_time_to_the_duration(self, rig: Rig) -> None:
         run = await rig.start(gates=(TWILIO,))
         until_at = rig.clock() + 7_000
         closing = Closing(gate="rate:twilio", for_ms=60_000, until_at=until_at)
@@ -124,7 +122,7 @@ class ClosingGroup(ConformanceGroup):
         assert (await rig.gate("rate:twilio")).closed_until == until_at
 
     @pytest.mark.parametrize("until_ms", [60_000, None])
-    async def test_handlers_closing_shortens_no_longer_one(
+    async def test_handler_closing_does_not_shorten_a_longer_one(
         self, rig: Rig, until_ms: int | None
     ) -> None:
         await rig.add_many(2, gates=(LINE,))
@@ -138,11 +136,11 @@ class ClosingGroup(ConformanceGroup):
         assert await rig.worker.take() == []
         assert (await rig.gate("line")).closed_until == before
 
-    async def test_closing_of_an_unknown_gate_is_refused(self, rig: Rig) -> None:
+    async def test_closing_an_unknown_gate_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownGate):
             await rig.close_gate("no such gate")
 
-    async def test_closed_pool_members_moment_is_told(self, rig: Rig) -> None:
+    async def test_closing_time_of_a_pool_member_is_shown(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1, "b": 1})
         await rig.add(gates=(pool,))
         await rig.close_gate("numbers/a", rig.clock() + 9_000)
@@ -154,7 +152,7 @@ class ImplicitGateGroup(ConformanceGroup):
     """Gates that always apply, and are open until they are defined."""
 
     @pytest.mark.parametrize("name", IMPLICIT)
-    async def test_pause_reaches_what_already_waits_and_resume_lets_it_go(
+    async def test_pause_stops_waiting_jobs_and_resume_releases_them(
         self, rig: Rig, name: str
     ) -> None:
         jobs = await rig.add_many(2)
@@ -166,14 +164,14 @@ class ImplicitGateGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [job.id for job in jobs]
 
     @pytest.mark.parametrize("name", IMPLICIT[1:])
-    async def test_pause_leaves_what_it_does_not_name(self, rig: Rig, name: str) -> None:
+    async def test_pause_leaves_other_targets_running(self, rig: Rig, name: str) -> None:
         await rig.add_many(2)
         other = await rig.add(lane="texts", tenant="beta", kind="text")
         await rig.close_gate(name)
         assert await rig.worker.take_ids(9, LANE, "texts") == [other.id]
 
     @pytest.mark.parametrize("name", IMPLICIT)
-    async def test_cap_reaches_what_already_waits(self, rig: Rig, name: str) -> None:
+    async def test_cap_applies_to_waiting_jobs(self, rig: Rig, name: str) -> None:
         jobs = await rig.add_many(3)
         await rig.cap(name, 1)
         run = await rig.worker.take_one()
@@ -182,7 +180,7 @@ class ImplicitGateGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 
-    async def test_cap_that_a_later_item_refuses_counts_nothing(self, rig: Rig) -> None:
+    async def test_refused_later_item_undoes_the_cap(self, rig: Rig) -> None:
         await rig.add_many(2)
         run = await rig.worker.take_one()
         with pytest.raises(UnknownGate):
@@ -195,7 +193,7 @@ class ImplicitGateGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.used("all") == 1
 
-    async def test_cap_counts_what_awaits_though_its_worker_is_gone(self, rig: Rig) -> None:
+    async def test_cap_counts_awaiting_jobs_of_a_dead_worker(self, rig: Rig) -> None:
         job, other = await rig.add_many(2, expires_at=None)
         run = await rig.worker.take_one()
         await rig.worker.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=3_600_000))
@@ -209,9 +207,7 @@ class ImplicitGateGroup(ConformanceGroup):
         assert await worker.take_ids(9) == [other.id]
 
     @pytest.mark.parametrize("name", IMPLICIT)
-    async def test_cap_counts_what_already_runs_and_reset_lifts_it(
-        self, rig: Rig, name: str
-    ) -> None:
+    async def test_cap_counts_running_jobs_and_reset_lifts_it(self, rig: Rig, name: str) -> None:
         jobs = await rig.add_many(5)
         one, two = await rig.worker.take(2)
         await rig.cap(name, 2)
@@ -224,7 +220,7 @@ class ImplicitGateGroup(ConformanceGroup):
         await rig.check()
 
     @pytest.mark.parametrize("name", ["all", "tenant:acme", "kind:dial"])
-    async def test_cap_counts_what_awaits_too(self, rig: Rig, name: str) -> None:
+    async def test_cap_counts_awaiting_jobs(self, rig: Rig, name: str) -> None:
         early = await dial(rig, key="call-1")
         rig.clock.advance(1)
         await rig.cap(name, 2)
@@ -235,14 +231,14 @@ class ImplicitGateGroup(ConformanceGroup):
         await rig.signal("call-1")
         assert len(await rig.worker.take(9)) == 1
 
-    async def test_pause_until_a_moment_ends_by_itself(self, rig: Rig) -> None:
+    async def test_pause_until_a_time_ends_by_itself(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.close_gate("all", rig.clock() + 2_000)
         assert (await rig.worker.ask()).next_at == rig.clock() + 2_000
         rig.clock.advance(2_000)
         assert await rig.worker.take_ids() == [job.id]
 
-    async def test_pause_holds_what_is_parked_and_loses_no_feed(self, rig: Rig) -> None:
+    async def test_pause_holds_parked_jobs_and_loses_no_feed(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
         run = await rig.worker.take_one()

@@ -53,7 +53,7 @@ class DefineGroup(ConformanceGroup):
             ("numbers/a", 1), ("numbers/b", 2),
         ]  # fmt: skip
 
-    async def test_revision_grows_with_each_change_and_is_read(self, rig: Rig) -> None:
+    async def test_revision_increases_with_each_change(self, rig: Rig) -> None:
         first = await rig.define(DeclareGate(spec=LINE))
         second = await rig.define(SetGate(name="line", capacity=1))
         assert second > first
@@ -67,12 +67,12 @@ class DefineGroup(ConformanceGroup):
         async with rig.refuses(RevisionConflict):
             await rig.define(SetGate(name="line", capacity=9), revision=old)
 
-    async def test_change_under_the_current_revision_is_made(self, rig: Rig) -> None:
+    async def test_change_under_the_current_revision_is_applied(self, rig: Rig) -> None:
         now = await rig.define(DeclareGate(spec=LINE))
         await rig.define(SetGate(name="line", capacity=9), revision=now)
         assert (await rig.gate("line")).capacity == 9
 
-    async def test_operators_value_wins_over_what_code_declares_again(self, rig: Rig) -> None:
+    async def test_operator_value_overrides_a_repeated_declaration(self, rig: Rig) -> None:
         await rig.declare(LINE, TWILIO, NUMBERS)
         await rig.cap("line", 7)
         await rig.define(
@@ -85,7 +85,7 @@ class DefineGroup(ConformanceGroup):
         assert (rate.capacity, rate.per_ms, rate.overridden) == (9, 500, True)
         assert [one.name for one in (await rig.gate("numbers")).members] == ["numbers/c"]
 
-    async def test_reset_brings_back_what_code_declared_last(self, rig: Rig) -> None:
+    async def test_reset_restores_the_last_declared_value(self, rig: Rig) -> None:
         await rig.declare(LINE)
         await rig.cap("line", 7)
         await rig.declare(Slots("line", 3))
@@ -126,14 +126,14 @@ class DefineGroup(ConformanceGroup):
             (NUMBERS, Pool("numbers/a", ["c"])),
         ],
     )
-    async def test_gate_and_member_of_a_pool_never_have_one_name(
+    async def test_gate_and_pool_member_never_share_a_name(
         self, rig: Rig, declared: GateSpec, refused: GateSpec
     ) -> None:
         await rig.declare(declared)
         async with rig.refuses(InvalidValue):
             await rig.define(DeclareGate(spec=refused))
 
-    async def test_templated_gate_is_not_asked_for_by_the_name_of_a_pools_member(
+    async def test_templated_gate_cannot_be_requested_by_a_pool_members_name(
         self, rig: Rig
     ) -> None:
         lock, area = Slots("numbers/{name}", 5), Pool("area:{name}", ["a"])
@@ -149,7 +149,7 @@ class DefineGroup(ConformanceGroup):
         pooled = await rig.add(gates=(use_of(Pool("numbers", {"a": 1})),))
         assert await rig.worker.take_ids(2) == [pooled.id]
 
-    async def test_pool_is_not_given_a_member_of_a_gates_name(self, rig: Rig) -> None:
+    async def test_pool_cannot_get_a_member_named_like_a_gate(self, rig: Rig) -> None:
         await rig.declare(NUMBERS, Slots("numbers/c", 1))
         async with rig.refuses(InvalidValue):
             await rig.define(SetGate(name="numbers", members=(("a", 1), ("c", 1))))
@@ -158,7 +158,7 @@ class DefineGroup(ConformanceGroup):
             # A reset would make it a member again.
             await rig.define(DeclareGate(spec=Slots("numbers/a", 1)))
 
-    async def test_value_of_another_kind_of_gate_is_refused_and_writes_nothing(
+    async def test_value_for_another_kind_of_gate_is_refused_and_writes_nothing(
         self, rig: Rig
     ) -> None:
         await rig.declare(NUMBERS)
@@ -166,9 +166,7 @@ class DefineGroup(ConformanceGroup):
         async with rig.refuses(InvalidValue, match=said):
             await rig.define(SetGate(name="numbers", capacity=3))
 
-    async def test_values_that_are_invalid_anywhere_are_refused_before_the_store_is_asked(
-        self, rig: Rig
-    ) -> None:
+    async def test_invalid_values_are_refused_before_the_store_is_asked(self, rig: Rig) -> None:
         await rig.declare(LINE)
         impossible, invalid = SetGate(name="line", limit=3), SetGate(name="line", capacity=-1)
         with pytest.raises(InvalidValue, match="capacity"):
@@ -176,7 +174,7 @@ class DefineGroup(ConformanceGroup):
         with pytest.raises(InvalidValue, match="capacity"):
             await rig.define(invalid, revision=99)
 
-    async def test_keyed_template_itself_is_not_closed(self, rig: Rig) -> None:
+    async def test_keyed_template_itself_cannot_be_closed(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         with pytest.raises(CallerError):
             await rig.close_gate("phone:{phone}")
@@ -201,7 +199,7 @@ class DefineGroup(ConformanceGroup):
         await rig.add_many(4, gates=(use_of(PHONE, phone="555"),))
         assert len(await rig.worker.take(9)) == 3
 
-    async def test_changes_are_on_the_trail_with_who_when_and_why(self, rig: Rig) -> None:
+    async def test_changes_are_in_the_trail_with_who_when_and_why(self, rig: Rig) -> None:
         await rig.declare(LINE)
         rig.clock.advance(90)
         await rig.cap("line", 5)
@@ -212,7 +210,7 @@ class DefineGroup(ConformanceGroup):
         assert trail[0].verb != trail[1].verb
         assert "5" in trail[0].detail
 
-    async def test_lane_carries_what_code_says_until_an_operator_says_else(self, rig: Rig) -> None:
+    async def test_lane_uses_declared_values_until_an_operator_sets_others(self, rig: Rig) -> None:
         code = LaneSpec(name=LANE, concurrency=3, target_ms=5_000, fair="tenant")
         hand = LaneSpec(name=LANE, concurrency=1, max_backlog=9)
         await rig.define(DeclareLane(spec=code))
@@ -227,9 +225,7 @@ class DefineGroup(ConformanceGroup):
         assert (lane.spec, lane.overridden) == (code, False)
         assert len(await rig.new_worker().take(9)) == 2
 
-    async def test_lane_that_was_set_stays_when_it_is_reset_and_reset_makes_none(
-        self, rig: Rig
-    ) -> None:
+    async def test_reset_keeps_a_lane_and_creates_none(self, rig: Rig) -> None:
         await rig.define(SetLane(spec=LaneSpec(name="quiet", concurrency=1)))
         await rig.define(ResetLane(name="quiet"), ResetLane(name="never there"))
         (lane,) = (await rig.dump()).lanes
@@ -256,9 +252,7 @@ class DefineGroup(ConformanceGroup):
         assert sum(name.startswith("phone:") and "{" not in name for name in names) == 20
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7])
-    async def test_pools_stand_in_pages_of_gates_without_their_members(
-        self, rig: Rig, limit: int
-    ) -> None:
+    async def test_pages_of_gates_show_pools_without_members(self, rig: Rig, limit: int) -> None:
         pool, unused, line = Pool("a-pool", {"a": 9}), Slots("b-line", 9), Slots("c-line", 9)
         await rig.declare(pool, unused, line)
         await rig.add_many(2, gates=(use_of(pool), use_of(line)))
@@ -293,7 +287,7 @@ class RedeclareGroup(ConformanceGroup):
     """A gate whose declaration changes while jobs wait for it."""
 
     @pytest.mark.parametrize(("before", "after"), WIDER, ids=named(WIDER))
-    async def test_wider_gate_lets_what_waits_go_and_wakes_who_sleeps(
+    async def test_wider_gate_releases_waiting_jobs_and_wakes_workers(
         self, rig: Rig, before: GateSpec, after: GateSpec
     ) -> None:
         await rig.add_many(3, gates=(before,))
@@ -306,7 +300,7 @@ class RedeclareGroup(ConformanceGroup):
         assert await rig.worker.take(9) != []
 
     @pytest.mark.parametrize(("before", "after"), KEYED, ids=named(KEYED))
-    async def test_wider_keyed_gate_feeds_what_is_parked_and_wakes_who_sleeps(
+    async def test_wider_keyed_gate_feeds_parked_jobs_and_wakes_workers(
         self, rig: Rig, before: GateSpec, after: GateSpec
     ) -> None:
         await rig.declare(before)
@@ -329,7 +323,7 @@ class RedeclareGroup(ConformanceGroup):
         ],
         ids=["slots", "rate", "pool", "no member"],
     )
-    async def test_narrower_gate_holds_at_once_for_what_waits(
+    async def test_narrower_gate_applies_to_waiting_jobs_at_once(
         self, rig: Rig, before: GateSpec, after: GateSpec
     ) -> None:
         await rig.add_many(2, gates=(before,))
@@ -337,7 +331,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.declare(after)
         assert await rig.worker.take(9) == []
 
-    async def test_hours_declared_again_hold_at_once(self, rig: Rig) -> None:
+    async def test_redeclared_hours_apply_at_once(self, rig: Rig) -> None:
         job = await rig.add(gates=(SHUT,))
         reply = await rig.worker.ask(9)
         assert reply.jobs == []
@@ -354,7 +348,7 @@ class RedeclareGroup(ConformanceGroup):
         ],
         ids=["none", "of none"],
     )
-    async def test_pool_that_nobody_can_pass_says_so_plainly(
+    async def test_pool_that_can_never_open_says_so(
         self, rig: Rig, name: str, members: dict[str, int], said: str
     ) -> None:
         pool = Pool(name, members)
@@ -368,7 +362,7 @@ class RedeclareGroup(ConformanceGroup):
         assert "full" not in why.sentence
 
     @pytest.mark.parametrize("name", ["numbers", "numbers:{n}"], ids=["shared", "keyed"])
-    async def test_permit_of_a_member_no_longer_declared_stays_known_until_given_back(
+    async def test_permit_of_a_removed_member_stays_known_until_released(
         self, rig: Rig, name: str
     ) -> None:
         pool = Pool(name, {"a": 1, "b": 1})
@@ -391,7 +385,7 @@ class RedeclareGroup(ConformanceGroup):
         (run,) = await rig.worker.take(9)
         assert (run.id, dict(run.members)) == (jobs[2].id, {use.name: "b"})
 
-    async def test_member_declared_again_counts_what_is_still_out(self, rig: Rig) -> None:
+    async def test_redeclared_member_counts_permits_still_in_use(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1})
         await rig.add_many(2, gates=(pool,))
         run = await rig.worker.take_one()
@@ -401,9 +395,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.worker.report(Succeeded(run.id, run.run))
         assert len(await rig.worker.take(9)) == 1
 
-    async def test_permit_of_a_member_no_longer_declared_is_released_by_force(
-        self, rig: Rig
-    ) -> None:
+    async def test_permit_of_a_removed_member_can_be_released_by_force(self, rig: Rig) -> None:
         pool = Pool("numbers", {"a": 1})
         run = await rig.start(gates=(pool,))
         await rig.declare(Pool("numbers", {}))

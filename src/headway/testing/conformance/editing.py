@@ -53,7 +53,7 @@ async def dialled(rig: Rig, worker: PlayedWorker) -> NewJob:
 class StageGroup(ConformanceGroup):
     """A next attempt at another stage."""
 
-    async def test_failed_run_names_the_stage_at_which_it_is_tried_again(self, rig: Rig) -> None:
+    async def test_failed_run_can_set_the_stage_of_its_retry(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         await rig.cap("line", 0)
         failed = Failed(job.id, 1, error="busy", after_ms=0, stage="check", gates=CHECK)
@@ -65,19 +65,19 @@ class StageGroup(ConformanceGroup):
         assert (run.id, run.stage, run.attempt) == (job.id, "check", 2)
         assert await rig.holders("phone:check") == [job.id]
 
-    async def test_failed_run_with_the_policys_delay_changes_its_stage_too(self, rig: Rig) -> None:
+    async def test_failed_run_with_the_policys_delay_can_set_its_stage(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         await rig.worker.report(Failed(job.id, 1, error="busy", stage="check", gates=()))
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.SCHEDULED, "check", ())
 
-    async def test_failed_run_without_a_stage_stays_where_it_was(self, rig: Rig) -> None:
+    async def test_failed_run_without_a_stage_keeps_its_stage(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         await rig.worker.report(Failed(job.id, 1, after_ms=0))
         view = await rig.view(job.id)
         assert (view.stage, view.gates) == ("dial", DIAL)
 
-    async def test_attempts_that_are_used_up_end_the_job_at_its_own_stage(self, rig: Rig) -> None:
+    async def test_exhausted_attempts_end_the_job_at_its_own_stage(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         for run in (1, 2, 3):
             last = Failed(job.id, run, after_ms=0, stage="check" if run == 3 else "")
@@ -86,7 +86,7 @@ class StageGroup(ConformanceGroup):
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.DEAD, "dial", DIAL)
 
-    async def test_failed_run_to_be_cancelled_ends_cancelled_at_its_own_stage(
+    async def test_failed_run_with_a_cancel_request_ends_cancelled_at_its_own_stage(
         self, rig: Rig
     ) -> None:
         job = await dialled(rig, rig.worker)
@@ -102,7 +102,7 @@ class StageGroup(ConformanceGroup):
         async with rig.refuses(InvalidValue):
             await rig.worker.report(Failed(job.id, 1, after_ms=0, gates=CHECK))
 
-    async def test_refused_stage_writes_nothing_of_what_was_said_with_it(self, rig: Rig) -> None:
+    async def test_refused_stage_undoes_the_whole_outcome(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         run = await rig.start(policy=DEFAULT_POLICY, key=None)
         async with rig.refuses(UnknownGate):
@@ -110,13 +110,13 @@ class StageGroup(ConformanceGroup):
                 Succeeded(run.id, 1), Failed(job.id, 1, stage="check", gates=NOWHERE)
             )
 
-    async def test_hours_of_the_stage_are_known_at_once(self, rig: Rig) -> None:
+    async def test_hours_of_the_new_stage_are_known_at_once(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         await rig.worker.report(Failed(job.id, 1, after_ms=0, stage="check", gates=ALWAYS))
         assert await rig.worker.take_ids(9) == [job.id]
 
     @pytest.mark.parametrize("after_ms", [None, 0, 5_000])
-    async def test_signal_of_a_retry_names_its_stage(self, rig: Rig, after_ms: int | None) -> None:
+    async def test_retry_signal_can_set_the_stage(self, rig: Rig, after_ms: int | None) -> None:
         job = await dialled(rig, rig.worker)
         await rig.worker.settle(
             HandedOver(job.id, 1, key="sid", timeout_ms=60_000), Returned(job.id, 1)
@@ -133,7 +133,7 @@ class StageGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("gates", [CHECK, ALWAYS], ids=["slots", "hours"])
     @pytest.mark.parametrize("known", [True, False], ids=["at hand-over", "known later"])
-    async def test_signal_that_is_kept_keeps_its_stage(
+    async def test_kept_signal_keeps_its_stage(
         self, rig: Rig, gates: tuple[GateUse, ...], known: bool
     ) -> None:
         job = await dialled(rig, rig.worker)
@@ -148,9 +148,7 @@ class StageGroup(ConformanceGroup):
         assert (await rig.worker.take_one()).stage == "check"
 
     @pytest.mark.parametrize("key", ["unknown", "its own"])
-    async def test_signal_that_would_be_kept_with_unknown_gates_is_refused(
-        self, rig: Rig, key: str
-    ) -> None:
+    async def test_signal_to_keep_with_unknown_gates_is_refused(self, rig: Rig, key: str) -> None:
         job = await dialled(rig, rig.worker)
         key = f"{job.id}:1" if key == "its own" else key
         async with rig.refuses(UnknownGate):
@@ -165,13 +163,11 @@ class StageGroup(ConformanceGroup):
         ],
         ids=["dead", "progress", "no stage"],
     )
-    async def test_stage_of_what_begins_no_attempt_is_refused(
-        self, rig: Rig, signal: Signal
-    ) -> None:
+    async def test_stage_without_a_new_attempt_is_refused(self, rig: Rig, signal: Signal) -> None:
         with pytest.raises(InvalidValue):
             await rig.store.signal(signal)
 
-    async def test_next_stage_of_hours_that_are_new_goes_on_at_once(self, rig: Rig) -> None:
+    async def test_next_stage_with_new_hours_starts_at_once(self, rig: Rig) -> None:
         job = await dialled(rig, rig.worker)
         await rig.worker.report(NextStage(job.id, 1, stage="late", gates=ALWAYS))
         run = await rig.worker.take_one()
@@ -189,9 +185,7 @@ ASKING = policy_with(
 class EditGroup(ConformanceGroup):
     """What an edit changes."""
 
-    async def test_edited_gates_move_a_waiting_job_to_the_flow_that_they_make(
-        self, rig: Rig
-    ) -> None:
+    async def test_edited_gates_move_a_waiting_job_to_another_flow(self, rig: Rig) -> None:
         await rig.declare(DESK)
         await rig.add(gates=(LINE,))
         job = await rig.add(gates=(LINE,), stage="dial")
@@ -204,7 +198,7 @@ class EditGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [job.id]
         assert await rig.holders("desk") == [job.id]
 
-    async def test_edited_stage_is_where_the_next_run_begins(self, rig: Rig) -> None:
+    async def test_edited_stage_applies_to_the_next_run(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE)
         gates = (use_of(LINE), use_of(PHONE, phone="7"))
         job = await rig.add(stage="check")
@@ -214,7 +208,7 @@ class EditGroup(ConformanceGroup):
         assert (await rig.view(job.id)).gates == gates
         assert await rig.holders("phone:7") == [job.id]
 
-    async def test_edited_stage_alone_leaves_the_gates(self, rig: Rig) -> None:
+    async def test_editing_only_the_stage_keeps_the_gates(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE)
         gates = (use_of(LINE), use_of(PHONE, phone="7"))
         job = await rig.add(stage="check", gates=gates)
@@ -222,13 +216,13 @@ class EditGroup(ConformanceGroup):
         view = await rig.view(job.id)
         assert (view.stage, view.gates) == ("dial", gates)
 
-    async def test_edited_job_keeps_its_place_among_others(self, rig: Rig) -> None:
+    async def test_edited_job_keeps_its_place_in_the_order(self, rig: Rig) -> None:
         first, second, third = await rig.add_many(3)
         other = await rig.add(gates=(DESK,), due_at=first.due_at)
         await rig.act(Verb.EDIT, other.id, edit=Edit(gates=()))
         assert await rig.worker.take_ids(9) == [first.id, other.id, second.id, third.id]
 
-    async def test_parked_job_leaves_its_gate_and_the_next_one_is_fed(self, rig: Rig) -> None:
+    async def test_edited_parked_job_leaves_its_gate_and_the_next_is_fed(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         use = use_of(PHONE, phone="7")
         holder, second, third = await rig.add_many(3, gates=(use,))
@@ -242,7 +236,7 @@ class EditGroup(ConformanceGroup):
         await rig.worker.report(Succeeded(holder.id, 1))
         assert await rig.worker.take_ids(9) == [third.id]
 
-    async def test_fed_job_that_is_edited_hands_its_ticket_on(self, rig: Rig) -> None:
+    async def test_edited_fed_job_passes_its_ticket_on(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         use = use_of(PHONE, phone="7")
         holder, second, third = await rig.add_many(3, gates=(use,))
@@ -252,7 +246,7 @@ class EditGroup(ConformanceGroup):
         await rig.act(Verb.EDIT, second.id, edit=Edit(gates=(), due_at=rig.clock() + 1_000))
         assert await rig.worker.take_ids(9) == [third.id]
 
-    async def test_scheduled_job_is_edited_too(self, rig: Rig) -> None:
+    async def test_scheduled_job_can_be_edited(self, rig: Rig) -> None:
         await rig.declare(LINE)
         job = await rig.add(due_at=rig.clock() + 1_000)
         await rig.act(Verb.EDIT, job.id, edit=Edit(stage="dial", gates=(use_of(LINE),)))
@@ -261,14 +255,14 @@ class EditGroup(ConformanceGroup):
         await rig.pass_time(1_000)
         assert await rig.worker.take(9) == []
 
-    async def test_hours_that_an_edit_asks_for_first_are_known_at_once(self, rig: Rig) -> None:
+    async def test_hours_first_used_by_an_edit_are_known_at_once(self, rig: Rig) -> None:
         await rig.declare(NIGHT)
         job = await rig.add()
         use = use_of(NIGHT, zone="Europe/Berlin", tz="Europe/Berlin")
         await rig.act(Verb.EDIT, job.id, edit=Edit(gates=(use,)))
         assert await rig.worker.take_ids(9) == [job.id]
 
-    async def test_gate_that_nothing_declares_is_refused_and_writes_nothing(self, rig: Rig) -> None:
+    async def test_edit_to_an_undeclared_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job, dead = await rig.add(), await rig.add()
         await rig.act(Verb.KILL, dead.id)
         edit = Edit(priority=1, stage="dial", gates=NOWHERE)
@@ -286,13 +280,13 @@ class EditGroup(ConformanceGroup):
         ],
         ids=["twice", "nameless", "stage", "gates"],
     )
-    async def test_edit_that_no_job_can_take_is_refused(self, rig: Rig, edit: Edit) -> None:
+    async def test_edit_that_applies_to_no_job_is_refused(self, rig: Rig, edit: Edit) -> None:
         await rig.declare(LINE)
         job = await rig.add(candidates=("a",), policy=ASKING)
         async with rig.refuses(InvalidValue):
             await rig.act(Verb.EDIT, job.id, edit=edit)
 
-    async def test_new_life_begins_at_the_stage_and_gates_given(self, rig: Rig) -> None:
+    async def test_retried_job_starts_with_the_given_stage_and_gates(self, rig: Rig) -> None:
         await rig.declare(DESK)
         job = await rig.add(stage="dial", gates=(LINE,))
         await rig.cap("line", 0)
@@ -303,7 +297,7 @@ class EditGroup(ConformanceGroup):
         assert (run.id, run.stage) == (job.id, "check")
         assert await rig.holders("desk") == [job.id]
 
-    async def test_edited_candidates_take_the_place_of_those_left_and_the_asked_keep_their_record(
+    async def test_edited_candidates_replace_the_remaining_and_keep_the_record_of_those_asked(
         self, rig: Rig
     ) -> None:
         job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
@@ -315,7 +309,7 @@ class EditGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert run.candidate == "d"
 
-    async def test_turn_that_was_cut_short_is_not_repeated_where_its_candidate_is_left_out(
+    async def test_interrupted_turn_is_not_repeated_if_its_candidate_is_removed(
         self, rig: Rig
     ) -> None:
         job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
@@ -325,7 +319,7 @@ class EditGroup(ConformanceGroup):
         assert cascade.turn == ""
         assert (await rig.worker.take_one()).candidate == "b"
 
-    async def test_turn_that_was_cut_short_is_repeated_first_where_its_candidate_is_among_the_new(
+    async def test_interrupted_turn_is_repeated_first_if_its_candidate_remains(
         self, rig: Rig
     ) -> None:
         job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
@@ -333,7 +327,7 @@ class EditGroup(ConformanceGroup):
         await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("c", "a")))
         assert (await rig.worker.take_one()).candidate == "a"
 
-    async def test_parked_cascade_goes_to_a_new_candidate_who_is_free(self, rig: Rig) -> None:
+    async def test_parked_cascade_moves_to_a_new_free_candidate(self, rig: Rig) -> None:
         await rig.declare(SEAT)
         uses = (use_of(SEAT),)
         await rig.add(candidates=("a",), gates=uses, policy=ASKING, priority=1)
@@ -345,7 +339,7 @@ class EditGroup(ConformanceGroup):
         assert (run.id, run.candidate) == (job.id, "z")
 
     @pytest.mark.parametrize("verb", [Verb.EDIT, Verb.RETRY])
-    async def test_cascade_with_nobody_left_is_exhausted_at_once_with_what_follows(
+    async def test_cascade_edited_to_no_candidates_is_exhausted_with_its_follow_up(
         self, rig: Rig, verb: Verb
     ) -> None:
         job = await rig.add(candidates=("a",), policy=ASKING)
@@ -360,9 +354,7 @@ class EditGroup(ConformanceGroup):
             one.id for one in (await rig.dump()).jobs if one.kind == "alarm"
         ]
 
-    async def test_new_life_of_a_cascade_that_never_had_anybody_is_exhausted_again(
-        self, rig: Rig
-    ) -> None:
+    async def test_retried_cascade_without_candidates_is_exhausted_again(self, rig: Rig) -> None:
         job = await rig.add(candidates=(), policy=ASKING)
         await rig.act(Verb.RETRY, job.id)
         view = await rig.view(job.id)
@@ -370,7 +362,7 @@ class EditGroup(ConformanceGroup):
         assert [one.kind for one in (await rig.dump()).jobs].count("alarm") == 2
 
     @pytest.mark.parametrize("verb", [Verb.EDIT, Verb.RETRY])
-    async def test_candidates_of_a_job_that_is_no_cascade_are_refused_and_the_others_move(
+    async def test_candidates_for_a_job_without_cascade_are_refused_and_others_apply(
         self, rig: Rig, verb: Verb
     ) -> None:
         plain, asking = await rig.add(), await rig.add(candidates=("a",), policy=ASKING)

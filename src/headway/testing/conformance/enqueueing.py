@@ -96,7 +96,7 @@ class EnqueueGroup(ConformanceGroup):
         ],
         ids=repr,
     )  # fmt: skip
-    async def test_each_job_of_a_batch_keeps_what_it_has_alone(
+    async def test_each_job_of_a_batch_keeps_its_own_fields(
         self, rig: Rig, fields: JobFields
     ) -> None:
         await rig.declare(LINE, PHONE)
@@ -108,7 +108,7 @@ class EnqueueGroup(ConformanceGroup):
             assert (view.cascade.left if view.cascade else ()) == job.candidates
         assert {jobs[0].id, jobs[2].id} <= set(await rig.worker.take_ids(9))
 
-    async def test_enqueue_answers_in_the_order_asked(self, rig: Rig) -> None:
+    async def test_enqueue_replies_in_request_order(self, rig: Rig) -> None:
         jobs = rig.jobs.many(5)
         known = jobs[3]
         await rig.enqueue(known)
@@ -125,11 +125,11 @@ class EnqueueGroup(ConformanceGroup):
         assert (await rig.view(job.id)).due_at == rig.clock()
         assert await rig.worker.take_ids() == [job.id]
 
-    async def test_due_job_waits_at_once(self, rig: Rig) -> None:
+    async def test_due_job_is_waiting_at_once(self, rig: Rig) -> None:
         past, now = await rig.add(), await rig.add(due_at=rig.clock())
         assert await rig.states(past, now) == [State.WAITING, State.WAITING]
 
-    async def test_same_id_and_body_again_answers_not_created_and_writes_nothing(
+    async def test_same_id_and_body_again_returns_not_created_and_writes_nothing(
         self, rig: Rig
     ) -> None:
         job = await rig.add()
@@ -156,16 +156,14 @@ class EnqueueGroup(ConformanceGroup):
         ],
         ids=["id", "key", "gate", "backlog"],
     )
-    async def test_refused_enqueue_makes_no_lane(self, rig: Rig, refused: JobFields) -> None:
+    async def test_refused_enqueue_creates_no_lane(self, rig: Rig, refused: JobFields) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name="full", max_backlog=0)))
         await rig.add(id=TAKEN, key="known")
         async with rig.refuses(CallerError):
             await rig.enqueue(rig.jobs.make(lane="new"), rig.jobs.make(**refused))
         assert [lane.name for lane in (await rig.dump()).lanes] == [LANE, "full"]
 
-    async def test_lane_is_listed_from_its_first_job_on_though_that_be_forgotten(
-        self, rig: Rig
-    ) -> None:
+    async def test_lane_stays_listed_after_its_first_job_is_forgotten(self, rig: Rig) -> None:
         job = await rig.add(key=None, due_at=rig.clock() + 9_000)
         assert [lane.name for lane in (await rig.dump()).lanes] == [LANE]
         await rig.cancel(job.id)
@@ -173,19 +171,19 @@ class EnqueueGroup(ConformanceGroup):
         assert await rig.missing(job.id)
         assert [lane.name for lane in (await rig.dump()).lanes] == [LANE]
 
-    async def test_key_creates_one_job_and_the_others_get_its_id(self, rig: Rig) -> None:
+    async def test_key_creates_one_job_and_later_calls_get_its_id(self, rig: Rig) -> None:
         first = await rig.add()
         second = first.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(second) == [(first.id, False)]
         assert await rig.missing(second.id)
         assert await rig.total("enqueued") == 1
 
-    async def test_key_given_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
+    async def test_key_used_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
         first = rig.jobs.make()
         second = first.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(first, second) == [(first.id, True), (first.id, False)]
 
-    async def test_id_given_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
+    async def test_id_used_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
         job = rig.jobs.make()
         assert await rig.enqueue(job, job) == [(job.id, True), (job.id, False)]
 
@@ -214,7 +212,7 @@ class EnqueueGroup(ConformanceGroup):
         async with rig.refuses(KeyConflict):
             await rig.enqueue(job, rival)
 
-    async def test_one_key_names_a_job_of_each_tenant(self, rig: Rig) -> None:
+    async def test_same_key_names_one_job_per_tenant(self, rig: Rig) -> None:
         first = await rig.add(key="lead")
         second = await rig.add(key="lead", tenant="beta")
         for job in (first, second):
@@ -222,7 +220,7 @@ class EnqueueGroup(ConformanceGroup):
             page = await rig.store.read(query)
             assert [row.id for row in page.rows] == [job.id]
 
-    async def test_key_lives_until_the_end_and_its_span_after_it(self, rig: Rig) -> None:
+    async def test_key_is_valid_until_the_end_and_its_duration_after_it(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.pass_time(POLICY.key_for_ms * 3 // 2)
         run = await rig.worker.take_one()
@@ -234,14 +232,14 @@ class EnqueueGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert await rig.enqueue(again) == [(again.id, True)]
 
-    async def test_key_that_has_lapsed_is_free_before_any_sweep(self, rig: Rig) -> None:
+    async def test_expired_key_is_free_before_any_sweep(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.cancel(job.id)
         rig.clock.advance(POLICY.key_for_ms)
         other = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
         assert await rig.enqueue(other) == [(other.id, True)]
 
-    async def test_key_that_a_later_job_took_over_stays_when_the_earlier_one_is_forgotten(
+    async def test_key_taken_over_by_a_later_job_survives_the_purge_of_the_earlier(
         self, rig: Rig
     ) -> None:
         job = await rig.add(expires_at=None)
@@ -284,7 +282,7 @@ class EnqueueGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert await rig.missing(job.id)
 
-    async def test_key_of_a_cascade_that_is_over_at_once_lives_its_span(self, rig: Rig) -> None:
+    async def test_key_of_a_cascade_that_ends_at_once_lasts_its_duration(self, rig: Rig) -> None:
         job = await rig.add(policy=policy_with(cascade=True))
         assert await rig.state(job.id) is State.DEAD
         rig.clock.advance(POLICY.key_for_ms - 1)
@@ -293,7 +291,9 @@ class EnqueueGroup(ConformanceGroup):
         rig.clock.advance(1)
         assert await rig.enqueue(again) == [(again.id, True)]
 
-    async def test_as_many_shared_gates_and_candidates_as_allowed_are_taken(self, rig: Rig) -> None:
+    async def test_maximum_number_of_shared_gates_and_candidates_is_accepted(
+        self, rig: Rig
+    ) -> None:
         specs = [Slots(f"line-{number}", 1) for number in range(MAX_SHARED_GATES + 1)]
         await rig.declare(*specs)
         gates = tuple(use_of(spec) for spec in specs)
@@ -306,7 +306,7 @@ class EnqueueGroup(ConformanceGroup):
         with pytest.raises(InvalidValue, match="candidates"):
             await rig.add(candidates=names, policy=cascade)
 
-    async def test_as_many_gates_as_allowed_are_taken(self, rig: Rig) -> None:
+    async def test_maximum_number_of_gates_is_accepted(self, rig: Rig) -> None:
         repo = Slots("repo:{name}", 1)
         await rig.declare(repo)
         gates = tuple(use_of(repo, name=number) for number in range(MAX_GATES + 1))
@@ -335,7 +335,7 @@ class EnqueueGroup(ConformanceGroup):
         ],
         ids=["shared", "keyed"],
     )
-    async def test_gate_that_is_used_as_it_is_not_declared_is_refused(
+    async def test_gate_used_differently_than_declared_is_refused(
         self, rig: Rig, gate: GateSpec, message: str
     ) -> None:
         await rig.declare(gate)
@@ -343,7 +343,7 @@ class EnqueueGroup(ConformanceGroup):
         async with rig.refuses(InvalidValue, match=re.escape(message)):
             await rig.add(gates=(use,))
 
-    async def test_gate_that_is_named_twice_is_refused_before_its_amount(self, rig: Rig) -> None:
+    async def test_gate_named_twice_is_refused_before_its_amount(self, rig: Rig) -> None:
         gate = Slots("line", 1)
         await rig.declare(gate)
         uses = (replace(use_of(gate), amount=0), use_of(gate))
@@ -371,16 +371,14 @@ class EnqueueGroup(ConformanceGroup):
         ],
         ids=repr,
     )
-    async def test_job_that_cannot_be_is_refused_and_writes_nothing(
+    async def test_invalid_job_is_refused_and_writes_nothing(
         self, rig: Rig, fields: JobFields
     ) -> None:
         await rig.declare(LINE, *(Slots(f"gate-{n}", 1) for n in range(9)))
         async with rig.refuses(InvalidValue):
             await rig.enqueue(rig.jobs.make(), rig.jobs.make(**fields))
 
-    async def test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept(
-        self, rig: Rig
-    ) -> None:
+    async def test_arguments_above_the_limit_are_refused_and_at_it_are_kept(self, rig: Rig) -> None:
         with pytest.raises(PayloadTooLarge):
             await rig.add(args=b'"' + b"x" * (MAX_ARGS - 1) + b'"')
         job = await rig.add(args=b'"' + b"x" * (MAX_ARGS - 2) + b'"')
@@ -401,7 +399,7 @@ class EnqueueGroup(ConformanceGroup):
         [{"id": TAKEN, "kind": "other"}, {"key": "known", "kind": "other"}, {"gates": NO_GATE}],
         ids=["id", "key", "gate"],
     )
-    async def test_job_that_is_refused_late_in_a_large_batch_leaves_nothing_of_it(
+    async def test_job_refused_late_in_a_large_batch_undoes_the_batch(
         self, rig: Rig, late: JobFields, lane: str
     ) -> None:
         await rig.add(id=TAKEN, key="known")
@@ -416,7 +414,7 @@ class EnqueueGroup(ConformanceGroup):
         assert await rig.total("enqueued") == 301
         assert await rig.worker.take_ids(1) == [TAKEN]
 
-    async def test_jobs_of_a_large_batch_are_compared_with_all_others_of_it(self, rig: Rig) -> None:
+    async def test_jobs_of_a_large_batch_are_compared_with_each_other(self, rig: Rig) -> None:
         await rig.add()
         jobs = rig.jobs.many(300)
         jobs[1] = jobs[1].changed(key="known")
@@ -430,7 +428,7 @@ class EnqueueGroup(ConformanceGroup):
         expected = [job.id for job in (*jobs[:270], *jobs[272:])]
         assert [one.id for one in started[1:]] == expected
 
-    async def test_full_backlog_refuses_a_large_batch_by_its_number(self, rig: Rig) -> None:
+    async def test_full_backlog_refuses_a_large_batch_by_its_size(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=500)))
         await rig.add_many(2)
         with pytest.raises(BacklogFull, match="2 jobs of at most 500; 600 more are refused"):
@@ -448,16 +446,14 @@ class EnqueueGroup(ConformanceGroup):
         with pytest.raises(BacklogFull):
             await rig.enqueue(batch[2])
 
-    async def test_full_backlog_answers_a_repeat_of_what_it_holds(self, rig: Rig) -> None:
+    async def test_full_backlog_answers_a_repeat_of_a_stored_job(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=2)))
         jobs = await rig.add_many(2)
         again = jobs[1].changed(id=rig.jobs.make().id)
         replies = await rig.enqueue(jobs[0], again)
         assert replies == [(jobs[0].id, False), (jobs[1].id, False)]
 
-    async def test_backlog_is_what_the_operator_says_until_the_lane_is_reset(
-        self, rig: Rig
-    ) -> None:
+    async def test_operators_backlog_applies_until_the_lane_is_reset(self, rig: Rig) -> None:
         await rig.add(subject=None, **SHORT)
         await rig.define(SetLane(spec=LaneSpec(name=LANE, max_backlog=2)))
         await rig.add(subject=None, **SHORT)
@@ -474,7 +470,7 @@ class EnqueueGroup(ConformanceGroup):
         other = await rig.add()
         assert await rig.state(other.id) is State.WAITING
 
-    async def test_lane_comes_into_being_with_its_first_job(self, rig: Rig) -> None:
+    async def test_lane_is_created_with_its_first_job(self, rig: Rig) -> None:
         job = await rig.add(lane="never heard of")
         assert await rig.worker.take_ids(1, "never heard of") == [job.id]
 
@@ -486,12 +482,12 @@ class EnqueueGroup(ConformanceGroup):
         assert (await rig.view(last.id)).priority == MAX_PRIORITY
         assert (await rig.view(far.id)).due_at == 253_402_300_799_999
 
-    async def test_arguments_come_back_byte_for_byte(self, rig: Rig) -> None:
+    async def test_arguments_are_returned_byte_for_byte(self, rig: Rig) -> None:
         args = b'{"b": 1,\n "a":"\xc3\xa4\\u0000"}'
         run = await rig.start(args=args)
         assert (run.args, (await rig.view(run.id)).args) == (args, args)
 
-    async def test_odd_lanes_and_tenants_do_not_run_into_each_other(self, rig: Rig) -> None:
+    async def test_odd_lanes_and_tenants_stay_distinct(self, rig: Rig) -> None:
         made: dict[tuple[str, str], NewJob] = {}
         for one in ODD_NAMES:
             for lane, tenant in ((one, "x"), ("x", one), (f"x{one}", "y"), ("x", f"{one}y")):
@@ -500,7 +496,7 @@ class EnqueueGroup(ConformanceGroup):
             expected = {job.id for job in made.values() if job.lane == lane}
             assert set(await rig.worker.take_ids(1000, lane)) == expected
 
-    async def test_odd_keys_kinds_and_subjects_do_not_run_into_each_other(self, rig: Rig) -> None:
+    async def test_odd_keys_kinds_and_subjects_stay_distinct(self, rig: Rig) -> None:
         jobs = [
             await rig.add(key=name, kind=name, subject=name, expires_at=None) for name in ODD_NAMES
         ]

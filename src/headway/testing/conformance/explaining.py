@@ -24,14 +24,14 @@ NIGHT = Hours("hours:night", "22:00-23:00", tz="UTC")
 class WhyGroup(ConformanceGroup):
     """Why is my job not running?"""
 
-    async def test_scheduled_job_says_when_it_is_due(self, rig: Rig) -> None:
+    async def test_scheduled_job_shows_when_it_is_due(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 9_000)
         why = await rig.why(job.id)
         assert (why.id, why.state, why.shown) == (job.id, State.SCHEDULED, "scheduled")
         assert (why.next_at, why.now, why.closed) == (job.due_at, rig.clock(), ())
         assert why.sentence
 
-    async def test_ready_job_says_its_place_and_whether_anybody_serves_its_lane(
+    async def test_ready_job_shows_its_place_and_whether_a_worker_serves_its_lane(
         self, rig: Rig
     ) -> None:
         jobs = await rig.add_many(3)
@@ -50,7 +50,7 @@ class WhyGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS)
         assert (await rig.why(job.id)).workers == 0
 
-    async def test_place_counts_the_jobs_before_it_in_its_own_flow(self, rig: Rig) -> None:
+    async def test_place_counts_earlier_jobs_in_the_same_flow(self, rig: Rig) -> None:
         await rig.add_many(4)
         await rig.add_many(2, kind="text", priority=1)
         last = await rig.add(priority=999)
@@ -86,7 +86,7 @@ class WhyGroup(ConformanceGroup):
         assert [gate.name for gate in (await rig.why(job.id)).closed] == ["line"]
 
     @pytest.mark.parametrize("name", ["all", f"lane:{LANE}", "tenant:acme", "kind:dial"])
-    async def test_paused_job_says_who_paused_it_why_and_until_when(
+    async def test_paused_job_shows_who_paused_it_why_and_until_when(
         self, rig: Rig, name: str
     ) -> None:
         job = await rig.add()
@@ -99,9 +99,7 @@ class WhyGroup(ConformanceGroup):
         assert AUTHOR in why.sentence
         assert REASON in why.sentence
 
-    async def test_pool_whose_members_are_closed_says_so_and_is_not_called_full(
-        self, rig: Rig
-    ) -> None:
+    async def test_pool_with_closed_members_is_not_called_full(self, rig: Rig) -> None:
         await rig.declare(NUMBERS)
         members = [f"numbers/{member}" for member, _ in NUMBERS.members]
         until_at = rig.clock() + 60_000
@@ -121,7 +119,7 @@ class WhyGroup(ConformanceGroup):
         assert REASON in why.sentence
         assert holder.id in why.sentence
 
-    async def test_parked_job_says_where(self, rig: Rig) -> None:
+    async def test_parked_job_shows_where(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
         await rig.worker.take(9)
@@ -131,7 +129,7 @@ class WhyGroup(ConformanceGroup):
         assert (gate.name, gate.holders[0].job) == ("phone:1", first.id)
         assert "phone:1" in why.sentence
 
-    async def test_holders_are_the_first_ten_and_their_number(self, rig: Rig) -> None:
+    async def test_first_ten_holders_and_their_number_are_shown(self, rig: Rig) -> None:
         wide = Slots("wide", 12)
         await rig.add_many(13, gates=(wide,))
         await rig.worker.take(12)
@@ -139,33 +137,33 @@ class WhyGroup(ConformanceGroup):
         (gate,) = (await rig.why(job.id)).closed
         assert (len(gate.holders), gate.holder_count) == (10, 12)
 
-    async def test_amount_that_never_fits_is_said(self, rig: Rig) -> None:
+    async def test_amount_that_never_fits_is_reported(self, rig: Rig) -> None:
         job = await rig.add(gates=(LINE.take(2),))
         why = await rig.why(job.id)
         assert why.never_fits == ("line",)
         assert "line" in why.sentence
 
-    async def test_running_job_says_by_whom_and_until_when_its_lease_lives(self, rig: Rig) -> None:
+    async def test_running_job_shows_its_worker_and_the_end_of_its_lease(self, rig: Rig) -> None:
         run = await rig.start()
         why = await rig.why(run.id)
         assert (why.state, why.next_at) == (State.RUNNING, rig.clock() + LEASE_MS)
         assert rig.worker.id in why.sentence
         assert why.place is None
 
-    async def test_awaiting_job_says_its_deadline(self, rig: Rig) -> None:
+    async def test_awaiting_job_shows_its_deadline(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.AWAITING, rig.clock() + 60_000)
 
-    async def test_retrying_job_says_what_failed(self, rig: Rig) -> None:
+    async def test_retrying_job_shows_what_failed(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_and_report(Failed, error="line busy")
         why = await rig.why(job.id)
         assert (why.state, why.next_at) == (State.SCHEDULED, rig.clock() + 2_000)
         assert "line busy" in why.sentence
 
-    async def test_final_job_says_how_it_ended(self, rig: Rig) -> None:
+    async def test_final_job_shows_how_it_ended(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)
         one, two = await rig.worker.take(2)
         await rig.worker.settle(
@@ -177,9 +175,7 @@ class WhyGroup(ConformanceGroup):
         assert "bad number" in whys[1].sentence
         assert all(why.next_at is None and not why.closed for why in whys)
 
-    async def test_waiting_job_names_no_gate_that_is_open_when_it_is_merely_not_first(
-        self, rig: Rig
-    ) -> None:
+    async def test_waiting_job_that_is_merely_not_first_names_no_open_gate(self, rig: Rig) -> None:
         _, second = await rig.add_many(2, gates=(LINE,))
         why = await rig.why(second.id)
         assert (why.closed, why.place, why.shown) == ((), 2, "ready")

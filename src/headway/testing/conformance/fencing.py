@@ -236,7 +236,7 @@ class FencingGroup(ConformanceGroup):
     @pytest.mark.parametrize("result", [None, b"9"], ids=["no result", "a result"])
     @pytest.mark.parametrize("shape", SHAPES)
     @pytest.mark.parametrize("batch", BATCHES)
-    async def test_success_gives_back_all_its_permits_in_every_batch(
+    async def test_success_releases_all_its_permits_in_every_batch(
         self, rig: Rig, batch: str, shape: str, result: bytes | None
     ) -> None:
         await rig.declare(LINE, PHONE, NUMBERS)
@@ -274,7 +274,7 @@ class FencingGroup(ConformanceGroup):
         assert await rig.missing(child.id)
 
     @pytest.mark.parametrize("oust", OUSTINGS, ids=lambda oust: oust.__name__)
-    async def test_beat_of_a_stale_run_says_lost_and_changes_nothing_of_the_job(
+    async def test_beat_of_a_stale_run_returns_lost_and_leaves_the_job_unchanged(
         self, rig: Rig, oust: Ousting
     ) -> None:
         run = await rig.start(gates=(LINE,), expires_at=None)
@@ -297,7 +297,7 @@ class FencingGroup(ConformanceGroup):
             assert await stranger.report(outcome) is Verdict.LOST, outcome
         assert await worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
 
-    async def test_restored_job_is_not_settled_by_the_worker_that_had_it(self, rig: Rig) -> None:
+    async def test_restored_job_is_not_settled_by_its_former_worker(self, rig: Rig) -> None:
         job = rig.jobs.make()
         flight = InFlight(
             job=job, signal_key="call-1", since_at=rig.clock() - 9_000, deadline_ms=60_000
@@ -312,14 +312,14 @@ class FencingGroup(ConformanceGroup):
         await rig.signal("call-1")
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_lease_that_has_ended_is_not_revived_by_a_beat(self, rig: Rig) -> None:
+    async def test_beat_does_not_revive_an_expired_lease(self, rig: Rig) -> None:
         run = await rig.start()
         rig.clock.advance(LEASE_MS)
         assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
         await rig.sweep()
         assert await rig.state(run.id) is State.SCHEDULED
 
-    async def test_lease_lives_until_the_moment_it_ends(self, rig: Rig) -> None:
+    async def test_lease_is_valid_until_the_instant_it_ends(self, rig: Rig) -> None:
         run = await rig.start()
         rig.clock.advance(LEASE_MS - 1)
         await rig.sweep()

@@ -104,9 +104,7 @@ class FollowGroup(ConformanceGroup):
         alerted = json.loads(alert.args)
         assert alerted == {"job": job.id, "state": "dead", "reason": view.reason}
 
-    async def test_ends_that_one_request_reports_are_followed_in_their_order(
-        self, rig: Rig
-    ) -> None:
+    async def test_follow_ups_of_one_request_are_created_in_order(self, rig: Rig) -> None:
         await rig.add_many(4, policy=ALWAYS)
         runs = await rig.worker.take(4)
         ends: list[type[Succeeded | Died]] = [Succeeded, Died, Succeeded, Died]
@@ -125,9 +123,7 @@ class FollowGroup(ConformanceGroup):
         assert await rig.state(two.id) is State.CANCELLED
         assert await followers(rig) == []
 
-    async def test_on_final_job_goes_to_the_lane_it_names_for_each_final_state(
-        self, rig: Rig
-    ) -> None:
+    async def test_on_final_job_uses_the_lane_given_for_each_final_state(self, rig: Rig) -> None:
         jobs = await rig.add_many(3, policy=ALWAYS)
         one, two = await rig.worker.take(2)
         await rig.worker.settle(Succeeded(one.id, one.run), Died(two.id, two.run))
@@ -138,7 +134,7 @@ class FollowGroup(ConformanceGroup):
         }  # fmt: skip
         assert len(await rig.worker.take(9, "alerts")) == 3
 
-    async def test_on_final_job_is_created_once_for_each_life(self, rig: Rig) -> None:
+    async def test_on_final_job_is_created_once_per_life(self, rig: Rig) -> None:
         job = await rig.add(policy=ALERT)
         for lives in (1, 2):
             await rig.act(Verb.KILL, job.id)
@@ -147,14 +143,14 @@ class FollowGroup(ConformanceGroup):
             await rig.sweep()
         assert len(await followers(rig)) == 2
 
-    async def test_on_final_job_is_created_though_its_lane_is_full(self, rig: Rig) -> None:
+    async def test_on_final_job_is_created_even_if_its_lane_is_full(self, rig: Rig) -> None:
         job = await rig.add(policy=ALWAYS)
         await rig.define(DeclareLane(spec=LaneSpec(name="alerts", max_backlog=0)))
         await rig.act(Verb.KILL, job.id)
         assert len(await followers(rig)) == 1
 
     @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
-    async def test_on_final_job_is_created_though_others_took_the_ids_it_would_have(
+    async def test_on_final_job_is_created_even_if_its_ids_are_taken(
         self, rig: Rig, end: Callable[[Rig, NewJob], Awaitable[None]]
     ) -> None:
         job = await rig.add(policy=ALERT, expires_at=rig.clock() + 60_000)
@@ -169,7 +165,7 @@ class FollowGroup(ConformanceGroup):
         assert alert.id not in taken
         assert [(await rig.view(one)).kind for one in taken] == ["other"] * 5
 
-    async def test_on_final_job_is_created_though_somebody_made_its_like(self, rig: Rig) -> None:
+    async def test_on_final_job_is_created_even_if_an_identical_job_exists(self, rig: Rig) -> None:
         job = await rig.add(policy=ALERT)
         first = derived_id("on_final", job.id, 1)
         await take_ids(rig, first)
@@ -188,7 +184,7 @@ class FollowGroup(ConformanceGroup):
         assert len(made) == 2
         assert second in made
 
-    async def test_what_follows_a_cascade_of_nobody_is_created_though_another_has_its_id(
+    async def test_follow_up_of_an_empty_cascade_is_created_even_if_its_id_is_taken(
         self, rig: Rig
     ) -> None:
         policy = policy_with(cascade=True, on_final=FollowUp(kind="alert"))
@@ -198,7 +194,7 @@ class FollowGroup(ConformanceGroup):
         assert await rig.state(offer.id) is State.DEAD
         assert len(await followers(rig)) == 1
 
-    async def test_then_job_whose_id_another_has_refuses_the_settlement(self, rig: Rig) -> None:
+    async def test_then_job_with_a_taken_id_refuses_the_settlement(self, rig: Rig) -> None:
         run = await rig.start(policy=ALWAYS)
         child = rig.jobs.make(kind="alert")
         await take_ids(rig, child.id)
@@ -209,7 +205,7 @@ class FollowGroup(ConformanceGroup):
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
         assert len(await followers(rig)) == 1
 
-    async def test_retried_job_creates_nothing_yet(self, rig: Rig) -> None:
+    async def test_retried_job_creates_no_follow_up_yet(self, rig: Rig) -> None:
         await rig.add(policy=ALERT)
         await rig.worker.take_and_report(Failed)
         assert await followers(rig) == []
@@ -232,7 +228,7 @@ class FollowGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("beside", [0, 1, 2], ids=["alone", "beside one", "beside two"])
     @pytest.mark.parametrize("parts", ["then", "close", "both"])
-    async def test_success_that_needs_no_care_does_its_parts(
+    async def test_success_without_special_care_does_everything(
         self, rig: Rig, parts: str, beside: int
     ) -> None:
         await rig.declare(LINE)
@@ -250,7 +246,7 @@ class FollowGroup(ConformanceGroup):
         until = rig.clock() + 9 if parts != "then" else None
         assert (await rig.gate("line")).closed_until == until
 
-    async def test_then_job_whose_key_is_known_makes_no_second_one(self, rig: Rig) -> None:
+    async def test_then_job_with_a_known_key_creates_no_second_job(self, rig: Rig) -> None:
         known = await rig.add(kind="alert", due_at=rig.clock() + 9_000)
         run = await rig.start()
         again = rig.jobs.make(kind="alert", key=known.key, args=known.args, subject=known.subject)

@@ -88,13 +88,13 @@ async def revision(rig: Rig) -> int:
 class TokenGroup(ConformanceGroup):
     """Who may do what over HTTP."""
 
-    async def test_token_is_read_as_it_was_set_and_with_who_made_it_when(self, rig: Rig) -> None:
+    async def test_token_is_returned_as_set_with_creator_and_time(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS))
         assert await tokens(rig) == (
             TokenView(spec=ORDERS, created_at=rig.clock(), created_by=AUTHOR, used_at=None),
         )
 
-    async def test_tokens_are_read_by_id_all_or_those_that_are_named(self, rig: Rig) -> None:
+    async def test_tokens_are_read_by_id_all_or_by_name(self, rig: Rig) -> None:
         third = replace(SENDER, id="0000000000000009", name="third")
         await rig.define(*(SetToken(spec=spec) for spec in (SENDER, ORDERS, third)))
         assert [one.spec for one in await tokens(rig)] == [third, ORDERS, SENDER]
@@ -102,9 +102,7 @@ class TokenGroup(ConformanceGroup):
         assert [one.spec for one in named] == [third, SENDER]
         assert await rig.store.read(TokensQuery(ids=())) == ()
 
-    async def test_token_that_is_replaced_keeps_who_made_it_when_and_its_last_use(
-        self, rig: Rig
-    ) -> None:
+    async def test_replaced_token_keeps_creator_creation_time_and_last_use(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS))
         made_at = rig.clock()
         await rig.define(NoteUse(used=((ORDERS.id, made_at + 5),)))
@@ -115,13 +113,13 @@ class TokenGroup(ConformanceGroup):
             TokenView(spec=rotated, created_at=made_at, created_by=AUTHOR, used_at=made_at + 5),
         )
 
-    async def test_token_that_is_set_as_it_is_changes_nothing(self, rig: Rig) -> None:
+    async def test_setting_an_identical_token_changes_nothing(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS), SetToken(spec=SENDER))
         before = await rig.dump()
         await rig.define(SetToken(spec=ORDERS), SetToken(spec=SENDER))
         assert await rig.dump() == before
 
-    async def test_revoked_token_is_gone_and_made_again_it_is_a_new_one(self, rig: Rig) -> None:
+    async def test_revoked_token_is_gone_and_can_be_created_anew(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS), SetToken(spec=SENDER))
         await rig.define(NoteUse(used=((ORDERS.id, rig.clock()),)))
         await rig.define(RevokeToken(id=ORDERS.id))
@@ -132,13 +130,13 @@ class TokenGroup(ConformanceGroup):
         (again,) = await tokens(rig, ORDERS.id)
         assert (again.created_at, again.used_at) == (rig.clock(), None)
 
-    async def test_revoking_a_token_that_is_not_there_changes_nothing(self, rig: Rig) -> None:
+    async def test_revoking_an_unknown_token_changes_nothing(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS))
         before = await rig.dump()
         await rig.define(RevokeToken(id="f" * 16), RevokeToken(id="no id"))
         assert await rig.dump() == before
 
-    async def test_last_use_is_noted_and_an_earlier_one_changes_nothing(self, rig: Rig) -> None:
+    async def test_last_use_is_recorded_and_never_moves_back(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS), SetToken(spec=SENDER))
         now = rig.clock()
         await rig.define(NoteUse(used=((ORDERS.id, now + 3), (SENDER.id, now + 1))))
@@ -147,7 +145,7 @@ class TokenGroup(ConformanceGroup):
         )
         assert [one.used_at for one in await tokens(rig)] == [now + 3, now + 9]
 
-    async def test_use_of_unknown_tokens_is_passed_over(self, rig: Rig) -> None:
+    async def test_use_of_unknown_tokens_is_ignored(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS))
         await rig.define(
             NoteUse(used=(("f" * 16, 5), ("no id", 6), (ORDERS.id, 7))), NoteUse(used=())
@@ -155,7 +153,7 @@ class TokenGroup(ConformanceGroup):
         (token,) = await tokens(rig)
         assert token.used_at == 7
 
-    async def test_use_is_no_change_of_definitions_and_not_on_the_trail(self, rig: Rig) -> None:
+    async def test_use_of_a_token_changes_no_definitions_and_no_trail(self, rig: Rig) -> None:
         first = await rig.define(SetToken(spec=ORDERS))
         before = await rig.dump()
         assert await rig.define(NoteUse(used=((ORDERS.id, rig.clock()),))) == first
@@ -163,7 +161,7 @@ class TokenGroup(ConformanceGroup):
         assert after.tokens != before.tokens
         assert replace(after, tokens=before.tokens) == before
 
-    async def test_tokens_raise_the_revision_and_are_on_the_trail_without_their_secrets(
+    async def test_tokens_raise_the_revision_and_appear_in_the_trail_without_secrets(
         self, rig: Rig
     ) -> None:
         first = await rig.define(SetToken(spec=ORDERS))
@@ -186,7 +184,7 @@ class TokenGroup(ConformanceGroup):
         async with rig.refuses(RevisionConflict):
             await rig.define(RevokeToken(id=SENDER.id), revision=old)
 
-    async def test_token_is_set_with_all_of_its_definition_or_not_at_all(self, rig: Rig) -> None:
+    async def test_token_is_set_completely_or_not_at_all(self, rig: Rig) -> None:
         await rig.declare(Slots("line", 2))
         await rig.define(SetToken(spec=SENDER))
         async with rig.refuses(UnknownGate):
@@ -199,7 +197,7 @@ class TokenGroup(ConformanceGroup):
             )
 
     @pytest.mark.parametrize("spec", NO_TOKENS.values(), ids=NO_TOKENS)
-    async def test_what_can_be_no_token_is_refused_and_writes_nothing(
+    async def test_invalid_token_is_refused_and_writes_nothing(
         self, rig: Rig, spec: TokenSpec
     ) -> None:
         await rig.define(SetToken(spec=SENDER))
@@ -209,13 +207,13 @@ class TokenGroup(ConformanceGroup):
         assert await rig.dump() == before
         assert not any(secret.digest in str(refused.value) for secret in spec.secrets)
 
-    async def test_use_at_what_is_no_moment_is_refused_and_writes_nothing(self, rig: Rig) -> None:
+    async def test_use_at_an_invalid_time_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS))
         for at in (-1, 2**63):
             async with rig.refuses(InvalidValue):
                 await rig.define(NoteUse(used=((ORDERS.id, at),)))
 
-    async def test_ten_thousand_tokens_are_held_and_one_more_is_refused(self, rig: Rig) -> None:
+    async def test_ten_thousand_tokens_are_kept_and_one_more_is_refused(self, rig: Rig) -> None:
         specs = [replace(SENDER, id=f"{n:016x}") for n in range(MOST)]
         for begin in range(0, MOST, STEP):
             await rig.define(*(SetToken(spec=spec) for spec in specs[begin : begin + STEP]))

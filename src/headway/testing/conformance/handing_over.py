@@ -36,7 +36,7 @@ TIMEOUT_MS = 1_800_000
 class HandOverGroup(ConformanceGroup):
     """A job whose work continues in the outside world while it keeps its permits."""
 
-    async def test_hand_over_commits_the_job_to_awaiting_with_its_deadline(self, rig: Rig) -> None:
+    async def test_hand_over_commits_the_job_as_awaiting_with_its_deadline(self, rig: Rig) -> None:
         call = await dial(rig)
         view = await rig.view(call.id)
         assert (view.state, view.deadline_at) == (State.AWAITING, rig.clock() + TIMEOUT_MS)
@@ -44,7 +44,7 @@ class HandOverGroup(ConformanceGroup):
         assert view.runs[0].handed_at == rig.clock()
         assert view.runs[0].ended_at is None
 
-    async def test_handed_over_job_keeps_its_permits_until_it_settles(self, rig: Rig) -> None:
+    async def test_handed_over_job_keeps_its_permits_until_settled(self, rig: Rig) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         follower = await rig.add(gates=(LINE,))
@@ -54,7 +54,7 @@ class HandOverGroup(ConformanceGroup):
         await rig.signal(call.key)
         assert await call.worker.take_ids(5) == [follower.id]
 
-    async def test_repeated_hand_over_answers_already_and_does_not_extend(self, rig: Rig) -> None:
+    async def test_repeated_hand_over_returns_already_and_does_not_extend(self, rig: Rig) -> None:
         call = await dial(rig)
         async with rig.unchanged():
             rig.clock.advance(500)
@@ -94,16 +94,14 @@ class HandOverGroup(ConformanceGroup):
         assert await rig.worker.settle(own, own) == [Verdict.DONE, Verdict.ALREADY]
         assert await rig.worker.report(replace(own, key=call.key)) is Verdict.LOST
 
-    async def test_hand_over_that_ended_cancelled_is_lost_when_it_is_repeated(
-        self, rig: Rig
-    ) -> None:
+    async def test_repeat_of_a_hand_over_that_ended_cancelled_is_lost(self, rig: Rig) -> None:
         run = await rig.start()
         await rig.cancel(run.id)
         hand_over = HandedOver(run.id, run.run, key="call", timeout_ms=TIMEOUT_MS)
         assert await rig.worker.report(hand_over) is Verdict.CANCELLED
         assert await rig.worker.report(hand_over) is Verdict.LOST
 
-    async def test_hand_over_that_ended_cancelled_creates_nothing_and_closes_its_gates(
+    async def test_hand_over_that_ends_cancelled_creates_nothing_and_closes_its_gates(
         self, rig: Rig
     ) -> None:
         await rig.declare(LINE)
@@ -123,7 +121,7 @@ class HandOverGroup(ConformanceGroup):
         (gate,) = (await rig.store.read(GatesQuery(names=(LINE.name,)))).rows
         assert gate.closed_until == rig.clock() + 60_000
 
-    async def test_return_of_a_handler_that_handed_over_is_only_recorded(self, rig: Rig) -> None:
+    async def test_return_after_a_hand_over_is_only_recorded(self, rig: Rig) -> None:
         call = await dial(rig)
         assert await call.worker.report(Returned(call.id, call.run, error="oops")) is Verdict.DONE
         assert await rig.state(call.id) is State.AWAITING
@@ -139,7 +137,7 @@ class HandOverGroup(ConformanceGroup):
             (partial(Snoozed, after_ms=9), State.SCHEDULED),
         ],
     )
-    async def test_explicit_outcome_settles_the_run_that_still_awaits(
+    async def test_explicit_outcome_settles_the_awaiting_run(
         self, rig: Rig, outcome: Callable[..., Outcome], state: State
     ) -> None:
         await rig.declare(LINE)
@@ -156,7 +154,7 @@ class HandOverGroup(ConformanceGroup):
             verdict = await call.worker.report(Failed(call.id, call.run))
             assert verdict in {Verdict.ALREADY, Verdict.LOST}
 
-    async def test_lease_that_ends_after_hand_over_leaves_the_job_in_doubt(self, rig: Rig) -> None:
+    async def test_lease_expired_after_hand_over_leaves_the_job_uncertain(self, rig: Rig) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         await rig.pass_time(LEASE_MS + 1)
@@ -167,7 +165,7 @@ class HandOverGroup(ConformanceGroup):
         await rig.signal(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
 
-    async def test_progress_ends_the_doubt_and_nothing_else(self, rig: Rig) -> None:
+    async def test_progress_ends_the_uncertainty_and_nothing_else(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.pass_time(LEASE_MS + 1)
         before = await rig.view(call.id)
@@ -175,16 +173,14 @@ class HandOverGroup(ConformanceGroup):
         await rig.signal(call.key, kind=SignalKind.PROGRESS)
         assert await rig.view(call.id) == replace(before, in_doubt=False)
 
-    async def test_worker_that_lost_its_lease_after_hand_over_can_write_nothing_more(
-        self, rig: Rig
-    ) -> None:
+    async def test_worker_without_lease_after_hand_over_can_write_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.pass_time(LEASE_MS + 1)
         async with rig.unchanged():
             for kind in (Returned, Failed, Died, Snoozed, KnownAs, GaveBack, HandedOver):
                 assert await call.worker.report(kind(call.id, call.run)) is Verdict.LOST, kind
 
-    async def test_lease_that_ends_after_the_handler_returned_leaves_no_doubt(
+    async def test_lease_expired_after_the_handler_returned_leaves_no_uncertainty(
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
@@ -204,7 +200,7 @@ class HandOverGroup(ConformanceGroup):
         assert view.reason
         assert await rig.used("line") == 0
 
-    async def test_deadline_retries_where_the_policy_says_so(self, rig: Rig) -> None:
+    async def test_deadline_retries_if_the_policy_says_so(self, rig: Rig) -> None:
         call = await dial(rig, policy=policy_with(on_deadline="retry"))
         await rig.pass_time(TIMEOUT_MS)
         view = await rig.view(call.id)
@@ -213,7 +209,7 @@ class HandOverGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert (run.run, run.attempt) == (2, 2)
 
-    async def test_job_in_doubt_is_never_started_again_before_its_deadline(self, rig: Rig) -> None:
+    async def test_uncertain_job_is_never_started_again_before_its_deadline(self, rig: Rig) -> None:
         call = await dial(rig)
         for _ in range(10):
             await rig.pass_time(TIMEOUT_MS // 11)
@@ -238,7 +234,7 @@ async def reconcilers(rig: Rig) -> list[str]:
 class ReconcileGroup(ConformanceGroup):
     """A kind whose provider can be queried."""
 
-    async def test_deadline_asks_the_provider_and_holds_the_permits(self, rig: Rig) -> None:
+    async def test_deadline_reconciles_and_keeps_the_permits(self, rig: Rig) -> None:
         await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,), policy=ASKING)
         await call.worker.report(Returned(call.id, call.run))
@@ -249,13 +245,13 @@ class ReconcileGroup(ConformanceGroup):
         await rig.sweep()
         assert len(await reconcilers(rig)) == 1
 
-    async def test_dead_worker_after_hand_over_has_the_provider_asked(self, rig: Rig) -> None:
+    async def test_dead_worker_after_hand_over_reconciles(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.pass_time(LEASE_MS + 1)
         assert (await rig.view(call.id)).in_doubt
         assert len(await reconcilers(rig)) == 1
 
-    async def test_provider_is_asked_about_each_run(self, rig: Rig) -> None:
+    async def test_each_run_is_reconciled(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.pass_time(LEASE_MS + 1)
         await rig.signal(call.key, Decided.RETRY)
@@ -269,7 +265,7 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.AWAITING
         assert len(await reconcilers(rig)) == 2
 
-    async def test_provider_is_asked_though_worker_and_deadline_are_found_gone_in_one_sweep(
+    async def test_reconcile_happens_though_worker_and_deadline_expire_in_one_sweep(
         self, rig: Rig
     ) -> None:
         await rig.declare(LINE)
@@ -281,7 +277,7 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(10_000)
         assert await rig.state(call.id) is State.DEAD
 
-    async def test_provider_is_asked_once_though_its_worker_is_swept_in_parts(
+    async def test_reconcile_happens_once_though_its_worker_is_swept_in_parts(
         self, rig: Rig
     ) -> None:
         call = await dial(rig, policy=ASKING)
@@ -294,9 +290,7 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.AWAITING
         assert len(await reconcilers(rig)) == 1
 
-    async def test_provider_is_asked_each_time_though_others_took_the_ids_of_those_who_ask(
-        self, rig: Rig
-    ) -> None:
+    async def test_reconcile_happens_each_time_though_its_job_ids_are_taken(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         first = derived_id("reconcile", call.id, call.run, 1)
         await take_ids(rig, first, *ids_after(first, 2))
@@ -305,16 +299,14 @@ class ReconcileGroup(ConformanceGroup):
         (asking,) = await reconcilers(rig)
         assert call.id.encode() in (await rig.view(asking)).args
 
-    async def test_job_that_asks_can_be_claimed_and_names_whom_it_asks_for(self, rig: Rig) -> None:
+    async def test_reconcile_job_can_be_claimed_and_names_its_subject(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.pass_time(LEASE_MS + 1)
         run = await rig.worker.take_one()
         assert run.kind == "ask"
         assert call.id.encode() in run.args
 
-    async def test_job_that_asks_goes_on_asking_however_many_workers_die_over_it(
-        self, rig: Rig
-    ) -> None:
+    async def test_reconcile_job_keeps_retrying_however_many_workers_die(self, rig: Rig) -> None:
         patient = policy_with(reconcile="ask", reconcile_within_ms=86_400_000)
         call = await dial(rig, policy=patient)
         await rig.pass_time(LEASE_MS + 1)
@@ -337,7 +329,7 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.AWAITING
         assert (await rig.signal(call.key)).answer is Heard.APPLIED
 
-    async def test_no_answer_within_its_span_lets_the_deadline_decide(self, rig: Rig) -> None:
+    async def test_no_answer_in_time_lets_the_deadline_decide(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
@@ -347,7 +339,7 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.DEAD
 
     @pytest.mark.parametrize("extensions", [1, 2])
-    async def test_provider_is_asked_once_more_after_each_extension(
+    async def test_reconcile_happens_again_after_each_extension(
         self, rig: Rig, extensions: int
     ) -> None:
         call = await dial(rig, policy=ASKING)
@@ -363,20 +355,20 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.DEAD
         assert len(await reconcilers(rig)) == 1 + extensions
 
-    async def test_death_of_its_worker_shortens_no_deadline(self, rig: Rig) -> None:
+    async def test_death_of_the_worker_shortens_no_deadline(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         deadline_at = (await rig.view(call.id)).deadline_at
         await rig.pass_time(LEASE_MS)
         assert len(await reconcilers(rig)) == 1
         assert (await rig.view(call.id)).deadline_at == deadline_at
 
-    async def test_settled_job_is_asked_for_no_more(self, rig: Rig) -> None:
+    async def test_settled_job_is_not_reconciled(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.signal(call.key)
         await rig.pass_time(TIMEOUT_MS * 2)
         assert await reconcilers(rig) == []
 
-    async def test_end_found_by_asking_creates_the_follow_up(self, rig: Rig) -> None:
+    async def test_end_found_by_reconciling_creates_the_follow_up(self, rig: Rig) -> None:
         follow = FollowUp(kind="alert", states=(State.DEAD,))
         call = await dial(rig, policy=policy_with(reconcile="ask", on_final=follow))
         await rig.pass_time(LEASE_MS + 1)
@@ -406,7 +398,7 @@ async def call(worker: PlayedWorker, *keys: str) -> str:
 class KnownKeysGroup(ConformanceGroup):
     """Keys by which a provider knows each run."""
 
-    async def test_each_run_tells_its_keys_by_name_and_not_its_reference(self, rig: Rig) -> None:
+    async def test_each_run_lists_its_keys_by_name_without_its_reference(self, rig: Rig) -> None:
         job = await rig.add()
         await call(rig.worker, "sid-b", "sid-ä", "sid-a")
         await rig.signal("sid-a", Decided.RETRY)
@@ -420,7 +412,7 @@ class KnownKeysGroup(ConformanceGroup):
         await rig.signal("sid-c")
         assert [run.keys for run in (await rig.view(job.id)).runs] == expected
 
-    async def test_listing_with_runs_tells_the_keys_of_each_job(self, rig: Rig) -> None:
+    async def test_listing_with_runs_lists_the_keys_of_each_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)
         await call(rig.worker, "one")
         await call(rig.worker, "two", "three")
@@ -430,7 +422,7 @@ class KnownKeysGroup(ConformanceGroup):
         bare = await rig.store.read(JobsQuery())
         assert [view.runs for view in bare.rows] == [(), (), ()]
 
-    async def test_key_that_a_later_run_took_over_is_told_of_that_run_alone(self, rig: Rig) -> None:
+    async def test_key_taken_over_by_a_later_run_belongs_to_that_run_only(self, rig: Rig) -> None:
         job = await rig.add()
         await call(rig.worker, "line-7")
         await rig.signal("line-7", Decided.RETRY)

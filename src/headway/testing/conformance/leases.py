@@ -32,7 +32,7 @@ class LeaseGroup(ConformanceGroup):
             assert (reply.now, reply.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
         assert await rig.worker.report(Succeeded(one.id, one.run)) is Verdict.DONE
 
-    async def test_beat_extends_by_the_span_that_it_names(self, rig: Rig) -> None:
+    async def test_beat_extends_by_the_given_duration(self, rig: Rig) -> None:
         run = await rig.start()
         reply = await rig.worker.beat(run, lease_ms=90_000)
         assert reply.lease_until == rig.clock() + 90_000
@@ -49,7 +49,7 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.state(run_one.id) is State.RUNNING
         assert await rig.state(run_other.id) is State.SCHEDULED
 
-    async def test_run_whose_lease_ended_is_retried_and_uses_an_attempt(self, rig: Rig) -> None:
+    async def test_run_with_an_expired_lease_is_retried_and_uses_an_attempt(self, rig: Rig) -> None:
         job = await rig.add(gates=(LINE,))
         await rig.new_worker().take()
         await rig.pass_time(LEASE_MS)
@@ -62,7 +62,7 @@ class LeaseGroup(ConformanceGroup):
         run = await rig.new_worker().take_one()
         assert (run.run, run.attempt) == (2, 2)
 
-    async def test_job_that_always_loses_its_lease_is_dead_in_the_end(self, rig: Rig) -> None:
+    async def test_job_that_always_loses_its_lease_ends_dead(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(3):
             await rig.new_worker().take_one()
@@ -73,7 +73,7 @@ class LeaseGroup(ConformanceGroup):
         assert view.reason
         assert len(view.runs) == 3
 
-    async def test_claim_after_the_lease_ended_revives_no_earlier_run(self, rig: Rig) -> None:
+    async def test_claim_after_the_lease_expired_revives_no_earlier_run(self, rig: Rig) -> None:
         first, second = await rig.add_many(2)
         old = await rig.worker.take_one()
         rig.clock.advance(LEASE_MS + 1)
@@ -86,7 +86,7 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.worker.report(Succeeded(new.id, new.run)) is Verdict.DONE
 
     @pytest.mark.parametrize("how", ["claim", "beat"])
-    async def test_run_is_lost_at_the_very_end_of_its_lease(self, rig: Rig, how: str) -> None:
+    async def test_run_is_lost_at_the_instant_its_lease_ends(self, rig: Rig, how: str) -> None:
         run = await rig.start()
         rig.clock.advance(LEASE_MS)
         if how == "claim":
@@ -96,12 +96,12 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.state(run.id) is State.SCHEDULED
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.LOST
 
-    async def test_claim_tells_of_its_workers_own_lost_jobs_that_are_dead(self, rig: Rig) -> None:
+    async def test_claim_reports_its_workers_lost_jobs_that_are_dead(self, rig: Rig) -> None:
         run = await rig.start(policy=replace(POLICY, retry=RetryPolicy(attempts=1)))
         rig.clock.advance(LEASE_MS)
         assert (await rig.worker.ask()).dead == (run.id,)
 
-    async def test_worker_that_beats_again_after_it_was_missed_is_alive(self, rig: Rig) -> None:
+    async def test_worker_that_beats_after_its_lease_expired_is_alive(self, rig: Rig) -> None:
         await rig.worker.beat()
         await rig.pass_time(LEASE_MS)
         await rig.worker.beat()
@@ -109,14 +109,16 @@ class LeaseGroup(ConformanceGroup):
         rig.clock.advance(LEASE_MS)
         assert (await rig.store.sweep(100)).workers == 0
 
-    async def test_repeated_claim_after_the_lease_ended_answers_no_lost_run(self, rig: Rig) -> None:
+    async def test_repeated_claim_after_the_lease_expired_returns_no_lost_run(
+        self, rig: Rig
+    ) -> None:
         run = await rig.start()
         rig.clock.advance(LEASE_MS + 1)
         assert (await rig.worker.repeat()).jobs == []
         await rig.sweep()
         assert await rig.state(run.id) is State.SCHEDULED
 
-    async def test_run_that_a_beat_does_not_list_is_released_unused(self, rig: Rig) -> None:
+    async def test_run_not_listed_by_a_beat_is_released_unused(self, rig: Rig) -> None:
         lost = await rig.add(gates=(LINE,))
         await rig.worker.ask()
         await rig.worker.beat(request=1)
@@ -126,7 +128,7 @@ class LeaseGroup(ConformanceGroup):
         run = await rig.new_worker().take_one()
         assert (run.run, run.attempt) == (2, 1)
 
-    async def test_run_of_a_later_claim_than_the_beat_knows_is_kept(self, rig: Rig) -> None:
+    async def test_run_of_a_claim_later_than_the_beat_knows_is_kept(self, rig: Rig) -> None:
         await rig.add_many(3)
         first = await rig.worker.take_one()
         second = await rig.worker.take_one()
@@ -136,22 +138,20 @@ class LeaseGroup(ConformanceGroup):
         assert await rig.state(second.id) is State.WAITING
         assert await rig.state(first.id) is State.RUNNING
 
-    async def test_beat_that_says_nothing_of_claims_releases_nothing(self, rig: Rig) -> None:
+    async def test_beat_without_claims_releases_nothing(self, rig: Rig) -> None:
         await rig.add_many(2)
         first, second = await rig.worker.take(2)
         await rig.worker.beat(first)
         assert await rig.state(second.id) is State.RUNNING
 
-    async def test_run_that_has_handed_over_is_not_released_when_it_is_not_listed(
-        self, rig: Rig
-    ) -> None:
+    async def test_handed_over_run_is_not_released_if_unlisted(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         await rig.worker.beat(request=1)
         assert await rig.state(job.id) is State.AWAITING
         assert await rig.worker.take(5) == []
 
-    async def test_worker_that_leaves_hands_everything_back_unused(self, rig: Rig) -> None:
+    async def test_leaving_worker_returns_everything_unused(self, rig: Rig) -> None:
         await rig.add_many(2)
         runs = await rig.worker.take(2)
         await rig.worker.beat(leaving=True)
@@ -159,7 +159,7 @@ class LeaseGroup(ConformanceGroup):
         assert [run.id for run in again] == [run.id for run in runs]
         assert {run.attempt for run in again} == {1}
 
-    async def test_worker_that_leaves_an_awaiting_job_leaves_it_in_doubt(self, rig: Rig) -> None:
+    async def test_leaving_worker_leaves_an_awaiting_job_uncertain(self, rig: Rig) -> None:
         job = await rig.add()
         run = await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=90_000)
         await rig.worker.beat(leaving=True)
@@ -167,7 +167,7 @@ class LeaseGroup(ConformanceGroup):
         assert (view.state, view.in_doubt, view.worker) == (State.AWAITING, True, None)
         assert await rig.worker.report(Failed(run.id, run.run)) is Verdict.LOST
 
-    async def test_run_that_a_leaving_worker_still_lists_uses_its_attempt(self, rig: Rig) -> None:
+    async def test_run_still_listed_by_a_leaving_worker_uses_its_attempt(self, rig: Rig) -> None:
         started, unheard = await rig.add_many(2)
         run, _ = await rig.worker.take(2)
         await rig.worker.beat(run, request=rig.worker.request, leaving=True)
@@ -177,7 +177,7 @@ class LeaseGroup(ConformanceGroup):
         assert [view.attempt for view in views] == [1, 0]
         assert (await rig.dump()).workers[0].lease_until == rig.clock()
 
-    async def test_progress_is_that_of_the_run_at_hand(self, rig: Rig) -> None:
+    async def test_progress_belongs_to_the_current_run(self, rig: Rig) -> None:
         run = await rig.start()
         await rig.worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
         await rig.worker.report(Released(run.id, run.run))
@@ -193,13 +193,13 @@ class LeaseGroup(ConformanceGroup):
         await rig.worker.beat(run)
         assert (await rig.view(run.id)).progress == b'{"done":4}'
 
-    async def test_beat_of_a_run_that_never_was_says_lost(self, rig: Rig) -> None:
+    async def test_beat_of_a_nonexistent_run_returns_lost(self, rig: Rig) -> None:
         job = await rig.add()
         stranger = (UNKNOWN_ID, 1)
         reply = await rig.worker.beat((job.id, 1), stranger)
         assert set(reply.lost) == {(job.id, 1), stranger}
 
-    async def test_worker_is_listed_with_its_lanes_and_what_it_holds(self, rig: Rig) -> None:
+    async def test_worker_is_listed_with_its_lanes_and_jobs(self, rig: Rig) -> None:
         await rig.add_many(2)
         runs = await rig.worker.take(2)
         rig.clock.advance(40)
@@ -209,7 +209,7 @@ class LeaseGroup(ConformanceGroup):
         assert (view.lanes, view.running) == ((LANE,), 2)
         assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
 
-    async def test_worker_is_shown_with_the_lanes_of_its_claim_until_a_beat_names_others(
+    async def test_worker_shows_the_lanes_of_its_claim_until_a_beat_names_others(
         self, rig: Rig
     ) -> None:
         await rig.add()
@@ -226,7 +226,7 @@ class LeaseGroup(ConformanceGroup):
         assert (view.lanes, view.name, view.running) == ((LANE,), f"{rig.worker.id}@host", 2)
         assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
 
-    async def test_worker_that_beat_before_it_claimed_is_shown_with_the_lanes_of_its_claim(
+    async def test_worker_that_beat_before_claiming_shows_the_lanes_of_its_claim(
         self, rig: Rig
     ) -> None:
         await rig.add_many(2, subject=None, **SHORT)
@@ -242,7 +242,7 @@ class LeaseGroup(ConformanceGroup):
         await rig.pass_time(200_000)
         assert (await rig.dump()).workers == ()
 
-    async def test_worker_of_the_same_name_but_another_id_gets_no_run_of_the_first(
+    async def test_worker_with_the_same_name_but_another_id_gets_no_run_of_the_first(
         self, rig: Rig
     ) -> None:
         await rig.add()
@@ -272,7 +272,7 @@ class SweepGroup(ConformanceGroup):
         reply = await rig.store.sweep(100)
         assert (reply.lost, reply.expired, reply.promoted) == (1, 1, 1)
 
-    async def test_sweep_names_the_jobs_that_it_made_dead(self, rig: Rig) -> None:
+    async def test_sweep_names_the_jobs_that_became_dead(self, rig: Rig) -> None:
         once = replace(POLICY, retry=RetryPolicy(attempts=1))
         last = await rig.add(policy=once, expires_at=None)
         again = await rig.add(expires_at=None)
@@ -297,7 +297,7 @@ class SweepGroup(ConformanceGroup):
             done += (await rig.store.sweep(2)).expired
         assert done == 5
 
-    async def test_sweep_takes_a_dead_workers_jobs_in_parts_and_in_order(self, rig: Rig) -> None:
+    async def test_sweep_handles_a_dead_workers_jobs_in_parts_and_in_order(self, rig: Rig) -> None:
         made = [
             await rig.add(priority=n // 7, due_at=rig.clock() - 9 * (n // 7 + 1) + n % 7 // 2)
             for n in reversed(range(25))
@@ -344,9 +344,7 @@ class SweepGroup(ConformanceGroup):
             (0, False),
         ]
 
-    async def test_beat_amid_the_sweeps_of_its_worker_revives_none_of_its_runs(
-        self, rig: Rig
-    ) -> None:
+    async def test_beat_between_sweeps_of_its_worker_revives_no_run(self, rig: Rig) -> None:
         await rig.add_many(5)
         runs = await rig.worker.take(5)
         rig.clock.advance(LEASE_MS)
@@ -357,9 +355,7 @@ class SweepGroup(ConformanceGroup):
         assert await rig.worker.report(Succeeded(runs[4].id, runs[4].run)) is Verdict.LOST
         assert (await rig.store.sweep(2)).lost == 0
 
-    async def test_worker_with_jobs_left_is_found_however_long_ago_it_was_seen(
-        self, rig: Rig
-    ) -> None:
+    async def test_dead_worker_with_jobs_left_is_found_however_old(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)
         await rig.worker.take(3)
         rig.clock.advance(2 * 3_600_000)
@@ -367,7 +363,7 @@ class SweepGroup(ConformanceGroup):
             await rig.store.sweep(1)
             assert (await rig.states(*jobs)).count(State.RUNNING) == left
 
-    async def test_sweep_tells_how_many_workers_live_and_when_the_first_lease_ends(
+    async def test_sweep_returns_the_number_of_live_workers_and_the_first_lease_end(
         self, rig: Rig
     ) -> None:
         assert (await rig.store.sweep(100)).workers == 0
@@ -379,9 +375,7 @@ class SweepGroup(ConformanceGroup):
         reply = await rig.store.sweep(100)
         assert (reply.workers, reply.next_at) == (2, rig.clock() + 10_000)
 
-    async def test_sweep_that_found_as_many_workers_as_it_may_has_more_to_do(
-        self, rig: Rig
-    ) -> None:
+    async def test_sweep_that_reached_its_limit_of_workers_has_more_to_do(self, rig: Rig) -> None:
         for worker in (rig.worker, rig.new_worker()):
             await worker.beat()
         rig.clock.advance(LEASE_MS)
@@ -399,9 +393,7 @@ class SweepGroup(ConformanceGroup):
         await rig.worker.ask(lease_ms=3_000)
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 3_000
 
-    async def test_sweep_says_when_the_next_deadline_and_the_next_timer_come(
-        self, rig: Rig
-    ) -> None:
+    async def test_sweep_returns_the_next_deadline_and_timer(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         run = await rig.start(expires_at=None)
         await rig.worker.report(HandedOver(run.id, run.run, key="sid", timeout_ms=20_000))
@@ -422,7 +414,7 @@ class SweepGroup(ConformanceGroup):
 class LeadGroup(ConformanceGroup):
     """One leader for each chore with outside effects, with increasing terms."""
 
-    async def test_one_leads_and_the_others_are_told_no(self, rig: Rig) -> None:
+    async def test_one_worker_leads_and_the_others_are_refused(self, rig: Rig) -> None:
         assert await rig.store.lead("alerts", "one", 10_000) is not None
         assert await rig.store.lead("alerts", "two", 10_000) is None
 
@@ -433,7 +425,7 @@ class LeadGroup(ConformanceGroup):
         rig.clock.advance(9_999)
         assert await rig.store.lead("alerts", "two", 10_000) is None
 
-    async def test_term_grows_with_each_new_leader(self, rig: Rig) -> None:
+    async def test_term_increases_with_each_new_leader(self, rig: Rig) -> None:
         first = await rig.store.lead("alerts", "one", 10_000)
         rig.clock.advance(10_000)
         second = await rig.store.lead("alerts", "two", 10_000)
@@ -444,7 +436,7 @@ class LeadGroup(ConformanceGroup):
         assert third is not None
         assert first < second < third
 
-    async def test_leader_that_comes_late_begins_a_new_term(self, rig: Rig) -> None:
+    async def test_leader_that_renews_late_starts_a_new_term(self, rig: Rig) -> None:
         first = await rig.store.lead("alerts", "one", 10_000)
         rig.clock.advance(10_000)
         second = await rig.store.lead("alerts", "one", 10_000)
@@ -452,12 +444,12 @@ class LeadGroup(ConformanceGroup):
         assert second is not None
         assert first < second
 
-    async def test_roles_are_led_each_by_itself(self, rig: Rig) -> None:
+    async def test_each_role_has_its_own_leader(self, rig: Rig) -> None:
         assert await rig.store.lead("alerts", "one", 10_000) is not None
         assert await rig.store.lead("bridges", "two", 10_000) is not None
 
     @pytest.mark.parametrize("jump_ms", [-3_600_000, -1])
-    async def test_leader_is_not_ousted_by_a_clock_that_jumps_back(
+    async def test_leader_is_not_replaced_when_the_clock_jumps_back(
         self, rig: Rig, jump_ms: int
     ) -> None:
         await rig.store.lead("alerts", "one", 10_000)

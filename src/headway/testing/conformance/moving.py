@@ -144,7 +144,9 @@ class MovingGroup(ConformanceGroup):
         finally:
             await store.close()
 
-    async def test_copy_tells_all_that_the_store_told(self, rig: Rig, target: Rig) -> None:
+    async def test_copy_returns_everything_that_the_store_returned(
+        self, rig: Rig, target: Rig
+    ) -> None:
         await busy(rig)
         await carry(rig, target)
         assert standing(await target.dump()) == standing(await rig.dump())
@@ -155,7 +157,7 @@ class MovingGroup(ConformanceGroup):
         assert standing(await target.dump()) == standing(await rig.dump())
 
     @pytest.mark.parametrize("part", ["templates", "tokens"])
-    async def test_definitions_that_are_imported_make_a_new_revision(
+    async def test_imported_definitions_make_a_new_revision(
         self, rig: Rig, target: Rig, part: str
     ) -> None:
         await rig.declare(LINE)
@@ -168,7 +170,7 @@ class MovingGroup(ConformanceGroup):
                 await target.store.import_chunk(chunk)
         assert (await target.dump()).stats.revision > before
 
-    async def test_copy_goes_on_where_the_store_stood(self, rig: Rig, target: Rig) -> None:
+    async def test_copy_continues_where_the_store_stopped(self, rig: Rig, target: Rig) -> None:
         ids = await busy(rig)
         await carry(rig, target)
         assert await target.state(ids["parked"]) is State.PARKED
@@ -183,9 +185,7 @@ class MovingGroup(ConformanceGroup):
         assert await target.enqueue(same) == [(ids["keyed"], False)]
         assert (await target.signal("call-1", event="event-x")).answer is Heard.LATE
 
-    async def test_copy_knows_how_often_a_rate_was_used_and_what_was_heard_early(
-        self, rig: Rig, target: Rig
-    ) -> None:
+    async def test_copy_keeps_rate_usage_and_early_signals(self, rig: Rig, target: Rig) -> None:
         await busy(rig)
         await carry(rig, target)
         await target.signal("call-1")
@@ -199,9 +199,7 @@ class MovingGroup(ConformanceGroup):
         early = await dial(target, key="call-not-there-yet")
         assert await target.state(early.id) is State.SUCCEEDED
 
-    async def test_accepted_job_goes_on_awaiting_its_end_in_the_copy(
-        self, rig: Rig, target: Rig
-    ) -> None:
+    async def test_accepted_job_keeps_awaiting_in_the_copy(self, rig: Rig, target: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         waiting = await rig.add()
         gates = (use_of(LOCK),)
@@ -255,16 +253,14 @@ def under_way(rig: Rig, job: NewJob, key: str, **members: str) -> InFlight:
 class RestoreGroup(ConformanceGroup):
     """Work in the outside world, recorded as it is."""
 
-    async def test_restored_job_at_a_pool_without_members_holds_nothing_there(
-        self, rig: Rig
-    ) -> None:
+    async def test_restored_job_holds_nothing_at_a_pool_without_members(self, rig: Rig) -> None:
         empty = Pool("numbers", {})
         await rig.declare(empty)
         job = rig.jobs.make(gates=(empty,))
         assert await rig.store.restore([under_way(rig, job, "call-1")]) == [(job.id, True)]
         assert await rig.state(job.id) is State.AWAITING
 
-    async def test_restored_job_awaits_in_doubt_with_its_permits(self, rig: Rig) -> None:
+    async def test_restored_job_awaits_uncertain_with_its_permits(self, rig: Rig) -> None:
         await rig.declare(SINGLE, PAIR, PHONE)
         gates = (use_of(SINGLE), use_of(PAIR), use_of(PHONE, phone="1"))
         job = rig.jobs.make(gates=gates)
@@ -279,7 +275,7 @@ class RestoreGroup(ConformanceGroup):
         assert members == {"numbers/a": 0, "numbers/b": 1}
 
     @pytest.mark.parametrize("ahead_ms", [-60_000, 0, 7_000])
-    async def test_restored_job_was_created_before_its_run_began(
+    async def test_restored_job_was_created_before_its_run_started(
         self, rig: Rig, ahead_ms: int
     ) -> None:
         began_at = rig.clock() + ahead_ms
@@ -290,9 +286,7 @@ class RestoreGroup(ConformanceGroup):
         assert view.created_at == min(rig.clock(), began_at)
         assert view.runs[0].claimed_at == began_at
 
-    async def test_job_that_was_queued_here_is_never_taken_up_before_it_was_created(
-        self, rig: Rig
-    ) -> None:
+    async def test_job_queued_here_is_never_adopted_before_its_creation(self, rig: Rig) -> None:
         job = await rig.add()
         created_at = rig.clock()
         flight = replace(under_way(rig, job, "call-1"), newer=True)
@@ -307,9 +301,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.pass_time(500_000)
         assert await rig.worker.take(5) == []
 
-    async def test_restored_job_ends_by_its_signal_and_gives_its_permits_back(
-        self, rig: Rig
-    ) -> None:
+    async def test_restored_job_ends_by_its_signal_and_releases_its_permits(self, rig: Rig) -> None:
         await rig.declare(SINGLE)
         job = rig.jobs.make(gates=(SINGLE,))
         waiting = await rig.add(gates=(SINGLE,))
@@ -319,7 +311,7 @@ class RestoreGroup(ConformanceGroup):
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.worker.take_ids(5) == [waiting.id]
 
-    async def test_permits_of_what_is_under_way_are_taken_even_above_the_capacity(
+    async def test_permits_of_running_jobs_are_taken_even_above_the_capacity(
         self, rig: Rig
     ) -> None:
         await rig.declare(SINGLE)
@@ -336,7 +328,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.signal("call-2")
         assert await rig.worker.take_ids(5) == [later.id]
 
-    async def test_restore_again_by_key_makes_no_second_job(self, rig: Rig) -> None:
+    async def test_restoring_again_by_key_creates_no_second_job(self, rig: Rig) -> None:
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])
         again = job.changed(id=rig.jobs.make().id)
@@ -344,23 +336,21 @@ class RestoreGroup(ConformanceGroup):
         assert reply == [(job.id, False)]
         assert await rig.missing(again.id)
 
-    async def test_restore_of_a_job_that_is_queued_leaves_it_as_it_is(self, rig: Rig) -> None:
+    async def test_restoring_a_queued_job_leaves_it_unchanged(self, rig: Rig) -> None:
         job = await rig.add()
         again = job.changed(id=rig.jobs.make().id)
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
         assert reply == [(job.id, False)]
         assert await rig.state(job.id) is State.WAITING
 
-    async def test_restore_of_a_known_id_leaves_a_job_that_was_edited_as_it_is(
-        self, rig: Rig
-    ) -> None:
+    async def test_restoring_a_known_id_leaves_an_edited_job_unchanged(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.act(Verb.EDIT, job.id, edit=Edit(args=b'{"edited":1}'))
         flight = under_way(rig, job.changed(args=b'{"edited":1}'), "call-1")
         assert await rig.store.restore([flight]) == [(job.id, False)]
         assert await rig.state(job.id) is State.WAITING
 
-    async def test_restored_job_goes_on_counting_from_the_run_that_it_was(self, rig: Rig) -> None:
+    async def test_restored_job_counts_on_from_its_restored_run(self, rig: Rig) -> None:
         await rig.declare(SINGLE)
         job = rig.jobs.make(gates=(SINGLE,), policy=policy_with(on_deadline="retry"))
         await rig.store.restore([under_way(rig, job, f"{job.id}:7")])
@@ -373,9 +363,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.check()
 
     @pytest.mark.parametrize("state", ["scheduled", "waiting", "parked", "running", "awaiting"])
-    async def test_what_an_older_store_has_of_a_job_under_way_is_taken_up(
-        self, rig: Rig, state: str
-    ) -> None:
+    async def test_running_job_of_an_older_store_is_adopted(self, rig: Rig, state: str) -> None:
         await rig.declare(SINGLE, PHONE)
         before, line = (use_of(PHONE, phone="1"),), (use_of(SINGLE),)
         if state == "parked":
@@ -405,7 +393,7 @@ class RestoreGroup(ConformanceGroup):
         assert await rig.holders("line") == []
         await rig.check()
 
-    async def test_run_that_is_taken_up_has_no_number_that_was_used_before(self, rig: Rig) -> None:
+    async def test_adopted_run_gets_an_unused_number(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(2):
             await rig.worker.take_and_report(Failed, after_ms=0)
@@ -413,7 +401,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.store.restore([flight])
         assert [run.run for run in (await rig.view(job.id)).runs] == [1, 2, 3]
 
-    async def test_restored_job_takes_no_permit_that_is_given_back_at_hand_over(
+    async def test_restored_job_takes_no_permit_that_is_released_at_hand_over(
         self, rig: Rig
     ) -> None:
         await rig.declare(SINGLE)
@@ -421,7 +409,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.holders("line") == []
 
-    async def test_restore_is_all_or_none(self, rig: Rig) -> None:
+    async def test_restore_is_all_or_nothing(self, rig: Rig) -> None:
         job = rig.jobs.make()
         bad = rig.jobs.make(gates=(SINGLE,))
         async with rig.refuses(UnknownGate):
@@ -430,7 +418,7 @@ class RestoreGroup(ConformanceGroup):
         async with rig.refuses(KeyConflict):
             await rig.store.restore([under_way(rig, job, "1"), under_way(rig, clash, "2")])
 
-    async def test_restored_job_goes_by_its_deadline(self, rig: Rig) -> None:
+    async def test_restored_job_follows_its_deadline(self, rig: Rig) -> None:
         one = rig.jobs.make()
         two = rig.jobs.make(policy=policy_with(on_deadline="retry"))
         await rig.store.restore([under_way(rig, one, "1"), under_way(rig, two, "2")])
@@ -439,7 +427,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert await rig.states(one, two) == [State.DEAD, State.SCHEDULED]
 
-    async def test_restored_job_has_its_provider_asked(self, rig: Rig) -> None:
+    async def test_restored_job_is_reconciled(self, rig: Rig) -> None:
         job = rig.jobs.make(policy=policy_with(reconcile="ask"))
         await rig.store.restore([under_way(rig, job, "call-1")])
         await rig.pass_time(1)
@@ -452,7 +440,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_cascade_without_candidates_is_over_as_it_is_restored(self, rig: Rig) -> None:
+    async def test_cascade_without_candidates_ends_as_it_is_restored(self, rig: Rig) -> None:
         policy = policy_with(cascade=True, on_final=FollowUp(kind="tell", states=(State.DEAD,)))
         job = rig.jobs.make(policy=policy)
         await rig.store.restore([under_way(rig, job, "call-1")])

@@ -69,7 +69,7 @@ class ActGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("state", list(State))
     @pytest.mark.parametrize("verb", list(Verb))
-    async def test_verb_applies_in_its_states_and_is_refused_in_the_others(
+    async def test_verb_applies_in_its_states_and_is_refused_in_others(
         self, rig: Rig, verb: Verb, state: State
     ) -> None:
         queued = {State.SCHEDULED, State.WAITING, State.PARKED}
@@ -94,7 +94,7 @@ class ActGroup(ConformanceGroup):
             asked = verb is Verb.CANCEL and state in held
             assert answer is (Acted.ASKED if asked else Acted.DONE)
 
-    async def test_answers_come_in_the_order_of_the_ids_and_know_unknown_ones(
+    async def test_replies_are_in_the_order_of_the_ids_and_mark_unknown_ones(
         self, rig: Rig
     ) -> None:
         one, two = await rig.add(), await rig.add()
@@ -102,9 +102,7 @@ class ActGroup(ConformanceGroup):
         answers = await rig.cancel(two.id, UNKNOWN_ID, one.id)
         assert answers == [Acted.DONE, Acted.UNKNOWN, Acted.REFUSED]
 
-    async def test_repeated_request_changes_nothing_more_and_answers_the_same(
-        self, rig: Rig
-    ) -> None:
+    async def test_repeated_request_changes_nothing_and_returns_the_same(self, rig: Rig) -> None:
         job = await rig.add()
         assert await rig.act(Verb.KILL, job.id, request="once") == [Acted.DONE]
         assert await rig.act(Verb.RETRY, job.id, request="revive") == [Acted.DONE]
@@ -113,7 +111,7 @@ class ActGroup(ConformanceGroup):
             assert await rig.act(Verb.RETRY, job.id, request="revive") == [Acted.DONE]
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.RUN_NOW, Verb.EDIT, Verb.KILL])
-    async def test_move_is_on_the_trail_with_who_when_and_why(self, rig: Rig, verb: Verb) -> None:
+    async def test_move_is_in_the_trail_with_who_when_and_why(self, rig: Rig, verb: Verb) -> None:
         job = await rig.add(due_at=rig.clock() + 9_000)
         rig.clock.advance(60)
         await rig.act(verb, job.id, edit=Edit(priority=4))
@@ -146,7 +144,7 @@ class ActGroup(ConformanceGroup):
         ("verb", "state"), [(Verb.SUCCEED, State.SUCCEEDED), (Verb.KILL, State.DEAD)]
     )
     @pytest.mark.parametrize("awaiting", [False, True])
-    async def test_settled_by_an_operator_gives_its_permits_back_and_ousts_its_run(
+    async def test_settling_by_an_operator_releases_permits_and_fences_the_run(
         self, rig: Rig, verb: Verb, state: State, *, awaiting: bool
     ) -> None:
         run = await rig.start(gates=(LINE,))
@@ -159,14 +157,14 @@ class ActGroup(ConformanceGroup):
         assert await rig.worker.report(Released(run.id, run.run)) in {Verdict.LOST, Verdict.ALREADY}
         assert await rig.state(run.id) is state
 
-    async def test_job_that_is_edited_twice_is_still_the_one_that_was_sent(self, rig: Rig) -> None:
+    async def test_twice_edited_job_still_counts_as_the_one_sent(self, rig: Rig) -> None:
         job = await rig.add()
         for number in (1, 2):
             edit = Edit(args=b'{"number":-%d}' % number)
             assert await rig.act(Verb.EDIT, job.id, edit=edit) == [Acted.DONE]
         assert await rig.enqueue(job) == [(job.id, False)]
 
-    async def test_job_that_is_due_keeps_its_place_when_it_is_to_run_now(self, rig: Rig) -> None:
+    async def test_due_job_keeps_its_place_on_run_now(self, rig: Rig) -> None:
         first = await rig.add(due_at=rig.clock() + 1_000)
         second = await rig.add(due_at=rig.clock() + 2_000)
         rig.clock.advance(3_000)
@@ -178,7 +176,7 @@ class CancelGroup(ConformanceGroup):
     """Queued jobs are cancelled at once; running ones are asked to stop."""
 
     @pytest.mark.parametrize("state", [State.SCHEDULED, State.WAITING, State.PARKED])
-    async def test_cancel_of_a_queued_job_is_done_at_once(self, rig: Rig, state: State) -> None:
+    async def test_cancel_of_a_queued_job_applies_at_once(self, rig: Rig, state: State) -> None:
         job = await in_state(rig, state)
         assert await rig.state(job) is state
         assert await rig.cancel(job) == [Acted.DONE]
@@ -188,7 +186,7 @@ class CancelGroup(ConformanceGroup):
         assert job not in await rig.worker.take_ids(9, "calls", "states", "parked")
 
     @pytest.mark.parametrize("state", [State.RUNNING, State.AWAITING])
-    async def test_cancel_of_a_held_job_asks_and_leaves_its_permits(
+    async def test_cancel_of_a_held_job_is_a_request_and_keeps_its_permits(
         self, rig: Rig, state: State
     ) -> None:
         run = await rig.start(gates=(LINE,))
@@ -199,7 +197,7 @@ class CancelGroup(ConformanceGroup):
         assert (view.state, view.cancel_requested) == (state, True)
         assert await rig.holders("line") == [run.id]
 
-    async def test_next_beat_tells_of_the_cancel(self, rig: Rig) -> None:
+    async def test_next_beat_reports_the_cancel_request(self, rig: Rig) -> None:
         await rig.add_many(2)
         one, two = await rig.worker.take(2)
         await rig.cancel(two.id)
@@ -207,7 +205,7 @@ class CancelGroup(ConformanceGroup):
         assert (reply.cancel, reply.lost) == (((two.id, two.run),), ())
 
     @each_end
-    async def test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says(
+    async def test_job_with_a_cancel_request_ends_cancelled_whatever_its_outcome(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         run = await rig.start(gates=(LINE,))
@@ -226,7 +224,7 @@ class CancelGroup(ConformanceGroup):
         assert (ended.outcome, ended.error) == ("failed", "boom")
 
     @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.RETRY, Decided.DEAD])
-    async def test_job_asked_to_cancel_ends_cancelled_whatever_its_signal_says(
+    async def test_job_with_a_cancel_request_ends_cancelled_whatever_its_signal(
         self, rig: Rig, decided: Decided
     ) -> None:
         call = await dial(rig)
@@ -235,7 +233,7 @@ class CancelGroup(ConformanceGroup):
         assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
         assert await rig.state(call.id) is State.CANCELLED
 
-    async def test_job_asked_to_cancel_may_still_hand_over_and_ends_cancelled(
+    async def test_job_with_a_cancel_request_may_still_hand_over_and_ends_cancelled(
         self, rig: Rig
     ) -> None:
         run = await rig.start()
@@ -245,7 +243,7 @@ class CancelGroup(ConformanceGroup):
         await rig.pass_time(9_000)
         assert await rig.state(run.id) is State.CANCELLED
 
-    async def test_job_asked_to_cancel_ends_cancelled_when_its_lease_is_lost(
+    async def test_job_with_a_cancel_request_ends_cancelled_when_its_lease_is_lost(
         self, rig: Rig
     ) -> None:
         run = await rig.start(gates=(LINE,))
@@ -254,7 +252,7 @@ class CancelGroup(ConformanceGroup):
         assert await rig.state(run.id) is State.CANCELLED
         assert await rig.used("line") == 0
 
-    async def test_job_asked_to_cancel_ends_cancelled_at_its_deadline(self, rig: Rig) -> None:
+    async def test_job_with_a_cancel_request_ends_cancelled_at_its_deadline(self, rig: Rig) -> None:
         call = await dial(rig, policy=policy_with(on_deadline="retry"))
         await rig.cancel(call.id)
         await rig.pass_time(1_800_000)
@@ -268,12 +266,12 @@ class CancelGroup(ConformanceGroup):
         assert (await rig.view(job)).finished_at == before.finished_at
         assert await rig.state(job) is state
 
-    async def test_cancel_again_while_it_is_asked_for_is_asked_again(self, rig: Rig) -> None:
+    async def test_repeated_cancel_request_is_requested_again(self, rig: Rig) -> None:
         call = await dial(rig)
         assert await rig.cancel(call.id) == [Acted.ASKED]
         assert await rig.cancel(call.id) == [Acted.ASKED]
 
-    async def test_cancelled_job_starts_in_no_claim_after_it(self, rig: Rig) -> None:
+    async def test_cancelled_job_starts_in_no_later_claim(self, rig: Rig) -> None:
         jobs = await rig.add_many(5)
         await rig.cancel(*(job.id for job in jobs[::2]))
         assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[3].id]
@@ -281,7 +279,7 @@ class CancelGroup(ConformanceGroup):
     @pytest.mark.parametrize(
         ("verb", "state"), [(Verb.SUCCEED, State.SUCCEEDED), (Verb.KILL, State.DEAD)]
     )
-    async def test_operators_decision_replaces_a_cancel_that_was_asked_for(
+    async def test_operator_decision_replaces_a_cancel_request(
         self, rig: Rig, verb: Verb, state: State
     ) -> None:
         run = await rig.start()
@@ -294,7 +292,7 @@ class NewLifeGroup(ConformanceGroup):
     """An operator's retry of a dead or cancelled job."""
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED])
-    async def test_retry_begins_a_new_life_with_the_same_id_and_the_run_goes_on(
+    async def test_retry_starts_a_new_life_with_the_same_id_and_the_next_run(
         self, rig: Rig, state: State
     ) -> None:
         job = await rig.add()
@@ -321,7 +319,7 @@ class NewLifeGroup(ConformanceGroup):
             await rig.act(Verb.RETRY, job.id)
         assert (await rig.view(job.id)).run == 6
 
-    async def test_new_life_may_have_other_arguments(self, rig: Rig) -> None:
+    async def test_new_life_can_have_other_arguments(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.act(Verb.KILL, job.id)
         edit = Edit(args=b'{"number":0}', priority=3)
@@ -329,7 +327,7 @@ class NewLifeGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert (run.args, run.priority) == (b'{"number":0}', 3)
 
-    async def test_new_life_asks_for_its_gates_again(self, rig: Rig) -> None:
+    async def test_new_life_needs_its_gates_again(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         job = await rig.add(gates=(LINE, use_of(PHONE, phone="1")))
         await rig.worker.take_and_report(Died)
@@ -340,7 +338,7 @@ class NewLifeGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [job.id]
         assert await rig.holders("phone:1") == [job.id]
 
-    async def test_cancel_that_was_asked_for_ends_with_the_life(self, rig: Rig) -> None:
+    async def test_cancel_request_ends_with_the_life(self, rig: Rig) -> None:
         job = await rig.add()
         run = await rig.worker.take_one()
         await rig.cancel(job.id)
@@ -351,7 +349,7 @@ class NewLifeGroup(ConformanceGroup):
         assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_new_life_of_an_exhausted_cascade_asks_all_again(self, rig: Rig) -> None:
+    async def test_new_life_of_an_exhausted_cascade_asks_everyone_again(self, rig: Rig) -> None:
         job = await rig.add(candidates=("ann", "bob"), policy=policy_with(cascade=True))
         for _ in range(2):
             await rig.worker.take_and_report(FoundUnfit)
@@ -360,7 +358,7 @@ class NewLifeGroup(ConformanceGroup):
         asked = [(await rig.worker.take_and_report(FoundUnfit)).candidate for _ in range(2)]
         assert asked == ["ann", "bob"]
 
-    async def test_new_life_has_waited_for_nothing(self, rig: Rig) -> None:
+    async def test_new_life_has_not_waited_yet(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         gates = (use_of(PHONE, phone="1"),)
         first, second = await rig.add_many(2, gates=gates, due_at=rig.clock())
@@ -374,7 +372,7 @@ class NewLifeGroup(ConformanceGroup):
         waits = [run.blocked_ms for run in (await rig.view(second.id)).runs]
         assert (first.id, waits) == (run.id, [4_000, 0])
 
-    async def test_key_of_a_new_life_lives_on(self, rig: Rig) -> None:
+    async def test_key_of_a_new_life_stays_valid(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.act(Verb.KILL, job.id)
         await rig.act(Verb.RETRY, job.id)

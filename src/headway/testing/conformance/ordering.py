@@ -50,7 +50,7 @@ class OrderGroup(ConformanceGroup):
         got = [job for _ in range(4) for job in await rig.worker.take_ids(2)]
         assert got == [job.id for job in expected]
 
-    async def test_jobs_that_fell_due_are_ordered_among_those_that_waited(self, rig: Rig) -> None:
+    async def test_newly_due_jobs_are_ordered_among_waiting_ones(self, rig: Rig) -> None:
         now = rig.clock()
         later = await rig.add(due_at=now + 3_000)
         sooner = await rig.add(due_at=now + 1_000)
@@ -76,7 +76,7 @@ class OrderGroup(ConformanceGroup):
 class SchedulingGroup(ConformanceGroup):
     """Jobs that are due later, and jobs that expire."""
 
-    async def test_job_is_not_claimed_before_its_moment_and_is_at_it(self, rig: Rig) -> None:
+    async def test_job_is_claimed_at_its_due_time_and_not_before(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 5_000)
         rig.clock.advance(4_999)
         early = await rig.worker.ask(5)
@@ -85,12 +85,12 @@ class SchedulingGroup(ConformanceGroup):
         rig.clock.advance(1)
         assert await rig.worker.take_ids(5) == [job.id]
 
-    async def test_sweep_promotes_what_is_due_and_nothing_else(self, rig: Rig) -> None:
+    async def test_sweep_promotes_only_due_jobs(self, rig: Rig) -> None:
         jobs = [await rig.add(due_at=rig.clock() + ms) for ms in (1_000, 2_000)]
         await rig.pass_time(1_000)
         assert await rig.states(*jobs) == [State.WAITING, State.SCHEDULED]
 
-    async def test_next_at_is_the_next_due_moment_of_the_lanes_asked_for(self, rig: Rig) -> None:
+    async def test_next_at_is_the_next_due_time_of_the_requested_lanes(self, rig: Rig) -> None:
         now = rig.clock()
         await rig.add(due_at=now + 9_000)
         await rig.add(due_at=now + 4_000)
@@ -120,9 +120,7 @@ class SchedulingGroup(ConformanceGroup):
         rig.clock.advance(1_000)
         assert await rig.worker.take_ids(5, "urgent") == [urgent.id]
 
-    async def test_job_past_its_expiry_that_never_started_is_dead_as_expired(
-        self, rig: Rig
-    ) -> None:
+    async def test_expired_job_that_never_started_is_dead_as_expired(self, rig: Rig) -> None:
         now = rig.clock()
         waiting = await rig.add(expires_at=now + 5_000)
         scheduled = await rig.add(due_at=now + 9_000, expires_at=now + 5_000)
@@ -132,13 +130,13 @@ class SchedulingGroup(ConformanceGroup):
             assert (view.state, view.reason) == (State.DEAD, "expired")
         assert await rig.worker.take(5) == []
 
-    async def test_expired_job_is_not_claimed_before_any_sweep(self, rig: Rig) -> None:
+    async def test_expired_job_is_not_claimed_even_before_a_sweep(self, rig: Rig) -> None:
         await rig.add(expires_at=rig.clock() + 5_000)
         good = await rig.add()
         rig.clock.advance(5_001)
         assert await rig.worker.take_ids(5) == [good.id]
 
-    async def test_claim_names_the_jobs_that_it_finds_expired(self, rig: Rig) -> None:
+    async def test_claim_names_the_jobs_it_finds_expired(self, rig: Rig) -> None:
         expired = [await rig.add(expires_at=rig.clock() + 5_000) for _ in range(2)]
         good = await rig.add()
         rig.clock.advance(5_001)
@@ -155,9 +153,7 @@ class SchedulingGroup(ConformanceGroup):
         await rig.worker.take_and_report(Succeeded)
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_expired_job_that_an_operator_retries_does_not_expire_again(
-        self, rig: Rig
-    ) -> None:
+    async def test_expired_job_retried_by_an_operator_does_not_expire_again(self, rig: Rig) -> None:
         job = await rig.add(expires_at=rig.clock() + 5_000)
         await rig.pass_time(5_001)
         assert await rig.state(job.id) is State.DEAD
@@ -165,7 +161,7 @@ class SchedulingGroup(ConformanceGroup):
         await rig.sweep()
         assert await rig.worker.take_ids() == [job.id]
 
-    async def test_run_now_makes_a_scheduled_job_due_and_moves_no_other(self, rig: Rig) -> None:
+    async def test_run_now_makes_only_that_scheduled_job_due(self, rig: Rig) -> None:
         now = rig.clock()
         first, second = await rig.add(due_at=now + 9_000), await rig.add(due_at=now + 9_000)
         assert await rig.act(Verb.RUN_NOW, second.id) == [Acted.DONE]
@@ -225,7 +221,7 @@ async def turns(worker: PlayedWorker, n: int, count: int, claims: int = 1) -> li
 class FairnessGroup(ConformanceGroup):
     """Starts are shared between the tenants that can run."""
 
-    async def test_tenants_share_the_starts_whoever_came_first(self, rig: Rig) -> None:
+    async def test_tenants_share_starts_whoever_came_first(self, rig: Rig) -> None:
         worker = await fair_lane(rig)
         for tenant in ("acme", "beta", "core"):
             await rig.add_many(60, tenant=tenant)
@@ -247,7 +243,7 @@ class FairnessGroup(ConformanceGroup):
         await rig.add_many(10, tenant="beta", priority=2)
         assert await worker.take_ids(10) == [job.id for job in urgent]
 
-    async def test_tenant_that_comes_late_starts_from_the_lanes_level(self, rig: Rig) -> None:
+    async def test_late_tenant_starts_from_the_lanes_level(self, rig: Rig) -> None:
         worker = await fair_lane(rig)
         await rig.add_many(200, tenant="acme")
         await one_by_one(worker, 100)
@@ -255,7 +251,7 @@ class FairnessGroup(ConformanceGroup):
         got = shares(await one_by_one(worker, 40))
         assert abs(got["acme"] - got["beta"]) <= 2
 
-    async def test_tenant_that_was_paused_makes_nothing_up(self, rig: Rig) -> None:
+    async def test_paused_tenant_does_not_catch_up(self, rig: Rig) -> None:
         worker = await fair_lane(rig)
         for tenant in ("acme", "beta"):
             await rig.add_many(200, tenant=tenant)
@@ -281,13 +277,13 @@ class FairnessGroup(ConformanceGroup):
         await rig.add_many(40, tenant="beta")
         assert shares(await one_by_one(worker, 40)) == {"acme": 20, "beta": 20}
 
-    async def test_lane_that_is_not_fair_goes_by_due_time_alone(self, rig: Rig) -> None:
+    async def test_unfair_lane_goes_by_due_time_alone(self, rig: Rig) -> None:
         first = await rig.add_many(10, tenant="acme")
         await rig.add_many(10, tenant="beta")
         assert await rig.new_worker().take_ids(10) == [job.id for job in first]
 
     @pytest.mark.parametrize("n", [1, 2, 5])
-    async def test_tenants_take_turns_at_a_full_gate_whatever_the_size_of_a_claim(
+    async def test_tenants_take_turns_at_a_full_gate_whatever_the_claim_size(
         self, rig: Rig, n: int
     ) -> None:
         worker = await fair_lane(rig)
@@ -307,9 +303,7 @@ class FairnessGroup(ConformanceGroup):
             assert Counter(await turns(worker, n, 12)) == {"acme": 6, "beta": 4, "core": 2}
 
     @pytest.mark.parametrize("n", [1, 5])
-    async def test_starts_of_others_elsewhere_change_no_turn_at_a_full_gate(
-        self, rig: Rig, n: int
-    ) -> None:
+    async def test_starts_elsewhere_change_no_turn_at_a_full_gate(self, rig: Rig, n: int) -> None:
         """Three tenants wait at the gate `line`, while the first also has jobs without gates."""
         await rig.declare(LINE)
         worker = await fair_lane(rig, beta=2)
@@ -333,7 +327,7 @@ class FairnessGroup(ConformanceGroup):
         await rig.add_many(300, tenant="acme", kind="free")
         assert await turns(worker, n, 10, claims=3) == ["beta", "core"] * 5
 
-    async def test_tenant_that_full_gates_held_back_makes_nothing_up(self, rig: Rig) -> None:
+    async def test_tenant_held_back_by_full_gates_does_not_catch_up(self, rig: Rig) -> None:
         worker = await fair_lane(rig)
         await rig.add_many(60, tenant="beta", gates=(LINE,))
         (held,) = await worker.take(2)
@@ -344,7 +338,7 @@ class FairnessGroup(ConformanceGroup):
         got = shares(await one_by_one(worker, 40))
         assert abs(got["acme"] - got["beta"]) <= 2
 
-    async def test_tenant_that_runs_out_within_a_claim_has_no_start_counted_twice(
+    async def test_tenant_without_jobs_left_in_a_claim_has_no_start_counted_twice(
         self, rig: Rig
     ) -> None:
         """A third tenant is held back, and has had fewer starts than the other two."""

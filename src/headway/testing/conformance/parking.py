@@ -51,7 +51,7 @@ class ParkingGroup(ConformanceGroup):
         assert (view.state, view.parked_at, view.shown) == (State.PARKED, "repo:a", "blocked")
         assert (await rig.gate("repo:a")).parked == 1
 
-    async def test_permit_given_back_at_a_keyed_gate_starts_exactly_one(self, rig: Rig) -> None:
+    async def test_permit_released_at_a_keyed_gate_starts_exactly_one(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(10, gates=(A,))
         run = await rig.worker.take_one()
@@ -62,7 +62,7 @@ class ParkingGroup(ConformanceGroup):
             assert run.id == job.id
 
     @pytest.mark.parametrize("end", ["fails", "loses its worker"])
-    async def test_job_that_is_retried_without_a_delay_starts_before_those_parked_behind_it(
+    async def test_job_retried_without_delay_starts_before_those_parked_behind_it(
         self, rig: Rig, end: str
     ) -> None:
         await rig.declare(REPO)
@@ -84,7 +84,7 @@ class ParkingGroup(ConformanceGroup):
             assert run.id == job.id
             await rig.worker.settle(Succeeded(run.id, run.run))
 
-    async def test_giving_one_back_moves_one_parked_job(self, rig: Rig) -> None:
+    async def test_one_released_permit_moves_one_parked_job(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 50)
         await rig.worker.settle(Succeeded(run.id, run.run))
         states = await rig.states(*jobs)
@@ -124,13 +124,13 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.states(first, *others) == [State.PARKED] * 3
         assert (await rig.gate("lines:a")).reserved_for == first.id
 
-    async def test_newcomer_of_higher_priority_passes_what_is_parked(self, rig: Rig) -> None:
+    async def test_newcomer_of_higher_priority_passes_parked_jobs(self, rig: Rig) -> None:
         run, _ = await park_behind_one(rig, 3)
         urgent = await rig.add(gates=(A,), priority=1)
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [urgent.id]
 
-    async def test_newcomer_never_passes_what_is_parked_before_it(self, rig: Rig) -> None:
+    async def test_newcomer_never_passes_jobs_parked_before_it(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 2)
         late = await rig.add(gates=(A,))
         await rig.worker.settle(Succeeded(run.id, run.run))
@@ -140,12 +140,12 @@ class ParkingGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [late.id]
 
-    async def test_capacity_changed_at_an_instance_feeds_it(self, rig: Rig) -> None:
+    async def test_changed_capacity_of_an_instance_feeds_it(self, rig: Rig) -> None:
         _, jobs = await park_behind_one(rig, 4)
         await rig.cap("repo:a", 3)
         assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[2].id]
 
-    async def test_capacity_changed_at_a_template_feeds_its_instances(self, rig: Rig) -> None:
+    async def test_changed_capacity_of_a_template_feeds_its_instances(self, rig: Rig) -> None:
         await rig.declare(REPO)
         made = {use: await rig.add_many(3, gates=(use,)) for use in (A, B)}
         await rig.worker.take(2)
@@ -153,7 +153,7 @@ class ParkingGroup(ConformanceGroup):
         await rig.cap("repo:{url}", 2)
         assert set(await rig.worker.take_ids(9)) == {jobs[1].id for jobs in made.values()}
 
-    async def test_capacity_reset_at_a_template_feeds_its_instances(self, rig: Rig) -> None:
+    async def test_reset_capacity_of_a_template_feeds_its_instances(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.cap("repo:{url}", 0)
         job = await rig.add(gates=(A,))
@@ -161,12 +161,12 @@ class ParkingGroup(ConformanceGroup):
         await rig.reset("repo:{url}")
         assert await rig.worker.take_ids(9) == [job.id]
 
-    async def test_capacity_declared_again_feeds_its_instances(self, rig: Rig) -> None:
+    async def test_redeclared_capacity_feeds_its_instances(self, rig: Rig) -> None:
         _, jobs = await park_behind_one(rig, 3)
         await rig.declare(Slots("repo:{url}", 2))
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 
-    async def test_snoozed_failed_and_released_runs_feed_the_gate_they_held(self, rig: Rig) -> None:
+    async def test_snoozed_failed_and_released_runs_feed_their_gate(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 4)
         await rig.worker.settle(Failed(run.id, run.run, after_ms=50_000))
         run = await rig.worker.take_one()
@@ -177,7 +177,7 @@ class ParkingGroup(ConformanceGroup):
         await rig.worker.settle(GaveBack(run.id, run.run, gate="repo:a"))
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
-    async def test_lost_lease_feeds_the_gate_it_held(self, rig: Rig) -> None:
+    async def test_lost_lease_feeds_its_gate(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = await rig.add_many(2, gates=(A,))
         worker, other = rig.new_worker(), rig.new_worker()
@@ -188,7 +188,7 @@ class ParkingGroup(ConformanceGroup):
         assert len(got) == 1
         assert got[0] in {job.id for job in jobs}
 
-    async def test_parked_job_that_is_cancelled_leaves_the_others_in_order(self, rig: Rig) -> None:
+    async def test_cancelled_parked_job_leaves_the_others_in_order(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 4)
         await rig.cancel(jobs[1].id)
         assert (await rig.gate("repo:a")).parked == 2
@@ -209,7 +209,7 @@ class ParkingGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
-    async def test_parked_job_past_its_expiry_is_dead(self, rig: Rig) -> None:
+    async def test_expired_parked_job_is_dead(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.add(gates=(A,))
         job = await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
@@ -243,7 +243,7 @@ class ParkingGroup(ConformanceGroup):
             assert await rig.worker.take(9) == []
             rig.clock.advance(3_600_000)
 
-    async def test_sweep_feeds_a_keyed_gate_whose_time_has_come(self, rig: Rig) -> None:
+    async def test_sweep_feeds_a_keyed_gate_whose_timer_is_due(self, rig: Rig) -> None:
         await rig.declare(HOURLY)
         jobs = await rig.add_many(2, gates=(use_of(HOURLY, phone="1"),))
         await rig.worker.take(9)
@@ -251,7 +251,7 @@ class ParkingGroup(ConformanceGroup):
         await rig.pass_time(3_600_000)
         assert await rig.state(jobs[1].id) is State.WAITING
 
-    async def test_timer_that_has_fed_its_gate_is_over(self, rig: Rig) -> None:
+    async def test_timer_that_has_fed_its_gate_is_removed(self, rig: Rig) -> None:
         seldom = Rate("seldom:{phone}", 1, "10s")
         await rig.declare(seldom)
         await rig.add_many(2, gates=(use_of(seldom, phone="1"),))
@@ -296,9 +296,7 @@ class HoldBackGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
-    async def test_smaller_newcomer_does_not_pass_a_parked_head_that_asks_for_more(
-        self, rig: Rig
-    ) -> None:
+    async def test_smaller_newcomer_does_not_pass_a_larger_parked_head(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
         three, two, one = (use_of(LICENCE, n, name="cad") for n in (3, 2, 1))
         await rig.add(gates=(two,))
@@ -310,7 +308,7 @@ class HoldBackGroup(ConformanceGroup):
         await rig.worker.report(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
-    async def test_smaller_one_does_not_pass_at_another_member_of_a_pool(self, rig: Rig) -> None:
+    async def test_smaller_job_does_not_pass_at_another_pool_member(self, rig: Rig) -> None:
         desks = Pool("desk:{site}", {"a": 2, "b": 2})
         await rig.declare(desks)
         two, one = use_of(desks, 2, site="x"), use_of(desks, 1, site="x")
@@ -325,7 +323,7 @@ class HoldBackGroup(ConformanceGroup):
         await rig.worker.report(Succeeded(held[0].id, held[0].run))
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
-    async def test_parked_one_that_leaves_lets_the_next_start_at_another_member(
+    async def test_parked_job_that_leaves_lets_the_next_start_at_another_member(
         self, rig: Rig
     ) -> None:
         desks = Pool("desk:{site}", {"a": 2, "b": 2})
@@ -340,7 +338,7 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [small.id]
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])
-    async def test_parked_head_that_leaves_lets_those_it_held_back_start(
+    async def test_parked_head_that_leaves_lets_its_followers_start(
         self, rig: Rig, verb: Verb
     ) -> None:
         await rig.declare(LICENCE)
@@ -355,7 +353,7 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [small.id]
 
     @pytest.mark.parametrize("name", ["licence:cad", "licence:{name}"])
-    async def test_parked_head_that_a_lowered_capacity_can_never_fit_holds_nobody_back(
+    async def test_parked_head_that_can_never_fit_a_lowered_capacity_holds_nobody_back(
         self, rig: Rig, name: str
     ) -> None:
         await rig.declare(LICENCE)
@@ -375,7 +373,7 @@ class HoldBackGroup(ConformanceGroup):
         await rig.cap(name, 4)
         assert await rig.worker.take_ids(9) == [big[0].id]
 
-    async def test_weighted_permits_given_back_feed_as_many_as_fit(self, rig: Rig) -> None:
+    async def test_released_weighted_permits_feed_as_many_as_fit(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
         whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))
         jobs = await rig.add_many(5, gates=(use_of(LICENCE, 2, name="cad"),))

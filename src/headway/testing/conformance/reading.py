@@ -42,12 +42,14 @@ class ListingGroup(ConformanceGroup):
         for limit in (1, 7, 23, 1000):
             assert await ids(rig, JobsQuery(limit=limit)) == [job.id for job in jobs]
 
-    async def test_listing_turned_round_shows_the_newest_first(self, rig: Rig) -> None:
+    async def test_reversed_listing_shows_the_newest_first(self, rig: Rig) -> None:
         jobs = await rig.add_many(9)
         expected = [job.id for job in reversed(jobs)]
         assert await ids(rig, JobsQuery(newest=True, limit=4)) == expected
 
-    async def test_listing_by_lane_tenant_kind_and_state_and_any_of_them(self, rig: Rig) -> None:
+    async def test_listing_filters_by_lane_tenant_kind_and_state_in_any_combination(
+        self, rig: Rig
+    ) -> None:
         made = [
             (await rig.add(lane=lane, tenant=tenant, kind=kind), lane, tenant, kind)
             for lane in ("a", "b")
@@ -85,9 +87,7 @@ class ListingGroup(ConformanceGroup):
         assert await ids(rig, final) == [jobs[n].id for n in (0, 1, 4)]
         assert await ids(rig, JobsQuery(states=(State.PARKED,))) == []
 
-    async def test_listing_by_ids_keeps_their_order_and_leaves_unknown_ones_out(
-        self, rig: Rig
-    ) -> None:
+    async def test_listing_by_ids_keeps_their_order_and_omits_unknown_ones(self, rig: Rig) -> None:
         jobs = await rig.add_many(3)
         wanted = (jobs[2].id, UNKNOWN_ID, jobs[0].id)
         assert await ids(rig, JobsQuery(ids=wanted)) == [jobs[2].id, jobs[0].id]
@@ -98,7 +98,7 @@ class ListingGroup(ConformanceGroup):
         query = JobsQuery(subject="+1555", tenant="a")
         assert await ids(rig, query) == [jobs[0].id, jobs[2].id]
 
-    async def test_listing_by_key_shows_its_job_only_if_the_other_filters_fit(
+    async def test_listing_by_key_shows_its_job_only_if_the_other_filters_match(
         self, rig: Rig
     ) -> None:
         job = await rig.add(key="k", tenant="a", lane="l", kind="x", subject="s")
@@ -114,7 +114,7 @@ class ListingGroup(ConformanceGroup):
         ):
             assert await ids(rig, other) == []
 
-    async def test_listing_by_worker_shows_what_it_holds_in_order_of_start(self, rig: Rig) -> None:
+    async def test_listing_by_worker_shows_its_jobs_in_order_of_start(self, rig: Rig) -> None:
         jobs = [await rig.add(priority=9 - n) for n in range(5)]
         worker, other = rig.new_worker(), rig.new_worker()
         await worker.take(3)
@@ -131,7 +131,7 @@ class ListingGroup(ConformanceGroup):
         assert ([row.id for row in one.rows], one.cursor) == ([jobs[4].id], None)
         assert await ids(rig, JobsQuery(worker=UNKNOWN_ID)) == []
 
-    async def test_listing_can_show_the_runs(self, rig: Rig) -> None:
+    async def test_listing_can_include_the_runs(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_and_report(Snoozed, after_ms=0)
         await rig.worker.take_one()
@@ -142,9 +142,7 @@ class ListingGroup(ConformanceGroup):
         assert without.runs == ()
 
     @pytest.mark.parametrize("other", [UNKNOWN_ID, "no id", "a\0b"])
-    async def test_unknown_job_is_none_and_so_is_what_cannot_be_an_id(
-        self, rig: Rig, other: str
-    ) -> None:
+    async def test_unknown_job_and_impossible_id_return_none(self, rig: Rig, other: str) -> None:
         assert await rig.store.read(JobQuery(id=other)) is None
         assert await rig.store.read(WhyQuery(id=other)) is None
         job = await rig.add()
@@ -161,9 +159,7 @@ class ListingGroup(ConformanceGroup):
 class FlowsGroup(ConformanceGroup):
     """Jobs that wait together, found by an index among any number of others."""
 
-    async def test_flows_of_a_lane_are_listed_with_their_counts_and_first_jobs(
-        self, rig: Rig
-    ) -> None:
+    async def test_flows_of_a_lane_are_listed_with_counts_and_first_jobs(self, rig: Rig) -> None:
         line = Slots("line", 1)
         await rig.declare(line)
         made: dict[tuple[str, str], list[str]] = {}
@@ -189,7 +185,7 @@ class FlowsGroup(ConformanceGroup):
         assert (await rig.store.read(FlowsQuery(lane="never used"))).rows == ()
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-    async def test_flows_are_paged_without_gap_or_repetition(self, rig: Rig, limit: int) -> None:
+    async def test_flows_are_paged_without_gaps_or_repeats(self, rig: Rig, limit: int) -> None:
         phone = Slots("phone:{phone}", 1)
         await rig.declare(phone)
         use = use_of(phone, phone="1")
@@ -220,7 +216,7 @@ class FlowsGroup(ConformanceGroup):
         (flow,) = (await rig.store.read(FlowsQuery(lane=LANE))).rows
         assert flow.count == 1_000
 
-    async def test_flows_leave_out_jobs_that_started_or_ended(self, rig: Rig) -> None:
+    async def test_flows_omit_started_and_ended_jobs(self, rig: Rig) -> None:
         jobs = await rig.add_many(5)
         runs = await rig.worker.take(3)
         await rig.worker.settle(Succeeded(runs[0].id, 1))
@@ -228,7 +224,7 @@ class FlowsGroup(ConformanceGroup):
         (flow,) = (await rig.store.read(FlowsQuery(lane=LANE, first=100))).rows
         assert (flow.count, flow.first) == (1, (jobs[4].id,))
 
-    async def test_flows_of_a_gate_hold_the_jobs_parked_there(self, rig: Rig) -> None:
+    async def test_flows_of_a_gate_contain_the_jobs_parked_there(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
         await rig.declare(phone)
         uses = [use_of(phone, phone=n) for n in ("1", "2")]
@@ -246,7 +242,7 @@ class FlowsGroup(ConformanceGroup):
         assert sorted(parked) == sorted(one.id for one in jobs if one.id not in taken)
         assert (await rig.store.read(FlowsQuery(gate="phone:3"))).rows == ()
 
-    async def test_flows_of_a_gate_name_as_many_jobs_as_are_asked_for(self, rig: Rig) -> None:
+    async def test_flows_of_a_gate_name_as_many_jobs_as_requested(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
         await rig.declare(phone)
         use = use_of(phone, phone="1")
@@ -277,7 +273,7 @@ class FlowsGroup(ConformanceGroup):
             assert [one.parked for one in gates] == [1] * 5
             assert {(one.template, one.kind) for one in gates} == {("phone:{phone}", "slots")}
 
-    async def test_flows_of_a_gate_begin_with_the_jobs_that_never_fit_it(self, rig: Rig) -> None:
+    async def test_flows_of_a_gate_start_with_jobs_that_never_fit_it(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
         await rig.declare(phone)
         one = use_of(phone, phone="1")
@@ -311,7 +307,7 @@ class FlowsGroup(ConformanceGroup):
         ],
         ids=lambda query: f"{query.limit} {query.first} {query.cursor}",
     )
-    async def test_flows_of_a_page_too_large_or_of_another_cursor_are_refused(
+    async def test_flows_refuse_a_page_too_large_or_a_foreign_cursor(
         self, rig: Rig, query: FlowsQuery
     ) -> None:
         with pytest.raises(InvalidValue):
@@ -322,7 +318,7 @@ class FlowsGroup(ConformanceGroup):
         [(JobsQuery(limit=0), "0"), (JobsQuery(limit=1_001), "1001"), (AuditQuery(limit=0), "0")],
         ids=["jobs 0", "jobs 1001", "audit 0"],
     )
-    async def test_jobs_and_audit_refuse_a_page_of_too_few_or_too_many_rows(
+    async def test_jobs_and_audit_refuse_too_few_or_too_many_rows_per_page(
         self, rig: Rig, query: Query[Any], limit: str
     ) -> None:
         with pytest.raises(InvalidValue, match=limit):
@@ -341,7 +337,7 @@ class FlowsGroup(ConformanceGroup):
 class StatsGroup(ConformanceGroup):
     """Counts of the whole store, without a scan."""
 
-    async def test_every_job_is_in_one_state_and_none_is_lost_from_the_counts(
+    async def test_every_job_is_in_one_state_and_none_is_missing_from_the_counts(
         self, rig: Rig
     ) -> None:
         gate = Slots("repo:{url}", 1)
@@ -361,12 +357,12 @@ class StatsGroup(ConformanceGroup):
             stats = await rig.store.read(StatsQuery())
             assert sum(stats.counts.values()) == added == stats.totals["enqueued"]
 
-    async def test_totals_start_from_nothing(self, rig: Rig) -> None:
+    async def test_totals_start_at_zero(self, rig: Rig) -> None:
         stats = await rig.store.read(StatsQuery())
         assert not any(stats.totals.values())
         assert not any(stats.counts.values())
 
-    async def test_store_tells_its_identity_epoch_and_time(self, rig: Rig) -> None:
+    async def test_store_returns_its_identity_epoch_and_time(self, rig: Rig) -> None:
         one = await rig.store.read(StatsQuery())
         rig.clock.advance(9)
         two = await rig.store.read(StatsQuery())
@@ -374,13 +370,13 @@ class StatsGroup(ConformanceGroup):
         assert one.identity
         assert two.now == one.now + 9
 
-    async def test_oldest_due_moment_of_a_lane_is_told(self, rig: Rig) -> None:
+    async def test_oldest_due_time_of_a_lane_is_returned(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() - 70_000)
         await rig.add(due_at=rig.clock())
         (lane,) = (await rig.dump()).lanes
         assert lane.oldest_due_at == job.due_at
 
-    async def test_wait_behind_gates_is_measured_apart(self, rig: Rig) -> None:
+    async def test_wait_behind_gates_is_measured_separately(self, rig: Rig) -> None:
         gate = Slots("repo:{url}", 1)
         await rig.declare(gate)
         first, second = await rig.add_many(2, gates=(use_of(gate, url="a"),), due_at=rig.clock())
@@ -393,7 +389,7 @@ class StatsGroup(ConformanceGroup):
         waits = [(await rig.view(job.id)).runs[0].blocked_ms for job in (first, second)]
         assert waits == [0, 4_000]
 
-    async def test_wait_behind_gates_is_that_of_each_attempt(self, rig: Rig) -> None:
+    async def test_wait_behind_gates_is_measured_per_attempt(self, rig: Rig) -> None:
         gate = Slots("repo:{url}", 1)
         await rig.declare(gate)
         _, second = await rig.add_many(2, gates=(use_of(gate, url="a"),), due_at=rig.clock())
@@ -406,7 +402,7 @@ class StatsGroup(ConformanceGroup):
         assert await rig.worker.take_ids() == [second.id]
         assert [run.blocked_ms for run in (await rig.view(second.id)).runs] == [4_000, 0]
 
-    async def test_job_that_is_parked_while_its_flow_is_shut_waits_no_longer_than_it_did(
+    async def test_parking_while_the_flow_is_closed_does_not_lengthen_the_wait(
         self, rig: Rig
     ) -> None:
         line, repo = Slots("line", 2), Slots("repo:{url}", 1)
@@ -452,7 +448,7 @@ class StatsGroup(ConformanceGroup):
         ]
         assert waits == [0, 0, 4_500, 3_500, 0]
 
-    async def test_each_closing_of_a_shared_gate_is_counted_for_all_who_waited_through_it(
+    async def test_each_closing_of_a_shared_gate_counts_for_all_who_waited_through_it(
         self, rig: Rig
     ) -> None:
         await rig.declare(Slots("line", 9))
@@ -483,7 +479,7 @@ class TrailGroup(ConformanceGroup):
         assert lines == sorted(lines, reverse=True)
         assert len(lines) == 9
 
-    async def test_trail_is_forgotten_after_its_retention_a_bounded_number_a_sweep(
+    async def test_sweep_forgets_a_bounded_number_of_trail_lines_after_retention(
         self, rig: Rig
     ) -> None:
         for number in range(9):
@@ -506,9 +502,7 @@ class TrailGroup(ConformanceGroup):
         assert [line.at for line in page.rows] == left[:1]
         assert page.cursor is None
 
-    async def test_newest_line_of_the_trail_stays_and_later_ones_come_after_it(
-        self, rig: Rig
-    ) -> None:
+    async def test_newest_trail_line_stays_and_later_ones_follow_it(self, rig: Rig) -> None:
         for number in range(3):
             await rig.cap("all", number)
         rig.clock.advance(100)
@@ -523,7 +517,7 @@ class TrailGroup(ConformanceGroup):
         assert (await rig.store.sweep(100, keep_trail_ms=50)).removed == 1
 
     @pytest.mark.parametrize("target", ["all", "tenant:acme"])
-    async def test_trail_of_one_target_shows_its_lines_alone(self, rig: Rig, target: str) -> None:
+    async def test_trail_of_one_target_shows_only_its_lines(self, rig: Rig, target: str) -> None:
         for number, name in enumerate(("all", "tenant:acme", "all", "kind:dial")):
             await rig.cap(name, number)
         page = await rig.store.read(TrailQuery(target=target))

@@ -210,7 +210,7 @@ class RepeatGroup(ConformanceGroup):
             await ACTS[name](story)
         assert compare(before, await dump(faulty.inner)) == []
 
-    async def test_repeated_fire_lays_each_moment_once(self, rig: Rig, other: Rig) -> None:
+    async def test_repeated_fire_creates_each_job_once(self, rig: Rig, other: Rig) -> None:
         stories = [await Story.begin(one) for one in (rig, other)]
         faulty = other.store
         assert isinstance(faulty, FaultyStore)
@@ -223,7 +223,7 @@ class RepeatGroup(ConformanceGroup):
         await _fire(stories[1])
         assert compare(await dump(rig.store), await dump(faulty.inner)) == []
 
-    async def test_claims_with_lost_replies_start_each_job_once_and_burn_no_attempt(
+    async def test_claims_with_lost_replies_start_each_job_once_and_use_no_attempt(
         self, other: Rig
     ) -> None:
         faulty = other.store
@@ -291,13 +291,13 @@ def drain_in_a_loop(rig: Rig, worker: PlayedWorker, done: Counter[str]) -> None:
 class RaceGroup(ConformanceGroup):
     """Operations that overlap; each is one step."""
 
-    async def test_workers_that_race_do_each_job_once(self, rig: Rig) -> None:
+    async def test_racing_workers_do_each_job_once(self, rig: Rig) -> None:
         ids = await fill(rig)
         done = Counter[str]()
         await asyncio.gather(*(drain(rig, rig.new_worker(), done) for _ in range(5)))
         assert done == Counter(ids)
 
-    async def test_operation_may_be_awaited_from_any_loop_in_any_thread(self, rig: Rig) -> None:
+    async def test_operation_can_be_awaited_from_any_loop_in_any_thread(self, rig: Rig) -> None:
         ids = await fill(rig)
         done = Counter[str]()
         workers = [rig.new_worker() for _ in range(3)]
@@ -306,7 +306,7 @@ class RaceGroup(ConformanceGroup):
         )
         assert done == Counter(ids)
 
-    async def test_settlements_of_one_run_that_race_are_written_once(self, rig: Rig) -> None:
+    async def test_racing_settlements_of_one_run_are_written_once(self, rig: Rig) -> None:
         run = await rig.start(gates=(TRUNK,))
         outcomes = [Succeeded(run.id, run.run), Failed(run.id, run.run)] * 5
         verdicts = await asyncio.gather(*(rig.worker.report(outcome) for outcome in outcomes))
@@ -314,7 +314,7 @@ class RaceGroup(ConformanceGroup):
         assert await rig.state(run.id) in {State.SUCCEEDED, State.SCHEDULED}
         assert await rig.used("line") == 0
 
-    async def test_sweepers_that_race_do_each_thing_once(self, rig: Rig) -> None:
+    async def test_racing_sweepers_do_each_thing_once(self, rig: Rig) -> None:
         await rig.add_many(20)
         await rig.worker.take(20)
         rig.clock.advance(60_000)

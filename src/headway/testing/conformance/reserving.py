@@ -26,16 +26,14 @@ class TicketGroup(ConformanceGroup):
     """No feed is lost, and no job that cannot start blocks another."""
 
     @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.KILL, Verb.SUCCEED])
-    async def test_head_taken_out_while_it_is_ticketed_feeds_the_next(
-        self, rig: Rig, verb: Verb
-    ) -> None:
+    async def test_removed_ticketed_head_feeds_the_next(self, rig: Rig, verb: Verb) -> None:
         run, jobs = await park_behind_one(rig, 3)
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.states(*jobs[1:]) == [State.WAITING, State.PARKED]
         await rig.act(verb, jobs[1].id)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
-    async def test_ticketed_head_that_expires_feeds_the_next(self, rig: Rig) -> None:
+    async def test_expired_ticketed_head_feeds_the_next(self, rig: Rig) -> None:
         await rig.declare(REPO)
         holder = await rig.add(gates=(A,))
         await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
@@ -49,7 +47,7 @@ class TicketGroup(ConformanceGroup):
     @pytest.mark.parametrize(
         "edit", [Edit(priority=900), Edit(due_at=2_000_000_000_000)], ids=["priority", "due"]
     )
-    async def test_ticketed_head_that_is_edited_feeds_the_next(self, rig: Rig, edit: Edit) -> None:
+    async def test_edited_ticketed_head_feeds_the_next(self, rig: Rig, edit: Edit) -> None:
         run, jobs = await park_behind_one(rig, 3)
         await rig.worker.settle(Succeeded(run.id, run.run))
         await rig.act(Verb.EDIT, jobs[1].id, edit=edit)
@@ -88,7 +86,7 @@ class TicketGroup(ConformanceGroup):
         await worker.settle(*(Succeeded(run.id, run.run) for run in holders))
         assert await worker.take_ids(9) == [job.id for job in waiting]
 
-    async def test_job_that_fits_again_goes_before_what_was_fed_behind_it(self, rig: Rig) -> None:
+    async def test_job_that_fits_again_goes_before_those_fed_behind_it(self, rig: Rig) -> None:
         await rig.declare(WIDE, LICENCE)
         await rig.cap("licence:cad", 2)
         await rig.add_many(2, gates=(use(LICENCE, 1),))
@@ -102,7 +100,7 @@ class TicketGroup(ConformanceGroup):
         assert await rig.states(big, small) == [State.WAITING] * 2
         assert await rig.worker.take_ids(9) == [big.id]
 
-    async def test_two_limits_that_alternate_lose_no_feed(self, rig: Rig) -> None:
+    async def test_alternating_limits_lose_no_feed(self, rig: Rig) -> None:
         await rig.declare(REPO)
         jobs = [await rig.add(gates=gates) for gates in ((A, B), (A,), (B,), (B, A), (A,), (B,))]
         done: list[str] = []
@@ -113,9 +111,7 @@ class TicketGroup(ConformanceGroup):
                 done.append(run.id)
         assert sorted(done) == sorted(job.id for job in jobs)
 
-    async def test_lane_without_a_worker_holds_nobody_back_at_a_gate_it_shares(
-        self, rig: Rig
-    ) -> None:
+    async def test_lane_without_a_worker_holds_nobody_back_at_a_shared_gate(self, rig: Rig) -> None:
         await rig.declare(REPO)
         await rig.add_many(3, gates=(A,), lane="unused", priority=1)
         jobs = await rig.add_many(3, gates=(A,))
@@ -128,7 +124,7 @@ class TicketGroup(ConformanceGroup):
             (run,) = await worker.take(9)
             assert run.id == job.id
 
-    async def test_every_member_of_a_pool_that_has_room_feeds_a_job(self, rig: Rig) -> None:
+    async def test_every_pool_member_with_room_feeds_a_job(self, rig: Rig) -> None:
         lines = Pool("lines:{customer}", {"a": 1, "b": 1})
         await rig.declare(lines)
         jobs = await rig.add_many(5, gates=(use_of(lines, customer="x"),))
@@ -138,7 +134,7 @@ class TicketGroup(ConformanceGroup):
         await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
         assert await rig.worker.take_ids(9) == [job.id for job in jobs[2:4]]
 
-    async def test_every_lane_at_a_gate_is_fed_and_one_of_them_starts(self, rig: Rig) -> None:
+    async def test_every_lane_at_a_gate_is_fed_and_one_job_starts(self, rig: Rig) -> None:
         await rig.declare(REPO)
         for lane in ("a", "b", "c"):
             await rig.add_many(2, gates=(A,), lane=lane)
@@ -243,7 +239,7 @@ class ReserveGroup(ConformanceGroup):
         assert await rounds_until_start(rig, [stream], big.id) <= 8
 
     @pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.kind))
-    async def test_lane_of_others_that_claims_first_each_time_does_not_starve_it(
+    async def test_another_lane_that_always_claims_first_does_not_starve_it(
         self, rig: Rig, gate: GateSpec
     ) -> None:
         await rig.declare(gate)
@@ -255,7 +251,7 @@ class ReserveGroup(ConformanceGroup):
         assert big.id not in [run.id for run in await own.claim()]
         assert await rounds_until_start(rig, [own, side], big.id) <= 8
 
-    async def test_what_is_more_than_it_needs_is_not_kept(self, rig: Rig) -> None:
+    async def test_surplus_permits_are_not_reserved(self, rig: Rig) -> None:
         six = Slots("six", 6)
         held = await hold(rig, six, 5)
         big = await rig.add(kind="big", priority=0, gates=(six.take(2),))
@@ -264,7 +260,7 @@ class ReserveGroup(ConformanceGroup):
         await rig.worker.settle(*(Succeeded(run.id, run.run) for run in held[:2]))
         assert await rig.worker.take_ids(9) == [big.id, small[0].id]
 
-    async def test_job_that_comes_before_takes_what_is_reserved(self, rig: Rig) -> None:
+    async def test_earlier_job_takes_what_is_reserved(self, rig: Rig) -> None:
         await hold(rig, WIDE, 3)
         await rig.add(kind="big", priority=5, gates=(WIDE.take(3),))
         assert await rig.worker.take(9) == []
@@ -289,7 +285,7 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9, SIDE) == [small.id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
-    async def test_reservation_stays_when_another_that_asks_for_several_leaves(
+    async def test_reservation_stays_when_another_weighted_job_leaves(
         self, rig: Rig, gate: GateSpec
     ) -> None:
         await hold(rig, gate, 3)
@@ -302,7 +298,7 @@ class ReserveGroup(ConformanceGroup):
         assert (await rig.gate(use(gate, 1).name)).reserved_for == first.id
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
-    async def test_reservation_ends_in_time_if_nobody_serves_its_lane(
+    async def test_reservation_expires_if_nobody_serves_its_lane(
         self, rig: Rig, gate: GateSpec
     ) -> None:
         held = await hold(rig, gate, 2)
@@ -333,7 +329,7 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take(9, SIDE) == []
         assert await rig.worker.take_ids(9) == [big.id]
 
-    async def test_job_that_is_parked_keeps_its_reservation_without_claims_of_its_lane(
+    async def test_parked_job_keeps_its_reservation_without_claims_of_its_lane(
         self, rig: Rig
     ) -> None:
         held = await hold(rig, LICENCE, 2)
@@ -347,9 +343,7 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take(9, SIDE) == []
         assert await rig.worker.take_ids(9) == [big.id]
 
-    async def test_reservation_is_kept_though_its_gate_was_closed_for_a_part_of_it(
-        self, rig: Rig
-    ) -> None:
+    async def test_reservation_survives_a_temporary_closing_of_its_gate(self, rig: Rig) -> None:
         held = await hold(rig, LICENCE, 2)
         big = await rig.add(kind="big", priority=0, gates=(use(LICENCE, 3),))
         assert await rig.worker.take(9) == []
@@ -362,7 +356,7 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [big.id]
 
     @pytest.mark.parametrize("why", ["never", "closed", "other"])
-    async def test_nothing_is_kept_for_a_job_that_could_not_start_with_it(
+    async def test_nothing_is_reserved_for_a_job_that_could_not_start_with_it(
         self, rig: Rig, why: str
     ) -> None:
         await rig.add_many(2, kind="held", gates=(WIDE, OTHER))
@@ -378,7 +372,7 @@ class ReserveGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [small[0].id, small[1].id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
-    async def test_nothing_is_kept_at_a_gate_that_is_closed(self, rig: Rig, gate: GateSpec) -> None:
+    async def test_nothing_is_reserved_at_a_closed_gate(self, rig: Rig, gate: GateSpec) -> None:
         await rig.declare(gate)
         name = use(gate, 3).name
         await rig.close_gate(name)
@@ -388,7 +382,7 @@ class ReserveGroup(ConformanceGroup):
         state = await rig.gate(name)
         assert (state.reserved, state.reserved_for) == (0, None)
 
-    async def test_member_that_never_fits_it_is_not_kept_for_it(self, rig: Rig) -> None:
+    async def test_member_that_never_fits_the_job_is_not_reserved_for_it(self, rig: Rig) -> None:
         desks = Pool("desks", {"a": 1, "b": 2})
         held = await hold(rig, desks, 2)
         assert [run.members["desks"] for run in held] == ["a", "b"]
@@ -400,9 +394,7 @@ class ReserveGroup(ConformanceGroup):
         await rig.worker.report(Succeeded(held[1].id, held[1].run))
         assert await rig.worker.take_ids(9) == [big.id]
 
-    async def test_two_that_each_need_what_is_reserved_for_the_other_start_in_turn(
-        self, rig: Rig
-    ) -> None:
+    async def test_two_jobs_that_need_each_others_reservation_start_in_turn(self, rig: Rig) -> None:
         one, two = Slots("one", 3), Slots("two", 3)
         await rig.add_many(2, kind="held", gates=(one, two))
         worker, other = rig.new_worker(), rig.new_worker()
@@ -419,7 +411,7 @@ class ReserveGroup(ConformanceGroup):
         await worker.settle(Succeeded(run.id, run.run))
         assert await other.take_ids(9, SIDE) == [second.id]
 
-    async def test_why_and_the_gate_tell_for_whom_it_is_reserved(self, rig: Rig) -> None:
+    async def test_why_and_the_gate_show_for_whom_it_is_reserved(self, rig: Rig) -> None:
         held = await hold(rig, WIDE, 2)
         big = await rig.add(kind="big", priority=0, gates=(WIDE.take(3),))
         small = await rig.add(kind="small", gates=(WIDE,))

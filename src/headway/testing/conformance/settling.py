@@ -112,7 +112,7 @@ class SettleGroup(ConformanceGroup):
         assert (view.state, view.error, len(view.runs)) == (State.DEAD, "boom 3", 3)
         assert view.reason
 
-    async def test_delays_between_attempts_grow_for_each_job_until_the_cap(self, rig: Rig) -> None:
+    async def test_retry_delays_grow_up_to_the_cap(self, rig: Rig) -> None:
         retry = RetryPolicy(attempts=9, base_ms=1_000, cap_ms=20_000)
         jobs = await rig.add_many(8, policy=replace(POLICY, retry=retry))
         delays = {job.id: list[int]() for job in jobs}
@@ -131,7 +131,7 @@ class SettleGroup(ConformanceGroup):
             assert found[:5] == sorted(found[:5])
         assert len({tuple(found) for found in delays.values()}) > 1
 
-    async def test_failure_can_say_when_to_try_again(self, rig: Rig) -> None:
+    async def test_failure_can_set_the_time_of_the_retry(self, rig: Rig) -> None:
         one, two = await rig.add(), await rig.add()
         first, second = await rig.worker.take(2)
         until_at = rig.clock() + 77_000
@@ -142,7 +142,7 @@ class SettleGroup(ConformanceGroup):
         assert (await rig.view(one.id)).due_at == rig.clock() + 90
         assert (await rig.view(two.id)).due_at == until_at
 
-    async def test_failure_with_a_delay_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
+    async def test_failure_with_a_delay_is_dead_when_attempts_are_exhausted(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(3):
             await rig.worker.take_and_report(Failed, after_ms=0)
@@ -155,7 +155,7 @@ class SettleGroup(ConformanceGroup):
         assert (view.state, view.reason, view.error) == ("dead", "bad number", "+1 is none")
 
     @pytest.mark.parametrize("end", list(ENDS_WITHOUT_ERROR))
-    async def test_run_that_ends_without_an_error_shows_none_of_an_earlier_run(
+    async def test_run_without_an_error_shows_none_of_an_earlier_run(
         self, rig: Rig, end: str
     ) -> None:
         first = await rig.start(policy=TWICE)
@@ -175,7 +175,7 @@ class SettleGroup(ConformanceGroup):
             runs = (await rig.view(first.id)).runs
             assert [run.error for run in runs] == [error, "", ""]
 
-    async def test_run_keeps_what_its_handler_raised_after_the_hand_over(self, rig: Rig) -> None:
+    async def test_run_keeps_the_error_raised_after_the_hand_over(self, rig: Rig) -> None:
         job = await rig.add(policy=TWICE)
         for key, decided in (("call-1", Decided.RETRY), ("call-2", Decided.DEAD)):
             run = await rig.worker.take_and_report(HandedOver, key=key, timeout_ms=9_000)
@@ -200,7 +200,7 @@ class SettleGroup(ConformanceGroup):
         await rig.worker.settle(Snoozed(run.id, run.run, until_at=until_at))
         assert (await rig.view(job.id)).due_at == until_at
 
-    async def test_snooze_gives_the_job_its_reason_if_it_has_one(self, rig: Rig) -> None:
+    async def test_snooze_can_set_the_jobs_reason(self, rig: Rig) -> None:
         job = await rig.add()
         for given, kept in (("quiet hours", "quiet hours"), ("", "quiet hours"), ("away", "away")):
             await rig.worker.take_and_report(Snoozed, after_ms=9, reason=given)
@@ -210,7 +210,7 @@ class SettleGroup(ConformanceGroup):
         await rig.worker.take_and_report(Succeeded)
         assert (await rig.view(job.id)).reason == ""
 
-    async def test_snoozes_use_up_no_attempt(self, rig: Rig) -> None:
+    async def test_snoozes_use_no_attempt(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(10):
             run = await rig.worker.take_one()
@@ -234,7 +234,7 @@ class SettleGroup(ConformanceGroup):
         stages = [one.stage for one in (await rig.view(job.id)).runs]
         assert stages == ["check", "dial"]
 
-    async def test_next_stage_waits_behind_its_gate_without_holding_the_last_one(
+    async def test_next_stage_waits_at_its_gate_without_holding_the_last_one(
         self, rig: Rig
     ) -> None:
         await rig.declare(PHONE)
@@ -257,7 +257,7 @@ class SettleGroup(ConformanceGroup):
         ],
         ids=["unknown", "twice", "nothing"],
     )
-    async def test_next_stage_with_gates_that_cannot_be_is_refused_and_writes_nothing(
+    async def test_next_stage_with_invalid_gates_is_refused_and_writes_nothing(
         self, rig: Rig, uses: tuple[GateUse, ...], error: type[CallerError]
     ) -> None:
         await rig.declare(LINE)
@@ -276,9 +276,7 @@ class SettleGroup(ConformanceGroup):
         run = await rig.new_worker().take_one()
         assert (run.id, run.run, run.attempt) == (job.id, 2, 1)
 
-    async def test_outcomes_are_written_each_by_itself_and_answered_in_order(
-        self, rig: Rig
-    ) -> None:
+    async def test_outcomes_are_written_separately_and_answered_in_order(self, rig: Rig) -> None:
         await rig.add_many(3)
         worker, stranger = rig.new_worker(), rig.new_worker()
         one, two = await worker.take(2)
@@ -296,7 +294,7 @@ class SettleGroup(ConformanceGroup):
         assert await rig.state(two.id) is State.DEAD
 
     @each_end
-    async def test_settling_again_what_this_run_settled_answers_already_and_writes_nothing(
+    async def test_settling_a_settled_run_again_returns_already_and_writes_nothing(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         await rig.add(gates=(LINE,))
@@ -305,7 +303,7 @@ class SettleGroup(ConformanceGroup):
         async with rig.unchanged("jobs", "gates", "stats"):
             assert await rig.worker.report(outcome(run.id, run.run)) is Verdict.ALREADY
 
-    async def test_first_of_two_outcomes_of_one_run_stands(self, rig: Rig) -> None:
+    async def test_first_of_two_outcomes_of_one_run_wins(self, rig: Rig) -> None:
         run = await rig.start()
         verdicts = await rig.worker.settle(
             Succeeded(run.id, run.run, result=b"1"), Died(run.id, run.run)
@@ -332,9 +330,7 @@ class SettleGroup(ConformanceGroup):
         assert await rig.worker.settle(again, again) == [Verdict.DONE, Verdict.ALREADY]
         assert len((await rig.view(run.id)).runs) == 1
 
-    async def test_event_that_came_early_is_kept_on_if_the_settlement_is_refused(
-        self, rig: Rig
-    ) -> None:
+    async def test_early_event_stays_kept_if_the_settlement_is_refused(self, rig: Rig) -> None:
         await rig.add_many(2, expires_at=None)
         one, two = await rig.worker.take(2)
         await rig.signal("call-1", Decided.DEAD)
@@ -348,7 +344,7 @@ class SettleGroup(ConformanceGroup):
         # The first signal that arrived is applied.
         assert await rig.state(one.id) is State.DEAD
 
-    async def test_event_that_came_early_for_a_key_is_applied_to_one_run(self, rig: Rig) -> None:
+    async def test_early_event_for_a_key_is_applied_to_one_run(self, rig: Rig) -> None:
         one, two = await rig.add_many(2)
         runs = await rig.worker.take(2)
         await rig.signal("call-1")
@@ -357,7 +353,9 @@ class SettleGroup(ConformanceGroup):
         )
         assert await rig.states(one, two) == [State.SUCCEEDED, State.AWAITING]
 
-    async def test_end_of_another_job_in_one_request_settles_no_lost_run(self, rig: Rig) -> None:
+    async def test_end_of_another_job_in_the_same_request_settles_no_lost_run(
+        self, rig: Rig
+    ) -> None:
         await rig.add_many(2)
         one, two = await rig.worker.take(2)
         await rig.worker.beat(one, request=rig.worker.request)
@@ -365,7 +363,7 @@ class SettleGroup(ConformanceGroup):
         verdicts = await rig.worker.settle(Failed(one.id, one.run), lost)
         assert verdicts == [Verdict.DONE, Verdict.LOST]
 
-    async def test_outcomes_of_one_run_are_written_in_their_order(self, rig: Rig) -> None:
+    async def test_outcomes_of_one_run_are_written_in_order(self, rig: Rig) -> None:
         one, two = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
         runs = await rig.worker.take(2)
         verdicts = await rig.worker.settle(
@@ -377,7 +375,7 @@ class SettleGroup(ConformanceGroup):
         assert verdicts[:3] == [Verdict.DONE, Verdict.ALREADY, Verdict.DONE]
         assert await rig.states(one, two) == [State.DEAD, State.AWAITING]
 
-    async def test_settlements_again_after_the_next_claim_change_nothing(self, rig: Rig) -> None:
+    async def test_repeated_settlements_after_the_next_claim_change_nothing(self, rig: Rig) -> None:
         await rig.add()
         worker, other = rig.new_worker(), rig.new_worker()
         run = await worker.take_and_report(Released)
@@ -387,12 +385,12 @@ class SettleGroup(ConformanceGroup):
         assert await worker.report(Died(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
         assert await rig.state(run.id) is State.SUCCEEDED
 
-    async def test_long_error_is_cut_and_the_job_settled(self, rig: Rig) -> None:
+    async def test_long_error_is_truncated_and_the_job_settled(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_and_report(Died, error="x" * 50_000)
         assert len((await rig.view(job.id)).error) <= MAX_ERROR
 
-    async def test_thousand_outcomes_are_one_request(self, rig: Rig) -> None:
+    async def test_thousand_outcomes_fit_one_request(self, rig: Rig) -> None:
         await rig.add_many(1000)
         runs = await rig.worker.take(1000)
         verdicts = await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
@@ -417,7 +415,7 @@ class SettleGroup(ConformanceGroup):
             "snoozed": 1, "handed_over": 1,
         }  # fmt: skip
 
-    async def test_lane_counts_its_jobs_in_each_state(self, rig: Rig) -> None:
+    async def test_lane_counts_its_jobs_by_state(self, rig: Rig) -> None:
         await rig.add_many(4)
         await rig.add(due_at=rig.clock() + 9_000)
         runs = await rig.worker.take(3)
@@ -429,7 +427,7 @@ class SettleGroup(ConformanceGroup):
         }  # fmt: skip
         assert lane.unfinished == 3
 
-    async def test_successes_of_one_call_are_counted_in_the_lane_of_each(self, rig: Rig) -> None:
+    async def test_successes_of_one_call_count_in_the_lane_of_each_job(self, rig: Rig) -> None:
         lanes = {"a": 1, "b": 2, "c": 3}
         for lane, number in lanes.items():
             await rig.add_many(number, lane=lane, **SHORT)

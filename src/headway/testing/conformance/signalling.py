@@ -51,7 +51,7 @@ class SignalGroup(ConformanceGroup):
         ("decided", "reason"),
         [(Decided.DEAD, "failed"), (Decided.DECLINED, "declined"), (Decided.RETRY, "failed")],
     )
-    async def test_failure_by_a_signal_without_a_reason_has_one(
+    async def test_failure_by_a_signal_without_a_reason_gets_one(
         self, rig: Rig, decided: Decided, reason: str
     ) -> None:
         call = await dial(rig)
@@ -64,7 +64,7 @@ class SignalGroup(ConformanceGroup):
             async with rig.refuses(InvalidValue, match="NUL"):
                 await rig.store.signal(replace(Signal(key=call.key, event="end"), **fields))
 
-    async def test_retry_by_signal_can_say_when_and_uses_an_attempt(self, rig: Rig) -> None:
+    async def test_retry_by_signal_can_set_the_time_and_uses_an_attempt(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.signal(call.key, Decided.RETRY, after_ms=5_555, reason="engaged")
         view = await rig.view(call.id)
@@ -74,7 +74,7 @@ class SignalGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert (run.run, run.attempt) == (2, 2)
 
-    async def test_retry_by_signal_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
+    async def test_retry_by_signal_is_dead_when_attempts_are_exhausted(self, rig: Rig) -> None:
         job = await rig.add()
         for number in (1, 2, 3):
             key = f"call-{number}"
@@ -83,19 +83,19 @@ class SignalGroup(ConformanceGroup):
         view = await rig.view(job.id)
         assert (view.state, view.reason, view.error) == (State.DEAD, "call-3", "call-3")
 
-    async def test_job_and_run_are_a_key_of_their_own(self, rig: Rig) -> None:
+    async def test_job_and_run_form_a_key(self, rig: Rig) -> None:
         call = await dial(rig)
         assert (await rig.signal(f"{call.id}:{call.run}")).answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
 
-    async def test_key_that_is_nearly_a_reference_names_no_run(self, rig: Rig) -> None:
+    async def test_key_that_resembles_a_reference_names_no_run(self, rig: Rig) -> None:
         call = await dial(rig)
         for tail in ("", ":", ":x", ":2", ":1:1", ":\u0661", ":\u00b9", ":0000000001"):
             reply = await rig.signal(f"{call.id}{tail}")
             assert (reply.answer, reply.job) == (Heard.KEPT, None), tail
         assert (await rig.signal("unknown:1")).answer is Heard.KEPT
 
-    async def test_duplicate_event_answers_already_and_changes_nothing(self, rig: Rig) -> None:
+    async def test_duplicate_event_returns_already_and_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
         assert (await rig.signal(call.key, event="end")).answer is Heard.APPLIED
         async with rig.unchanged():
@@ -112,7 +112,9 @@ class SignalGroup(ConformanceGroup):
         assert (await rig.signal(call.key, event="end")).answer is Heard.ALREADY
 
     @pytest.mark.parametrize("count", [16, 17, 18, 40])
-    async def test_each_of_many_events_of_a_run_is_known_again(self, rig: Rig, count: int) -> None:
+    async def test_each_of_many_events_of_a_run_is_recognised_again(
+        self, rig: Rig, count: int
+    ) -> None:
         call = await dial(rig)
         events = [f"note-{n}" for n in range(count)]
         for event in events:
@@ -121,14 +123,14 @@ class SignalGroup(ConformanceGroup):
             reply = await rig.signal(call.key, event=event, kind=SignalKind.NOTE, label=event)
             assert reply.answer is Heard.ALREADY
 
-    async def test_signal_makes_its_run_known_under_another_key(self, rig: Rig) -> None:
+    async def test_signal_can_register_another_key_for_its_run(self, rig: Rig) -> None:
         call = await dial(rig)
         reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, known_as="CA77")
         assert reply.answer is Heard.APPLIED
         assert "CA77" in (await rig.view(call.id)).runs[0].keys
         assert (await rig.signal("CA77")).state == State.SUCCEEDED
 
-    async def test_late_signal_makes_its_own_run_known_and_no_later_one(self, rig: Rig) -> None:
+    async def test_late_signal_registers_its_own_run_and_no_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.signal(call.key, Decided.RETRY, after_ms=0, known_as="CA-first")
         await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
@@ -140,7 +142,7 @@ class SignalGroup(ConformanceGroup):
         assert (await rig.signal("CA-late")).answer is Heard.LATE
         assert await rig.state(call.id) is State.AWAITING
 
-    async def test_what_came_under_a_key_is_applied_once_a_signal_tells_whose_it_is(
+    async def test_events_kept_under_a_key_are_applied_once_a_signal_registers_it(
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
@@ -165,9 +167,7 @@ class SignalGroup(ConformanceGroup):
             late = await rig.signal(call.key, event="end")
             assert (late.answer, late.state) == (Heard.LATE, State.DEAD)
 
-    async def test_kept_signal_that_comes_too_late_for_its_candidate_stays_late(
-        self, rig: Rig
-    ) -> None:
+    async def test_kept_signal_too_late_for_its_candidate_stays_late(self, rig: Rig) -> None:
         run = await rig.start(
             candidates=("ann", "bob"), policy=policy_with(cascade=True), expires_at=None
         )
@@ -203,7 +203,7 @@ class SignalGroup(ConformanceGroup):
         assert (run.id, run.run) == (call.id, 2)
         assert (await rig.signal(call.key)).answer is Heard.LATE
 
-    async def test_what_came_under_a_key_is_not_applied_to_a_later_run(self, rig: Rig) -> None:
+    async def test_events_kept_under_a_key_are_not_applied_to_a_later_run(self, rig: Rig) -> None:
         call = await dial(rig)
         assert (await rig.signal("CA77")).answer is Heard.KEPT
         await rig.signal(call.key, Decided.RETRY)
@@ -235,14 +235,14 @@ class SignalGroup(ConformanceGroup):
         await rig.worker.report(HandedOver(run.id, run.run, key="CA77", timeout_ms=9_000))
         assert await rig.state(run.id) is State.SUCCEEDED
 
-    async def test_event_kept_under_the_jobs_bare_id_is_applied_under_a_key(self, rig: Rig) -> None:
+    async def test_event_kept_under_the_bare_job_id_is_applied_under_a_key(self, rig: Rig) -> None:
         call = await dial(rig)
         assert (await rig.signal(call.id, event="a")).answer is Heard.KEPT
         assert (await rig.signal(call.key, event="a")).answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
         assert (await rig.signal(call.key, event="a")).answer is Heard.ALREADY
 
-    async def test_event_kept_under_the_jobs_bare_id_settles_at_the_hand_over(
+    async def test_event_kept_under_the_bare_job_id_settles_at_the_hand_over(
         self, rig: Rig
     ) -> None:
         run = await rig.start()
@@ -257,14 +257,14 @@ class SignalGroup(ConformanceGroup):
         assert await call.worker.report(KnownAs(call.id, call.run, key="CA77")) is Verdict.DONE
         assert await rig.state(call.id) is State.SUCCEEDED
 
-    async def test_key_known_before_the_hand_over_holds_after_it(self, rig: Rig) -> None:
+    async def test_key_known_before_the_hand_over_stays_valid_after_it(self, rig: Rig) -> None:
         job = await rig.add()
         run = await rig.worker.take_and_report(KnownAs, key="CA77")
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert (await rig.signal("CA77")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_early_signal_is_kept_for_an_hour_and_no_longer(self, rig: Rig) -> None:
+    async def test_early_signal_is_kept_for_an_hour(self, rig: Rig) -> None:
         job, other = await rig.add(), await rig.add(kind="text")
         await rig.signal("call-1")
         await rig.pass_time(HOUR_MS - 1)
@@ -275,7 +275,7 @@ class SignalGroup(ConformanceGroup):
         await rig.worker.take_and_report(HandedOver, key="call-2", timeout_ms=9_000_000)
         assert await rig.state(other.id) is State.AWAITING
 
-    async def test_event_that_was_kept_too_long_is_forgotten_alone(self, rig: Rig) -> None:
+    async def test_event_kept_too_long_is_forgotten_alone(self, rig: Rig) -> None:
         jobs = await rig.add_many(2)
         await rig.signal("call-1", Decided.DEAD, event="a")
         rig.clock.advance(HOUR_MS // 2)
@@ -286,9 +286,7 @@ class SignalGroup(ConformanceGroup):
             await rig.worker.take_and_report(HandedOver, key=key, timeout_ms=9_000)
         assert await rig.states(*jobs) == [State.SUCCEEDED] * 2
 
-    async def test_each_kept_event_is_applied_once_as_the_runs_of_its_key_come(
-        self, rig: Rig
-    ) -> None:
+    async def test_each_kept_event_is_applied_once_as_runs_take_its_key(self, rig: Rig) -> None:
         jobs = await rig.add_many(4)
         await rig.signal("call-1", Decided.DEAD)
         await rig.signal("call-1")
@@ -299,7 +297,7 @@ class SignalGroup(ConformanceGroup):
         states = [State.DEAD, State.SUCCEEDED, State.DEAD, State.AWAITING]
         assert await rig.states(*jobs) == states
 
-    async def test_event_that_was_kept_under_one_key_and_applied_under_another_is_applied_once(
+    async def test_event_kept_under_one_key_and_applied_under_another_is_applied_once(
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
@@ -342,7 +340,7 @@ class SignalGroup(ConformanceGroup):
         assert reply.answer is Heard.LATE
         assert (await rig.view(call.id)).deadline_at is None
 
-    async def test_note_labels_the_job_also_after_its_end_and_once(self, rig: Rig) -> None:
+    async def test_note_labels_the_job_even_after_its_end_and_only_once(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.signal(call.key)
         note = Signal(
@@ -361,7 +359,7 @@ class SignalGroup(ConformanceGroup):
         reply = await rig.signal("SM55", kind=SignalKind.NOTE, label="DELIVERED")
         assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
 
-    async def test_known_as_again_answers_already(self, rig: Rig) -> None:
+    async def test_repeated_known_as_returns_already(self, rig: Rig) -> None:
         call = await dial(rig)
         known = KnownAs(call.id, call.run, key="CA77")
         assert await call.worker.report(known) is Verdict.DONE
@@ -380,9 +378,7 @@ class SignalGroup(ConformanceGroup):
         assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
         assert await rig.state(other.id) is State.AWAITING
 
-    async def test_key_of_a_live_run_is_not_handed_over_under_by_another_job(
-        self, rig: Rig
-    ) -> None:
+    async def test_another_job_cannot_hand_over_under_the_key_of_a_live_run(self, rig: Rig) -> None:
         call = await dial(rig)
         run = await rig.start(gates=(LINE,))
         async with rig.refuses(KeyConflict, match=call.id):
@@ -402,7 +398,7 @@ class SignalGroup(ConformanceGroup):
             await rig.worker.settle(*taking)
         assert (await rig.signal("CA77")).answer is Heard.KEPT
 
-    async def test_key_of_a_run_that_ended_is_taken_by_another_job(self, rig: Rig) -> None:
+    async def test_key_of_an_ended_run_can_be_taken_by_another_job(self, rig: Rig) -> None:
         call, again = await dial(rig), await dial(rig, key="call-again")
         other = await dial(rig, key="call-other")
         await rig.signal(call.key, known_as="CA77")
@@ -413,7 +409,7 @@ class SignalGroup(ConformanceGroup):
         assert (reply.answer, reply.job) == (Heard.APPLIED, other.id)
         assert (await rig.signal("CA78")).job == other.id
 
-    async def test_signal_is_applied_though_its_key_names_another_live_run(self, rig: Rig) -> None:
+    async def test_signal_is_applied_even_if_its_key_names_another_live_run(self, rig: Rig) -> None:
         call, other = await dial(rig), await dial(rig, key="call-other")
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
         reply = await rig.signal(other.key, known_as="CA77")

@@ -25,14 +25,14 @@ LOCK = Slots("lock:{name}", 1)
 class SlotsGroup(ConformanceGroup):
     """A counting semaphore whose permits are rows that name their holders."""
 
-    async def test_no_more_permits_are_out_than_the_capacity(self, rig: Rig) -> None:
+    async def test_permits_in_use_never_exceed_the_capacity(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, gates=(LINE,))
         assert await rig.worker.take_ids(5) == [jobs[0].id, jobs[1].id]
         assert await rig.worker.take(5) == []
         gate = await rig.gate("line")
         assert (gate.used, gate.free, gate.open) == (2, 0, False)
 
-    async def test_permit_given_back_starts_exactly_one(self, rig: Rig) -> None:
+    async def test_released_permit_starts_exactly_one_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, gates=(LINE,))
         first, _ = await rig.worker.take(5)
         await rig.worker.settle(Succeeded(first.id, first.run))
@@ -47,7 +47,7 @@ class SlotsGroup(ConformanceGroup):
         assert (holder.member, holder.amount, holder.since) == ("", 3, rig.clock())
 
     @each_end
-    async def test_every_end_of_a_run_gives_its_permits_back(
+    async def test_every_end_of_a_run_releases_its_permits(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         await rig.declare(LOCK)
@@ -72,7 +72,7 @@ class SlotsGroup(ConformanceGroup):
         free = await rig.add(gates=(use_of(LOCK, name="a"), use_of(LOCK, name="c")))
         assert await rig.worker.take_ids(5) == [free.id]
 
-    async def test_jobs_that_ask_for_gates_in_opposite_order_never_deadlock(self, rig: Rig) -> None:
+    async def test_jobs_with_gates_in_opposite_order_never_deadlock(self, rig: Rig) -> None:
         await rig.declare(LOCK)
         one, two = use_of(LOCK, name="1"), use_of(LOCK, name="2")
         jobs = [await rig.add(gates=gates) for gates in ((one, two), (two, one)) * 3]
@@ -91,7 +91,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(first.id, first.run))
         assert await rig.worker.take_ids(5) == [jobs[1].id]
 
-    async def test_amount_above_the_capacity_waits_and_says_never_fits(self, rig: Rig) -> None:
+    async def test_amount_above_the_capacity_waits_and_shows_never_fits(self, rig: Rig) -> None:
         await rig.declare(LOCK)
         shared = await rig.add(gates=(WIDE.take(5),))
         keyed = await rig.add(gates=(use_of(LOCK, 2, name="a"),), kind="text")
@@ -129,7 +129,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.cap("lock:{name}", 2)
         assert await rig.worker.take_ids(5) == [keyed.id]
 
-    async def test_lowered_capacity_revokes_nothing_and_lets_none_start_until_it_is_under(
+    async def test_lowered_capacity_revokes_nothing_and_lets_nothing_start_above_it(
         self, rig: Rig
     ) -> None:
         jobs = await rig.add_many(6, gates=(WIDE,))
@@ -143,7 +143,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(runs[2].id, runs[2].run))
         assert await rig.worker.take_ids(5) == [jobs[4].id]
 
-    async def test_raised_capacity_lets_what_waits_start(self, rig: Rig) -> None:
+    async def test_raised_capacity_lets_waiting_jobs_start(self, rig: Rig) -> None:
         await rig.declare(LOCK)
         shared = await rig.add_many(4, gates=(LINE,))
         keyed = await rig.add_many(3, gates=(use_of(LOCK, name="a"),), kind="text")
@@ -152,7 +152,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.cap("lock:a", 2)
         assert await rig.worker.take_ids(9) == [shared[2].id, keyed[1].id]
 
-    async def test_capacity_of_nothing_lets_nothing_pass(self, rig: Rig) -> None:
+    async def test_capacity_of_zero_lets_nothing_pass(self, rig: Rig) -> None:
         await rig.declare(LINE)
         await rig.cap("line", 0)
         job = await rig.add(gates=(LINE,))
@@ -168,7 +168,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.worker.take(9)
         assert (await rig.used("lock:a"), await rig.used("lock:b")) == (2, 1)
 
-    async def test_permit_held_for_the_run_comes_back_at_hand_over(self, rig: Rig) -> None:
+    async def test_run_only_permit_is_released_at_hand_over(self, rig: Rig) -> None:
         job = await rig.add(gates=(LINE.take(hold="run"), WIDE.take(3)))
         await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=60_000)
         assert (await rig.used("line"), await rig.used("wide")) == (0, 3)
@@ -176,7 +176,7 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.used("wide") == 0
 
-    async def test_give_back_frees_one_gate_early_and_once(self, rig: Rig) -> None:
+    async def test_give_back_releases_one_gate_early_and_once(self, rig: Rig) -> None:
         await rig.declare(LOCK)
         await rig.add(gates=(LINE.take(2), use_of(LOCK, name="a")))
         follower = await rig.add(gates=(use_of(LOCK, name="a"),), kind="text")
@@ -188,7 +188,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert (await rig.used("line"), await rig.used("lock:a")) == (0, 1)
 
-    async def test_gate_that_the_run_has_not_passed_is_not_given_back(self, rig: Rig) -> None:
+    async def test_gate_not_held_by_the_run_is_not_given_back(self, rig: Rig) -> None:
         await rig.declare(LOCK, LINE, WIDE)
         first, second = await rig.add(gates=(WIDE,)), await rig.add(gates=(WIDE,))
         runs = await rig.worker.take(2)
@@ -203,7 +203,7 @@ class SlotsGroup(ConformanceGroup):
         every = GaveBack(runs[1].id, runs[1].run, gate="kind:dial")
         assert await rig.worker.report(every) is Verdict.DONE
 
-    async def test_lane_concurrency_counts_handlers_and_not_what_awaits(self, rig: Rig) -> None:
+    async def test_lane_concurrency_counts_handlers_and_not_awaiting_jobs(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, concurrency=1)))
         jobs = await rig.add_many(3)
         run = await rig.worker.take_one()
@@ -230,7 +230,7 @@ class SlotsGroup(ConformanceGroup):
         run = await rig.worker.take(9, "b")
         assert run == []
 
-    async def test_pool_or_rate_values_are_refused_for_a_slots(self, rig: Rig) -> None:
+    async def test_pool_or_rate_values_are_refused_for_slots(self, rig: Rig) -> None:
         await rig.declare(LINE)
         for item in (SetGate(name="line", limit=3), SetGate(name="line", members=(("a", 1),))):
             async with rig.refuses(InvalidValue):
@@ -244,7 +244,7 @@ PHONE = Slots("phone:{phone}", 1)
 class ReleasePermitGroup(ConformanceGroup):
     """Releasing a permit by force, which is recorded."""
 
-    async def test_released_permit_lets_the_next_start_and_is_on_the_trail(self, rig: Rig) -> None:
+    async def test_forced_release_lets_the_next_start_and_is_in_the_trail(self, rig: Rig) -> None:
         first, second = await rig.add_many(2, gates=(SINGLE,))
         run = await rig.worker.take_one()
         assert await rig.store.release_permit("line", first.id, "bob", "stuck") is True
@@ -261,7 +261,7 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.store.release_permit("line", run.id, "bob", "stuck") is False
         assert await rig.used("line") == 0
 
-    async def test_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
+    async def test_forced_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
         await rig.worker.take(5)
@@ -274,7 +274,7 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.store.release_permit("no such gate", job.id, "bob", "x") is False
         assert await rig.store.release_permit("line", UNKNOWN_ID, "bob", "x") is False
 
-    async def test_release_without_the_name_of_a_gate_is_refused(self, rig: Rig) -> None:
+    async def test_release_without_a_gate_is_refused(self, rig: Rig) -> None:
         job = await rig.add(gates=(SINGLE,))
         await rig.worker.take(5)
         async with rig.refuses(InvalidValue, match="gate is empty"):
@@ -299,7 +299,7 @@ async def finish(worker: PlayedWorker, *runs: Claimed) -> None:
 class PoolGroup(ConformanceGroup):
     """A gate that is open while any member has a free permit."""
 
-    async def test_least_used_takes_the_lowest_share_then_the_order_given(self, rig: Rig) -> None:
+    async def test_least_used_takes_the_lowest_share_then_the_given_order(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(NUMBERS,))
         runs = await rig.worker.take(14)
         assert chosen(runs, "numbers") == "abcbabbabcbabb"
@@ -307,7 +307,7 @@ class PoolGroup(ConformanceGroup):
         await finish(rig.worker, runs[2])
         assert chosen(await rig.worker.take(5), "numbers") == runs[2].members["numbers"]
 
-    async def test_jobs_at_a_pool_start_only_for_handlers_that_are_free(self, rig: Rig) -> None:
+    async def test_pool_jobs_start_only_for_free_handlers(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, gates=(NUMBERS,))
         runs = await rig.worker.take(5, free=2)
         assert [run.id for run in runs] == [job.id for job in jobs[:2]]
@@ -319,14 +319,14 @@ class PoolGroup(ConformanceGroup):
         await finish(rig.worker, *runs)
         assert chosen(await rig.worker.take(3), "round") == "bca"
 
-    async def test_first_free_takes_the_first_in_the_order_given(self, rig: Rig) -> None:
+    async def test_first_free_takes_the_first_in_the_given_order(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         runs = await rig.worker.take(5)
         assert chosen(runs, "first") == "aabbc"
         await finish(rig.worker, runs[0])
         assert chosen(await rig.worker.take(9), "first") == "ac"
 
-    async def test_member_chosen_stands_on_the_run_and_its_permit(self, rig: Rig) -> None:
+    async def test_chosen_member_is_recorded_on_the_run_and_its_permit(self, rig: Rig) -> None:
         job = await rig.add(gates=(NUMBERS.take(2),))
         (run,) = await rig.worker.take()
         assert dict(run.members) == {"numbers": "a"}
@@ -343,7 +343,7 @@ class PoolGroup(ConformanceGroup):
         assert chosen(await rig.worker.take(9), "numbers") == "b"
         assert (await rig.why(impossible.id)).never_fits == ("numbers",)
 
-    async def test_closed_member_is_passed_over(self, rig: Rig) -> None:
+    async def test_closed_member_is_skipped(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         await rig.close_gate("first/a", rig.clock() + 5_000)
         assert chosen(await rig.worker.take(9), "first") == "bbcc"
@@ -351,7 +351,7 @@ class PoolGroup(ConformanceGroup):
         rig.clock.advance(5_000)
         assert chosen(await rig.worker.take(9), "first") == "aa"
 
-    async def test_first_member_that_opens_is_waited_for(self, rig: Rig) -> None:
+    async def test_first_member_to_open_is_waited_for(self, rig: Rig) -> None:
         job = await rig.add(gates=(FIRST,))
         now = rig.clock()
         for member, ms in (("a", 9_000), ("b", 4_000), ("c", 6_000)):
@@ -359,7 +359,7 @@ class PoolGroup(ConformanceGroup):
         assert [gate.opens_at for gate in (await rig.why(job.id)).closed] == [now + 4_000]
 
     @pytest.mark.parametrize("name", ["pair", "pair:{customer}"], ids=["shared", "keyed"])
-    async def test_closed_member_is_waited_for_by_one_that_finds_the_others_taken(
+    async def test_closed_member_is_waited_for_if_the_others_are_taken(
         self, rig: Rig, name: str
     ) -> None:
         pair = Pool(name, {"a": 1, "b": 1})
@@ -382,13 +382,13 @@ class PoolGroup(ConformanceGroup):
         await rig.open_gate("first")
         assert len(await rig.worker.take(9)) == 2
 
-    async def test_members_capacity_is_changed_by_hand(self, rig: Rig) -> None:
+    async def test_members_capacity_can_be_changed_by_hand(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         await rig.cap("first/a", 3)
         await rig.cap("first/b", 0)
         assert chosen(await rig.worker.take(9), "first") == "aaacc"
 
-    async def test_pool_that_is_reset_has_the_members_as_declared(self, rig: Rig) -> None:
+    async def test_reset_pool_has_its_declared_members(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         await rig.cap("first/a", 0)
         await rig.cap("first/b", 1)
@@ -396,7 +396,7 @@ class PoolGroup(ConformanceGroup):
         assert chosen(await rig.worker.take(9), "first") == "aabbcc"
 
     @pytest.mark.parametrize("how", ["opened", "capped"])
-    async def test_member_that_has_room_again_feeds_its_pool(self, rig: Rig, how: str) -> None:
+    async def test_member_with_room_again_feeds_its_pool(self, rig: Rig, how: str) -> None:
         desks = Pool("desk:{site}", {"a": 1, "b": 1})
         await rig.declare(desks)
         await rig.close_gate("desk:x/a")
@@ -412,7 +412,7 @@ class PoolGroup(ConformanceGroup):
             await rig.cap("desk:x/b", 1)
         assert await rig.worker.take_ids(9) == [job.id]
 
-    async def test_replaced_members_hold_for_what_already_waits(self, rig: Rig) -> None:
+    async def test_replaced_members_apply_to_waiting_jobs(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         runs = await rig.worker.take(3)
         await rig.define(SetGate(name="first", members=(("c", 2), ("d", 1))))
@@ -420,7 +420,7 @@ class PoolGroup(ConformanceGroup):
         await finish(rig.worker, *runs)
         assert await rig.worker.take(9) == []
 
-    async def test_permit_of_a_member_taken_away_is_given_back_all_the_same(self, rig: Rig) -> None:
+    async def test_permit_of_a_removed_member_is_released_as_usual(self, rig: Rig) -> None:
         await rig.add_many(2, gates=(FIRST,))
         runs = await rig.worker.take(2)
         await rig.define(SetGate(name="first", members=(("z", 1),)))
@@ -443,7 +443,7 @@ class PoolGroup(ConformanceGroup):
         await rig.signal("call-1")
         assert (await rig.gate("first")).members[0].used == 0
 
-    async def test_keyed_pool_parks_for_each_key_by_itself(self, rig: Rig) -> None:
+    async def test_keyed_pool_parks_each_key_separately(self, rig: Rig) -> None:
         agents = Pool("agents:{airport}", {"x": 1, "y": 1})
         await rig.declare(agents)
         for airport in ("EWR", "JFK"):
@@ -456,7 +456,7 @@ class PoolGroup(ConformanceGroup):
         (run,) = await rig.worker.take(9)
         assert dict(run.members) == {"agents:EWR": "y"}
 
-    async def test_two_pools_are_chosen_each_by_itself(self, rig: Rig) -> None:
+    async def test_two_pools_are_chosen_independently(self, rig: Rig) -> None:
         await rig.add_many(4, gates=(FIRST, ROUND))
         runs = await rig.worker.take(9)
         assert (chosen(runs, "first"), chosen(runs, "round")) == ("aabb", "abca")

@@ -32,7 +32,7 @@ class TimeGroup(ConformanceGroup):
         stats = await rig.store.read(StatsQuery())
         assert (stats.now, stats.clock_ahead_ms) == (high, 3_600_000)
 
-    async def test_time_goes_on_when_the_clock_has_caught_up(self, rig: Rig) -> None:
+    async def test_time_continues_when_the_clock_has_caught_up(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 1_000)
         await rig.sweep()
         rig.clock.advance(-500)
@@ -40,7 +40,9 @@ class TimeGroup(ConformanceGroup):
         rig.clock.advance(1_500)
         assert await rig.worker.take_ids() == [job.id]
 
-    async def test_lease_lives_its_whole_span_though_the_clock_jumps_back(self, rig: Rig) -> None:
+    async def test_lease_lasts_its_whole_duration_though_the_clock_jumps_back(
+        self, rig: Rig
+    ) -> None:
         run = await rig.start()
         rig.clock.advance(-LEASE_MS * 5)
         await rig.sweep()
@@ -65,7 +67,7 @@ class TimeGroup(ConformanceGroup):
         rig.clock.jump_to(high + 1_000)
         assert await rig.worker.take_ids() == [run.id]
 
-    async def test_jump_far_ahead_breaks_nothing_but_what_it_ends(self, rig: Rig) -> None:
+    async def test_jump_far_ahead_ends_only_what_expires(self, rig: Rig) -> None:
         await rig.add_many(2, expires_at=None)
         await rig.worker.take()
         await rig.pass_time(10 * 365 * 86_400_000)
@@ -77,24 +79,24 @@ class TimeGroup(ConformanceGroup):
 class WaitGroup(ConformanceGroup):
     """Wakes hint that something may be claimable; no committed change is missed."""
 
-    async def test_wait_returns_at_once_for_what_came_after_the_claim(self, rig: Rig) -> None:
+    async def test_wait_returns_at_once_for_changes_after_the_claim(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
         await rig.add()
         await rig.wait(reply.seen)
 
-    async def test_wait_returns_when_a_job_comes(self, rig: Rig) -> None:
+    async def test_wait_returns_when_a_job_arrives(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
         async with rig.wakes(reply.seen):
             await rig.add()
 
-    async def test_wait_returns_when_a_permit_comes_back(self, rig: Rig) -> None:
+    async def test_wait_returns_when_a_permit_is_released(self, rig: Rig) -> None:
         await rig.add_many(2, gates=(LINE,))
         run = await rig.worker.take_one()
         reply = await rig.worker.ask()
         async with rig.wakes(reply.seen):
             await rig.worker.report(Succeeded(run.id, run.run))
 
-    async def test_wait_returns_when_a_lane_of_few_places_has_room_again(self, rig: Rig) -> None:
+    async def test_wait_returns_when_a_lane_with_concurrency_has_room_again(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, concurrency=1)))
         await rig.add_many(2)
         run = await rig.worker.take_one()
@@ -127,7 +129,7 @@ class WaitGroup(ConformanceGroup):
         async with rig.wakes(reply.seen):
             await rig.worker.report(Succeeded(run.id, run.run))
 
-    async def test_lane_that_was_woken_in_vain_is_woken_again(self, rig: Rig) -> None:
+    async def test_lane_woken_without_need_is_woken_again(self, rig: Rig) -> None:
         await rig.add_many(2, gates=(LINE,))
         await rig.add(lane="other", gates=(LINE,))
         holder, waiter = rig.new_worker(), rig.new_worker()
@@ -139,7 +141,7 @@ class WaitGroup(ConformanceGroup):
                 await holder.report(Succeeded(run.id, run.run))
         assert len(await waiter.take(1, "other")) == 1
 
-    async def test_every_lane_of_many_that_were_turned_away_is_woken(self, rig: Rig) -> None:
+    async def test_every_blocked_lane_of_many_is_woken(self, rig: Rig) -> None:
         await rig.add(gates=(LINE,))
         holder = rig.new_worker()
         run = await holder.take_one()
@@ -156,9 +158,7 @@ class WaitGroup(ConformanceGroup):
         async with rig.wakes(reply.seen):
             await rig.open_gate("all")
 
-    async def test_wait_returns_when_a_gate_opens_that_a_handler_closed_meanwhile(
-        self, rig: Rig
-    ) -> None:
+    async def test_wait_returns_when_a_gate_closed_by_a_handler_opens(self, rig: Rig) -> None:
         await rig.declare(LINE)
         run = await rig.start()
         reply = await rig.worker.ask()
@@ -178,9 +178,7 @@ class WaitGroup(ConformanceGroup):
         assert await rig.act(verb, job.id, edit=edit) == [Acted.DONE]
         await rig.wait(reply.seen)
 
-    async def test_sweep_that_finds_due_jobs_wakes_who_waits_too_long_for_them(
-        self, rig: Rig
-    ) -> None:
+    async def test_sweep_that_finds_due_jobs_wakes_late_waiters(self, rig: Rig) -> None:
         # Setting the clock forward, for example after a suspend, does not shorten waits by itself.
         await rig.add(due_at=rig.clock() + HOUR_MS)
         reply = await rig.worker.ask()
@@ -189,6 +187,6 @@ class WaitGroup(ConformanceGroup):
             assert [one.promoted for one in await rig.sweep()] == [1]
         assert len(await rig.worker.take()) == 1
 
-    async def test_wait_returns_at_a_moment_that_has_come(self, rig: Rig) -> None:
+    async def test_wait_returns_at_a_time_in_the_past(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
         await rig.wait(reply.seen, rig.clock())

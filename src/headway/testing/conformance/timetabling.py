@@ -88,7 +88,7 @@ async def fired(rig: Rig) -> list[JobView]:
 class TimetableGroup(ConformanceGroup):
     """Fires are inserted ahead as scheduled jobs."""
 
-    async def test_fires_lie_in_the_store_as_scheduled_jobs(self, rig: Rig) -> None:
+    async def test_fires_are_stored_as_scheduled_jobs(self, rig: Rig) -> None:
         entry = await declare(rig)
         assert (entry.last_fired, entry.first_seen_at) == (None, rig.clock())
         reply = await fire(rig, entry.revision, 1, 2, 3)
@@ -103,7 +103,7 @@ class TimetableGroup(ConformanceGroup):
         entry = await the_entry(rig)
         assert (entry.last_fired, entry.ahead_until) == (moments[-1], minute(1_000))
 
-    async def test_fire_starts_at_its_moment(self, rig: Rig) -> None:
+    async def test_fire_starts_at_its_time(self, rig: Rig) -> None:
         await lay(rig, 1)
         rig.clock.advance(MINUTE_MS - 1)
         assert await rig.worker.take(5) == []
@@ -111,16 +111,14 @@ class TimetableGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert run.due_at == minute(1)
 
-    async def test_moment_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
+    async def test_time_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
         entry = await lay(rig, 1, 2)
         reply = await fire(rig, entry.revision, 1, 2, 3)
         assert reply.fired == (minute(3),)
         assert (await fire(rig, entry.revision, 3)).fired == ()
         assert len(await fired(rig)) == 3
 
-    async def test_moment_fires_once_though_other_jobs_took_the_ids_of_its_fires(
-        self, rig: Rig
-    ) -> None:
+    async def test_each_time_fires_once_even_if_its_job_ids_are_taken(self, rig: Rig) -> None:
         entry = await declare(rig)
         place = ("fire", NAME, entry.first_seen_at, entry.revision)
         first, second = (derived_id(*place, minute(number)) for number in (1, 2))
@@ -136,7 +134,7 @@ class TimetableGroup(ConformanceGroup):
             (State.SCHEDULED, moment, moment) for moment in moments
         ]
 
-    async def test_many_schedulers_fire_each_moment_once(self, rig: Rig) -> None:
+    async def test_many_schedulers_fire_each_time_once(self, rig: Rig) -> None:
         entry = await declare(rig)
         replies = await asyncio.gather(*(fire(rig, entry.revision, 1, 2, 3) for _ in range(10)))
         assert sum(len(reply.fired) for reply in replies) == 3
@@ -150,28 +148,24 @@ class TimetableGroup(ConformanceGroup):
         assert (reply.fired, reply.current) == ((), False)
         assert await fired(rig) == []
 
-    async def test_fire_under_a_revision_that_is_yet_to_come_is_refused(self, rig: Rig) -> None:
+    async def test_fire_under_a_future_revision_is_refused(self, rig: Rig) -> None:
         entry = await declare(rig)
         reply = await fire(rig, entry.revision + 1, 1)
         assert (reply.fired, reply.current) == ((), False)
 
-    async def test_fires_of_a_job_with_a_key_are_apart(self, rig: Rig) -> None:
+    async def test_fires_of_a_job_with_a_key_are_separate_jobs(self, rig: Rig) -> None:
         job = rig.jobs.make(due_at=None, expires_at=None, key="nightly")
         await rig.define(DeclareEntry(spec=EntrySpec(name=NAME, schedule=Every(60_000), job=job)))
         await fire(rig, (await the_entry(rig)).revision, 1, 2)
         assert len(await fired(rig)) == 2
 
-    async def test_fires_known_ahead_are_not_taken_back_by_a_slower_scheduler(
-        self, rig: Rig
-    ) -> None:
+    async def test_slower_scheduler_does_not_withdraw_fires_laid_ahead(self, rig: Rig) -> None:
         entry = await declare(rig)
         await fire(rig, entry.revision, 1, 2, ahead=9)
         await fire(rig, entry.revision, 1, ahead=4)
         assert (await the_entry(rig)).ahead_until == minute(9)
 
-    async def test_entry_declared_again_unchanged_keeps_its_revision_and_fires(
-        self, rig: Rig
-    ) -> None:
+    async def test_unchanged_redeclared_entry_keeps_its_revision_and_fires(self, rig: Rig) -> None:
         job = rig.jobs.make(due_at=None, key=None)
         spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job)
         await rig.define(DeclareEntry(spec=spec))
@@ -181,7 +175,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).revision == first.revision
         assert [job.state for job in await fired(rig)] == [State.SCHEDULED]
 
-    async def test_changed_entry_lets_its_queued_fires_fall(self, rig: Rig) -> None:
+    async def test_changed_entry_drops_its_queued_fires(self, rig: Rig) -> None:
         await lay(rig, 1, 2, 3, 4)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
@@ -194,7 +188,7 @@ class TimetableGroup(ConformanceGroup):
         assert run.due_at == minute(3)
         assert await rig.worker.take(5) == []
 
-    async def test_changed_entry_never_fires_a_moment_that_has_fired(self, rig: Rig) -> None:
+    async def test_changed_entry_never_repeats_a_fired_time(self, rig: Rig) -> None:
         await lay(rig, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 2
@@ -202,7 +196,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await fire(rig, new.revision, 2)).fired == ()
         assert len((await fire(rig, new.revision, 4)).fired) == 1
 
-    async def test_changed_schedule_has_missed_nothing_and_changed_job_what_it_had_missed(
+    async def test_changed_schedule_missed_nothing_but_changed_job_keeps_what_it_missed(
         self, rig: Rig
     ) -> None:
         old = await declare(rig)
@@ -228,7 +222,7 @@ class TimetableGroup(ConformanceGroup):
         again = await declare(rig, MINUTE_MS)
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
-    async def test_changed_entry_leaves_a_fire_that_is_to_be_tried_again(self, rig: Rig) -> None:
+    async def test_changed_entry_keeps_a_fire_that_will_be_retried(self, rig: Rig) -> None:
         await lay(rig, 1, 2)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_and_report(Failed, after_ms=30_000)
@@ -238,7 +232,7 @@ class TimetableGroup(ConformanceGroup):
         again = await rig.worker.take_one()
         assert (again.id, again.attempt) == (run.id, 2)
 
-    async def test_entry_that_is_switched_off_lets_its_queued_fires_fall(self, rig: Rig) -> None:
+    async def test_disabled_entry_drops_its_queued_fires(self, rig: Rig) -> None:
         await lay(rig, 1, 2)
         await rig.define(EnableEntry(name=NAME, enabled=False))
         off = await the_entry(rig)
@@ -252,7 +246,7 @@ class TimetableGroup(ConformanceGroup):
         rig.clock.advance(MINUTE_MS)
         assert len(await rig.worker.take(5)) == 1
 
-    async def test_removed_entry_remembers_the_moment_it_fired_last(self, rig: Rig) -> None:
+    async def test_removed_entry_remembers_its_last_fired_time(self, rig: Rig) -> None:
         entry = await lay(rig, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 2
@@ -263,22 +257,22 @@ class TimetableGroup(ConformanceGroup):
         assert (await fire(rig, again.revision, 1, 2)).fired == ()
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
-    async def test_removed_entry_lets_its_queued_fires_fall(self, rig: Rig) -> None:
+    async def test_removed_entry_drops_its_queued_fires(self, rig: Rig) -> None:
         await lay(rig, 1, 2)
         await rig.define(RemoveEntry(name=NAME))
         rig.clock.advance(5 * MINUTE_MS)
         assert await rig.worker.take(5) == []
 
-    async def test_fire_of_an_entry_that_never_was_is_not_current(self, rig: Rig) -> None:
+    async def test_fire_of_an_unknown_entry_is_not_current(self, rig: Rig) -> None:
         reply = await fire(rig, 1, 1)
         assert (reply.fired, reply.current) == ((), False)
 
-    async def test_change_of_an_entry_that_never_was_is_refused(self, rig: Rig) -> None:
+    async def test_change_of_an_unknown_entry_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownEntry):
             await rig.define(EnableEntry(name=NAME, enabled=True))
 
     @pytest.mark.parametrize("holding", ["waiting", "running", "awaiting", "retrying"])
-    async def test_fire_folds_into_an_earlier_one_that_still_waits_or_runs(
+    async def test_fire_folds_into_an_earlier_one_that_waits_or_runs(
         self, rig: Rig, holding: str
     ) -> None:
         await lay(rig, 1, 2, 3, overlap="skip")
@@ -306,7 +300,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 0
 
     @pytest.mark.parametrize("change", ["schedule", "job", "off", "removed"])
-    async def test_fire_that_falls_with_a_change_of_its_entry_is_not_folded(
+    async def test_fire_dropped_by_a_change_of_its_entry_is_not_folded(
         self, rig: Rig, change: str
     ) -> None:
         await lay(rig, 1, 2, 3, 4, overlap="skip")
@@ -363,9 +357,7 @@ class TimetableGroup(ConformanceGroup):
         states = [job.state for job in await fired(rig)]
         assert states == [State.RUNNING, State.WAITING, State.CANCELLED]
 
-    async def test_first_of_fires_that_are_due_together_is_the_one_that_stays(
-        self, rig: Rig
-    ) -> None:
+    async def test_first_of_several_due_fires_is_kept(self, rig: Rig) -> None:
         entry = await declare(rig, MINUTE_MS // 2, overlap="skip")
         moments = (minute(1), minute(1) + MINUTE_MS // 2)
         await rig.store.fire(
@@ -401,7 +393,7 @@ class TimetableGroup(ConformanceGroup):
         assert [run.due_at for run in runs] == [minute(number) for number in expected]
         assert (await the_entry(rig)).folded == 4 - len(expected)
 
-    async def test_fires_of_an_outage_fold_by_overlap_too(self, rig: Rig) -> None:
+    async def test_fires_of_an_outage_also_fold_by_overlap(self, rig: Rig) -> None:
         await lay(rig, 1, 2, 3, 4, overlap="skip")
         rig.clock.advance(60 * MINUTE_MS)
         assert len(await rig.worker.take(9)) == 1
@@ -421,7 +413,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 0
 
     @pytest.mark.parametrize("overlap", ["skip", "one"])
-    async def test_fire_that_falls_due_before_a_retry_does_not_replace_it(
+    async def test_fire_due_before_a_retry_does_not_replace_it(
         self, rig: Rig, overlap: Overlap
     ) -> None:
         entry = await declare(rig, overlap=overlap, misfire=MisfirePolicy.ONCE)
@@ -432,9 +424,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [first.id]
         assert (await the_entry(rig)).folded == 1
 
-    async def test_missed_fires_are_decided_together_among_more_jobs_than_fall_due_at_once(
-        self, rig: Rig
-    ) -> None:
+    async def test_missed_fires_are_decided_together_among_many_due_jobs(self, rig: Rig) -> None:
         entry = await declare(rig, misfire=MisfirePolicy.ONCE)
         await fire(rig, entry.revision, 1, 3)
         await rig.add_many(MAX_BATCH, due_at=minute(2))

@@ -49,7 +49,7 @@ class VerdictGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("plain", [True, False], ids=["short way", "long way"])
     @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-    async def test_end_is_answered_already_to_its_own_run_and_worker_alone(
+    async def test_already_is_returned_only_to_the_same_run_and_worker(
         self, rig: Rig, end: Callable[[str, int], Outcome], plain: bool
     ) -> None:
         if plain:
@@ -68,7 +68,7 @@ class VerdictGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("alone", [True, False], ids=["alone", "among runs that go on"])
     @pytest.mark.parametrize("gates", [(), (use_of(LINE),)], ids=["plain", "gated"])
-    async def test_success_of_the_short_way_is_recorded_whole_and_later_forgotten(
+    async def test_plain_success_is_recorded_completely_and_later_forgotten(
         self, rig: Rig, gates: tuple[GateUse, ...], alone: bool
     ) -> None:
         await rig.declare(LINE)
@@ -109,7 +109,7 @@ class VerdictGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert [await rig.missing(job.id) for job in jobs] == [True] * 3
 
-    async def test_earlier_run_is_answered_by_what_became_of_that_run(self, rig: Rig) -> None:
+    async def test_earlier_run_gets_what_became_of_it(self, rig: Rig) -> None:
         job = await rig.add()
         worker, other = rig.new_worker(), rig.new_worker()
         lost = await worker.take_one()
@@ -124,7 +124,7 @@ class VerdictGroup(ConformanceGroup):
         assert await other.report(Released(job.id, 2)) is Verdict.LOST
         assert await other.report(Succeeded(job.id, 3)) is Verdict.DONE
 
-    async def test_return_is_answered_already_until_the_run_is_in_doubt(self, rig: Rig) -> None:
+    async def test_return_gets_already_until_the_run_is_uncertain(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.report(Failed(job.id, (await rig.worker.take_one()).run))
         rig.clock.advance(2_000)
@@ -139,9 +139,7 @@ class VerdictGroup(ConformanceGroup):
         assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.ALREADY
 
     @pytest.mark.parametrize("attempts", [1, 2], ids=["dead", "tried again"])
-    async def test_run_that_was_lost_is_lost_whatever_it_says(
-        self, rig: Rig, attempts: int
-    ) -> None:
+    async def test_lost_run_gets_lost_whatever_it_reports(self, rig: Rig, attempts: int) -> None:
         policy = policy_with(retry=replace(POLICY.retry, attempts=attempts))
         run = await rig.start(policy=policy, expires_at=None)
         await rig.pass_time(LEASE_MS + 1)
@@ -151,7 +149,9 @@ class VerdictGroup(ConformanceGroup):
                 assert await rig.worker.report(outcome) is Verdict.LOST, outcome
         assert await rig.state(run.id) is (State.DEAD if attempts == 1 else State.SCHEDULED)
 
-    async def test_run_to_be_cancelled_may_say_what_does_not_end_it(self, rig: Rig) -> None:
+    async def test_run_with_a_cancel_request_may_report_what_does_not_end_it(
+        self, rig: Rig
+    ) -> None:
         run = await rig.start(gates=(LINE,))
         await rig.cancel(run.id)
         assert await rig.worker.report(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
@@ -160,7 +160,7 @@ class VerdictGroup(ConformanceGroup):
         assert await rig.worker.report(Released(run.id, run.run)) is Verdict.CANCELLED
 
     @pytest.mark.parametrize("outcome", [Succeeded, Released])
-    async def test_end_of_a_handler_after_its_hand_over_is_recorded_as_its_return(
+    async def test_handler_end_after_its_hand_over_is_recorded_as_its_return(
         self, rig: Rig, outcome: Callable[[str, int], Outcome]
     ) -> None:
         call = await dial(rig, policy=DEFAULT_POLICY)
@@ -174,7 +174,7 @@ class VerdictGroup(ConformanceGroup):
         await rig.signal(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
 
-    async def test_candidate_found_unfit_after_it_accepted_is_only_recorded(self, rig: Rig) -> None:
+    async def test_candidate_found_unfit_after_accepting_is_only_recorded(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
@@ -185,7 +185,7 @@ class VerdictGroup(ConformanceGroup):
         assert view.cascade.accepted == "ann"
         assert await rig.worker.report(Returned(run.id, run.run)) is Verdict.ALREADY
 
-    async def test_reason_is_the_last_line_of_the_error_cut_to_its_size(self, rig: Rig) -> None:
+    async def test_reason_is_the_last_line_of_the_error_truncated(self, rig: Rig) -> None:
         policy = DEFAULT_POLICY
         retried, cut, died, silent = await rig.add_many(4, policy=policy, key=None)
         runs = {run.id: run.run for run in await rig.worker.take(4)}
@@ -199,7 +199,7 @@ class VerdictGroup(ConformanceGroup):
         reasons = [(await rig.view(job.id)).reason for job in (retried, cut, died, silent)]
         assert reasons == ["  boom", "x" * MOST_REASON, "x" * MOST_REASON, "failed"]
 
-    async def test_last_attempt_that_fails_in_silence_has_a_reason(self, rig: Rig) -> None:
+    async def test_last_failed_attempt_without_an_error_has_a_reason(self, rig: Rig) -> None:
         job = await rig.add()
         for _ in range(3):
             await rig.worker.take_and_report(Failed)
@@ -218,7 +218,7 @@ class VerdictGroup(ConformanceGroup):
         ],
         ids=["snoozed", "handed over", "known as", "returned", "succeeded"],
     )
-    async def test_outcome_that_no_run_may_say_is_refused_and_writes_nothing(
+    async def test_outcome_no_run_may_report_is_refused_and_writes_nothing(
         self, rig: Rig, outcome: Callable[[str, int], Outcome], error: type[CallerError]
     ) -> None:
         job, other = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
@@ -231,13 +231,13 @@ class VerdictGroup(ConformanceGroup):
             async with rig.refuses(error):
                 await rig.worker.settle(*sent)
 
-    async def test_result_may_have_just_its_limit(self, rig: Rig) -> None:
+    async def test_result_may_reach_its_limit_exactly(self, rig: Rig) -> None:
         run = await rig.start()
         whole = b'"' + b"9" * (MAX_RESULT - 2) + b'"'
         assert await rig.worker.report(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
         assert (await rig.view(run.id)).result == whole
 
-    async def test_hand_over_that_waits_for_no_time_has_a_deadline_after_it(self, rig: Rig) -> None:
+    async def test_hand_over_with_no_timeout_has_a_later_deadline(self, rig: Rig) -> None:
         call = await dial(rig, timeout_ms=0)
         assert (await rig.view(call.id)).deadline_at == rig.clock() + 1
 

@@ -59,7 +59,7 @@ ALL = list(expressions())
 
 
 @pytest.mark.parametrize(("where", "text", "shown"), ALL, ids=[f"{w}: {t[:40]}" for w, t, _ in ALL])
-def test_every_expression_is_promql_of_metrics_and_labels_that_there_are(
+def test_every_expression_is_promql_of_existing_metrics_and_labels(
     where: str, text: str, shown: str
 ):
     found = list(selectors(promql.parse(text)))
@@ -80,7 +80,7 @@ def test_every_expression_is_promql_of_metrics_and_labels_that_there_are(
     assert named <= grouped
 
 
-def test_an_expression_that_is_none_and_a_metric_that_is_none_are_found():
+def test_invalid_expression_and_unknown_metric_are_found():
     with pytest.raises(ValueError, match=r"unclosed|unexpected"):
         promql.parse("max(headway_calls_overdue")
     (one,) = selectors(promql.parse('max(rate(headway_calls_nothing{a="b"}[5m]))'))
@@ -95,7 +95,7 @@ def test_every_metric_of_calls_is_drawn_or_alerted_on():
     assert missing == told_by_requests
 
 
-def test_the_panels_have_ids_of_their_own_and_lie_beside_each_other():
+def test_panels_have_their_own_ids_and_do_not_overlap():
     taken: set[tuple[int, int]] = set()
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -111,7 +111,7 @@ def test_the_panels_have_ids_of_their_own_and_lie_beside_each_other():
         taken |= cells
 
 
-def test_there_is_a_prometheus_rule_for_each_rule_of_the_server_with_its_severity_and_runbook():
+def test_prometheus_has_a_rule_for_each_server_rule_with_its_severity_and_runbook():
     severities = {rule.name: str(rule.severity) for rule in call_rules(Thresholds())}
     assert {rule["alert"]: rule["labels"]["severity"] for rule in rules()} == severities
     for rule in rules():
@@ -121,7 +121,7 @@ def test_there_is_a_prometheus_rule_for_each_rule_of_the_server_with_its_severit
         assert f"### {anchor}" in headings
 
 
-def test_prometheus_speaks_from_the_same_values_on():
+def test_prometheus_alerts_from_the_same_values_on():
     at = Thresholds()
     by_name = {rule["alert"]: rule for rule in rules()}
     waits = {name: parse_duration(rule["for"]) for name, rule in by_name.items() if "for" in rule}

@@ -77,7 +77,7 @@ def value(found: Found, name: str, **labels: str) -> float:
     return found[f"headway_calls_{name}", tuple(sorted(labels.items()))]
 
 
-async def test_lines_are_told_by_number(rig: Rig, world: World):
+async def test_lines_are_exported_by_number(rig: Rig, world: World):
     await world.leads(3)
     await world.check(3)
     await world.dial(3)
@@ -102,7 +102,7 @@ async def test_lines_are_told_by_number(rig: Rig, world: World):
     assert {n: value(found, "lines_used", number=n) for n in used} == used
 
 
-async def test_due_to_dial_and_the_wait_at_gates_are_told_apart(rig: Rig, world: World):
+async def test_due_to_dial_and_waiting_at_gates_are_exported_separately(rig: Rig, world: World):
     await world.live("w")
     await world.leads(6)
     await world.check(6)
@@ -121,7 +121,7 @@ async def test_due_to_dial_and_the_wait_at_gates_are_told_apart(rig: Rig, world:
     assert not any("due_to_dial" in name for name, _ in await scraped(rig))
 
 
-async def test_the_backlog_and_workers_are_told(rig: Rig, world: World):
+async def test_backlog_and_workers_are_exported(rig: Rig, world: World):
     await world.leads(7)
     await world.leads(3, "zenith")
     await world.close("tenant:zenith")
@@ -145,7 +145,7 @@ async def test_pools_without_a_number_are_counted_while_leads_wait_for_them(rig:
     assert value(await scraped(rig), "pools_without_number") == 1
 
 
-async def test_what_was_counted_is_told_by_label(rig: Rig, world: World):
+async def test_counters_are_exported_by_label(rig: Rig, world: World):
     world.tally.happened(Event.OUTCOME, "BUSY", 3)
     world.tally.happened(Event.WEBHOOK_LOST, "+15550001")
     world.tally.happened(Event.WEBHOOK_LATE, "+15550001", 2)
@@ -162,9 +162,7 @@ async def test_what_was_counted_is_told_by_label(rig: Rig, world: World):
     assert value(found, "intakes_total") == 0
 
 
-async def test_intakes_are_counted_as_failed_if_it_was_not_their_callers_fault(
-    rig: Rig, world: World
-):
+async def test_intakes_count_as_failed_unless_it_was_the_callers_fault(rig: Rig, world: World):
     for how, status in (("well", 200), ("well", 200), ("ill", 503), ("wrong", 422)):
         reply = await rig.call(Role.PRODUCER, "POST", f"/leads?how={how}")
         assert reply.status_code == status
@@ -177,7 +175,7 @@ async def test_intakes_are_counted_as_failed_if_it_was_not_their_callers_fault(
     assert value(found, "intakes_failed_total") == 1
 
 
-async def test_what_was_counted_is_told_though_the_store_is_away(rig: Rig, world: World):
+async def test_counters_are_exported_while_the_store_is_unreachable(rig: Rig, world: World):
     world.tally.happened(Event.INTAKE_FAILED, times=9)
     faulty = FaultyStore(rig.store)
     rig.service.scrapes._store = faulty
@@ -198,9 +196,7 @@ async def test_no_label_names_a_reseller_or_a_customer(rig: Rig, world: World):
     assert "+15550000000" not in reply.text
 
 
-async def test_every_family_that_is_told_is_in_the_table_and_keeps_to_its_labels(
-    rig: Rig, world: World
-):
+async def test_every_exported_family_is_in_the_table_with_its_labels(rig: Rig, world: World):
     await world.leads(1)
     await world.check(1)
     await world.dial()
@@ -220,7 +216,7 @@ async def test_every_family_that_is_told_is_in_the_table_and_keeps_to_its_labels
     assert told == set(by_name)
 
 
-def test_names_keep_to_the_conventions():
+def test_names_follow_the_conventions():
     for family in FAMILIES:
         assert re.fullmatch(r"headway_calls_[a-z]+(_[a-z]+)*", family.name), family
         assert family.name.endswith("_total") is (family.kind == "counter"), family

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 NUMBERS = "calls.numbers"
 
 
-def test_the_rules_have_their_names_and_severities():
+def test_rules_have_their_names_and_severities():
     found = {rule.name: rule.severity for rule in call_rules(Thresholds())}
     assert found == {
         "dispatch_halted": Severity.P0,
@@ -39,7 +39,7 @@ def test_every_rule_has_a_runbook_where_its_link_points_to():
         assert f"### {rule.name}" in headings
 
 
-def test_what_stands_is_told_again_after_5_30_and_15_minutes():
+def test_standing_alert_is_repeated_after_5_30_and_15_minutes():
     again = {one: ms // MINUTE for one, ms in AGAIN_MS.items()}
     assert again == {Severity.P0: 5, Severity.P1: 30, Severity.P2: 15, Severity.P3: 15}
 
@@ -47,7 +47,7 @@ def test_what_stands_is_told_again_after_5_30_and_15_minutes():
 # ------------------------------------------------------------------------- dispatch_halted
 
 
-async def test_leads_that_could_go_and_do_not_for_two_minutes_alert_and_heal(world: World):
+async def test_callable_leads_that_do_not_start_for_two_minutes_alert_and_heal(world: World):
     rule = "dispatch_halted"
     await world.leads(101)
     await world.check(101)
@@ -65,12 +65,12 @@ async def test_leads_that_could_go_and_do_not_for_two_minutes_alert_and_heal(wor
     assert only(await world.looks(2 * MINUTE + 10 * SECOND), rule) == [(rule, "dispatch", False)]
 
 
-async def test_a_hundred_leads_are_not_yet_a_halt(world: World):
+async def test_hundred_leads_are_not_yet_a_halt(world: World):
     await world.leads(100)
     assert only(await world.looks(10 * MINUTE), "dispatch_halted") == []
 
 
-async def test_leads_before_their_checks_are_a_halt_too_and_the_text_tells_of_workers(
+async def test_leads_before_their_checks_are_a_halt_too_and_the_text_mentions_workers(
     world: World,
 ):
     await world.leads(101)
@@ -86,7 +86,7 @@ async def test_leads_before_their_checks_are_a_halt_too_and_the_text_tells_of_wo
 
 
 @pytest.mark.parametrize("gate", ["all", "lane:calls", "tenant:acme", "kind:lead", NUMBERS])
-async def test_what_is_closed_by_hand_is_no_halt_until_it_is_opened(world: World, gate: str):
+async def test_manually_closed_gate_is_no_halt_until_opened(world: World, gate: str):
     await world.leads(101)
     await world.check(101)
     await world.close(gate)
@@ -103,7 +103,7 @@ async def test_full_lines_are_no_halt(world: World):
     assert only(await world.looks(10 * MINUTE), "dispatch_halted") == []
 
 
-async def test_a_halt_of_one_reseller_among_many_is_found_in_a_backlog_that_is_sampled(
+async def test_halt_of_one_reseller_among_many_is_found_in_a_sampled_backlog(
     world: World,
 ):
     await world.leads(600, "paused")
@@ -123,7 +123,7 @@ async def test_a_halt_of_one_reseller_among_many_is_found_in_a_backlog_that_is_s
         ("webhooks_lost", Event.WEBHOOK_LOST, "+15550001", 15 * MINUTE),
     ],
 )
-async def test_a_new_one_alerts_by_its_label_and_heals_when_it_is_old(
+async def test_new_one_alerts_by_its_label_and_heals_when_it_is_old(
     world: World, rule: str, event: Event, label: str, within_ms: int
 ):
     world.tally.happened(event, label, 7)
@@ -137,7 +137,7 @@ async def test_a_new_one_alerts_by_its_label_and_heals_when_it_is_old(
     assert await world.look(SECOND) == [(rule, label, False)]
 
 
-async def test_so_many_webhooks_as_the_settings_bear_do_not_alert(tmp_path: Path):
+async def test_tolerated_number_of_webhooks_does_not_alert(tmp_path: Path):
     given = {"orphan_webhook_more_than": 2, "webhooks_lost_more_than": 2}
     async with world_in(tmp_path, **given) as world:
         await world.look()
@@ -153,7 +153,7 @@ async def test_so_many_webhooks_as_the_settings_bear_do_not_alert(tmp_path: Path
         ]
 
 
-async def test_an_intake_of_which_more_than_one_in_a_hundred_fails_alerts_and_heals(world: World):
+async def test_intake_with_more_than_one_percent_failures_alerts_and_heals(world: World):
     rule = "intake_failing"
 
     async def taken(of: int, failed: int) -> None:
@@ -174,7 +174,7 @@ async def test_an_intake_of_which_more_than_one_in_a_hundred_fails_alerts_and_he
     assert await world.look(SECOND) == [(rule, "intake", False)]
 
 
-async def test_too_few_failures_to_tell_anything_do_not_alert(world: World):
+async def test_too_few_failures_do_not_alert(world: World):
     await world.look()
     world.tally.happened(Event.INTAKE, times=4)
     world.tally.happened(Event.INTAKE_FAILED, times=4)
@@ -224,7 +224,7 @@ async def test_numbers_without_channels_and_pools_without_numbers_alert(world: W
     assert alert.text.endswith("; it has none")
 
 
-async def test_one_usable_number_is_enough_though_it_is_full(world: World):
+async def test_one_usable_number_is_enough_even_if_full(world: World):
     await world.leads(10)
     await world.check(10)
     await world.dial(5)
@@ -232,7 +232,7 @@ async def test_one_usable_number_is_enough_though_it_is_full(world: World):
     assert await world.looks(10 * MINUTE) == []
 
 
-async def test_a_pool_that_is_closed_as_a_whole_and_one_for_which_nobody_waits_do_not_alert(
+async def test_closed_pool_and_pool_without_waiting_leads_do_not_alert(
     world: World,
 ):
     await world.leads(1)
@@ -262,7 +262,7 @@ async def dialled_late(world: World, n: int, late_ms: int) -> None:
         await world.hang_up(await world.dial())
 
 
-async def test_calls_that_are_dialled_late_for_five_minutes_alert_and_heal(world: World):
+async def test_calls_dialled_late_for_five_minutes_alert_and_heal(world: World):
     rule = "latency_high"
     told: list[tuple[str, str, bool]] = []
     for _ in range(4):
@@ -275,7 +275,7 @@ async def test_calls_that_are_dialled_late_for_five_minutes_alert_and_heal(world
     assert only(told, rule) == [(rule, "dial", True)]
 
 
-async def test_calls_that_keep_to_the_limit_and_too_few_of_them_do_not_alert(world: World):
+async def test_calls_within_the_limit_and_too_few_of_them_do_not_alert(world: World):
     for _ in range(8):
         await dialled_late(world, 10, 5_000)
         assert only(await world.looks(MINUTE), "latency_high") == []
@@ -285,7 +285,7 @@ async def test_calls_that_keep_to_the_limit_and_too_few_of_them_do_not_alert(wor
         assert only(await world.looks(MINUTE), "latency_high") == []
 
 
-async def test_a_wait_for_a_line_is_not_lateness(world: World):
+async def test_wait_for_a_line_is_not_lateness(world: World):
     await world.live("w")
     await world.leads(200)
     await world.check(200)
@@ -315,7 +315,7 @@ async def test_more_than_half_of_the_workers_lost_alert_and_heal(world: World):
     assert only(await world.look(CALM_MS), rule) == [(rule, "workers", True)]
 
 
-async def test_workers_that_take_leave_or_were_lost_long_ago_do_not_alert(world: World):
+async def test_workers_that_left_or_died_long_ago_do_not_alert(world: World):
     await world.live("a", "b", "c")
     await world.live("a", "b", leaving=True)
     assert await world.looks(10 * MINUTE) == []
@@ -326,7 +326,7 @@ async def test_workers_that_take_leave_or_were_lost_long_ago_do_not_alert(world:
 # ------------------------------------------------------------------------------ depth_high
 
 
-async def test_a_backlog_deeper_than_the_threshold_alerts_and_heals(tmp_path: Path):
+async def test_backlog_deeper_than_the_threshold_alerts_and_heals(tmp_path: Path):
     rule = "depth_high"
     async with world_in(tmp_path, depth_high_above=50) as world:
         await world.close("all")
@@ -343,14 +343,14 @@ async def test_a_backlog_deeper_than_the_threshold_alerts_and_heals(tmp_path: Pa
         assert only(await world.look(), rule) == [(rule, "backlog", False)]
 
 
-def test_fifty_thousand_leads_are_borne():
+def test_fifty_thousand_leads_are_tolerated():
     assert Thresholds().depth_high_above == 50_000
 
 
 # ------------------------------------------------------------------------------- no_leader
 
 
-async def test_ended_leases_that_nobody_minds_for_30_seconds_alert_and_heal(world: World):
+async def test_expired_leases_unnoticed_for_30_seconds_alert_and_heal(world: World):
     rule = "no_leader"
     await world.leads(1)
     (job,) = await world.claim()
@@ -369,7 +369,7 @@ async def test_ended_leases_that_nobody_minds_for_30_seconds_alert_and_heal(worl
 # ------------------------------------------------------------------------------ one_tenant
 
 
-async def test_a_reseller_with_nearly_all_that_waits_alerts_while_others_wait_and_heals(
+async def test_reseller_with_nearly_the_whole_backlog_alerts_while_others_wait_and_heals(
     world: World,
 ):
     rule = "one_tenant"
@@ -409,7 +409,7 @@ async def test_few_leads_dominate_nothing(world: World):
         ({"runbooks": 5}, "calls.alerts.runbooks is 5"),
     ],
 )
-def test_thresholds_that_cannot_be_are_refused_by_their_key(given: dict[str, object], message: str):
+def test_invalid_thresholds_are_refused_by_their_key(given: dict[str, object], message: str):
     with pytest.raises(hw.InvalidValue, match=message):
         read_table("calls.alerts", Thresholds, given)
 

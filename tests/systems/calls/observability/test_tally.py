@@ -42,7 +42,7 @@ async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     await made.close()
 
 
-async def test_what_happened_in_several_processes_is_added_up(directory: Directory):
+async def test_counts_of_several_processes_are_added_up(directory: Directory):
     one, other = Tally(directory, Held(), TABLE), Tally(directory, Held(), TABLE)
     one.happened(Event.OUTCOME, "BUSY", 2)
     other.happened(Event.OUTCOME, "BUSY")
@@ -53,7 +53,7 @@ async def test_what_happened_in_several_processes_is_added_up(directory: Directo
     assert await Tally(directory, Held(), TABLE).totals() == expected
 
 
-async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(directory: Directory):
+async def test_pending_counts_are_visible_at_once_and_written_later(directory: Directory):
     timing = Held()
     tally, other = Tally(directory, timing, TABLE), Tally(directory, Held(), TABLE)
     tally.happened(Event.WEBHOOK_LOST, "+15550001")
@@ -68,7 +68,7 @@ async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(direc
     assert await other.totals() == {("webhook_lost", "+15550001"): 1}
 
 
-async def test_what_happens_while_it_is_written_is_written_next(
+async def test_counts_during_a_write_are_written_next(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ):
     tally, change = Tally(directory, Held(), TABLE), directory.change
@@ -90,7 +90,7 @@ async def test_what_happens_while_it_is_written_is_written_next(
     await tally.close()
 
 
-async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
+async def test_unreachable_directory_loses_no_count_and_is_retried(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ):
     timing = Held()
@@ -111,14 +111,14 @@ async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
     assert await Tally(directory, Held(), TABLE).totals() == {("outcome", "BUSY"): 5}
 
 
-async def test_a_directory_that_was_never_read_is_told_as_away(directory: Directory):
+async def test_never_read_directory_is_reported_unreachable(directory: Directory):
     tally = Tally(directory, Held(), TABLE)
     await directory.close()
     with pytest.raises(hw.StoreUnavailable):
         await tally.totals()
 
 
-async def test_a_flush_that_fails_warns_once_and_goes_on(
+async def test_failing_flush_warns_once_and_continues(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ):
     timing = Held()
@@ -150,7 +150,7 @@ async def test_labels_are_bounded_in_number_and_length(directory: Directory):
     await tally.close()
 
 
-def test_what_happens_outside_of_any_loop_is_counted_too(tmp_path: Path):
+def test_counts_outside_of_any_loop_are_included(tmp_path: Path):
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
     directory.needs(*SCHEMAS)
     tally = Tally(directory, Timing(), TABLE)

@@ -142,7 +142,7 @@ async def calling(
 # ------------------------------------------------------------------------------- reporting
 
 
-async def test_the_result_of_a_lead_is_told_to_its_callers_webhook_signed(
+async def test_result_of_a_lead_is_reported_to_its_callers_webhook_signed(
     tmp_path: Path, caller: Listening
 ):
     async with calling(tmp_path, {"reporting_private": True}) as site:
@@ -167,7 +167,7 @@ async def test_the_result_of_a_lead_is_told_to_its_callers_webhook_signed(
     assert data["attempts"] == found["attempts"]
 
 
-async def test_a_caller_that_does_not_take_its_result_is_told_again_with_the_same_id(
+async def test_caller_that_refuses_its_result_gets_it_again_with_the_same_id(
     tmp_path: Path, caller: Listening
 ):
     caller.status = 503
@@ -195,7 +195,7 @@ async def test_a_caller_that_does_not_take_its_result_is_told_again_with_the_sam
     assert len(caller.got) == 2
 
 
-async def test_a_webhook_that_hangs_keeps_no_worker_from_the_calls_of_others(
+async def test_hanging_webhook_keeps_no_worker_from_the_calls_of_others(
     tmp_path: Path, caller: Listening
 ):
     caller.hangs = True
@@ -210,9 +210,7 @@ async def test_a_webhook_that_hangs_keeps_no_worker_from_the_calls_of_others(
         caller.freed.set()
 
 
-async def test_results_go_to_no_private_address_unless_the_settings_let_them(
-    tmp_path: Path, caller: Listening
-):
+async def test_results_go_to_no_private_address_unless_allowed(tmp_path: Path, caller: Listening):
     async with calling(tmp_path, {}) as site:
         lead = await site.lead(reporting_webhook_url=f"http://127.0.0.1:{caller.port}/")
         assert (await site.finished(lead))["outcome"] == "COMPLETED"
@@ -224,7 +222,7 @@ async def test_results_go_to_no_private_address_unless_the_settings_let_them(
     assert caller.got == []
 
 
-async def test_an_address_that_cannot_be_reported_to_is_refused_at_intake(tmp_path: Path):
+async def test_address_that_cannot_be_reported_to_is_refused_at_intake(tmp_path: Path):
     async with calling(tmp_path, {}) as site:
         good = {"phone": PHONE, "tz": "UTC", "reseller": "acme"}
         bad = {**good, "reporting_webhook_url": "http://user:secret@hooks.example/"}
@@ -234,7 +232,7 @@ async def test_an_address_that_cannot_be_reported_to_is_refused_at_intake(tmp_pa
         assert (await site.rig.ask(None, "/leads"))["rows"] == []
 
 
-async def test_without_keys_a_lead_that_wants_a_report_is_refused(tmp_path: Path):
+async def test_lead_that_wants_a_report_is_refused_without_keys(tmp_path: Path):
     async with calling(tmp_path, {"reporting_keys": []}) as site:
         body = {"phone": PHONE, "tz": "UTC", "reseller": "acme"}
         body["reporting_webhook_url"] = "https://hooks.example/"
@@ -246,7 +244,7 @@ async def test_without_keys_a_lead_that_wants_a_report_is_refused(tmp_path: Path
 # ------------------------------------------------------------------------ metrics and alerts
 
 
-async def test_a_call_is_seen_in_the_metrics(tmp_path: Path):
+async def test_call_is_visible_in_the_metrics(tmp_path: Path):
     async with calling(tmp_path, {}) as site:
         site.carrier.person("+15550100002", "busy")
         await site.finished(await site.lead())
@@ -266,7 +264,7 @@ async def test_a_call_is_seen_in_the_metrics(tmp_path: Path):
     assert found["workers", ()] == 1
 
 
-async def test_an_orphan_webhook_and_a_pool_without_numbers_alert_through_apprise(
+async def test_orphan_webhook_and_a_pool_without_numbers_alert_through_apprise(
     tmp_path: Path, caller: Listening
 ):
     alerts = {"urls": [f"json://127.0.0.1:{caller.port}/"], "each": "100ms"}
@@ -306,7 +304,7 @@ async def test_an_orphan_webhook_and_a_pool_without_numbers_alert_through_appris
         assert alert["title"] == "[P1] orphan_webhook: twilio"
 
 
-def test_a_threshold_that_cannot_be_refuses_to_start(tmp_path: Path):
+def test_invalid_threshold_refuses_to_start(tmp_path: Path):
     parts = Parts(
         directory=Directory(f"sqlite:///{tmp_path}/directory.db"), exchange=read_exchange({})
     )

@@ -85,7 +85,7 @@ def at(*addresses: str) -> Resolve:
     return found
 
 
-async def test_a_report_is_signed_as_the_official_package_checks_it(receiver: Receiver):
+async def test_report_is_signed_as_the_official_package_verifies_it(receiver: Receiver):
     async with reporter() as one:
         await one.report(receiver.url, "evt-1", BODY)
     ((line, headers, body),) = receiver.got
@@ -100,7 +100,7 @@ async def test_a_report_is_signed_as_the_official_package_checks_it(receiver: Re
         Webhook(KEY).verify(body.replace(b"1", b"2"), headers)
 
 
-async def test_each_key_signs_so_that_receivers_may_change_theirs(receiver: Receiver):
+async def test_each_key_signs_so_that_receivers_can_rotate_theirs(receiver: Receiver):
     async with reporter(NEW, KEY) as one:
         await one.report(receiver.url, "evt-1", BODY)
     ((_, headers, body),) = receiver.got
@@ -108,7 +108,7 @@ async def test_each_key_signs_so_that_receivers_may_change_theirs(receiver: Rece
         assert Webhook(key).verify(body, headers)
 
 
-async def test_a_report_that_is_sent_again_has_the_same_id_and_a_moment_of_its_own(
+async def test_repeated_report_has_the_same_id_and_its_own_time(
     receiver: Receiver,
 ):
     class Later(Timing):
@@ -130,14 +130,14 @@ async def test_a_report_that_is_sent_again_has_the_same_id_and_a_moment_of_its_o
 
 
 @pytest.mark.parametrize("status", [300, 400, 401, 404, 408, 429, 500, 503])
-async def test_a_webhook_that_does_not_take_it_is_asked_again(receiver: Receiver, status: int):
+async def test_webhook_that_refuses_is_retried(receiver: Receiver, status: int):
     receiver.reply = f"HTTP/1.1 {status} No\r\ncontent-length: 0\r\n\r\n".encode()
     async with reporter() as one:
         with pytest.raises(hw.Retry, match=f"answered {status}"):
             await one.report(receiver.url, "evt-1", BODY)
 
 
-async def test_a_webhook_that_wants_no_more_is_left_alone(receiver: Receiver):
+async def test_webhook_that_wants_no_more_is_left_alone(receiver: Receiver):
     receiver.reply = b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"
     async with reporter() as one:
         with pytest.raises(hw.Dead, match="410"):
@@ -155,13 +155,13 @@ async def test_no_redirect_is_followed(receiver: Receiver):
     assert len(receiver.got) == 4
 
 
-async def test_a_reply_without_end_is_not_read(receiver: Receiver):
+async def test_endless_reply_is_not_read(receiver: Receiver):
     receiver.reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n" + b"x" * 100_000
     async with reporter() as one, asyncio.timeout(120):
         await one.report(receiver.url, "evt-1", BODY)
 
 
-async def test_a_webhook_that_hangs_is_given_up_after_a_while(receiver: Receiver):
+async def test_hanging_webhook_is_given_up_after_a_while(receiver: Receiver):
     class Soon(Timing):
         limits: list[float | None]
 
@@ -180,7 +180,7 @@ async def test_a_webhook_that_hangs_is_given_up_after_a_while(receiver: Receiver
     assert timing.limits == [LIMIT_S]
 
 
-async def test_a_webhook_that_is_not_there_or_speaks_nonsense_is_asked_again(receiver: Receiver):
+async def test_missing_or_nonsensical_webhook_is_retried(receiver: Receiver):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with reporter() as one:
@@ -272,17 +272,17 @@ def test_addresses_that_are_not_on_the_open_internet(address: str):
         "64:ff9b::5db8:d822",
     ],
 )
-def test_addresses_that_are(address: str):
+def test_addresses_that_are_on_the_open_internet(address: str):
     assert is_public(address)
 
 
-async def test_a_host_with_any_private_address_is_refused(receiver: Receiver):
+async def test_host_with_any_private_address_is_refused(receiver: Receiver):
     async with reporter(private=False, resolve=at("93.184.216.34", "10.0.0.1")) as one:
         with pytest.raises(hw.Dead, match=r"hooks\.example is at 10\.0\.0\.1"):
             await one.report(f"http://hooks.example:{receiver.port}/", "evt-1", BODY)
 
 
-async def test_what_was_checked_is_what_is_connected_to(receiver: Receiver):
+async def test_connection_goes_to_the_checked_address(receiver: Receiver):
     """The name resolves to a public address at first, and to a private one the next time."""
     asked: list[str] = []
 
@@ -299,7 +299,7 @@ async def test_what_was_checked_is_what_is_connected_to(receiver: Receiver):
     assert headers["host"] == f"hooks.example:{receiver.port}"
 
 
-async def test_each_report_looks_at_the_address_again(receiver: Receiver):
+async def test_each_report_resolves_the_address_again(receiver: Receiver):
     receiver.reply = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
     asked: list[str] = []
 
@@ -314,13 +314,13 @@ async def test_each_report_looks_at_the_address_again(receiver: Receiver):
     assert len(asked) == receiver.connections == 2
 
 
-async def test_the_next_address_is_tried_where_one_does_not_answer(receiver: Receiver):
+async def test_next_address_is_tried_if_one_does_not_answer(receiver: Receiver):
     async with reporter(resolve=at("127.0.0.2", "127.0.0.1")) as one:
         await one.report(f"http://hooks.example:{receiver.port}/r", "evt-1", BODY)
     assert len(receiver.got) == 1
 
 
-async def test_a_host_without_an_address_is_asked_again():
+async def test_host_without_an_address_is_retried():
     async def nowhere(host: str, port: int) -> Sequence[str]:
         raise socket.gaierror(host, port)
 
@@ -348,7 +348,7 @@ async def test_a_host_without_an_address_is_asked_again():
         (f"http://hooks.example/{'a' * 3000}", "longer than 2048"),
     ],
 )
-async def test_an_address_to_which_nothing_can_be_reported_is_refused(url: str, fault: str):
+async def test_address_to_which_nothing_can_be_reported_is_refused(url: str, fault: str):
     async with reporter() as one:
         with pytest.raises(hw.InvalidValue, match=fault) as raised:
             one.check(url)
@@ -357,7 +357,7 @@ async def test_an_address_to_which_nothing_can_be_reported_is_refused(url: str, 
             await one.report(url, "evt-1", BODY)
 
 
-async def test_without_keys_nothing_can_be_reported():
+async def test_nothing_can_be_reported_without_keys():
     made = Reporter((), **NAMES, private=True, timing=Timing())
     with pytest.raises(hw.InvalidValue, match="has no keys to sign reports with"):
         made.check("https://hooks.example/")
@@ -367,7 +367,7 @@ async def test_without_keys_nothing_can_be_reported():
 
 
 @pytest.mark.parametrize("key", ["whsec_", "whsec_c2hvcnQ=", "hunter2!", "whsec_MfKQ9r8GKYqrTwjUP"])
-def test_a_key_that_cannot_sign_is_refused_and_not_told(key: str):
+def test_key_that_cannot_sign_is_refused_and_not_shown(key: str):
     with pytest.raises(hw.InvalidValue, match="reporting_keys: key 2") as raised:
         Reporter((KEY, key), **NAMES, private=False, timing=Timing())
     assert "hunter2" not in str(raised.value)

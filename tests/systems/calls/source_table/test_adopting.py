@@ -68,7 +68,7 @@ async def states(site: Site) -> list[State]:
     return [job.state for job in await site.jobs()]
 
 
-def test_a_growing_percentage_adds_rows_and_takes_none_away() -> None:
+def test_growing_percentage_adds_rows_and_removes_none() -> None:
     all_rows = [
         LeadRow(id=str(n), phone="+1", tz="UTC", reseller="a", due_at=0) for n in range(4_000)
     ]
@@ -96,12 +96,12 @@ def test_a_growing_percentage_adds_rows_and_takes_none_away() -> None:
         ({"batch": 0}, "batch is 0"),
     ],
 )
-def test_a_migration_that_cannot_be_is_refused(written: dict[str, Any], says: str) -> None:
+def test_invalid_migration_is_refused(written: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidValue, match=says):
         read_table("calls.migration", MigrationSettings, written)
 
 
-async def test_rows_that_go_back_leave_no_job_and_are_called_again_once_they_return(
+async def test_returned_rows_leave_no_job_and_are_called_again_once_they_come_back(
     tmp_path: Path,
 ) -> None:
     async with sited(tmp_path, LATER) as site:
@@ -136,7 +136,7 @@ async def test_rows_that_go_back_leave_no_job_and_are_called_again_once_they_ret
         assert site.called() == []
 
 
-async def test_a_row_that_is_no_lead_stays_with_the_older_system(tmp_path: Path) -> None:
+async def test_row_that_is_no_lead_stays_with_the_older_system(tmp_path: Path) -> None:
     async with sited(tmp_path, LATER) as site:
         await run(
             f"sqlite:///{tmp_path}/theirs.db",
@@ -151,7 +151,7 @@ async def test_a_row_that_is_no_lead_stays_with_the_older_system(tmp_path: Path)
         assert [owner for owner, _, _ in await rows(tmp_path)] == ["headway", "legacy", "headway"]
 
 
-async def test_a_row_that_is_changed_while_it_waits_is_called_as_it_is_then(
+async def test_row_changed_while_it_waits_is_called_with_its_new_values(
     tmp_path: Path,
 ) -> None:
     async with sited(tmp_path, LATER, count=1) as site:
@@ -172,7 +172,7 @@ async def test_a_row_that_is_changed_while_it_waits_is_called_as_it_is_then(
         await site.until(changed, "the job follows its row")
 
 
-async def test_a_row_that_was_taken_away_while_its_lead_waited_is_not_called(
+async def test_row_taken_away_while_its_lead_waited_is_not_called(
     tmp_path: Path,
 ) -> None:
     async with sited(tmp_path, NOW, count=1, numbers={}) as site:
@@ -197,7 +197,7 @@ async def test_a_row_that_was_taken_away_while_its_lead_waited_is_not_called(
         assert await rows(tmp_path) == [("legacy", "new", None)]
 
 
-async def test_a_lead_that_is_called_again_goes_back_to_pending_between_its_calls(
+async def test_lead_called_again_returns_to_pending_between_its_calls(
     tmp_path: Path,
 ) -> None:
     template = {"retry_offset": "1s"}
@@ -217,7 +217,7 @@ async def test_a_lead_that_is_called_again_goes_back_to_pending_between_its_call
         assert seen == {"between"}
 
 
-async def test_only_who_may_define_gates_chooses_and_only_who_sees_all_is_told(
+async def test_only_gate_definers_choose_and_only_full_viewers_are_shown(
     tmp_path: Path,
 ) -> None:
     async with sited(tmp_path, LATER, count=1) as site:
@@ -245,7 +245,7 @@ async def test_only_who_may_define_gates_chooses_and_only_who_sees_all_is_told(
         )
 
 
-async def test_what_is_chosen_where_no_column_says_whose_a_row_is_is_refused(
+async def test_choice_without_an_owner_column_is_refused(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -265,7 +265,7 @@ async def test_what_is_chosen_where_no_column_says_whose_a_row_is_is_refused(
 
 
 @pytest.mark.parametrize(("column", "value"), [("fields", "{broken"), ("zone", "Mars/Base")])
-async def test_row_that_is_not_a_valid_lead_stays_and_holds_up_no_other(
+async def test_row_that_is_not_a_valid_lead_stays_and_delays_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, column: str, value: str
 ) -> None:
     async with sited(tmp_path, LATER) as site:

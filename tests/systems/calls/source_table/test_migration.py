@@ -178,7 +178,7 @@ class Size:
 
 
 @pytest.mark.slow
-async def test_no_lead_is_called_by_both_or_neither_while_rows_change_hands_and_go_back(
+async def test_no_lead_is_called_by_both_or_neither_while_rows_change_hands_and_return(
     theirs: str, tmp_path: Path
 ) -> None:
     leads = 100
@@ -215,7 +215,7 @@ async def test_no_lead_is_called_by_both_or_neither_while_rows_change_hands_and_
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_no_lead_is_called_by_both_or_neither_though_we_are_killed_once(
+async def test_no_lead_is_called_by_both_or_neither_though_the_process_is_killed_once(
     theirs: str, tmp_path: Path
 ) -> None:
     await migrate(theirs, tmp_path, Size(leads=150, within_s=8, theirs=5, steps=((100, 15),)))

@@ -26,7 +26,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         yield one
 
 
-async def test_a_shadow_decides_by_the_same_limits_and_calls_nobody(
+async def test_shadow_decides_by_the_same_limits_and_calls_nobody(
     site: Site, tmp_path: Path
 ) -> None:
     before = await rows(tmp_path)
@@ -53,7 +53,7 @@ async def test_a_shadow_decides_by_the_same_limits_and_calls_nobody(
     assert await site.jobs() == []
 
 
-async def test_gates_of_the_shadow_share_nothing_with_those_of_real_calls(site: Site) -> None:
+async def test_shadow_gates_share_nothing_with_those_of_real_calls(site: Site) -> None:
     await choose(site, "shadow", percent=100)
 
     async def decided() -> bool:
@@ -67,7 +67,7 @@ async def test_gates_of_the_shadow_share_nothing_with_those_of_real_calls(site: 
     assert all(use.name.startswith("shadow.") for job in jobs for use in job.gates)
 
 
-async def test_what_the_older_system_did_stands_beside_and_is_compared(
+async def test_results_of_the_older_system_are_shown_beside_and_compared(
     site: Site, tmp_path: Path
 ) -> None:
     await choose(site, "shadow", percent=100)

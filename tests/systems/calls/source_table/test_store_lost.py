@@ -100,7 +100,7 @@ async def end_all(site: Site, directory_url: str) -> None:
 
 
 @pytest.mark.slow
-async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
+async def test_redis_that_lost_everything_during_calls_calls_each_lead_once(
     lost_server: RedisServer, directory_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = {"own": True, "every": "1s", "rate": 1000}
@@ -125,7 +125,7 @@ async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
 
 
 @pytest.mark.slow
-async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_are_on(
+async def test_redis_restored_to_an_older_state_awaits_the_current_calls(
     lost_server: RedisServer, directory_url: str
 ) -> None:
     table = {"own": True, "every": "1s", "rate": 1000}
@@ -159,7 +159,7 @@ async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_ar
         await end_all(site, directory_url)
 
 
-async def test_leads_that_a_lost_store_refuses_for_its_gates_follow_later() -> None:
+async def test_leads_refused_by_a_lost_store_for_its_gates_follow_later() -> None:
     directory = Directory("sqlite:///:memory:")
     parts = Parts(directory=directory, exchange=read_exchange({}), timing=REAL)
     truth = read_source_table({"own": True}, None, parts)
@@ -172,7 +172,7 @@ async def test_leads_that_a_lost_store_refuses_for_its_gates_follow_later() -> N
         assert await truth.follow(lost.store, [job])
 
 
-async def test_intake_answers_201_while_redis_is_stopped_and_calls_once_it_is_back(
+async def test_intake_answers_201_while_redis_is_stopped_and_calls_afterwards(
     directory_url: str,
 ) -> None:
     table = {"own": True, "every": "1s"}
@@ -207,7 +207,7 @@ async def test_intake_answers_201_while_redis_is_stopped_and_calls_once_it_is_ba
 
 
 @pytest.mark.slow
-async def test_a_table_that_is_away_is_503_and_nothing_is_half_written_or_dialled(
+async def test_unreachable_table_is_503_and_nothing_is_half_written_or_dialled(
     tmp_path: Path,
 ) -> None:
     with made(PostgresServer) as server, fresh_database(server.url) as theirs:

@@ -48,7 +48,7 @@ async def all_pending(table: LeadTable, *, ours: bool = True) -> list[LeadRow]:
 # ----------------------------------------------------------------------------------------- intake
 
 
-async def test_leads_that_are_taken_in_are_read_as_they_were_given(table: LeadTable) -> None:
+async def test_accepted_leads_are_read_back_unchanged(table: LeadTable) -> None:
     given = [lead(1, key="k1", payload={"name": "Ada", "n": [1, None]}), lead(2)]
     taken = await write_leads(table, given)
     assert [one.created for one in taken] == [True, True]
@@ -57,7 +57,7 @@ async def test_leads_that_are_taken_in_are_read_as_they_were_given(table: LeadTa
     assert sorted(read, key=lambda row: row.due_at) == [one.row for one in taken]
 
 
-async def test_a_repeat_under_a_key_is_the_row_that_has_it(table: LeadTable) -> None:
+async def test_repeat_under_a_key_returns_its_row(table: LeadTable) -> None:
     (first,) = await write_leads(table, [lead(1, key="k1")])
     again = await write_leads(
         table, [lead(1, key="k1", due_at=AT + 99), lead(2, key="k1", reseller="b")]
@@ -69,14 +69,14 @@ async def test_a_repeat_under_a_key_is_the_row_that_has_it(table: LeadTable) -> 
     assert twice[0].row.id == twice[1].row.id
 
 
-async def test_another_body_under_a_key_writes_nothing_at_all(table: LeadTable) -> None:
+async def test_another_body_under_a_key_writes_nothing(table: LeadTable) -> None:
     await write_leads(table, [lead(1, key="k1")])
     with pytest.raises(KeyConflict, match="'k1'"):
         await write_leads(table, [lead(2), lead(2, key="k1")])
     assert len(await all_pending(table)) == 1
 
 
-async def test_those_who_race_under_one_key_get_one_row(table: LeadTable) -> None:
+async def test_racing_callers_under_one_key_get_one_row(table: LeadTable) -> None:
     taken = await asyncio.gather(*(write_leads(table, [lead(1, key="k1")]) for _ in range(8)))
     assert sum(one.created for (one,) in taken) == 1
     assert len({one.row.id for (one,) in taken}) == 1
@@ -89,7 +89,7 @@ async def test_thousands_of_leads_are_one_step(table: LeadTable) -> None:
     assert len(await all_pending(table)) == 1_200
 
 
-async def test_a_lead_of_which_the_table_cannot_keep_something_is_refused(
+async def test_lead_with_values_the_table_cannot_store_is_refused(
     database_url: str,
 ) -> None:
     await make_theirs(database_url)
@@ -103,7 +103,7 @@ async def test_a_lead_of_which_the_table_cannot_keep_something_is_refused(
 # ---------------------------------------------------------------------------------------- changes
 
 
-async def test_a_call_begins_once_for_a_row_that_is_pending(table: LeadTable) -> None:
+async def test_call_starts_once_for_a_pending_row(table: LeadTable) -> None:
     (one,) = await write_leads(table, [lead(1)])
     began = await asyncio.gather(
         *(table.mark_running(one.row.id, ref=f"j:{n}", number="+15550001", at=AT) for n in range(6))
@@ -115,7 +115,7 @@ async def test_a_call_begins_once_for_a_row_that_is_pending(table: LeadTable) ->
     assert await all_pending(table) == []
 
 
-async def test_a_call_puts_back_only_the_row_that_names_it(table: LeadTable) -> None:
+async def test_call_returns_only_the_row_that_names_it(table: LeadTable) -> None:
     (one,) = await write_leads(table, [lead(1)])
     assert not await table.put_back(one.row.id, ref="j:1")
     await table.mark_running(one.row.id, ref="j:1", number="+15550001", at=AT)
@@ -125,7 +125,7 @@ async def test_a_call_puts_back_only_the_row_that_names_it(table: LeadTable) -> 
     assert await all_pending(table) == [one.row]
 
 
-async def test_an_end_is_written_once(table: LeadTable) -> None:
+async def test_end_is_written_once(table: LeadTable) -> None:
     (one,) = await write_leads(table, [lead(1)])
     await table.mark_running(one.row.id, ref="j:1", number="+15550001", at=AT)
     assert await table.mark_done(one.row.id, outcome="BUSY", at=AT)
@@ -147,7 +147,7 @@ async def theirs(url: str, n: int) -> None:
         )
 
 
-async def test_rows_change_hands_only_while_they_are_pending_and_the_other_has_them(
+async def test_rows_change_hands_only_while_pending_and_owned_by_the_other(
     database_url: str,
 ) -> None:
     await make_theirs(database_url)
@@ -172,7 +172,7 @@ async def test_rows_change_hands_only_while_they_are_pending_and_the_other_has_t
         }
 
 
-async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_url: str) -> None:
+async def test_row_locked_by_the_older_system_is_skipped(database_url: str) -> None:
     if not database_url.startswith("postgresql"):
         pytest.skip("SQLite locks no rows")
     await make_theirs(database_url)
@@ -186,7 +186,7 @@ async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_ur
 # ----------------------------------------------------------------------------------------- errors
 
 
-async def test_a_time_that_cannot_be_read_is_a_fault_of_its_row_alone(database_url: str) -> None:
+async def test_unreadable_time_is_a_fault_of_its_row_alone(database_url: str) -> None:
     """SQLAlchemy and the drivers raise for it before they return any row of the page."""
     postgres = database_url.startswith("postgresql")
     bad = ["infinity", "20000-01-01 00:00:00"] if postgres else ["soon", "2026-02-30 09:00:00"]
@@ -209,7 +209,7 @@ async def test_a_time_that_cannot_be_read_is_a_fault_of_its_row_alone(database_u
 
 
 @pytest.mark.parametrize("payload", ["a text", "17", "", 17, None, [None], {"a": "b"}])
-async def test_any_json_value_is_read_as_it_was_given(table: LeadTable, payload: object) -> None:
+async def test_any_json_value_is_read_unchanged(table: LeadTable, payload: object) -> None:
     (taken,) = await write_leads(table, [lead(1, payload=payload)])
     (read,) = await all_pending(table)
     assert (read.payload, read.fault) == (payload, "")
@@ -248,7 +248,7 @@ async def test_broken_json_in_a_json_column_of_sqlite_is_a_fault_of_its_row_alon
         ({"columns": {"key": "result"}}, "the column 'result' is not unique"),
     ],
 )
-async def test_what_the_settings_say_wrongly_is_refused_at_the_start(
+async def test_wrong_settings_are_refused_at_the_start(
     database_url: str, more: dict[str, Any], says: str
 ) -> None:
     await make_theirs(database_url)
@@ -262,14 +262,14 @@ async def test_what_the_settings_say_wrongly_is_refused_at_the_start(
             pass
 
 
-async def test_a_table_that_is_away_is_told_as_a_store_that_is(tmp_path: Any) -> None:
+async def test_unreachable_table_is_reported_like_an_unreachable_store(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/no/such/folder.db"
     with pytest.raises(StoreUnavailable):
         async with opened(settings_of(url)):
             pass
 
 
-def test_a_lead_has_its_rows_id_where_that_is_a_uuid() -> None:
+def test_lead_has_its_rows_id_if_that_is_a_uuid() -> None:
     own = "0193a1f0-0000-7000-8000-000000000001"
     assert lead_of(own) == lead_of(own.upper()) == own
     assert lead_of("17") == lead_of("17") != lead_of("18")

@@ -81,7 +81,7 @@ class When(Timing):
 # ----------------------------------------------------------------------------------- the message
 
 
-async def test_a_mail_has_text_html_and_the_headers_of_one_click(tmp_path: Path):
+async def test_mail_has_text_html_and_the_one_click_headers(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box) as one:
         sent = message(TO, title="Grüße 🎉", html="<p>Größe</p>", unsubscribe_url=URL)
         assert await one.send(sent) == Accepted(None)
@@ -103,7 +103,7 @@ async def test_a_mail_has_text_html_and_the_headers_of_one_click(tmp_path: Path)
     assert b"\n" not in box.got[0].replace(b"\r\n", b"")
 
 
-async def test_one_click_is_offered_by_https_alone(tmp_path: Path):
+async def test_one_click_is_offered_only_over_https(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box) as one:
         await one.send(message(TO, unsubscribe_url="http://example.org/u"))
         await one.send(message(TO))
@@ -114,7 +114,7 @@ async def test_one_click_is_offered_by_https_alone(tmp_path: Path):
     assert second.get_content_type() == "text/plain"
 
 
-async def test_lines_of_dots_and_of_any_length_arrive_as_they_were_written(tmp_path: Path):
+async def test_lines_of_dots_and_of_any_length_arrive_unchanged(tmp_path: Path):
     text = "..\n.\n" + "x" * 5_000 + "\nend\n"
     async with smtp(tmp_path) as box, sender(box) as one:
         await one.send(message(TO, text=text))
@@ -138,7 +138,7 @@ INJECTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", INJECTED)
-async def test_what_would_add_a_header_or_a_recipient_is_refused_unsent(
+async def test_text_that_would_add_a_header_or_a_recipient_is_refused_unsent(
     tmp_path: Path, given: dict[str, Any]
 ):
     async with smtp(tmp_path) as box, sender(box) as one:
@@ -152,9 +152,7 @@ async def test_what_would_add_a_header_or_a_recipient_is_refused_unsent(
 
 
 @pytest.mark.parametrize("to", ["böb@example.org", "Bo <böb@example.org>", "bob@exämple.org"])
-async def test_an_address_with_letters_other_than_ascii_is_refused_for_them(
-    tmp_path: Path, to: str
-):
+async def test_address_with_non_ascii_letters_is_refused_for_them(tmp_path: Path, to: str):
     async with smtp(tmp_path) as box, sender(box) as one:
         outcome = await one.send(message(to))
     letters = "it has letters other than ASCII before or after the @"
@@ -185,7 +183,7 @@ async def test_an_address_with_letters_other_than_ascii_is_refused_for_them(
         ({"DATA": ""}, Unsure("")),
     ],
 )
-async def test_what_the_server_answers_is_the_outcome(
+async def test_reply_of_the_server_is_the_outcome(
     tmp_path: Path, replies: dict[str, str], expected: Any
 ):
     async with smtp(tmp_path, **replies) as box, sender(box) as one:
@@ -202,7 +200,7 @@ async def test_what_the_server_answers_is_the_outcome(
 
 
 @pytest.mark.parametrize("refused", ["greeting", "EHLO"])
-async def test_a_server_that_takes_no_connections_now_has_refused_no_message(refused: str):
+async def test_server_without_free_connections_has_refused_no_message(refused: str):
     """The reply is not about the message, though it is permanent by its code."""
 
     async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -220,13 +218,13 @@ async def test_a_server_that_takes_no_connections_now_has_refused_no_message(ref
     assert "554 5.3.2 no service" in outcome.reason
 
 
-async def test_a_server_that_does_not_answer_the_content_leaves_it_unsure(tmp_path: Path):
+async def test_server_without_a_reply_to_the_content_leaves_it_uncertain(tmp_path: Path):
     async with smtp(tmp_path, DATA="wait") as box, sender(box, When(lambda: box.got)) as one:
         outcome = await one.send(message(TO))
     assert outcome == Unsure("the server did not answer in time, after the message was sent")
 
 
-async def test_a_server_that_does_not_answer_before_it_was_sent_nothing(tmp_path: Path):
+async def test_server_that_does_not_answer_before_the_content_was_sent_nothing(tmp_path: Path):
     async with (
         smtp(tmp_path, RCPT="wait") as box,
         sender(box, When(lambda: box.sessions)) as one,
@@ -235,7 +233,7 @@ async def test_a_server_that_does_not_answer_before_it_was_sent_nothing(tmp_path
     assert outcome == Unavailable("the server did not answer in time")
 
 
-async def test_a_limit_that_ends_as_a_reply_comes_holds(
+async def test_deadline_that_ends_as_a_reply_arrives_applies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     real = aiosmtplib.SMTP.mail
@@ -259,7 +257,7 @@ async def test_a_limit_that_ends_as_a_reply_comes_holds(
     assert outcome == Unavailable("the server did not answer in time")
 
 
-async def test_a_server_that_is_not_there_was_sent_nothing(tmp_path: Path):
+async def test_unreachable_server_was_sent_nothing(tmp_path: Path):
     async with smtp(tmp_path) as box:
         pass
     async with sender(box) as one:
@@ -271,14 +269,14 @@ async def test_a_server_that_is_not_there_was_sent_nothing(tmp_path: Path):
 # ------------------------------------------------------------------------------------ connections
 
 
-async def test_one_connection_carries_one_mail_after_another(tmp_path: Path):
+async def test_one_connection_sends_one_mail_after_another(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box) as one:
         for _ in range(5):
             assert await one.send(message(TO)) == Accepted(None)
     assert len(box.sessions) == 1
 
 
-async def test_many_mails_at_once_take_as_many_connections_as_are_allowed(tmp_path: Path):
+async def test_concurrent_mails_use_as_many_connections_as_allowed(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box, connections=3) as one:
         outcomes = await asyncio.gather(*(one.send(message(TO)) for _ in range(30)))
     assert outcomes == [Accepted(None)] * 30
@@ -286,7 +284,7 @@ async def test_many_mails_at_once_take_as_many_connections_as_are_allowed(tmp_pa
     assert len(box.sessions) <= 3
 
 
-async def test_a_connection_that_was_closed_while_idle_costs_no_mail(tmp_path: Path):
+async def test_connection_closed_while_idle_costs_no_mail(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box) as one:
         await one.send(message(TO))
         box.sessions[0].transport.abort()
@@ -294,7 +292,7 @@ async def test_a_connection_that_was_closed_while_idle_costs_no_mail(tmp_path: P
     assert len(box.got) == 2
 
 
-async def test_a_kept_connection_that_is_lost_after_the_content_is_not_replaced(tmp_path: Path):
+async def test_kept_connection_lost_after_the_content_is_not_replaced(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box) as one:
         await one.send(message(TO))
         box.replies["DATA"] = ""
@@ -321,7 +319,7 @@ async def test_implicit_tls(tmp_path: Path):
     assert len(box.got) == 1
 
 
-async def test_a_wrong_password_is_told_and_never_shown(
+async def test_wrong_password_is_reported_and_never_shown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG, "headway")
@@ -337,7 +335,7 @@ async def test_a_wrong_password_is_told_and_never_shown(
     assert box.got == []
 
 
-async def test_nothing_is_sent_in_the_clear_to_a_server_without_tls(tmp_path: Path):
+async def test_nothing_is_sent_unencrypted_to_a_server_without_tls(tmp_path: Path):
     async with smtp(tmp_path) as box, sender(box, tls="starttls") as one:
         outcome = await one.send(message(TO))
     assert isinstance(outcome, Unavailable)
@@ -346,7 +344,7 @@ async def test_nothing_is_sent_in_the_clear_to_a_server_without_tls(tmp_path: Pa
 
 
 @pytest.mark.parametrize("tls", ["starttls", "implicit"])
-async def test_a_server_with_another_certificate_is_sent_nothing(tmp_path: Path, tls: str):
+async def test_server_with_another_certificate_is_sent_nothing(tmp_path: Path, tls: str):
     async with smtp(tmp_path, tls=tls) as box, sender(box, tls=tls, ca_file=None) as one:
         outcome = await one.send(message(TO))
     assert isinstance(outcome, Unavailable)
@@ -357,7 +355,7 @@ async def test_a_server_with_another_certificate_is_sent_nothing(tmp_path: Path,
 # --------------------------------------------------------------------------------------- SendGrid
 
 
-async def test_a_mail_goes_to_sendgrid_as_its_api_asks_for_it():
+async def test_mail_is_sent_to_sendgrid_as_its_api_requires():
     async with far_end(says(202, X_Message_Id="m-1")) as end, by_sendgrid(end) as one:
         outcome = await one.send(message(TO, html="<p>Größe</p>", unsubscribe_url=URL))
     assert outcome == Accepted("m-1")
@@ -403,33 +401,33 @@ def fault(text: str) -> dict[str, Any]:
         ),
     ],
 )
-async def test_what_sendgrid_refuses_is_the_outcome(act: Any, expected: Any):
+async def test_refusal_by_sendgrid_is_the_outcome(act: Any, expected: Any):
     async with far_end(act) as end, by_sendgrid(end) as one:
         assert await one.send(message(TO)) == expected
     assert len(end.seen) == 1
 
 
 @pytest.mark.parametrize("act", [says(500, fault("oh")), cuts, hangs_up])
-async def test_what_sendgrid_does_not_say_is_unsure_and_asked_once(act: Any):
+async def test_unclear_sendgrid_reply_is_uncertain_and_sent_once(act: Any):
     async with far_end(act) as end, by_sendgrid(end) as one:
         assert isinstance(await one.send(message(TO)), Unsure)
     assert len(end.seen) == 1
 
 
-async def test_sendgrid_that_never_answers_is_unsure():
+async def test_sendgrid_that_never_answers_is_uncertain():
     async with far_end(hangs) as end, by_sendgrid(end, timeout="1s") as one:
         outcome = await one.send(message(TO))
     assert isinstance(outcome, Unsure)
 
 
-async def test_sendgrid_that_cannot_be_reached_was_sent_nothing():
+async def test_unreachable_sendgrid_was_sent_nothing():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with by_sendgrid(FarEnd(url=f"http://127.0.0.1:{port}")) as one:
         assert isinstance(await one.send(message(TO)), Unavailable)
 
 
-async def test_the_key_is_never_logged(caplog: pytest.LogCaptureFixture):
+async def test_key_is_never_logged(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     async with far_end(says(401, fault("bad key"))) as end, by_sendgrid(end) as one:
         outcome = await one.send(message(TO))

@@ -75,7 +75,7 @@ WAYS = [to_smtp, to_sendgrid, to_sms, to_webhook, to_apprise, to_apns]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-async def test_what_is_withdrawn_in_the_last_moment_is_not_sent(way: Any, tmp_path: Path):
+async def test_message_withdrawn_at_the_last_moment_is_not_sent(way: Any, tmp_path: Path):
     seen: list[int] = []
 
     async with way(tmp_path) as one:
@@ -93,7 +93,7 @@ async def test_what_is_withdrawn_in_the_last_moment_is_not_sent(way: Any, tmp_pa
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-async def test_the_check_comes_after_every_wait_and_before_the_message(way: Any, tmp_path: Path):
+async def test_check_comes_after_every_wait_and_before_the_message(way: Any, tmp_path: Path):
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     async with way(tmp_path) as one:
@@ -115,7 +115,7 @@ async def test_the_check_comes_after_every_wait_and_before_the_message(way: Any,
         assert len(one.got) == 1
 
 
-async def test_devices_that_are_sent_to_at_once_share_a_connection_of_apns(tmp_path: Path):
+async def test_concurrent_devices_share_a_connection_to_apns(tmp_path: Path):
     reads = 0
 
     async def check() -> bool:

@@ -91,7 +91,7 @@ class Soon(Timing):
         return limit
 
 
-async def test_a_push_is_sent_as_apple_asks_for_it(tmp_path: Path):
+async def test_push_is_sent_as_apple_requires(tmp_path: Path):
     class At(Timing):
         def wall_at(self) -> int:
             return REAL.wall_at() // 1000 * 1000
@@ -124,7 +124,7 @@ async def test_priorities_become_those_of_apple(tmp_path: Path, priority: str, h
     assert server.got[0].headers["apns-priority"] == header
 
 
-async def test_one_connection_carries_all_pushes(tmp_path: Path):
+async def test_one_connection_sends_all_pushes(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         for _ in range(3):
             assert isinstance(await one.send(message(TOKEN)), Accepted)
@@ -133,7 +133,7 @@ async def test_one_connection_carries_all_pushes(tmp_path: Path):
     assert len(server.got) == 43
 
 
-async def test_devices_of_one_notification_are_told_apart(tmp_path: Path):
+async def test_devices_of_one_notification_are_distinguished(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         sent = [one.send(message(f"{n:04x}")) for n in range(9)]
         outcomes = await asyncio.gather(*sent)
@@ -159,7 +159,7 @@ async def test_devices_of_one_notification_are_told_apart(tmp_path: Path):
         (cuts, Unsure, "without an answer"),
     ],
 )
-async def test_what_apple_answers_is_the_outcome(tmp_path: Path, act: Act, kind: type, reason: str):
+async def test_reply_of_apple_is_the_outcome(tmp_path: Path, act: Act, kind: type, reason: str):
     async with apns(tmp_path, act, answers(200)) as server, sender(server) as one:
         outcome = await one.send(message(TOKEN))
         assert isinstance(outcome, kind)
@@ -170,7 +170,7 @@ async def test_what_apple_answers_is_the_outcome(tmp_path: Path, act: Act, kind:
         assert isinstance(await one.send(message(TOKEN)), Accepted)
 
 
-async def test_a_request_that_is_not_answered_is_unsure_and_the_next_one_is_sent(tmp_path: Path):
+async def test_unanswered_request_is_uncertain_and_the_next_one_is_sent(tmp_path: Path):
     async with apns(tmp_path, hangs, answers(200)) as server, sender(server, Soon(server)) as one:
         outcome = await one.send(message(TOKEN))
         assert outcome == Unsure("APNs did not answer in time")
@@ -179,7 +179,7 @@ async def test_a_request_that_is_not_answered_is_unsure_and_the_next_one_is_sent
     assert server.connections == 1
 
 
-async def test_an_answer_that_comes_too_late_harms_no_other(tmp_path: Path):
+async def test_late_reply_affects_no_other_request(tmp_path: Path):
     late: list[Callable[[], None]] = []
 
     def keeps(served: Any, stream: int, push: Any) -> None:
@@ -193,7 +193,7 @@ async def test_an_answer_that_comes_too_late_harms_no_other(tmp_path: Path):
     assert server.connections == 1
 
 
-async def test_what_comes_for_a_request_that_was_just_given_up_is_passed_over(tmp_path: Path):
+async def test_frames_for_an_abandoned_request_are_ignored(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         await one.send(message(TOKEN))
         assert one._pool is not None
@@ -208,20 +208,20 @@ async def test_what_comes_for_a_request_that_was_just_given_up_is_passed_over(tm
             reply()
 
 
-async def test_a_server_that_cannot_be_reached_has_been_sent_nothing(tmp_path: Path):
+async def test_unreachable_server_has_been_sent_nothing(tmp_path: Path):
     async with apns(tmp_path) as server:
         pass
     async with sender(server) as one:
         assert await one.send(message(TOKEN)) == Unavailable("APNs cannot be reached")
 
 
-async def test_a_server_with_another_certificate_is_sent_nothing(tmp_path: Path):
+async def test_server_with_another_certificate_is_sent_nothing(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server, ca_file=None) as one:
         assert await one.send(message(TOKEN)) == Unavailable("APNs cannot be reached")
     assert server.got == []
 
 
-async def test_a_connection_that_was_closed_while_idle_is_replaced(tmp_path: Path):
+async def test_connection_closed_while_idle_is_replaced(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         await one.send(message(TOKEN))
         server.open[0].transport.abort()
@@ -232,7 +232,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(tmp_path: Pat
     assert server.connections == 2
 
 
-async def test_a_burst_waits_for_the_windows_of_the_connection(tmp_path: Path):
+async def test_burst_waits_for_the_windows_of_the_connection(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         server.read_after_s = 0.05
         text = "x" * 3_000
@@ -243,14 +243,14 @@ async def test_a_burst_waits_for_the_windows_of_the_connection(tmp_path: Path):
 
 
 @pytest.mark.parametrize("token", ["", "xyz", "ab/../cd", "ab\r\nx: y", "ab cd"])
-async def test_what_is_not_a_device_token_is_refused_unsent(tmp_path: Path, token: str):
+async def test_invalid_device_token_is_refused_unsent(tmp_path: Path, token: str):
     async with apns(tmp_path) as server, sender(server) as one:
         outcome = await one.send(message(token))
     assert outcome == Refused("the device token is not a hexadecimal number")
     assert server.connections == 0
 
 
-async def test_what_apple_would_not_take_is_refused_unsent(tmp_path: Path):
+async def test_push_that_apple_would_refuse_is_refused_unsent(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         large = await one.send(message(TOKEN, text="x" * 4_096))
         old = await one.send(message(TOKEN, expires_at=REAL.wall_at() - 1))
@@ -260,14 +260,14 @@ async def test_what_apple_would_not_take_is_refused_unsent(tmp_path: Path):
     assert server.connections == 0
 
 
-async def test_an_app_cannot_replace_the_alert_by_its_data(tmp_path: Path):
+async def test_app_cannot_replace_the_alert_by_its_data(tmp_path: Path):
     async with apns(tmp_path) as server, sender(server) as one:
         await one.send(message(TOKEN, data={"aps": {"alert": "other"}}))
     assert server.got[0].json["aps"]["alert"]["body"] == "It comes today."
 
 
 @pytest.mark.parametrize("text", ["hunter2-hunter2", "-----BEGIN PRIVATE KEY-----\nhunter2\n"])
-def test_a_key_that_is_none_is_refused_and_not_shown(tmp_path: Path, text: str):
+def test_invalid_key_is_refused_and_not_shown(tmp_path: Path, text: str):
     server = ApnsServer(tmp_path / "none", port=1)
     with pytest.raises(InvalidValue, match="private key of P-256") as raised:
         made(server, key=text)

@@ -31,7 +31,7 @@ def parts() -> Parts:
     )
 
 
-async def test_each_channel_with_a_table_has_a_sender():
+async def test_each_configured_channel_has_a_sender():
     read = read_senders(
         {
             "push": {**PUSH, "key": pem()},
@@ -52,7 +52,7 @@ async def test_each_channel_with_a_table_has_a_sender():
     assert make_senders(read_senders({}), parts()) == {}
 
 
-async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
+async def test_e_mail_uses_sendgrid_if_configured():
     sendgrid = {"from": "news@example.org", "sendgrid": {"api_key": "SG.hunter2"}}
     made = make_senders(read_senders({"email": sendgrid}), parts())
     assert isinstance(made[Channel.EMAIL], SendGridMail)
@@ -100,9 +100,7 @@ async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
         ({"apprise": {"timeout": "1ms"}}, "apprise.timeout: it should be at least 100ms"),
     ],
 )
-async def test_a_wrong_setting_is_named_and_no_secret_is_shown(
-    settings: dict[str, Any], fault: str
-):
+async def test_wrong_setting_is_named_and_no_secret_is_shown(settings: dict[str, Any], fault: str):
     with pytest.raises(InvalidValue, match=fault) as raised:
         make_senders(read_senders(settings), parts())
     assert "hunter2" not in f"{raised.value} {raised.value.hint}"

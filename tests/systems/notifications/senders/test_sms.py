@@ -36,7 +36,7 @@ def sms(to: str = TO) -> Message:
     return message(to, channel="sms")
 
 
-async def test_a_text_reaches_a_phone_of_the_simulated_carrier():
+async def test_text_reaches_a_phone_of_the_simulated_carrier():
     async with carrying() as carrier:
         account = {"account_sid": carrier.account_sid, "auth_token": carrier.auth_token}
         async with sender(carrier.url, **account) as one:
@@ -46,7 +46,7 @@ async def test_a_text_reaches_a_phone_of_the_simulated_carrier():
     assert (text.plan.to, text.plan.from_, text.plan.text) == (TO, FROM, "It comes today.")
 
 
-async def test_the_provider_is_told_where_to_report_the_delivery():
+async def test_provider_is_given_the_url_for_delivery_reports():
     async with far_end(says(201, {"sid": MESSAGE})) as end:
         async with sender(end.url) as one:
             assert await one.send(sms()) == Accepted(MESSAGE)
@@ -72,7 +72,7 @@ async def test_the_provider_is_told_where_to_report_the_delivery():
         (403, 10001, Unavailable("")),
     ],
 )
-async def test_what_twilio_refuses_is_the_outcome(status: int, code: int, expected: Any):
+async def test_refusal_by_twilio_is_the_outcome(status: int, code: int, expected: Any):
     async with far_end(says(status, twilio_error(status, code))) as end, sender(end.url) as one:
         outcome = await one.send(sms())
     assert type(outcome) is type(expected)
@@ -81,7 +81,7 @@ async def test_what_twilio_refuses_is_the_outcome(status: int, code: int, expect
     assert len(end.seen) == 1
 
 
-async def test_a_429_says_when_it_is_over():
+async def test_status_429_says_when_to_retry():
     async with far_end(says(429, Retry_After="9")) as end, sender(end.url) as one:
         outcome = await one.send(sms())
     assert isinstance(outcome, Limited)
@@ -89,13 +89,13 @@ async def test_a_429_says_when_it_is_over():
 
 
 @pytest.mark.parametrize("act", [says(500), says(503), cuts, hangs_up])
-async def test_what_twilio_does_not_say_is_unsure_and_asked_once(act: Any):
+async def test_unclear_twilio_reply_is_uncertain_and_sent_once(act: Any):
     async with far_end(act) as end, sender(end.url) as one:
         assert isinstance(await one.send(sms()), Unsure)
     assert len(end.seen) == 1
 
 
-async def test_a_provider_that_cannot_be_reached_was_sent_nothing():
+async def test_unreachable_provider_was_sent_nothing():
     async with far_end(hangs_up) as end:
         pass
     async with sender(end.url) as one:
@@ -103,7 +103,7 @@ async def test_a_provider_that_cannot_be_reached_was_sent_nothing():
 
 
 @pytest.mark.parametrize("to", ["", "0123", "+1 415", "+14155550100\r\n", "whatsapp:+14155550100"])
-async def test_what_is_no_number_is_refused_unsent(to: str):
+async def test_invalid_number_is_refused_unsent(to: str):
     end = FarEnd(url="http://127.0.0.1:1")
     async with sender(end.url) as one:
         assert await one.send(sms(to)) == Refused("the number is not in E.164")

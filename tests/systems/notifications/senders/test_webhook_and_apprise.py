@@ -32,7 +32,7 @@ async def webhook(*, private: bool = True) -> AsyncIterator[Webhook]:
         await made.close()
 
 
-async def test_a_webhook_is_signed_as_the_official_package_checks_it():
+async def test_webhook_is_signed_as_the_official_package_verifies_it():
     async with far_end(says(204)) as end, webhook() as one:
         sent = message(f"{end.url}/hook", channel="webhook")
         assert await one.send(sent) == Accepted(None)
@@ -67,13 +67,13 @@ async def test_a_webhook_is_signed_as_the_official_package_checks_it():
         (babbles, Unsure("the webhook does not speak HTTP")),
     ],
 )
-async def test_what_a_receiver_answers_is_the_outcome(act: Any, expected: Any):
+async def test_reply_of_a_receiver_is_the_outcome(act: Any, expected: Any):
     async with far_end(act) as end, webhook() as one:
         assert await one.send(message(end.url)) == expected
     assert len(end.seen) == 1
 
 
-async def test_a_receiver_that_is_not_there_was_sent_nothing():
+async def test_unreachable_receiver_was_sent_nothing():
     async with far_end(hangs_up) as end:
         pass
     async with webhook() as one:
@@ -89,7 +89,7 @@ async def test_nothing_is_sent_to_a_private_address():
     assert end.seen == []
 
 
-async def test_what_is_no_url_is_refused():
+async def test_invalid_url_is_refused():
     async with webhook() as one:
         for url in ("ftp://x", "https://user:hunter2@example.org/", "nonsense"):
             outcome = await one.send(message(url))
@@ -117,7 +117,7 @@ def url_of(end: Any) -> str:
 
 
 @apprise
-async def test_a_message_goes_to_the_service_of_its_url(caplog: pytest.LogCaptureFixture):
+async def test_message_is_sent_to_the_service_of_its_url(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     async with far_end(says(200)) as end, by_apprise() as one:
         assert await one.send(message(url_of(end))) == Accepted(None)
@@ -128,7 +128,7 @@ async def test_a_message_goes_to_the_service_of_its_url(caplog: pytest.LogCaptur
 
 @apprise
 @pytest.mark.parametrize("act", [says(500), says(403), hangs_up])
-async def test_a_service_that_does_not_confirm_is_unsure(
+async def test_service_that_does_not_confirm_is_uncertain(
     act: Any, caplog: pytest.LogCaptureFixture
 ):
     async with far_end(act) as end, by_apprise() as one:
@@ -138,13 +138,13 @@ async def test_a_service_that_does_not_confirm_is_unsure(
 
 
 @apprise
-async def test_a_service_that_does_not_answer_is_unsure():
+async def test_service_that_does_not_answer_is_uncertain():
     async with far_end(hangs) as end, by_apprise(timeout="2s") as one:
         assert await one.send(message(url_of(end))) == Unsure("json did not answer in time")
 
 
 @apprise
-async def test_an_address_that_apprise_does_not_know_is_refused_and_not_shown():
+async def test_address_unknown_to_apprise_is_refused_and_not_shown():
     async with by_apprise() as one:
         outcome = await one.send(message("nosuchservice://hunter2"))
     assert outcome == Refused("the address is not an address that apprise supports")
