@@ -22,8 +22,8 @@ from headway.bridges.kafka.settings import InSettings, KafkaSettings, OutSetting
 from headway.bridges.kafka.watching import FAMILIES as WATCH_FAMILIES
 from headway.cli.failures import exit_code
 from headway.cli.settings import PREFIX, Settings
-from headway.client.client import JobsAsked
-from headway.client.work_requests import ClaimAsked
+from headway.client.client import JobFilters
+from headway.client.work_requests import ClaimOptions
 from headway.contract.definitions import Role
 from headway.contract.operate import Acted, Verb
 from headway.core.duration import format_duration
@@ -279,8 +279,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "make": lambda: options(hw.Kind.make, section="Args", skip=("arguments",)),
     "App": lambda: members(hw.App, skip=("importers", "kinds", "move_to", "observe")),
     "Client": lambda: members(hw.Client, skip=("remote", "patience_s", "post", "wait_for")),
-    "JobsAsked": lambda: options(JobsAsked),
-    "ClaimAsked": lambda: options(ClaimAsked),
+    "JobFilters": lambda: options(JobFilters),
+    "ClaimOptions": lambda: options(ClaimOptions),
     "Kind": lambda: members(
         hw.Kind,
         skip=(

@@ -11,7 +11,7 @@ from headway.client.address import read_address
 from headway.client.queries import read_claim
 from headway.client.remote_store import RemoteStore
 from headway.client.requests import Fields, body_with_id, job_body, plain_body, read_sent
-from headway.client.work_requests import ClaimAsked, claim_call, read_verdicts, settle_call
+from headway.client.work_requests import ClaimOptions, claim_call, read_verdicts, settle_call
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.operate import ActRequest, Edit, Verb
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
 
-class JobsAsked(TypedDict, total=False):
+class JobFilters(TypedDict, total=False):
     """Selects jobs; an omitted field matches any.
 
     Attributes:
@@ -271,17 +271,17 @@ class Client:
 
     job = _waiting(job_async)
 
-    async def jobs_async(self, **asked: Unpack[JobsAsked]) -> Page[JobView]:
+    async def jobs_async(self, **filters: Unpack[JobFilters]) -> Page[JobView]:
         """Return a page of jobs, oldest first.
 
         Args:
-            asked: see `JobsAsked`.
+            filters: see `JobFilters`.
 
         Returns:
             Up to `limit` jobs, and the cursor of the next page.
         """
-        refuse_unknown(asked, JobsAsked, "jobs cannot be selected by", "select by")
-        return await self.remote.read(JobsQuery(**asked))
+        refuse_unknown(filters, JobFilters, "jobs cannot be selected by", "select by")
+        return await self.remote.read(JobsQuery(**filters))
 
     jobs = _waiting(jobs_async)
 
@@ -392,19 +392,19 @@ class Client:
         finally:
             await self.close_async()
 
-    async def claim_async(self, worker: str, **asked: Unpack[ClaimAsked]) -> ClaimReply:
+    async def claim_async(self, worker: str, **options: Unpack[ClaimOptions]) -> ClaimReply:
         """Claim jobs; if there are none, wait for some.
 
         A program that claims jobs itself must also send heartbeats and settle them.
 
         Args:
             worker: a random name, new at each start of the program.
-            asked: see `ClaimAsked`.
+            options: see `ClaimOptions`.
 
         Returns:
             The jobs, in the order to start them; none if the wait timed out.
         """
-        return read_claim((await self.remote.ask(claim_call(worker, asked))).body).reply()
+        return read_claim((await self.remote.ask(claim_call(worker, options))).body).reply()
 
     claim = _waiting(claim_async)
 

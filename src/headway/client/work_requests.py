@@ -169,7 +169,7 @@ def signal_body(signal: Signal) -> Fields:
     return filled(fields)
 
 
-class ClaimAsked(TypedDict, total=False):
+class ClaimOptions(TypedDict, total=False):
     """Options of a claim made without a `Worker`.
 
     Attributes:
@@ -193,21 +193,21 @@ class ClaimAsked(TypedDict, total=False):
     request: int
 
 
-def claim_call(worker: str, asked: ClaimAsked) -> HttpCall:
+def claim_call(worker: str, options: ClaimOptions) -> HttpCall:
     """Return the call for a claim made without a `Worker`."""
-    refuse_unknown(asked, ClaimAsked, "a claim has no option")
-    wait_ms, n = parse_duration(asked.get("wait", "0s")), asked.get("n", 1)
+    refuse_unknown(options, ClaimOptions, "a claim has no option")
+    wait_ms, n = parse_duration(options.get("wait", "0s")), options.get("n", 1)
     body: Fields = {
         "worker": worker,
-        "lanes": _lanes(read_lanes(asked.get("lanes", "main"))),
-        "order": asked.get("order", "weighted"),
+        "lanes": _lanes(read_lanes(options.get("lanes", "main"))),
+        "order": options.get("order", "weighted"),
         "max": n,
-        "free": asked.get("free", n),
-        "lease": parse_duration(asked.get("lease", "30s")),
+        "free": options.get("free", n),
+        "lease": parse_duration(options.get("lease", "30s")),
         "wait": wait_ms,
     }
-    if "request" in asked:
-        body["request"] = asked["request"]
+    if "request" in options:
+        body["request"] = options["request"]
     return HttpCall(method="POST", path="/v1/claims", body=body, waits_s=wait_ms / 1000)
 
 

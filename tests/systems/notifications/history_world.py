@@ -36,7 +36,7 @@ from headway.systems.directory.database import Directory
 from headway.systems.notifications import make
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.history import ENDED
-from headway.systems.notifications.listings import NotificationsAsked, Timeline, timeline
+from headway.systems.notifications.listings import NotificationsParams, Timeline, timeline
 from headway.systems.notifications.notification import (
     HISTORY_LANE,
     NOTIFICATION,
@@ -193,7 +193,7 @@ class HistoryWorld:
 
     async def page(self, cursor: str | None = None, limit: int = 100, **more: Any) -> Timeline:
         process = self.process()
-        asked = NotificationsAsked(newest=True, cursor=cursor, limit=limit, **more)
+        asked = NotificationsParams(newest=True, cursor=cursor, limit=limit, **more)
         return await timeline(self.store, process.context.history, "ada", asked, self.clock())
 
 

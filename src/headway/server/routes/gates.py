@@ -65,7 +65,7 @@ _EXAMPLES: dict[str, Example] = {
 }
 
 
-class GatesAsked(PageQuery):
+class GatesParams(PageQuery):
     """Which gates."""
 
     name: list[Name] | None = Field(
@@ -78,17 +78,17 @@ class GatesAsked(PageQuery):
 
 @ROUTES.get("/gates", summary="List gates", response_model=GATES)
 async def list_gates(
-    asked: Annotated[GatesAsked, Query()], service: TheService, caller: Observer
+    params: Annotated[GatesParams, Query()], service: TheService, caller: Observer
 ) -> Response:
     """List gates that are declared, capped, closed or held, by name."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
-    names = None if asked.name is None else tuple(asked.name)
+    names = None if params.name is None else tuple(params.name)
     query = GatesQuery(
         names=names,
-        parked=asked.parked,
-        cursor=decode_cursor(asked.cursor),
-        limit=asked.limit,
+        parked=params.parked,
+        cursor=decode_cursor(params.cursor),
+        limit=params.limit,
     )
     page = await service.store.read(query)
     return listed(stats, page.rows, encode_cursor(page.cursor))
@@ -155,12 +155,12 @@ async def reset_gate(
 
 
 @ROUTES.get("/closures", summary="List closed gates", response_model=CLOSURES)
-async def list_closures(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+async def list_closures(params: WhichPage, service: TheService, caller: Observer) -> Response:
     """List closed gates, by name; a page examines `limit` gates."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
     page = await service.store.read(
-        GatesQuery(cursor=decode_cursor(asked.cursor), limit=asked.limit)
+        GatesQuery(cursor=decode_cursor(params.cursor), limit=params.limit)
     )
     gates = [one for gate in page.rows for one in (gate, *gate.members)]
     closed = [_closure(one) for one in gates if (one.closed_until or 0) > stats.now]

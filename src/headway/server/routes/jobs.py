@@ -54,7 +54,7 @@ _EXAMPLES: dict[str, Example] = {
 }
 
 
-class JobsAsked(PageQuery):
+class JobsParams(PageQuery):
     """Which jobs; an omitted filter matches any job."""
 
     id: list[Name] | None = Field(
@@ -93,7 +93,7 @@ class JobsAsked(PageQuery):
     runs: bool = Field(default=False, description="Include the runs of each job.")
 
 
-class FlowsAsked(QueryModel):
+class FlowsParams(QueryModel):
     """Which flows, and how much of each."""
 
     lane: Name | None = Field(default=None, description="Jobs that wait in this lane.")
@@ -145,7 +145,7 @@ async def send(
 
 @ROUTES.get("", summary="List jobs", response_model=JOBS)
 async def list_jobs(
-    asked: Annotated[JobsAsked, Query()],
+    params: Annotated[JobsParams, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
@@ -155,24 +155,24 @@ async def list_jobs(
     or bytes is read. Runs are included only on request; the trail is included only for a single
     job.
     """
-    if asked.lane is not None:
-        caller.check_lane(asked.lane)
+    if params.lane is not None:
+        caller.check_lane(params.lane)
     query = JobsQuery(
-        ids=None if asked.id is None else tuple(filter(is_job_id, asked.id)),
-        worker=asked.worker,
-        lane=asked.lane,
-        tenant=caller.tenant(asked.tenant),
-        kind=asked.kind,
-        states=tuple(asked.state),
-        key=asked.key,
-        subject=asked.subject,
-        newest=asked.newest,
-        runs=asked.runs,
-        cursor=check_number_cursor(asked.cursor),
-        limit=asked.limit,
+        ids=None if params.id is None else tuple(filter(is_job_id, params.id)),
+        worker=params.worker,
+        lane=params.lane,
+        tenant=caller.tenant(params.tenant),
+        kind=params.kind,
+        states=tuple(params.state),
+        key=params.key,
+        subject=params.subject,
+        newest=params.newest,
+        runs=params.runs,
+        cursor=check_number_cursor(params.cursor),
+        limit=params.limit,
     )
-    if asked.underway:
-        _refuse_beside_underway(asked)
+    if params.underway:
+        _refuse_beside_underway(params)
         return answer({"rows": await underway_jobs(service.store, query, caller), "cursor": None})
 
     def fits(job: JobView) -> bool:
@@ -182,9 +182,9 @@ async def list_jobs(
     return answer({"rows": page.rows, "cursor": page.cursor})
 
 
-def _refuse_beside_underway(asked: JobsAsked) -> None:
+def _refuse_beside_underway(params: JobsParams) -> None:
     others = ("id", "worker", "key", "subject", "newest", "runs", "cursor")
-    given = [name for name in others if getattr(asked, name)]
+    given = [name for name in others if getattr(params, name)]
     if given:
         message = f"`underway` cannot be combined with `{given[0]}`"
         raise InvalidValue(message, hint="filter by lane, tenant, kind and state")
@@ -192,7 +192,7 @@ def _refuse_beside_underway(asked: JobsAsked) -> None:
 
 @FLOWS.get("", summary="List waiting jobs", response_model=FLOWS_PAGE)
 async def list_flows(
-    asked: Annotated[FlowsAsked, Query()],
+    params: Annotated[FlowsParams, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
@@ -205,18 +205,18 @@ async def list_flows(
     Raises:
         InvalidValue: neither `lane` nor `gate` is given, or both are.
     """
-    if (asked.lane is None) == (asked.gate is None):
+    if (params.lane is None) == (params.gate is None):
         message = "flows are listed for a lane or for a gate"
         raise InvalidValue(message, hint="pass either `lane` or `gate`")
-    if asked.lane is not None:
-        caller.check_lane(asked.lane)
-    tenant = caller.tenant(asked.tenant)
+    if params.lane is not None:
+        caller.check_lane(params.lane)
+    tenant = caller.tenant(params.tenant)
     query = FlowsQuery(
-        lane=asked.lane or "",
-        gate=asked.gate,
-        first=asked.first,
-        cursor=check_number_cursor(asked.cursor),
-        limit=asked.limit,
+        lane=params.lane or "",
+        gate=params.gate,
+        first=params.first,
+        cursor=check_number_cursor(params.cursor),
+        limit=params.limit,
     )
     page = await service.store.read(query)
     rows = [flow for flow in page.rows if caller.sees(flow) and tenant in {None, flow.tenant}]

@@ -34,7 +34,7 @@ ROUTES = router("lanes", prefix="/v1/lanes")
 _FOR_GOOD = UntilBody()
 
 
-class LaneAsked(QueryModel):
+class LaneParams(QueryModel):
     """What to include for a lane."""
 
     latency: bool = Field(
@@ -52,7 +52,7 @@ class LaneChange(QueryModel):
     )
 
 
-class LanesAsked(PageQuery, LaneAsked):
+class LanesParams(PageQuery, LaneParams):
     """Which lanes."""
 
     name: list[Name] | None = Field(
@@ -62,7 +62,7 @@ class LanesAsked(PageQuery, LaneAsked):
 
 @ROUTES.get("", summary="List lanes", response_model=LANES)
 async def list_lanes(
-    asked: Annotated[LanesAsked, Query()], service: TheService, caller: Observer
+    params: Annotated[LanesParams, Query()], service: TheService, caller: Observer
 ) -> Response:
     """List the lanes in the caller's scope, with their jobs by state and their live workers.
 
@@ -71,19 +71,19 @@ async def list_lanes(
     """
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
-    names = None if asked.name is None else tuple(dict.fromkeys(asked.name))
+    names = None if params.name is None else tuple(dict.fromkeys(params.name))
     found = await service.store.read(LanesQuery(names=names))
-    if asked.latency:
-        asked = asked.model_copy(update={"limit": min(asked.limit, MOST_LANES)})
-    page = page_of([one for one in found if caller.covers(one.name)], attrgetter("name"), asked)
-    rows = await _lane_views(service, page.rows, latency=asked.latency)
+    if params.latency:
+        params = params.model_copy(update={"limit": min(params.limit, MOST_LANES)})
+    page = page_of([one for one in found if caller.covers(one.name)], attrgetter("name"), params)
+    rows = await _lane_views(service, page.rows, latency=params.latency)
     return listed(stats, rows, page.cursor)
 
 
 @ROUTES.get("/{name:path}", summary="Get a lane", response_model=LANE)
 async def get_lane(
     name: Name,
-    asked: Annotated[LaneAsked, Query()],
+    params: Annotated[LaneParams, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:
@@ -92,14 +92,14 @@ async def get_lane(
     caller.check_lane(name)
     revision = (await service.store.read(StatsQuery())).revision
     found = await service.store.read(LanesQuery(names=(name,)))
-    rows = await _lane_views(service, found, latency=asked.latency)
+    rows = await _lane_views(service, found, latency=params.latency)
     return answer(rows[0], headers=etag(revision))
 
 
 @ROUTES.put("/{name:path}", summary="Change a lane", response_model=DEFINED)
 async def set_lane(
     name: Name,
-    asked: Annotated[LaneChange, Query()],
+    params: Annotated[LaneChange, Query()],
     body: LaneBody,
     service: TheService,
     caller: Definer,
@@ -111,7 +111,7 @@ async def set_lane(
     """
     caller.check_gate(f"lane:{name}")
     spec = body.spec(name)
-    item = DeclareLane(spec=spec) if asked.declare else SetLane(spec=spec)
+    item = DeclareLane(spec=spec) if params.declare else SetLane(spec=spec)
     return await define(service, caller, item, if_match=if_match)
 
 

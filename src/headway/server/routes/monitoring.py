@@ -40,7 +40,7 @@ from headway.server.routing import PROBLEM, TheService, router
 WHOLE = router("the whole", prefix="/v1")
 
 
-class TrailAsked(PageQuery):
+class TrailParams(PageQuery):
     """Which lines of the trail."""
 
     target: Name | None = Field(
@@ -48,7 +48,7 @@ class TrailAsked(PageQuery):
     )
 
 
-class AuditAsked(QueryModel):
+class AuditParams(QueryModel):
     """Which part of the audit."""
 
     cursor: Cursor = None
@@ -61,14 +61,14 @@ class AuditAsked(QueryModel):
 
 
 @WHOLE.get("/workers", summary="List workers", response_model=WORKERS)
-async def list_workers(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+async def list_workers(params: WhichPage, service: TheService, caller: Observer) -> Response:
     """List workers that are live, or died less than an hour ago, by id.
 
     The id of a worker over HTTP starts with the id of its token.
     """
     caller.whole()
     found = await service.store.read(WorkersQuery())
-    return answer(page_of(found, attrgetter("id"), asked))
+    return answer(page_of(found, attrgetter("id"), params))
 
 
 @WHOLE.get("/stats", summary="Get counts of the whole store", response_model=reply_model(StatsView))
@@ -91,19 +91,19 @@ async def overview(service: TheService, caller: Observer) -> Response:
 
 @WHOLE.get("/trail", summary="List who did what", response_model=TRAIL)
 async def trail(
-    asked: Annotated[TrailAsked, Query()], service: TheService, caller: Observer
+    params: Annotated[TrailParams, Query()], service: TheService, caller: Observer
 ) -> Response:
     """List the moves of operators and of code, newest first: who, when and why."""
     caller.whole()
     query = TrailQuery(
-        target=asked.target, cursor=check_number_cursor(asked.cursor), limit=asked.limit
+        target=params.target, cursor=check_number_cursor(params.cursor), limit=params.limit
     )
     return answer(await service.store.read(query))
 
 
 @WHOLE.get("/audit", summary="Compare permits with holders", response_model=reply_model(AuditView))
 async def audit(
-    asked: Annotated[AuditAsked, Query()], service: TheService, caller: Observer
+    params: Annotated[AuditParams, Query()], service: TheService, caller: Observer
 ) -> Response:
     """Compare permits with their holders, and caches with permits; any difference is a bug.
 
@@ -111,7 +111,7 @@ async def audit(
     stopped.
     """
     caller.whole()
-    query = AuditQuery(cursor=decode_cursor(asked.cursor), limit=asked.limit)
+    query = AuditQuery(cursor=decode_cursor(params.cursor), limit=params.limit)
     found = await service.store.read(query)
     return answer({**record(found), "cursor": encode_cursor(found.cursor)})
 

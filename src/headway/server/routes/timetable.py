@@ -50,20 +50,20 @@ NEXT = 3
 """Number of next fires of each entry in the listing."""
 
 
-class EntryAsked(QueryModel):
+class EntryParams(QueryModel):
     """The body of an entry."""
 
     fires: int = Field(default=10, ge=0, le=100, description="Number of next fires to return.")
 
 
 @ROUTES.get("", summary="List the timetable", response_model=ENTRIES)
-async def list_entries(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+async def list_entries(params: WhichPage, service: TheService, caller: Observer) -> Response:
     """List the entries by name, each with its next three fires."""
     caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     found = await service.store.read(TimetableQuery())
     page = page_of(
-        [one for one in found if covers_entry(caller, one)], attrgetter("spec.name"), asked
+        [one for one in found if covers_entry(caller, one)], attrgetter("spec.name"), params
     )
     last = await last_fires(service.store, page.rows, stats.now)
     rows = [_entry_body(one, stats.now, NEXT, last) for one in page.rows]
@@ -73,7 +73,7 @@ async def list_entries(asked: WhichPage, service: TheService, caller: Observer) 
 @ROUTES.get("/{name:path}", summary="Get an entry", response_model=ENTRY)
 async def get_entry(
     name: Name,
-    asked: Annotated[EntryAsked, Query()],
+    params: Annotated[EntryParams, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:
@@ -82,7 +82,7 @@ async def get_entry(
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
     last = await last_fires(service.store, [entry], stats.now)
-    body = _entry_body(entry, stats.now, asked.fires, last)
+    body = _entry_body(entry, stats.now, params.fires, last)
     return answer(body, headers=etag(stats.revision))
 
 

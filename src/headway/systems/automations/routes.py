@@ -124,7 +124,7 @@ class ConcurrencyBody(Body):
     )
 
 
-class ReleaseAsked(QueryModel):
+class ReleaseParams(QueryModel):
     """How to release a lock."""
 
     force: bool = Field(default=False, description="Release the lock before its session is gone.")
@@ -193,13 +193,13 @@ async def automation_locks(service: TheService, _: Observer) -> Response:
 )
 async def release_lock(
     repo: Name,
-    asked: Annotated[ReleaseAsked, Query()],
+    params: Annotated[ReleaseParams, Query()],
     service: TheService,
     dispatcher: TheDispatcher,
     caller: Actor,
 ) -> Response:
     """End the session that uses a repository, which releases its lock; with `force`, at once."""
-    done = await release(service.store, dispatcher, repo, author=caller.name, force=asked.force)
+    done = await release(service.store, dispatcher, repo, author=caller.name, force=params.force)
     return answer(record(done))
 
 

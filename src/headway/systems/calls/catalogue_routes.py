@@ -74,7 +74,7 @@ TheNumber = Annotated[
 ]
 
 
-class NumbersAsked(PageQuery):
+class NumbersParams(PageQuery):
     """Which numbers."""
 
     reseller: Own | None = Field(default=None, description="Only numbers of this reseller.")
@@ -83,7 +83,7 @@ class NumbersAsked(PageQuery):
 
 @ROUTES.get("/numbers", summary="List numbers", response_model=page_model(Number))
 async def numbers(
-    asked: Annotated[NumbersAsked, Query()],
+    params: Annotated[NumbersParams, Query()],
     context: TheContext,
     caller: Observer,
 ) -> Response:
@@ -92,9 +92,9 @@ async def numbers(
     rows = [
         one
         for one in (await context.catalogue.read()).numbers.values()
-        if asked.reseller in {None, one.reseller} and asked.pool in {None, one.pool}
+        if params.reseller in {None, one.reseller} and params.pool in {None, one.pool}
     ]
-    page = page_of(rows, lambda one: one.number, asked)
+    page = page_of(rows, lambda one: one.number, params)
     return answer({"rows": page.rows, "cursor": page.cursor})
 
 
@@ -194,13 +194,13 @@ PAGE = reply(
 
 
 @ROUTES.get("/templates", summary="List templates", response_model=PAGE)
-async def templates(asked: WhichPage, context: TheContext, caller: Observer) -> Response:
+async def templates(params: WhichPage, context: TheContext, caller: Observer) -> Response:
     """List templates, by name."""
     caller.whole()
     async with context.directory.read() as session:
         stored = {one.name: one.body for one in await session.scalars(select(TemplateRecord))}
     bodies = {DEFAULT: _usual(context), **stored}
-    page = page_of(tuple(bodies), str, asked)
+    page = page_of(tuple(bodies), str, params)
     rows = [_named(name, bodies[name]) for name in page.rows]
     return answer({"rows": rows, "cursor": page.cursor})
 

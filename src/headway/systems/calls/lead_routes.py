@@ -79,7 +79,7 @@ COUNTED = reply(
 )
 
 
-class CountAsked(QueryModel):
+class CountParams(QueryModel):
     """Which attempts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
@@ -97,13 +97,13 @@ class CountAsked(QueryModel):
 
 @ROUTES.get("/leads/outcomes", summary="Count attempts by outcome", response_model=COUNTED)
 async def outcomes(
-    asked: Annotated[CountAsked, Query()], service: TheService, caller: Reader
+    params: Annotated[CountParams, Query()], service: TheService, caller: Reader
 ) -> Response:
     """Count the attempts of the newest leads, up to 20,000 of them, by outcome."""
     now = await service.now()
-    since = 0 if asked.from_ is None else asked.from_.resolved(now)
-    until = now + 1 if asked.to is None else asked.to.resolved(now)
-    tenant = caller.tenant(asked.reseller)
+    since = 0 if params.from_ is None else params.from_.resolved(now)
+    until = now + 1 if params.to is None else params.to.resolved(now)
+    tenant = caller.tenant(params.reseller)
     found: Counter[str] = Counter()
     looked, seen, under_way, cursor = 0, 0, 0, None
     while looked < MOST:
@@ -190,7 +190,7 @@ _EXAMPLES: dict[str, Example] = {
 }
 
 
-class LeadsAsked(PageQuery):
+class LeadsParams(PageQuery):
     """Which leads; an omitted filter matches any lead."""
 
     status: LeadStatus | None = Field(default=None, description="Only leads with this status.")
@@ -204,7 +204,7 @@ class LeadsAsked(PageQuery):
     newest: bool = Field(default=False, description="Newest leads first.")
 
 
-class HangupAsked(QueryModel):
+class HangupParams(QueryModel):
     """How a lead is cancelled."""
 
     hangup: bool = Field(default=False, description="Also hang up a call in progress.")
@@ -267,7 +267,7 @@ async def _row_state(
 
 @ROUTES.get("/leads", summary="List leads", response_model=page_model(Lead))
 async def leads(
-    asked: Annotated[LeadsAsked, Query()], service: TheService, caller: Reader
+    params: Annotated[LeadsParams, Query()], service: TheService, caller: Reader
 ) -> Response:
     """List the leads that the caller sees, oldest first.
 
@@ -277,23 +277,23 @@ async def leads(
     Raises:
         InvalidValue: `phone` is given without `reseller`.
     """
-    reseller = caller.tenant(asked.reseller)
-    if asked.phone is not None and reseller is None:
+    reseller = caller.tenant(params.reseller)
+    if params.phone is not None and reseller is None:
         message = "`phone` requires `reseller`"
         raise InvalidValue(message, hint="add ?reseller=")
-    status = asked.status
-    if asked.outcome is not None:
+    status = params.status
+    if params.outcome is not None:
         status = LeadStatus.FINISHED if status is None else status
     query = JobsQuery(
         kind=LEAD,
         lane=LANE,
         tenant=reseller,
-        subject=asked.phone,
+        subject=params.phone,
         states=() if status is None else _STATES[status],
         runs=True,
-        newest=asked.newest,
-        cursor=check_number_cursor(asked.cursor),
-        limit=asked.limit,
+        newest=params.newest,
+        cursor=check_number_cursor(params.cursor),
+        limit=params.limit,
     )
     page = await bounded_page(service.store, query)
     rows = [
@@ -301,7 +301,7 @@ async def leads(
         for job in page.rows
         if caller.sees(job)
         and (status is None or status_of(job) is status)
-        and (asked.outcome is None or outcome_of(job) is asked.outcome)
+        and (params.outcome is None or outcome_of(job) is params.outcome)
     ]
     return answer({"rows": rows, "cursor": page.cursor})
 
@@ -325,7 +325,7 @@ async def lead(lead: LeadId, service: TheService, caller: Reader) -> Response:
 )
 async def delete(
     lead: LeadId,
-    asked: Annotated[HangupAsked, Query()],
+    params: Annotated[HangupParams, Query()],
     service: TheService,
     context: TheContext,
     caller: Sender,
@@ -340,7 +340,7 @@ async def delete(
     """
     job = await lead_seen(service, caller, lead)
     status = status_of(job)
-    if status is LeadStatus.FINISHED or (status is LeadStatus.PROCESSING and not asked.hangup):
+    if status is LeadStatus.FINISHED or (status is LeadStatus.PROCESSING and not params.hangup):
         message = f"the lead is {status}"
         hint = "add ?hangup=true to end its call" if status is LeadStatus.PROCESSING else ""
         raise InvalidState(message, hint=hint)

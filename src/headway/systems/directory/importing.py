@@ -27,7 +27,7 @@ from headway.systems.directory.database import Directory
 from headway.systems.directory.records import Fields, ImportReport, New, R, Records
 
 
-class ImportAsked(QueryModel):
+class ImportParams(QueryModel):
     """How to import."""
 
     partial: bool = Field(

@@ -22,7 +22,7 @@ from headway.server.service import Service
 from headway.systems.directory.database import Directory
 from headway.systems.directory.importing import (
     CSV_BODY,
-    ImportAsked,
+    ImportParams,
     run_import,
     uploaded,
 )
@@ -73,7 +73,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     records: Records[R, New],
     *,
     reach: Callable[[Caller], None],
-    asked: type[PageQuery],
+    params: type[PageQuery],
     changed: type[RecordChange],
     texts: Texts,
 ) -> None:
@@ -105,11 +105,11 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         message = f"{taken} was taken by another request at the same time"
         return IdConflict(message, hint=f"GET /{noun}s lists them")
 
-    async def listing(asked: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
+    async def listing(params: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
         reach(caller)
-        rows, after = records.chosen(select(records.table), asked), decode_cursor(asked.cursor)
+        rows, after = records.chosen(select(records.table), params), decode_cursor(params.cursor)
         async with directory(service).read() as session:
-            found, last = await records.page(session, rows, after, asked.limit)
+            found, last = await records.page(session, rows, after, params.limit)
         shown = [records.view(one, caller) for one in found]
         return answer({"rows": shown, "cursor": encode_cursor(last)})
 
@@ -158,17 +158,17 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
 
     async def imported(
         request: Request,
-        asked: Annotated[ImportAsked, Query()],
+        params: Annotated[ImportParams, Query()],
         service: TheService,
         caller: Definer,
     ) -> Response:
         reach(caller)
         at = service.timing.wall_at()
         async with uploaded(request) as file:
-            report = await run_import(directory(service), file, records, at, partial=asked.partial)
+            report = await run_import(directory(service), file, records, at, partial=params.partial)
         return answer(report)
 
-    listing.__annotations__["asked"] = Annotated[asked, Query()]
+    listing.__annotations__["params"] = Annotated[params, Query()]
     add.__annotations__["body"] = records.body
     change.__annotations__["body"] = changed
     for route in (one, change, remove):

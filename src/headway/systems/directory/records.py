@@ -255,9 +255,9 @@ class Records(Generic[R, New]):
         del record
         return {}
 
-    def chosen(self, rows: Select[R], asked: PageQuery) -> Select[R]:
+    def chosen(self, rows: Select[R], params: PageQuery) -> Select[R]:
         """Add the filters of a listing to its query."""
-        del asked
+        del params
         return rows
 
     async def page(
@@ -266,8 +266,8 @@ class Records(Generic[R, New]):
         """Return a page of rows by id, and the id after which the next starts; None at the end."""
         if after is not None:
             rows = rows.where(self.table.id > after)
-        asked = rows.order_by(self.table.id).limit(limit + 1)
-        found = list(await session.scalars(asked))
+        statement = rows.order_by(self.table.id).limit(limit + 1)
+        found = list(await session.scalars(statement))
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
@@ -412,8 +412,8 @@ class Records(Generic[R, New]):
             column = getattr(self.table, self.unique)
             wanted.append(column.in_([getattr(one, self.unique) for one in rows]))
         # Locked in the order of ids, so that concurrent imports do not deadlock.
-        asked = select(self.table).where(or_(*wanted)).order_by(self.table.id).with_for_update()
-        found = list(await session.scalars(asked))
+        statement = select(self.table).where(or_(*wanted)).order_by(self.table.id).with_for_update()
+        found = list(await session.scalars(statement))
         by_unique = {str(getattr(one, self.unique)): one for one in found} if self.unique else {}
         return {one.id: one for one in found}, by_unique
 
@@ -440,8 +440,8 @@ class Records(Generic[R, New]):
         if not self.unique:
             return
         column = getattr(self.table, self.unique)
-        asked = select(self.table).where(column == values[self.unique])
-        owner = (await session.scalars(asked)).one_or_none()
+        statement = select(self.table).where(column == values[self.unique])
+        owner = (await session.scalars(statement)).one_or_none()
         if owner is not None:
             what = f"the {self.unique} {values[self.unique]}"
             message = f"{what} belongs to the {self.noun} {owner.id!r}"
@@ -455,8 +455,8 @@ class Records(Generic[R, New]):
         """
         made = dict.fromkeys((made_id(body.name), self._id_of(body)))
         tries = [body.id] if body.id else list(made)
-        asked = select(self.table.id).where(self.table.id.in_(tries))
-        taken = set(await session.scalars(asked))
+        statement = select(self.table.id).where(self.table.id.in_(tries))
+        taken = set(await session.scalars(statement))
         free = next((one for one in tries if one not in taken), None)
         if free is None:
             message = f"the {self.noun} {tries[0]!r} already exists"

@@ -110,7 +110,7 @@ class TechnicianView:
     version: int
 
 
-class TechniciansAsked(PageQuery):
+class TechniciansParams(PageQuery):
     """Filters for technicians."""
 
     on_duty: bool | None = Field(
@@ -121,7 +121,7 @@ class TechniciansAsked(PageQuery):
     )
 
 
-class NearbyAsked(QueryModel):
+class NearbyParams(QueryModel):
     """Position, skills and limits of a search."""
 
     lat: float = Field(ge=-90, le=90, description="Latitude in degrees north.")
@@ -171,9 +171,9 @@ class Technicians(Records[Technician, TechnicianBody]):
         "channel": str.lower,
     }
 
-    def chosen(self, rows: Select[Technician], asked: PageQuery) -> Select[Technician]:
+    def chosen(self, rows: Select[Technician], params: PageQuery) -> Select[Technician]:
         """Filter by duty and phone number."""
-        which = cast("TechniciansAsked", asked)
+        which = cast("TechniciansParams", params)
         if which.on_duty is not None:
             rows = rows.where(Technician.on_duty == which.on_duty)
         return rows if which.phone is None else rows.where(Technician.phone == which.phone)
@@ -245,22 +245,22 @@ ROUTES = router("system: field_service", operations="field_", prefix="/technicia
     summary="Find nearby technicians",
     response_model=reply(
         "Candidates",
-        "Technicians who could be asked.",
+        "Technicians who could be params.",
         rows=(list[reply_model(Candidate)], "Technicians, nearest first."),
     ),
 )
 async def near(
-    asked: Annotated[NearbyAsked, Query()], context: TheContext, caller: Observer
+    params: Annotated[NearbyParams, Query()], context: TheContext, caller: Observer
 ) -> Response:
     """Return the technicians whom a request at a position would ask, in that order."""
     check_caller(caller)
     found = await nearby(
         context.directory,
-        lat=asked.lat,
-        lon=asked.lon,
-        skills=asked.skill,
-        radius_km=asked.radius_km,
-        most=asked.limit,
+        lat=params.lat,
+        lon=params.lon,
+        skills=params.skill,
+        radius_km=params.radius_km,
+        most=params.limit,
     )
     return answer({"rows": found})
 
@@ -269,7 +269,7 @@ add_routes(
     ROUTES,
     TECHNICIANS,
     reach=check_caller,
-    asked=TechniciansAsked,
+    params=TechniciansParams,
     changed=TechnicianChange,
     texts=Texts(
         prefix="field",

@@ -107,7 +107,7 @@ class UserView:
     version: int
 
 
-class UsersAsked(PageQuery):
+class UsersParams(PageQuery):
     """Filters for users."""
 
     role: str | None = Field(
@@ -137,9 +137,9 @@ class Users(Records[User, UserBody]):
         shown = (one if way in PHONES else beginning(one) for one, way in ways.items())
         return {"channels": list(shown)}
 
-    def chosen(self, rows: Select[User], asked: PageQuery) -> Select[User]:
+    def chosen(self, rows: Select[User], params: PageQuery) -> Select[User]:
         """Filter by role."""
-        role = cast("UsersAsked", asked).role
+        role = cast("UsersParams", params).role
         return rows if role is None else _with_role(rows, role)
 
     async def derive(self, session: AsyncSession, records: Sequence[User]) -> None:
@@ -174,7 +174,7 @@ add_routes(
     ROUTES,
     USERS,
     reach=check_caller,
-    asked=UsersAsked,
+    params=UsersParams,
     changed=UserChange,
     texts=Texts(
         prefix="field",

@@ -292,7 +292,7 @@ LANES = reply(
 )
 
 
-class LanesAsked(QueryModel):
+class LanesParams(QueryModel):
     """Which lanes."""
 
     lane: list[Name] = Field(
@@ -300,7 +300,7 @@ class LanesAsked(QueryModel):
     )
 
 
-class JobAsked(QueryModel):
+class JobParams(QueryModel):
     """Whose job."""
 
     tenant: TenantName | None = Field(
@@ -310,27 +310,27 @@ class JobAsked(QueryModel):
 
 @VIEWS.get("/lanes", summary="List lanes", response_model=LANES)
 async def status(
-    asked: Annotated[LanesAsked, Query()],
+    params: Annotated[LanesParams, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:
     """List lanes: how many jobs have each status, and how long they wait next to the target."""
     caller.every_tenant()
-    for name in asked.lane:
+    for name in params.lane:
         caller.check_lane(name)
-    found = await lane_statuses(service.store, asked.lane or None)
+    found = await lane_statuses(service.store, params.lane or None)
     return answer({"lanes": [one for one in found if caller.covers(one.lane)]})
 
 
 @VIEWS.get("/jobs/{job_id:path}", summary="Get a job", response_model=reply_model(LaneJob))
 async def job(
     job_id: str,
-    asked: Annotated[JobAsked, Query()],
+    params: Annotated[JobParams, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
     """Return a job by the engine's id, or by the job_id with which it was enqueued."""
-    return answer(lane_job(await find_job(service, caller, job_id, asked.tenant)))
+    return answer(lane_job(await find_job(service, caller, job_id, params.tenant)))
 
 
 RETRIED_ONE = reply(
@@ -349,7 +349,7 @@ RETRIED = reply(
 )
 
 
-class DeadAsked(PageQuery):
+class DeadParams(PageQuery):
     """Which dead jobs."""
 
     lane: Name | None = Field(default=None, description="Only jobs in this lane.")
@@ -359,7 +359,7 @@ class DeadAsked(PageQuery):
 
 @ROUTES.get("/dead", summary="List dead jobs", response_model=page_model(LaneJob))
 async def dead(
-    asked: Annotated[DeadAsked, Query()],
+    params: Annotated[DeadParams, Query()],
     service: TheService,
     caller: Reader,
 ) -> Response:
@@ -368,16 +368,16 @@ async def dead(
     A page may be short or even empty and still have a cursor, because only a bounded number of jobs
     or bytes is read.
     """
-    if asked.lane is not None:
-        caller.check_lane(asked.lane)
+    if params.lane is not None:
+        caller.check_lane(params.lane)
     query = JobsQuery(
-        lane=asked.lane,
-        kind=asked.type,
-        tenant=caller.tenant(asked.tenant),
+        lane=params.lane,
+        kind=params.type,
+        tenant=caller.tenant(params.tenant),
         states=(State.DEAD,),
         newest=True,
-        cursor=check_number_cursor(asked.cursor),
-        limit=asked.limit,
+        cursor=check_number_cursor(params.cursor),
+        limit=params.limit,
     )
     page = await bounded_page(service.store, query)
     rows = [lane_job(job) for job in page.rows if caller.sees(job)]

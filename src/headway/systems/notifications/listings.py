@@ -35,7 +35,7 @@ from headway.systems.notifications.notification import (
 _log = logging.getLogger("headway.notifications")
 
 
-class NotificationsAsked(PageQuery):
+class NotificationsParams(PageQuery):
     """Filters for notifications."""
 
     status: Status | None = Field(default=None, description="Only notifications with this status.")
@@ -46,28 +46,28 @@ class NotificationsAsked(PageQuery):
 
 
 async def page_of(
-    store: Store, asked: NotificationsAsked, recipient: str | None = None
+    store: Store, params: NotificationsParams, recipient: str | None = None
 ) -> tuple[list[Notification], str | None]:
     """Return the notifications of a page with their histories, and the cursor of the next one."""
-    page = await _jobs(store, asked, recipient, check_number_cursor(asked.cursor))
+    page = await _jobs(store, params, recipient, check_number_cursor(params.cursor))
     found = map(notification_of, page.rows)
-    return [one for one in found if asked.status in {None, one.status}], page.cursor
+    return [one for one in found if params.status in {None, one.status}], page.cursor
 
 
 async def _jobs(
-    store: Store, asked: NotificationsAsked, recipient: str | None, cursor: str | None
+    store: Store, params: NotificationsParams, recipient: str | None, cursor: str | None
 ) -> Page[JobView]:
     query = JobsQuery(
         tenant=None if recipient is None else "",
         subject=recipient,
-        lane=None if asked.channel is None else asked.channel.lane,
+        lane=None if params.channel is None else params.channel.lane,
         kind=NOTIFICATION,
-        states=() if asked.status is None else _STATES[asked.status],
+        states=() if params.status is None else _STATES[params.status],
         runs=True,
         trail=True,
-        newest=asked.newest,
+        newest=params.newest,
         cursor=cursor,
-        limit=asked.limit,
+        limit=params.limit,
     )
     return await bounded_page(store, query, is_notification)
 
@@ -102,7 +102,7 @@ class Timeline:
 
 
 async def timeline(
-    store: Store, history: History | None, recipient: str, asked: NotificationsAsked, now: int
+    store: Store, history: History | None, recipient: str, params: NotificationsParams, now: int
 ) -> Timeline:
     """Return a page of a recipient's timeline, from the store and the history if there is one.
 
@@ -110,31 +110,31 @@ async def timeline(
     from each.
 
     Args:
-        asked: with `newest`.
+        params: with `newest`.
         now: the store's time, ms UTC.
 
     Raises:
         InvalidValue: the cursor is not one of a timeline.
     """
     if history is None:
-        rows, cursor = await page_of(store, asked, recipient)
+        rows, cursor = await page_of(store, params, recipient)
         return Timeline(rows=rows, cursor=cursor)
-    place = _read_place(asked.cursor)
+    place = _read_place(params.cursor)
     jobs: Page[JobView] = Page(rows=(), cursor=None)
     # The store first: a record that it deletes meanwhile is then in the history.
     if place.store != ENDED:
-        jobs = await _jobs(store, asked, recipient, place.store)
+        jobs = await _jobs(store, params, recipient, place.store)
     try:
-        past = await history.page(recipient, before=place.past, now=now, limit=asked.limit)
+        past = await history.page(recipient, before=place.past, now=now, limit=params.limit)
     except StoreError as error:
         _log.warning("history not read error=%s", error)
-        return _merged(asked, place, jobs, None, set())
+        return _merged(params, place, jobs, None, set())
     read = {job.id for job in jobs.rows}
     others = tuple(row.id for row in past if row.id not in read)
     if others:
         page = await store.read(JobsQuery(ids=others, limit=len(others)))
         read.update(job.id for job in page.rows)
-    return _merged(asked, place, jobs, past, read)
+    return _merged(params, place, jobs, past, read)
 
 
 ENDED = "-"
@@ -162,7 +162,7 @@ class _Place:
 
 
 def _merged(
-    asked: NotificationsAsked,
+    params: NotificationsParams,
     place: _Place,
     jobs: Page[JobView],
     past: Sequence[HistoryRow] | None,
@@ -177,9 +177,9 @@ def _merged(
     rows: list[Notification] = []
     alone: set[str] = set()
     left, older = deque(jobs.rows), deque(past or ())
-    more_jobs, more_past = jobs.cursor is not None, len(older) == asked.limit
+    more_jobs, more_past = jobs.cursor is not None, len(older) == params.limit
     store, mark = place.store, place.past
-    while len(rows) < asked.limit and (left or not more_jobs) and (older or not more_past):
+    while len(rows) < params.limit and (left or not more_jobs) and (older or not more_past):
         job, row = (left or [None])[0], (older or [None])[0]
         if row is not None and (job is None or row.mark > (job.created_at, job.id)):
             older.popleft()
@@ -194,7 +194,7 @@ def _merged(
             one = notification_of(job)
         else:
             break
-        if one is not None and asked.status in {None, one.status}:
+        if one is not None and params.status in {None, one.status}:
             rows.append(one)
     if not left:
         store = jobs.cursor or ENDED

@@ -247,7 +247,7 @@ add_routes(
     ROUTES,
     TEMPLATES,
     reach=check_caller,
-    asked=PageQuery,
+    params=PageQuery,
     changed=TemplateChange,
     texts=Texts(
         prefix="notify",

@@ -33,7 +33,7 @@ from headway.systems.notifications.intake import (
     OneOrMany,
     take_in,
 )
-from headway.systems.notifications.listings import NotificationsAsked, page_of
+from headway.systems.notifications.listings import NotificationsParams, page_of
 from headway.systems.notifications.listings import timeline as timeline_of
 from headway.systems.notifications.notification import (
     Notification,
@@ -105,7 +105,7 @@ async def take(
     response_model=page_model(Notification),
 )
 async def listing(
-    asked: Annotated[NotificationsAsked, Query()], service: TheService, caller: Reader
+    params: Annotated[NotificationsParams, Query()], service: TheService, caller: Reader
 ) -> Response:
     """List notifications, oldest first.
 
@@ -113,7 +113,7 @@ async def listing(
     examined.
     """
     check_caller(caller)
-    rows, cursor = await page_of(service.store, asked)
+    rows, cursor = await page_of(service.store, params)
     return answer({"rows": [replace(one, events=()) for one in rows], "cursor": cursor})
 
 
@@ -176,7 +176,7 @@ async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
 )
 async def timeline(
     id: Annotated[str, Path(max_length=MAX_ID, description="Id of the recipient.")],
-    asked: Annotated[PageQuery, Query()],
+    params: Annotated[PageQuery, Query()],
     service: TheService,
     context: TheContext,
     caller: Reader,
@@ -187,7 +187,7 @@ async def timeline(
     even empty and still have a cursor, because only a bounded number is examined.
     """
     check_caller(caller)
-    newest = NotificationsAsked(newest=True, cursor=asked.cursor, limit=asked.limit)
+    newest = NotificationsParams(newest=True, cursor=params.cursor, limit=params.limit)
     now = await service.now()
     found = await timeline_of(service.store, context.history, id, newest, now)
     return answer({"rows": found.rows, "cursor": found.cursor, "history_away": found.away})

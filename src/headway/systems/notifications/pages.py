@@ -14,7 +14,7 @@ from headway.server.caller import Permission
 from headway.systems.jobs import count_queued, find_lane
 from headway.systems.notifications.context import NotifyContext, check_caller
 from headway.systems.notifications.listings import (
-    NotificationsAsked,
+    NotificationsParams,
     Timeline,
     page_of,
     timeline,
@@ -47,7 +47,7 @@ async def read(look: Look) -> Facts:
     recipient = look.values["recipient"]
     sees_lines = not recipient and Permission.OBSERVE in look.caller.may
     channel, status = look.values["channel"], look.values["status"]
-    asked = NotificationsAsked(
+    asked = NotificationsParams(
         status=Status(status) if status in set(Status) else None,
         channel=Channel(channel) if channel in set(Channel) and not recipient else None,
         newest=True,
@@ -74,7 +74,7 @@ async def read(look: Look) -> Facts:
     }
 
 
-async def _page(look: Look, recipient: str, asked: NotificationsAsked, now: int) -> Timeline:
+async def _page(look: Look, recipient: str, asked: NotificationsParams, now: int) -> Timeline:
     store = look.service.store
     if recipient:
         return await timeline(store, _context(look).history, recipient, asked, now)

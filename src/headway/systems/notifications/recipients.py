@@ -198,7 +198,7 @@ add_routes(
     ROUTES,
     RECIPIENTS,
     reach=check_caller,
-    asked=PageQuery,
+    params=PageQuery,
     changed=RecipientChange,
     texts=Texts(
         prefix="notify",

@@ -119,7 +119,7 @@ class TokenGroup(ConformanceGroup):
         await rig.define(SetToken(spec=ORDERS), SetToken(spec=SENDER))
         assert await rig.dump() == before
 
-    async def test_revoked_token_is_gone_and_can_be_created_anew(self, rig: Rig) -> None:
+    async def test_revoked_token_is_gone_and_can_be_created_again(self, rig: Rig) -> None:
         await rig.define(SetToken(spec=ORDERS), SetToken(spec=SENDER))
         await rig.define(NoteUse(used=((ORDERS.id, rig.clock()),)))
         await rig.define(RevokeToken(id=ORDERS.id))
