@@ -141,7 +141,7 @@ def test_result_of_send_is_refused_as_an_id_with_what_to_pass(app: hw.App, call:
     sent: Any = app.send("noop")
     with pytest.raises(InvalidValue, match="must be text, not Sent") as refused:
         getattr(app, call)(sent)
-    assert refused.value.hint == "of what send returned, pass the id: sent.id"
+    assert refused.value.hint == "pass the id of what send returned: sent.id"
 
 
 @pytest.mark.parametrize("url", [3, Path("x.db"), MemoryStore()])

@@ -44,7 +44,7 @@ def check_job_id(job: object) -> str:
     if isinstance(job, str):
         return job
     message = f"a job's id must be text, not {type(job).__name__}"
-    raise InvalidValue(message, hint="of what send returned, pass the id: sent.id")
+    raise InvalidValue(message, hint="pass the id of what send returned: sent.id")
 
 
 def read_reference(text: str) -> tuple[str, int] | None:
