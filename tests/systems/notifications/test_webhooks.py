@@ -14,7 +14,7 @@ from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.core.job import NewJob
 from headway.runtime.timing import REAL
 from headway.server.hooks.signals import MAX_REASON
-from headway.systems.notifications.sender import Accepted
+from headway.systems.notifications.sender import Accepted, Message, Outcome
 from tests.server.hooks.outside import post
 from tests.server.hooks.senders import Mailer
 from tests.server.problems import problem
@@ -178,3 +178,36 @@ async def test_sendgrid_report_about_mails_is_their_status(tmp_path: Path):
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
         forged = await notify.rig.http.post("/notifications/hooks/sendgrid", json=events)
         assert forged.status_code == 401
+
+
+async def test_bounce_before_the_reply_falls_back_to_the_next_channel(tmp_path: Path):
+    mailer = Mailer()
+    async with notifying(
+        tmp_path, hooks={"sendgrid": {"public_keys": mailer.public_key}}
+    ) as notify:
+        await notify.ada(phone=TO)
+
+        async def bounced(message: Message) -> Outcome:
+            event = {
+                "event": "bounce",
+                "sg_event_id": "e1",
+                "sg_message_id": "m-1.recv-1",
+                "headway_ref": message.id,
+                "email": "ada@example.org",
+                "status": "5.1.1",
+            }
+            url = f"{notify.rig.url}/notifications/hooks/sendgrid"
+            reply = await post(notify.rig.http, mailer.sends(url, [event], now=REAL.wall_at()))
+            assert reply.status_code == 204, reply.text
+            return Accepted("m-1")
+
+        notify.email.answers.append(bounced)
+        one = await notify.send(channels=["email", "sms"])
+
+        async def by_text() -> bool:
+            told = await notify.get(one)
+            return (told["channel"], told["status"]) == ("sms", "SENT")
+
+        await notify.until(by_text)
+        assert len(notify.sms.got) == 1
+        assert (await notify.ok("GET", "/recipients/ada"))["email"] is None

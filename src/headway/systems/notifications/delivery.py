@@ -96,6 +96,7 @@ def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
             delivered=one.status == "delivered",
             reason="" if one.status == "delivered" else one.reason,
             gone=_gone(one),
+            ref=one.ref or "",
         )
         for one in read_events(request)
         if one.message_id

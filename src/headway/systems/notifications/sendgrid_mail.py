@@ -18,11 +18,12 @@ from anyio import from_thread, to_thread
 from pydantic import Field
 from python_http_client.client import Client, Response
 from sendgrid import SendGridAPIClient  # pyright: ignore[reportMissingTypeStubs]  (it has none)
-from sendgrid.helpers.mail import Content, From, Header, Mail, To  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from sendgrid.helpers.mail import Content, CustomArg, From, Header, Mail, To  # pyright: ignore[reportMissingTypeStubs]  (as above)
 
 from headway.core.errors import ProviderError
 from headway.runtime.settings_table import BaseUrl, Table
 from headway.runtime.timing import Timing
+from headway.server.hooks.sendgrid import REF
 from headway.systems.notifications.mail import check_mail, read_address, unsubscribe_headers
 from headway.systems.notifications.sender import (
     Accepted,
@@ -95,6 +96,8 @@ class SendGridMail:
             mail.add_content(Content("text/html", message.html))
         for name, text in unsubscribe_headers(message).items():
             mail.add_header(Header(name, text))
+        # Its events contain this, also those that arrive before the reply to this request.
+        mail.add_custom_arg(CustomArg(REF, message.id))
         return cast("Mail", mail)
 
 

@@ -203,17 +203,24 @@ async def test_reply_of_the_server_is_the_outcome(
 async def test_server_without_free_connections_has_refused_no_message(refused: str):
     """The reply is not about the message, though it is permanent by its code."""
 
+    left = asyncio.Event()
+
     async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"554 5.3.2 no service\r\n" if refused == "greeting" else b"220 hello\r\n")
-        while await reader.readline():
-            writer.write(b"554 5.3.2 no service\r\n")
+        with suppress(ConnectionError):
+            while await reader.readline():
+                writer.write(b"554 5.3.2 no service\r\n")
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        left.set()
 
     async with await asyncio.start_server(refuses, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         one = Smtp(SmtpTable(host="127.0.0.1", port=port, tls="none"), FROM, REAL)
         outcome = await one.send(message(TO))
         await one.close()
+        await left.wait()
     assert isinstance(outcome, Unavailable)
     assert "554 5.3.2 no service" in outcome.reason
 
@@ -374,6 +381,7 @@ async def test_mail_is_sent_to_sendgrid_as_its_api_requires():
             "List-Unsubscribe": f"<{URL}>",
             "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
         },
+        "custom_args": {"headway_ref": "0190a1b2-0000-7000-8000-000000000001"},
     }
 
 
