@@ -31,29 +31,34 @@ from tests.client.served import Served
 from tests.client.through import ThroughStore
 
 NOT_OVER_HTTP = {
-    "test_arguments_are_returned_byte_for_byte": "JSON is told again: spaces are not kept",
+    "test_arguments_are_returned_byte_for_byte": "JSON is written again: spaces are not kept",
     "test_arguments_above_the_limit_are_refused_and_at_it_are_kept": "arguments are objects",
     "test_odd_lanes_and_tenants_stay_distinct": "a lane with * in it is a pattern",
     "test_cascade_without_candidates_is_exhausted_at_once": "refused by the body",
-    "test_follow_up_of_an_empty_cascade_is_created_even_if_its_id_is_taken": "so here",
+    "test_follow_up_of_an_empty_cascade_is_created_even_if_its_id_is_taken": "the same",
     "test_every_end_of_a_run_releases_its_permits[next]": "a stage without a name is refused",
-    "test_settling_a_settled_run_again_returns_already_and_writes_nothing[next]": ("and here"),
-    "test_job_with_a_cancel_request_ends_cancelled_whatever_its_outcome[next]": "and here",
+    "test_settling_a_settled_run_again_returns_already_and_writes_nothing[next]": "the same",
+    "test_job_with_a_cancel_request_ends_cancelled_whatever_its_outcome[next]": "the same",
     "test_worker_without_lease_after_hand_over_can_write_nothing": (
-        "a snooze without a moment is refused"
+        "a snooze without a time is refused"
     ),
     "test_restored_job_is_not_settled_by_its_former_worker": "runs are counted from 1",
     "test_expired_job_that_never_started_is_dead_as_expired": (
-        "a job expires after a span; the suite's clock is not this machine's"
+        "a job expires after a duration; the suite's clock is not this machine's"
     ),
-    "test_job_without_a_due_time_is_due_now": "as before",
+    "test_job_without_a_due_time_is_due_now": "the same",
     "test_claim_names_the_jobs_it_finds_expired": "the server that claimed logs them",
-    "test_claim_reports_its_workers_lost_jobs_that_are_dead": "so here",
+    "test_claim_reports_its_workers_lost_jobs_that_are_dead": "the same",
     "test_key_of_a_cascade_that_ends_at_once_lasts_its_duration": "refused by the body",
     "test_maximum_number_of_gates_is_accepted": "a body has 32 at most",
-    "test_retried_job_asks_the_given_candidates_again": "only a store is told of other candidates",
-    "test_signal_with_nul_in_a_name_is_refused": "one in `known_as` is left out",
-    "test_invalid_claim_is_refused_and_starts_nothing[{'request': 0}]": ("0 asks without a number"),
+    "test_gate_used_differently_than_declared_is_refused[shared]": (
+        "a body does not say whether a gate is shared"
+    ),
+    "test_gate_used_differently_than_declared_is_refused[keyed]": "the same",
+    "test_gate_named_twice_is_refused_before_its_amount": "the body refuses the amount",
+    "test_retried_job_asks_the_given_candidates_again": "HTTP takes no other candidates",
+    "test_signal_with_nul_in_a_name_is_refused": "one in `known_as` is omitted",
+    "test_invalid_claim_is_refused_and_starts_nothing[{'request': 0}]": "0 means no number",
 }
 """What the suite requires of a store and HTTP does not offer, with the reasons."""
 
