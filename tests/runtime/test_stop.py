@@ -173,6 +173,23 @@ async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: Watch
     assert (await store.job(sent.id)).state == "waiting"
 
 
+async def stop_twice(app: hw.App, begun: asyncio.Event) -> None:
+    """Run a worker until its handler has started, and stop it twice."""
+    worker = app.worker(grace="1h")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    worker.stop(now=True)
+    await ended(task)
+
+
+def still_running(caplog: pytest.LogCaptureFixture) -> str:
+    """Return the log message about handlers that are still running."""
+    logged = [record.getMessage() for record in caplog.records]
+    (line,) = [one for one in logged if "still running after stop" in one]
+    return line
+
+
 async def test_second_stop_abandons_a_handler_that_swallows_its_cancellation(
     app: hw.App,
     store: WatchedStore,
@@ -190,17 +207,10 @@ async def test_second_stop_abandons_a_handler_that_swallows_its_cancellation(
                 await go_on.wait()
 
     sent = await app.send_async(work)
-    worker = app.worker(grace="1h")
-    task = asyncio.create_task(worker.run())
-    await soon(begun)
-    worker.stop()
-    worker.stop(now=True)
-    await ended(task)
+    await stop_twice(app, begun)
     go_on.set()
     assert (await store.job(sent.id)).state == "running"
-    logged = [record.getMessage() for record in caplog.records]
-    (line,) = [one for one in logged if "still running after stop" in one]
-    assert f"the worker exits without them: work {sent.id}" in line
+    assert f"the worker exits without them: work {sent.id}" in still_running(caplog)
 
 
 async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
@@ -218,16 +228,9 @@ async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
         assert go_on.wait(LIMIT)
 
     sent = await app.send_async(work)
-    worker = app.worker(grace="1h")
-    task = asyncio.create_task(worker.run())
-    await soon(begun)
-    worker.stop()
-    worker.stop(now=True)
-    await ended(task)
+    await stop_twice(app, begun)
     go_on.set()
-    logged = [record.getMessage() for record in caplog.records]
-    (line,) = [one for one in logged if "still running after stop" in one]
-    assert f"its process ends after those in threads: work {sent.id}" in line
+    assert f"its process ends after those in threads: work {sent.id}" in still_running(caplog)
 
 
 async def test_stopped_worker_leaves_and_does_not_count_as_dead(
