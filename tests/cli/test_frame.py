@@ -297,7 +297,7 @@ def test_closed_pipe_is_no_error(headway: Headway):
         assert process.stderr.read() == b""
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux that is full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
 @pytest.mark.parametrize("command", ["jobs", "export", "lanes"])
 def test_full_output_device_is_not_a_bug(headway: Headway, command: str):
     headway("send", "noop")

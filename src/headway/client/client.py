@@ -393,7 +393,7 @@ class Client:
             await self.close_async()
 
     async def claim_async(self, worker: str, **options: Unpack[ClaimOptions]) -> ClaimReply:
-        """Claim jobs; if there are none, wait for some.
+        """Claim jobs, and wait for them if none are available.
 
         A program that claims jobs itself must also send heartbeats and settle them.
 

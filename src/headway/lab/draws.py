@@ -17,7 +17,7 @@ from headway.core.errors import InvalidValue
 
 Choice = TypeVar("Choice")
 _MOST = 10**15
-"""Above this, a float would no longer tell one number from the next."""
+"""A float represents every integer up to this exactly."""
 
 
 class Draws:
