@@ -110,10 +110,7 @@ def read_argument(value: object) -> Argument:
     match table:
         case {"choice": choices} if len(table) == 1 and choices:
             return Argument(choice=_weights(choices))
-        case {"numbered": int() as count} if 0 < count < _MOST and not table.keys() - {
-            "numbered",
-            "as",
-        }:
+        case {"numbered": int() as count} if 0 < count < _MOST and table.keys() <= _NUMBERED:
             return Argument(numbered=count, pattern=_pattern(table.get("as", "{}")))
         case {"field": str() as column} if len(table) == 1 and column:
             return Argument(column=column)
