@@ -42,7 +42,7 @@ def test_sync_calls_do_what_async_ones_do(url: str) -> None:
         again = app.send("work", n=1)
         many = app.send_many(work.make(n=n) for n in range(2_500))
         kept = app.signal("CA1", event="e1", final="succeeded", body={"x": 1})
-    assert (one.created, again) == (True, (one.id, False))
+    assert (one.created, again.id, again.created) == (True, one.id, False)
     assert [sent.created for sent in many].count(True) == 2_499
     assert many[1].id == one.id
     assert kept.answer == "kept"

@@ -343,7 +343,7 @@ async def test_backlog_key_and_id_conflicts_reach_the_caller(
 
     one = await app.send_async(call, n=1)
     same = await app.send_async(call, n=1)
-    assert same == (one.id, False)
+    assert (same.id, same.created) == (one.id, False)
     with pytest.raises(hw.KeyConflict):
         await app.send_async(call, n=1, text="other")
     with pytest.raises(hw.IdConflict):

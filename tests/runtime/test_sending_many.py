@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 import headway as hw
+from headway.contract.store import Sent
 from headway.contract.views import StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import pause
@@ -78,8 +79,10 @@ async def test_each_job_has_its_reply_in_its_place() -> None:
     sender = Sender(2_350)
     jobs = list(sender.jobs())
     sent = await sender.app.send_many_async(jobs)
-    assert sent == [(job.id, True) for job in jobs]
-    assert (await sender.app.send_many_async(jobs[:1_001]))[-1] == (jobs[1_000].id, False)
+    assert sent == [Sent(job.id, created=True) for job in jobs]
+    assert (await sender.app.send_many_async(jobs[:1_001]))[-1] == Sent(
+        jobs[1_000].id, created=False
+    )
     assert await sender.app.send_many_async([]) == []
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
@@ -28,8 +30,8 @@ class Clock(Protocol):
         ...
 
 
-class Sent(NamedTuple):
-    """The result for one job.
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """The result for one job; a msgspec struct, because one is created for each job of a batch.
 
     Attributes:
         id: the job that exists now: the requested one, or the one that has its key.

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from headway.contract.store import Sent
 from headway.core.cascade import Cascade
 from headway.core.check import check_gates, check_jobs
@@ -137,8 +139,9 @@ _DUE = attrgetter("lane", "due_at")
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 NOW: Mapping[str, int] = MappingProxyType({})
 """All jobs of a batch are created now."""
-AT_ONCE = 250
-"""Rows written at a time: a server may store them while the next are built."""
+FIRST_PART, UNDIVIDED = 64, 250
+"""A batch of more rows than `UNDIVIDED` is written in parts of 64, 128, 256...: a server stores one
+part while the next is built. A row takes half as long to build as to store."""
 MOST_LOOKED_AT = 64
 """Most ids of a series that are looked up together."""
 
@@ -174,7 +177,8 @@ class Insertion:
         if self.derived and known:
             jobs = [self._find_id(job) if job.id in known else job for job in jobs]
         standing = self._standing(jobs)
-        in_parts = self.limited and len(jobs) > AT_ONCE and self._may_split(jobs)
+        in_parts = self.limited and len(jobs) > UNDIVIDED and self._may_split(jobs)
+        part = FIRST_PART if in_parts else len(jobs)
         seen: dict[str, NewJob] = {}
         replies: list[Sent] = []
         for job in jobs:
@@ -193,8 +197,9 @@ class Insertion:
             seen[job.id] = job
             self._make(job)
             replies.append(Sent(job.id, created=True))
-            if in_parts and len(self.rows) == AT_ONCE:
+            if len(self.rows) == part:
                 self._write()
+                part *= 2
         self._write()
         if self.follow:
             insert_new(self.ledger, self.book, self.follow, limited=False, derived=True)
@@ -270,10 +275,18 @@ class Insertion:
         return held.job
 
     def _make(self, job: NewJob) -> None:
-        row = self._model(job).clone()
-        row.id, row.subject, row.stage, row.args = job.id, job.subject, job.stage, job.args
-        row.priority, row.expires_at, row.key = job.priority, job.expires_at, job.key
-        row.entry, row.fired_at = job.entry, job.fired_at
+        row = replace(
+            self._model(job),
+            id=job.id,
+            subject=job.subject,
+            stage=job.stage,
+            args=job.args,
+            priority=job.priority,
+            expires_at=job.expires_at,
+            key=job.key,
+            entry=job.entry,
+            fired_at=job.fired_at,
+        )
         if self.created:
             row.created_at = self.created.get(job.id, self.now)
         if job.due_at is not None:

@@ -11,6 +11,7 @@ import pytest
 from headway.contract.definitions import DeclareLane, LaneSpec, ResetLane, SetGate, SetLane
 from headway.contract.operate import Verb
 from headway.contract.outcomes import Succeeded
+from headway.contract.store import Sent
 from headway.contract.views import JobsQuery
 from headway.core.errors import (
     BacklogFull,
@@ -135,7 +136,9 @@ class EnqueueGroup(ConformanceGroup):
         job = await rig.add()
         rig.clock.advance(1)
         async with rig.unchanged("jobs", "stats"):
-            assert await rig.enqueue(job.changed(priority=7, due_at=9)) == [(job.id, False)]
+            assert await rig.enqueue(job.changed(priority=7, due_at=9)) == [
+                Sent(job.id, created=False)
+            ]
 
     @OTHER_BODIES
     async def test_same_id_with_another_body_is_a_conflict_and_writes_nothing(
@@ -174,18 +177,24 @@ class EnqueueGroup(ConformanceGroup):
     async def test_key_creates_one_job_and_later_calls_get_its_id(self, rig: Rig) -> None:
         first = await rig.add()
         second = first.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(second) == [(first.id, False)]
+        assert await rig.enqueue(second) == [Sent(first.id, created=False)]
         assert await rig.missing(second.id)
         assert await rig.total("enqueued") == 1
 
     async def test_key_used_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
         first = rig.jobs.make()
         second = first.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(first, second) == [(first.id, True), (first.id, False)]
+        assert await rig.enqueue(first, second) == [
+            Sent(first.id, created=True),
+            Sent(first.id, created=False),
+        ]
 
     async def test_id_used_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
         job = rig.jobs.make()
-        assert await rig.enqueue(job, job) == [(job.id, True), (job.id, False)]
+        assert await rig.enqueue(job, job) == [
+            Sent(job.id, created=True),
+            Sent(job.id, created=False),
+        ]
 
     async def test_racing_callers_with_one_key_create_one_job(self, rig: Rig) -> None:
         first = rig.jobs.make()
@@ -225,19 +234,19 @@ class EnqueueGroup(ConformanceGroup):
         await rig.pass_time(POLICY.key_for_ms * 3 // 2)
         run = await rig.worker.take_one()
         again = job.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(again) == [(job.id, False)]
+        assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         await rig.worker.settle(Succeeded(run.id, run.run))
         await rig.pass_time(POLICY.key_for_ms - 1)
-        assert await rig.enqueue(again) == [(job.id, False)]
+        assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         await rig.pass_time(1)
-        assert await rig.enqueue(again) == [(again.id, True)]
+        assert await rig.enqueue(again) == [Sent(again.id, created=True)]
 
     async def test_expired_key_is_free_before_any_sweep(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.cancel(job.id)
         rig.clock.advance(POLICY.key_for_ms)
         other = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
-        assert await rig.enqueue(other) == [(other.id, True)]
+        assert await rig.enqueue(other) == [Sent(other.id, created=True)]
 
     async def test_key_taken_over_by_a_later_job_survives_the_purge_of_the_earlier(
         self, rig: Rig
@@ -246,11 +255,11 @@ class EnqueueGroup(ConformanceGroup):
         await rig.cancel(job.id)
         rig.clock.advance(POLICY.key_for_ms)
         other = job.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(other) == [(other.id, True)]
+        assert await rig.enqueue(other) == [Sent(other.id, created=True)]
         await rig.pass_time(POLICY.keep_ms)
         assert await rig.missing(job.id)
         again = job.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(again) == [(other.id, False)]
+        assert await rig.enqueue(again) == [Sent(other.id, created=False)]
 
     async def test_key_stays_with_its_job_when_an_older_one_is_retried_and_ends_again(
         self, rig: Rig
@@ -259,17 +268,17 @@ class EnqueueGroup(ConformanceGroup):
         await rig.cancel(older.id)
         await rig.pass_time(POLICY.key_for_ms)
         job = older.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(job) == [(job.id, True)]
+        assert await rig.enqueue(job) == [Sent(job.id, created=True)]
         await rig.act(Verb.RETRY, older.id)
         again = older.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(again) == [(job.id, False)]
+        assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         await rig.cancel(older.id)
         rig.clock.advance(POLICY.key_for_ms)
-        assert await rig.enqueue(again) == [(job.id, False)]
+        assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         await rig.cancel(job.id)
         await rig.act(Verb.RETRY, older.id)
         rig.clock.advance(POLICY.key_for_ms)
-        assert await rig.enqueue(again) == [(again.id, True)]
+        assert await rig.enqueue(again) == [Sent(again.id, created=True)]
 
     async def test_job_is_kept_as_long_as_its_key_names_it(self, rig: Rig) -> None:
         policy = policy_with(keep_ms=1_000, key_for_ms=9_000)
@@ -278,7 +287,7 @@ class EnqueueGroup(ConformanceGroup):
         await rig.pass_time(8_999)
         assert await rig.state(job.id) is State.CANCELLED
         again = job.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(again) == [(job.id, False)]
+        assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         await rig.pass_time(1)
         assert await rig.missing(job.id)
 
@@ -287,9 +296,9 @@ class EnqueueGroup(ConformanceGroup):
         assert await rig.state(job.id) is State.DEAD
         rig.clock.advance(POLICY.key_for_ms - 1)
         again = job.changed(id=rig.jobs.make().id)
-        assert await rig.enqueue(again) == [(job.id, False)]
+        assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         rig.clock.advance(1)
-        assert await rig.enqueue(again) == [(again.id, True)]
+        assert await rig.enqueue(again) == [Sent(again.id, created=True)]
 
     async def test_maximum_number_of_shared_gates_and_candidates_is_accepted(
         self, rig: Rig
@@ -420,8 +429,8 @@ class EnqueueGroup(ConformanceGroup):
         jobs[1] = jobs[1].changed(key="known")
         jobs[270], jobs[271] = jobs[0], jobs[1].changed(id=TAKEN)
         replies = await rig.enqueue(*jobs)
-        assert replies[270] == (jobs[0].id, False)
-        assert replies[271] == (jobs[1].id, False)
+        assert replies[270] == Sent(jobs[0].id, created=False)
+        assert replies[271] == Sent(jobs[1].id, created=False)
         assert [reply.created for reply in replies].count(False) == 2
         assert await rig.total("enqueued") == 1 + 298
         started = await rig.worker.take(1000)
@@ -451,7 +460,7 @@ class EnqueueGroup(ConformanceGroup):
         jobs = await rig.add_many(2)
         again = jobs[1].changed(id=rig.jobs.make().id)
         replies = await rig.enqueue(jobs[0], again)
-        assert replies == [(jobs[0].id, False), (jobs[1].id, False)]
+        assert replies == [Sent(jobs[0].id, created=False), Sent(jobs[1].id, created=False)]
 
     async def test_operators_backlog_applies_until_the_lane_is_reset(self, rig: Rig) -> None:
         await rig.add(subject=None, **SHORT)

@@ -23,7 +23,7 @@ from headway.contract.extensions import ExportChunk, Movable
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.signals import Decided, Heard
-from headway.contract.store import InFlight
+from headway.contract.store import InFlight, Sent
 from headway.contract.views import TimetableQuery
 from headway.core.errors import InvalidValue, KeyConflict, UnknownGate
 from headway.core.gates.opening import Hours
@@ -182,7 +182,7 @@ class MovingGroup(ConformanceGroup):
         again = target.jobs.make(key="k1", tenant="acme")
         kept = await target.view(ids["keyed"])
         same = again.changed(kind=kept.kind, lane=kept.lane, subject=kept.subject, args=kept.args)
-        assert await target.enqueue(same) == [(ids["keyed"], False)]
+        assert await target.enqueue(same) == [Sent(ids["keyed"], created=False)]
         assert (await target.signal("call-1", event="event-x")).answer is Heard.LATE
 
     async def test_copy_keeps_rate_usage_and_early_signals(self, rig: Rig, target: Rig) -> None:
@@ -257,7 +257,9 @@ class RestoreGroup(ConformanceGroup):
         empty = Pool("numbers", {})
         await rig.declare(empty)
         job = rig.jobs.make(gates=(empty,))
-        assert await rig.store.restore([under_way(rig, job, "call-1")]) == [(job.id, True)]
+        assert await rig.store.restore([under_way(rig, job, "call-1")]) == [
+            Sent(job.id, created=True)
+        ]
         assert await rig.state(job.id) is State.AWAITING
 
     async def test_restored_job_awaits_uncertain_with_its_permits(self, rig: Rig) -> None:
@@ -265,7 +267,7 @@ class RestoreGroup(ConformanceGroup):
         gates = (use_of(SINGLE), use_of(PAIR), use_of(PHONE, phone="1"))
         job = rig.jobs.make(gates=gates)
         reply = await rig.store.restore([under_way(rig, job, "call-1", numbers="b")])
-        assert reply == [(job.id, True)]
+        assert reply == [Sent(job.id, created=True)]
         view = await rig.view(job.id)
         assert (view.state, view.in_doubt) == (State.AWAITING, True)
         assert view.deadline_at == rig.clock() + 600_000
@@ -333,21 +335,21 @@ class RestoreGroup(ConformanceGroup):
         await rig.store.restore([under_way(rig, job, "call-1")])
         again = job.changed(id=rig.jobs.make().id)
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
-        assert reply == [(job.id, False)]
+        assert reply == [Sent(job.id, created=False)]
         assert await rig.missing(again.id)
 
     async def test_restoring_a_queued_job_leaves_it_unchanged(self, rig: Rig) -> None:
         job = await rig.add()
         again = job.changed(id=rig.jobs.make().id)
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
-        assert reply == [(job.id, False)]
+        assert reply == [Sent(job.id, created=False)]
         assert await rig.state(job.id) is State.WAITING
 
     async def test_restoring_a_known_id_leaves_an_edited_job_unchanged(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.act(Verb.EDIT, job.id, edit=Edit(args=b'{"edited":1}'))
         flight = under_way(rig, job.changed(args=b'{"edited":1}'), "call-1")
-        assert await rig.store.restore([flight]) == [(job.id, False)]
+        assert await rig.store.restore([flight]) == [Sent(job.id, created=False)]
         assert await rig.state(job.id) is State.WAITING
 
     async def test_restored_job_counts_on_from_its_restored_run(self, rig: Rig) -> None:
@@ -380,13 +382,13 @@ class RestoreGroup(ConformanceGroup):
         assert await rig.state(job.id) is State(state)
         now = job.changed(stage="dial", gates=line, args=b'{"now":1}')
         flight = replace(under_way(rig, now, f"{job.id}:5"), newer=True)
-        assert await rig.store.restore([flight, flight]) == [(job.id, False)] * 2
+        assert await rig.store.restore([flight, flight]) == [Sent(job.id, created=False)] * 2
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.run) == (State.AWAITING, "dial", 5)
         assert await rig.holders("line") == [job.id]
         assert job.id not in await rig.holders("phone:1")
         await rig.check()
-        assert await rig.store.restore([flight]) == [(job.id, False)]
+        assert await rig.store.restore([flight]) == [Sent(job.id, created=False)]
         assert (await rig.view(job.id)).run == 5
         assert (await rig.signal(f"{job.id}:5")).answer is Heard.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED

@@ -18,6 +18,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.signals import Decided, Heard
+from headway.contract.store import Sent
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_PRIORITY
@@ -162,7 +163,7 @@ class ActGroup(ConformanceGroup):
         for number in (1, 2):
             edit = Edit(args=b'{"number":-%d}' % number)
             assert await rig.act(Verb.EDIT, job.id, edit=edit) == [Acted.DONE]
-        assert await rig.enqueue(job) == [(job.id, False)]
+        assert await rig.enqueue(job) == [Sent(job.id, created=False)]
 
     async def test_due_job_keeps_its_place_on_run_now(self, rig: Rig) -> None:
         first = await rig.add(due_at=rig.clock() + 1_000)
@@ -377,7 +378,7 @@ class NewLifeGroup(ConformanceGroup):
         await rig.act(Verb.KILL, job.id)
         await rig.act(Verb.RETRY, job.id)
         await rig.pass_time(job.policy.key_for_ms + 1)
-        assert await rig.enqueue(job) == [(job.id, False)]
+        assert await rig.enqueue(job) == [Sent(job.id, created=False)]
 
     async def test_signal_of_an_earlier_life_is_late_for_the_new_one(self, rig: Rig) -> None:
         call = await dial(rig)

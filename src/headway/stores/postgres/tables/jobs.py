@@ -9,7 +9,7 @@ from typing import Any
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED, State
 from headway.stores.ledger.columns import STATES, read_heads, read_job
-from headway.stores.ledger.insert import AT_ONCE
+from headway.stores.ledger.insert import FIRST_PART
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
     DueRow,
@@ -104,7 +104,7 @@ class PostgresJobs(SqlJobs[Session]):
                 session.write(sql.INSERT_ALIKE, *_packed(NEW, columns, sql.OWN))
             else:
                 session.write(sql.INSERT, *_packed(NEW, columns))
-        if len(rows) == AT_ONCE:
+        if len(rows) >= FIRST_PART:
             session.send_ahead()
 
     def known(self, ids: Sequence[str]) -> set[str]:
