@@ -82,8 +82,8 @@ async def test_gated_jobs_never_exceed_the_capacity_and_none_is_lost() -> None:
             await app.send_many_async([call.make(n=n) for n in range(300)])
             await ended.until(300)
         stats = await rig.store.read(StatsQuery())
-        # Nothing arrived too late, was handed back, or ran twice.
-        assert stats.totals["started"] == 300
+        # A claim that is cancelled while its reply is on the way hands its jobs back: more starts.
+        assert stats.totals["succeeded"] == 300
     assert sorted(ended.all) == list(range(300))
 
 
