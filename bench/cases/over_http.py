@@ -113,7 +113,7 @@ async def _pull_all(port: int) -> int:
                 return post("/v1/settlements", body)
             return None if ended else post("/v1/claims", claims)
 
-        def heard(_status: int, body: bytes) -> None:
+        def on_reply(_status: int, body: bytes) -> None:
             nonlocal ended, pulled
             reply = json.loads(body)
             if "verdicts" in reply:
@@ -123,7 +123,7 @@ async def _pull_all(port: int) -> int:
                 held.extend(reply["jobs"])
                 ended = not held and not reply["again"]
 
-        await call_all(port, 1, following, heard)
+        await call_all(port, 1, following, on_reply)
 
     await asyncio.gather(*(work(f"worker-{n}") for n in range(FEW)))
     return pulled

@@ -8,7 +8,7 @@ from typing import cast
 
 Next = Callable[[], bytes | None]
 """Returns the next request; None at the end."""
-Heard = Callable[[int, bytes], None]
+OnReply = Callable[[int, bytes], None]
 """Called with each reply's status and body."""
 
 
@@ -19,9 +19,9 @@ class HttpFailed(Exception):
 class _Caller(asyncio.Protocol):
     """One connection: sends a request, waits for the reply, sends the next."""
 
-    def __init__(self, following: Next, heard: Heard) -> None:
+    def __init__(self, following: Next, on_reply: OnReply) -> None:
         self._following = following
-        self._heard = heard
+        self._on_reply = on_reply
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -47,7 +47,7 @@ class _Caller(asyncio.Protocol):
             self._end(HttpFailed(f"{status}: {body[:300]!r}"))
             return
         try:
-            self._heard(status, body)
+            self._on_reply(status, body)
         except Exception as error:  # noqa: BLE001  (raised in the caller)
             self._end(error)
             return
@@ -74,7 +74,7 @@ class _Caller(asyncio.Protocol):
 
 
 async def call_all(
-    port: int, connections: int, following: Next, heard: Heard = lambda _status, _body: None
+    port: int, connections: int, following: Next, on_reply: OnReply = lambda _status, _body: None
 ) -> None:
     """Send requests over several connections at once until there are none left.
 
@@ -83,7 +83,7 @@ async def call_all(
     """
     loop = asyncio.get_running_loop()
     made = [
-        await loop.create_connection(lambda: _Caller(following, heard), "127.0.0.1", port)
+        await loop.create_connection(lambda: _Caller(following, on_reply), "127.0.0.1", port)
         for _ in range(connections)
     ]
     await asyncio.gather(*(caller.done for _, caller in made))

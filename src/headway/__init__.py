@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headway.app import App
     from headway.client.client import Client
     from headway.contract.outcomes import Closing
-    from headway.contract.signals import Decided, Heard, SignalReply
+    from headway.contract.signals import Decided, SignalReply, SignalResult
     from headway.contract.store import Sent, Store
     from headway.core.errors import (
         AccessError,
@@ -97,7 +97,6 @@ __all__ = [
     "HandlerError",
     "HandlerTimeout",
     "HeadwayError",
-    "Heard",
     "Hours",
     "IdConflict",
     "InvalidArguments",
@@ -124,6 +123,7 @@ __all__ = [
     "SchemaMismatch",
     "Sent",
     "SignalReply",
+    "SignalResult",
     "Slots",
     "Snooze",
     "Source",
@@ -152,7 +152,7 @@ _HOMES = {
     "headway.app": "App",
     "headway.client.client": "Client",
     "headway.contract.outcomes": "Closing",
-    "headway.contract.signals": "Decided Heard SignalReply",
+    "headway.contract.signals": "Decided SignalResult SignalReply",
     "headway.contract.store": "Sent Store",
     "headway.core.gates.opening": "Hours",
     "headway.core.gates.pool": "Pool",

@@ -14,7 +14,7 @@ from headway.cli.commands.migrate import copy_store
 from headway.cli.options import Signed
 from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest
-from headway.contract.signals import Heard
+from headway.contract.signals import SignalResult
 from headway.contract.views import GateState
 from headway.core.errors import InvalidState, StoreUnavailable
 from headway.core.state import State
@@ -231,7 +231,7 @@ async def test_everything_is_copied_between_any_two_kinds_and_continues(
     copied = await copy_store(source.store, target.store, "the tester", Signed(), silent)
     assert copied.rows["jobs"] == sum(copied.counts.values())
     assert carried(await target.dump()) == carried(await source.dump())
-    assert (await target.signal("call-1")).answer is Heard.APPLIED
+    assert (await target.signal("call-1")).answer is SignalResult.APPLIED
     assert await target.state(ids["call"]) is State.SUCCEEDED
     assert await target.new_worker().take_ids(9) != []
     assert await source.new_worker().take_ids(9) == []

@@ -220,7 +220,7 @@ async def test_signal_whose_reply_was_lost_is_applied_once() -> None:
             client = hw.Client(proxy.url)
             proxy.lose_reply_to(b"/v1/signals")
             reply = await client.signal_async("CA17", event="end", final="succeeded")
-            assert reply.answer in {hw.Heard.ALREADY, hw.Heard.KEPT}
+            assert reply.answer in {hw.SignalResult.ALREADY, hw.SignalResult.KEPT}
             await client.close_async()
 
 

@@ -136,7 +136,7 @@ async def test_hand_over_awaits_a_signal_sent_to_the_handlers_url() -> None:
         assert reply.json()["answer"] == "applied"
         assert await final(rig, sent.id) is State.SUCCEEDED
         again = await client.signal_async(f"{sent.id}:1", event="end-1", final="succeeded")
-        assert again.answer is hw.Heard.ALREADY
+        assert again.answer is hw.SignalResult.ALREADY
 
 
 async def test_follow_up_jobs_are_created_in_the_settlement() -> None:

@@ -327,7 +327,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "Pool": lambda: options(hw.Pool, section="Args"),
     "Backoff": lambda: options(hw.Backoff, section="Args"),
     "schedules": lambda: calls(hw.Cron, hw.Every, hw.At),
-    "heard": lambda: words(hw.Heard),
+    "signal_results": lambda: words(hw.SignalResult),
     "verbs": lambda: words(Verb),
     "acted": lambda: words(Acted),
     "routes": lambda: table(("method", "path", "permission", "does"), http_tables.routes()),

@@ -10,7 +10,7 @@ import pytest
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest, Succeeded
-from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.contract.signals import Decided, Signal, SignalKind, SignalReply, SignalResult
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.timing import pause
@@ -83,7 +83,7 @@ async def test_beat_is_answered_before_thousands_of_waiting_signals(
     await asyncio.wait_for(late, LIMIT)
     assert len(answered) <= 2 * TOGETHER
     await asyncio.wait_for(asyncio.gather(*signals), LIMIT)
-    assert {one.answer for one in answered} == {Heard.KEPT}
+    assert {one.answer for one in answered} == {SignalResult.KEPT}
     await assert_clean(store)
 
 
@@ -294,9 +294,9 @@ async def test_waiting_signals_share_steps_and_each_gets_its_own_reply(
     answers = done[1:]
     assert isinstance(answers[20], InvalidValue)
     assert isinstance(answers[-1], SignalReply)
-    assert answers[-1].answer is Heard.ALREADY
+    assert answers[-1].answer is SignalResult.ALREADY
     fine = [one for one in (*answers[:20], *answers[21:-1]) if isinstance(one, SignalReply)]
-    assert [one.answer for one in fine] == [Heard.APPLIED] * 40
+    assert [one.answer for one in fine] == [SignalResult.APPLIED] * 40
     assert {one.state for one in fine} == {State.SUCCEEDED}
     assert store._turns.session.link.trips > trips
     await assert_clean(store)

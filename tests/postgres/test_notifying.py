@@ -25,9 +25,9 @@ def test_first_commit_notifies_at_once_however_recently_the_machine_started(
     monkeypatch.setattr(listening, "monotonic", lambda: 0.0)
     one = Listening(
         parse_url("postgresql://127.0.0.1/never_reached"),
-        hear=lambda _: None,
-        miss=lambda: None,
-        check=lambda: None,
+        on_wake=lambda _: None,
+        on_missed=lambda: None,
+        on_maybe_missed=lambda: None,
         waiting=set,
     )
     assert one.make_notice([("main", None)]) is not None

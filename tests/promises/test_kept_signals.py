@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headway.contract.signals import Heard, Signal
+from headway.contract.signals import Signal, SignalResult
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.verbs.signal import KEPT_MS
 from headway.testing.conformance.rig import Rig
@@ -24,12 +24,12 @@ async def test_signals_beyond_the_maximum_kept_are_refused_until_others_are_forg
     monkeypatch.setattr(VERB, "KEPT_MOST", 2)
     events = [Signal(key=f"nobody-{n}", event="end") for n in range(3)]
     for event in events[:2]:
-        assert (await rig.store.signal(event)).answer is Heard.KEPT
+        assert (await rig.store.signal(event)).answer is SignalResult.KEPT
     with pytest.raises(StoreUnavailable, match="2 signals are kept"):
         await rig.store.signal(events[2])
-    assert (await rig.store.signal(events[0])).answer is Heard.KEPT
+    assert (await rig.store.signal(events[0])).answer is SignalResult.KEPT
     await rig.pass_time(KEPT_MS - 1)
     with pytest.raises(StoreUnavailable):
         await rig.store.signal(events[2])
     await rig.pass_time(1)
-    assert (await rig.store.signal(events[2])).answer is Heard.KEPT
+    assert (await rig.store.signal(events[2])).answer is SignalResult.KEPT

@@ -31,7 +31,7 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.views import StatsQuery, TimetableQuery
 from headway.core.gates.hours import hours_spec
 from headway.core.gates.pool import Pool
@@ -208,14 +208,14 @@ async def test_5_a_handed_over_job_is_never_started_a_second_time(rig: Rig) -> N
     assert question.kind == "ask"
     reference = f"{call.id}:{call.run}"
     goes_on = Signal(key=reference, event="1", kind=SignalKind.PROGRESS, extend_ms=500_000)
-    assert (await rig.store.signal(goes_on)).answer is Heard.APPLIED
+    assert (await rig.store.signal(goes_on)).answer is SignalResult.APPLIED
     await asker.report(Succeeded(question.id, question.run))
     assert await call.worker.report(Failed(call.id, call.run)) is Verdict.LOST
     await rig.pass_time(499_000)
     assert await rig.holders("line") == [call.id]
     assert await rig.new_worker().take(9) == []
     # The call ends, and the job with it.
-    assert (await rig.signal(call.key)).answer is Heard.APPLIED
+    assert (await rig.signal(call.key)).answer is SignalResult.APPLIED
     view = await rig.view(call.id)
     assert (view.state, view.run) == (State.SUCCEEDED, 1)
     # A handler that returns after its hand-over settles nothing.
@@ -231,21 +231,21 @@ async def test_6_a_signal_is_applied_once_by_event_id_kept_if_early_and_definite
     worker = rig.new_worker()
     run = await worker.take_one()
     early = Signal(key="call-1", event="ringing", kind=SignalKind.PROGRESS, body=b'{"r":1}')
-    assert (await rig.store.signal(early)).answer is Heard.KEPT
+    assert (await rig.store.signal(early)).answer is SignalResult.KEPT
     await worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
     assert (await rig.view(job.id)).progress == b'{"r":1}'
-    assert (await rig.store.signal(early)).answer is Heard.ALREADY
-    assert (await rig.signal("call-1", event="end")).answer is Heard.APPLIED
-    assert (await rig.signal("call-1", event="end")).answer is Heard.ALREADY
-    assert (await rig.signal("call-1", Decided.DEAD, event="end again")).answer is Heard.LATE
+    assert (await rig.store.signal(early)).answer is SignalResult.ALREADY
+    assert (await rig.signal("call-1", event="end")).answer is SignalResult.APPLIED
+    assert (await rig.signal("call-1", event="end")).answer is SignalResult.ALREADY
+    assert (await rig.signal("call-1", Decided.DEAD, event="end again")).answer is SignalResult.LATE
     note = Signal(key="call-1", event="dlr", kind=SignalKind.NOTE, label="DELIVERED")
-    assert (await rig.store.signal(note)).answer is Heard.APPLIED
+    assert (await rig.store.signal(note)).answer is SignalResult.APPLIED
     assert await rig.state(job.id) is State.SUCCEEDED
     # The deadline came first, and the late signal is answered LATE.
     late = await dial(rig, key="call-2", timeout_ms=1_000)
     await rig.pass_time(1_000)
     reply = await rig.signal("call-2")
-    assert (reply.answer, reply.state) == (Heard.LATE, State.DEAD)
+    assert (reply.answer, reply.state) == (SignalResult.LATE, State.DEAD)
     assert await rig.state(late.id) is State.DEAD
 
 
@@ -333,8 +333,8 @@ async def test_10_a_cascade_has_at_most_one_outstanding_offer_and_at_most_one_ac
             await (rig.signal(key, Decided.DECLINED) if turn % 2 else rig.pass_time(1_000))
     for key in (*keys, *keys):
         reply = await rig.signal(key, Decided.ACCEPTED)
-        assert reply.answer in {Heard.APPLIED, Heard.LATE}
-        accepted += reply.answer is Heard.APPLIED
+        assert reply.answer in {SignalResult.APPLIED, SignalResult.LATE}
+        accepted += reply.answer is SignalResult.APPLIED
     assert accepted == 1
     assert await rig.state(job.id) is State.SUCCEEDED
 

@@ -187,7 +187,7 @@ def test_declared_gates_keep_the_code_and_the_operator_version(lua: Snippets) ->
     assert lua.run("return Gates.current(Gates.templates()['h\\0']).capacity") == 2
 
 
-def test_signals_are_known_heard_kept_and_forgotten(lua: Snippets, time: StepTime) -> None:
+def test_signals_are_known_received_kept_and_forgotten(lua: Snippets, time: StepTime) -> None:
     draw, memory = random.Random(7), MemorySignals(time, Journal())
     for _ in range(60):
         scope = draw.choice((*IDS, "a", "a\x00"))
@@ -217,9 +217,9 @@ def test_signals_are_known_heard_kept_and_forgotten(lua: Snippets, time: StepTim
 def _compare_signals(lua: Snippets, memory: MemorySignals, draw: random.Random) -> None:
     scope = draw.choice((*IDS, "a", "a\x00"))
     for event in ("e", "\x00", "e\x00"):
-        here = lua.call("Signals.heard", scope, event)
+        here = lua.call("Signals.received", scope, event)
         assert _unnumbered([here] if here else []) == told(
-            [row for row in [memory.heard(scope, event)] if row]
+            [row for row in [memory.received(scope, event)] if row]
         )
     for key in NAMES:
         assert tuple(lua.run("return Signals.known(request) or {}", key)) == (
@@ -231,7 +231,9 @@ def _compare_signals(lua: Snippets, memory: MemorySignals, draw: random.Random) 
     assert _unnumbered(lua.call("Signals.stale", 3)) == told(memory.stale(3))
     assert lua.call("Signals.all_known", "a", 3) == told(memory.all_known("a", 3))
     after = (scope, "e")
-    assert _unnumbered(lua.call("Signals.all_heard", after, 4)) == told(memory.all_heard(after, 4))
+    assert _unnumbered(lua.call("Signals.all_received", after, 4)) == told(
+        memory.all_received(after, 4)
+    )
 
 
 def _unnumbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

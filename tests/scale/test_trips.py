@@ -15,8 +15,8 @@ from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepRepl
 from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Died, Failed, KnownAs, Returned, Succeeded, Verdict
-from headway.contract.signals import Heard, SignalKind
 from headway.contract.signals import Signal as Event
+from headway.contract.signals import SignalKind, SignalResult
 from headway.contract.views import (
     AuditQuery,
     FlowsQuery,
@@ -99,7 +99,7 @@ async def test_simultaneous_signals_are_a_few_steps(here: Site, n: int, gate: An
 
     # Begin and read, then write; 256 signals share a step.
     assert await trips(work) <= 2 * (1 + n // 256)
-    assert {reply.answer for reply in replies} == {Heard.APPLIED}
+    assert {reply.answer for reply in replies} == {SignalResult.APPLIED}
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -114,7 +114,7 @@ async def test_first_of_many_events_of_a_job_is_recognised_again(here: Site) -> 
     notes = [Event(key=f"key-{job.id}", event=f"note-{n}", kind=SignalKind.NOTE) for n in range(40)]
     await signal_at_once(here.store, notes)
     replies = await signal_at_once(here.store, notes)
-    assert [reply.answer for reply in replies] == [Heard.ALREADY] * len(notes)
+    assert [reply.answer for reply in replies] == [SignalResult.ALREADY] * len(notes)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -443,7 +443,7 @@ async def test_refused_signal_fails_alone(here: Site) -> None:
     )
     assert isinstance(replies[3], UnknownGate)
     others = [reply for place, reply in enumerate(replies) if place != 3]
-    assert [getattr(reply, "answer", reply) for reply in others] == [Heard.APPLIED] * 7
+    assert [getattr(reply, "answer", reply) for reply in others] == [SignalResult.APPLIED] * 7
 
 
 @pytest.mark.parametrize("n", [1, 3, 20, 100])

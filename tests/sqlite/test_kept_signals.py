@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.contract.operate import ActRequest, Verb
-from headway.contract.signals import Heard, Signal, SignalKind
+from headway.contract.signals import Signal, SignalKind, SignalResult
 from headway.core.job import JobPolicy
 from headway.stores.sqlite import SqliteStore
 from headway.testing.clock import FakeClock
@@ -23,7 +23,7 @@ async def test_signals_kept_for_a_forgotten_job_are_no_longer_counted(
     for one in jobs:
         for event in ("first", "second"):
             signal = Signal(key=one.id, event=event, kind=SignalKind.FINAL)
-            assert (await store.signal(signal)).answer is Heard.KEPT
+            assert (await store.signal(signal)).answer is SignalResult.KEPT
     assert await kept(store) == 6
     ids = tuple(one.id for one in jobs[:2])
     await store.act(ActRequest(request="1", ids=ids, verb=Verb.CANCEL, author="ann"))

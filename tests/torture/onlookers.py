@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.operate import ActRequest, Verb
-from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.store import Store
 from headway.contract.views import AuditQuery, LanesQuery
 from headway.runtime import event_loop
@@ -100,8 +100,8 @@ async def _ring_off(
         signal = Signal(key=f"{job}:{run}", event=event)
         reply, unknown = await until_told(lambda: store.signal(signal))  # noqa: B023  (awaited here)
         # The reply to the first try is lost, but an event is refused only if it was applied before.
-        mine = unknown and reply.answer is Heard.ALREADY and not told
-        answer = Heard.APPLIED if mine else reply.answer
+        mine = unknown and reply.answer is SignalResult.ALREADY and not told
+        answer = SignalResult.APPLIED if mine else reply.answer
         told = True
         witness.note("signalled", job=job, since=since, answer=str(answer))
 
@@ -115,8 +115,8 @@ async def _answer_offer(
     signal = Signal(key=f"{job}:{run}", event=uuid4().hex, decided=said)
     since = time.monotonic_ns()
     reply, unknown = await until_told(lambda: store.signal(signal))
-    applied = unknown and reply.answer is Heard.ALREADY
-    answer = Heard.APPLIED if applied else reply.answer
+    applied = unknown and reply.answer is SignalResult.ALREADY
+    answer = SignalResult.APPLIED if applied else reply.answer
     witness.note("answered", job=job, run=run, since=since, said=str(said), answer=str(answer))
 
 

@@ -68,7 +68,7 @@ class Signal:
     known_as: str = ""
 
 
-class Heard(StrEnum):
+class SignalResult(StrEnum):
     """What was done with a signal."""
 
     APPLIED = "applied"
@@ -91,6 +91,6 @@ class SignalReply:
         state: state of the job after the signal.
     """
 
-    answer: Heard
+    answer: SignalResult
     job: str | None = None
     state: str | None = None

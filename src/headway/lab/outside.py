@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.store import Store
 from headway.lab.draws import Draws
 from headway.lab.scenario import HandOverTable, KindTable, OutcomeTable, PoolTable, Scenario
@@ -234,7 +234,7 @@ class Outside:
                 reason=word,
             )
         )
-        if reply.answer is Heard.LATE:
+        if reply.answer is SignalResult.LATE:
             self.fates[kind, "signal ignored"] += 1
 
     def _outcome(self, kind: str, table: KindTable, job: str, run: int) -> tuple[str, OutcomeTable]:

@@ -120,11 +120,11 @@ async def test_later_report_is_written_though_the_process_dies_at_any_step_and_h
         process = world.process(seam)
         word = DeliveryEvent(f"{id_}:1", "e1", delivered=True, reason="", ref=id_)
         try:
-            await delivery.hear(process.context, word)
+            await delivery.apply_event(process.context, word)
         except Killed:
             died = True
             # The provider got no reply, and posts it again.
-            await delivery.hear(world.process().context, word)
+            await delivery.apply_event(world.process().context, word)
         await world.process().write()
         assert world.rows() == [(id_, "DELIVERED")], seam
         seam += 1
@@ -151,7 +151,7 @@ async def test_each_of_two_reports_is_written():
     await process.write()
     for event, expected in (("e1", False), ("e2", True)):
         word = DeliveryEvent(f"{id_}:1", event, delivered=expected, reason="full", ref=id_)
-        await delivery.hear(process.context, word)
+        await delivery.apply_event(process.context, word)
         assert await process.write() == 1
         assert world.rows() == [(id_, "DELIVERED" if expected else "FAILED")]
 

@@ -72,11 +72,11 @@ async def test_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_webhoo
         )
         # The only slot is free again, although the first still awaits its delivery report.
         await notify.becomes(await notify.send(), "SENT")
-        await delivery.hear(notify.context, word(f"p-{one}-1"))
+        await delivery.apply_event(notify.context, word(f"p-{one}-1"))
         told = await notify.get(one)
         assert told["status"] == "DELIVERED"
         assert [event["status"] for event in told["events"]] == ["QUEUED", "SENT", "DELIVERED"]
-        await delivery.hear(notify.context, word(f"p-{one}-1"))
+        await delivery.apply_event(notify.context, word(f"p-{one}-1"))
         assert await notify.get(one) == told
 
 
@@ -90,7 +90,7 @@ async def test_progress_by_another_caller_hides_no_notification(tmp_path: Path):
         reply = await notify.ok("POST", f"/v1/signals/{job.id}:{job.run}", body)
         assert reply["answer"] == "applied"
         assert (await notify.get(one))["id"] == one
-        await delivery.hear(notify.context, word(f"p-{one}-1"))
+        await delivery.apply_event(notify.context, word(f"p-{one}-1"))
         assert (await notify.get(one))["status"] == "DELIVERED"
 
 
@@ -99,7 +99,7 @@ async def test_webhook_before_the_reply_is_not_lost(tmp_path: Path):
         await notify.ada()
 
         async def early(message: Message) -> Outcome:
-            await delivery.hear(notify.context, word("early"))
+            await delivery.apply_event(notify.context, word("early"))
             return Accepted("early")
 
         notify.email.answers.append(early)
@@ -114,11 +114,11 @@ async def test_webhook_that_names_the_notification_settles_one_whose_reply_was_l
         notify.sms.answers.append(Unsure("timed out"))
         one = await notify.send(channel="sms")
         await notify.becomes(one, "SENT")
-        await delivery.hear(notify.context, word("never recorded", ref=one))
+        await delivery.apply_event(notify.context, word("never recorded", ref=one))
         assert (await notify.get(one))["status"] == "DELIVERED"
 
         async def early(message: Message) -> Outcome:
-            await delivery.hear(notify.context, word("early", ref=message.id))
+            await delivery.apply_event(notify.context, word("early", ref=message.id))
             return Unsure("timed out")
 
         notify.sms.answers.append(early)
@@ -130,7 +130,7 @@ async def test_webhook_about_an_unsent_notification_changes_nothing(tmp_path: Pa
         await notify.ada()
         one = await notify.send(channel="sms")
         for ref in (one, "no-such-notification"):
-            await delivery.hear(notify.context, word("x", ref=ref))
+            await delivery.apply_event(notify.context, word("x", ref=ref))
         assert (await notify.get(one))["status"] == "QUEUED"
 
 
@@ -296,7 +296,7 @@ async def test_bounce_falls_back_to_the_next_channel_or_fails(tmp_path: Path):
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
         bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone="ada@example.org")
-        await delivery.hear(notify.context, bounce)
+        await delivery.apply_event(notify.context, bounce)
 
         async def by_sms() -> bool:
             return bool(notify.sms.got)
@@ -320,7 +320,7 @@ async def test_bounce_removes_the_address_used_and_none_set_since(
         await notify.becomes(one, "SENT")
         await notify.ok("PATCH", "/recipients/ada", {"email": held})
         bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone="ada@example.org")
-        await delivery.hear(notify.context, bounce)
+        await delivery.apply_event(notify.context, bounce)
         assert (await notify.get(one))["status"] == "FAILED"
         assert (await notify.ok("GET", "/recipients/ada"))["email"] == kept
 
@@ -332,7 +332,7 @@ async def test_late_report_of_an_earlier_channel_does_not_affect_a_later_one(tmp
         notify.sms.answers.append(Accepted("s-1"))
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
-        await delivery.hear(notify.context, word("m-1", delivered=False, reason="deferred"))
+        await delivery.apply_event(notify.context, word("m-1", delivered=False, reason="deferred"))
 
         async def by_sms() -> bool:
             told = await notify.get(one)
@@ -341,13 +341,13 @@ async def test_late_report_of_an_earlier_channel_does_not_affect_a_later_one(tmp
         await notify.until(by_sms)
         assert (await notify.job(one)).gates == notify.context.uses(Channel.SMS) != ()
         again = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e2")
-        await delivery.hear(notify.context, again)
+        await delivery.apply_event(notify.context, again)
         told = await notify.get(one)
         assert (told["channel"], told["status"]) == ("sms", "SENT")
         ada = await notify.ok("GET", "/recipients/ada")
         assert (ada["email"], ada["phone"]) == (None, "+14155550100")
         failed = word("s-1", delivered=False, reason="unknown number", event="e3")
-        await delivery.hear(notify.context, failed)
+        await delivery.apply_event(notify.context, failed)
         assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
 
 
@@ -360,12 +360,12 @@ async def test_dead_address_is_removed_though_another_channel_has_delivered(
         notify.sms.answers.append(Accepted("s-1"))
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
-        await delivery.hear(notify.context, word("m-1", delivered=False, reason="deferred"))
+        await delivery.apply_event(notify.context, word("m-1", delivered=False, reason="deferred"))
         # Both keys are known by then, or the reports are kept until they are.
-        await delivery.hear(notify.context, word("s-1", event="e2"))
+        await delivery.apply_event(notify.context, word("s-1", event="e2"))
         assert (await notify.becomes(one, "DELIVERED"))["channel"] == "sms"
         gone = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e3")
-        await delivery.hear(notify.context, gone)
+        await delivery.apply_event(notify.context, gone)
         assert (await notify.get(one))["status"] == "DELIVERED"
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
 
@@ -555,7 +555,7 @@ async def test_send_of_a_worker_that_dies_after_the_reply_keeps_awaiting_its_del
 
         await notify.until(asked)
         assert (await notify.job(one)).state is State.AWAITING
-        await delivery.hear(notify.context, word("p"))
+        await delivery.apply_event(notify.context, word("p"))
         assert (await notify.get(one))["status"] == "DELIVERED"
 
 
@@ -771,6 +771,8 @@ async def test_one_whose_delivery_is_never_reported_stays_sent_after_its_time(tm
         await _after_its_time(notify, one)
         told = await notify.get(one)
         assert (told["status"], told["reason"]) == ("SENT", "")
-        await delivery.hear(notify.context, word(f"p-{one}-1", delivered=False, reason="bounced"))
+        await delivery.apply_event(
+            notify.context, word(f"p-{one}-1", delivered=False, reason="bounced")
+        )
         told = await notify.get(one)
         assert (told["status"], told["reason"]) == ("FAILED", "bounced")

@@ -44,7 +44,7 @@ async def test_notification_takes_all_its_paths_on_every_store(
         assert await notify.send(channels=["push", "email"], dedupe_key="k", text="b") == one
         assert (await notify.becomes(one, "SENT"))["channel"] == "email"
         said = DeliveryEvent(f"p-{one}-1", "e1", delivered=True, reason="")
-        await delivery.hear(notify.context, said)
+        await delivery.apply_event(notify.context, said)
         assert (await notify.get(one))["status"] == "DELIVERED"
 
         notify.sms.answers += [Unsure("cut"), Limited("429", retry_after_ms=3_600_000)]

@@ -32,7 +32,7 @@ from headway.systems.telephony.voice import (
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
 TO, FROM = "+15550001111", "+15559990000"
-Heard = CallEvent | Pressed | TextEvent
+Received = CallEvent | Pressed | TextEvent
 
 
 class Hearing:
@@ -41,9 +41,9 @@ class Hearing:
     def __init__(self, account: Account) -> None:
         self.account = account
         self.url = ""
-        self.heard: list[Heard] = []
+        self.received: list[Received] = []
 
-    async def hear(self, request: Request) -> Response:
+    async def receive(self, request: Request) -> Response:
         came = HookRequest(
             method=request.method,
             url=str(request.url),
@@ -54,12 +54,12 @@ class Hearing:
         if request.url.path == "/answer":
             pressed = self.account.read_pressed(came)
             assert pressed is not None
-            self.heard.append(pressed)
+            self.received.append(pressed)
             body, kind = self.account.speak(Say(text="Thank you"))
             return Response(body, media_type=kind)
         event = self.account.read_status(came) or self.account.read_text_status(came)
         assert event is not None
-        self.heard.append(event)
+        self.received.append(event)
         return Response(status_code=204)
 
 
@@ -69,7 +69,7 @@ async def world(**settings: Any) -> AsyncGenerator[tuple[CarrierRig, Account, He
         account = make(carrier.settings(timeout="20s"))
         app = Hearing(account)
         listener = Listener(
-            Starlette(routes=[Route("/{path:path}", app.hear, methods=["POST"])]),
+            Starlette(routes=[Route("/{path:path}", app.receive, methods=["POST"])]),
             ListenAddress(port=0),
         )
         app.url = listener.url
@@ -103,7 +103,7 @@ async def test_call_is_placed_followed_to_its_end_and_known_afterwards() -> None
         by_id = await account.look_up(sought(since, call_id=made.call_id))
         by_numbers = await account.look_up(sought(since))
         of_others = await account.look_up(sought(since, others=(made.call_id,)))
-    events = [one for one in app.heard if isinstance(one, CallEvent)]
+    events = [one for one in app.received if isinstance(one, CallEvent)]
     assert [one.status for one in events] == [
         CallStatus.QUEUED,
         CallStatus.RINGING,
@@ -127,7 +127,7 @@ async def test_question_is_asked_and_its_answer_reported_once(answers: str, digi
         ask = Ask(text="Press 1", answer_url=f"{app.url}/answer?ref=job%3A1", wait_s=3)
         await account.dial(order(app, ask))
         await carrier.world.idle()
-    pressed = [one for one in app.heard if isinstance(one, Pressed)]
+    pressed = [one for one in app.received if isinstance(one, Pressed)]
     assert [(one.digits, one.ref) for one in pressed] == [(digits, "job:1")]
 
 
@@ -145,7 +145,7 @@ async def test_each_end_of_a_call_is_reported(answers: str, status: CallStatus) 
         carrier.person(TO, answers)
         await account.dial(order(app))
         await carrier.world.idle()
-    last = app.heard[-1]
+    last = app.received[-1]
     assert isinstance(last, CallEvent)
     assert last.status is status
 
@@ -204,6 +204,6 @@ async def test_message_is_sent_and_followed_to_its_delivery() -> None:
         )
         message_id = await account.send(text)
         await carrier.world.idle()
-    events = [one for one in app.heard if isinstance(one, TextEvent)]
+    events = [one for one in app.received if isinstance(one, TextEvent)]
     assert {(one.message_id, one.ref) for one in events} == {(message_id, "job:1")}
     assert events[-1].status == "delivered"

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from pydantic import Field, ValidationError
 
-from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.contract.signals import Decided, Signal, SignalKind, SignalReply, SignalResult
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_RESULT
@@ -225,7 +225,7 @@ async def deliver(store: Store, signals: Sequence[Signal]) -> list[SignalReply]:
     keys: dict[str, list[int]] = {}
     for place, one in enumerate(signals):
         keys.setdefault(one.key, []).append(place)
-    replies = [SignalReply(answer=Heard.KEPT)] * len(signals)
+    replies = [SignalReply(answer=SignalResult.KEPT)] * len(signals)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def send(places: Sequence[int]) -> None:

@@ -224,7 +224,7 @@ _log = logging.getLogger("headway.server")
     },
     openapi_extra=PROVIDER_BODY,
 )
-async def hear_webhook(
+async def receive_webhook(
     request: Request,
     service: TheService,
     _: Public,

@@ -398,11 +398,11 @@ class SignalTable(Protocol):
         """Return all (key, job, run), by key, starting after `after`."""
         ...
 
-    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+    def all_received(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
         """Return events by (scope, event), starting after `after`."""
         ...
 
-    def heard(self, scope: str, event: str) -> SignalRow | None:
+    def received(self, scope: str, event: str) -> SignalRow | None:
         """Return the event, if it was received in the scope."""
         ...
 

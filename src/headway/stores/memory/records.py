@@ -48,7 +48,7 @@ class MemorySignals:
         self._journal = journal
         self._known: dict[str, tuple[str, int]] = {}
         self._keys_of: dict[str, list[str]] = {}
-        self._heard: dict[str, dict[str, SignalRow]] = {}
+        self._received: dict[str, dict[str, SignalRow]] = {}
         self._kept: SortedDict[tuple[int, str, str], SignalRow] = SortedDict()
         # Arrival order of kept events, which dicts lose if an undone step adds an event back.
         self._arrivals: dict[tuple[str, str], int] = {}
@@ -70,25 +70,25 @@ class MemorySignals:
         keys = sorted(key for key in self._known if key > after)[:limit]
         return [(key, *self._known[key]) for key in keys]
 
-    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
-        places = [(scope, event) for scope, events in self._heard.items() for event in events]
+    def all_received(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+        places = [(scope, event) for scope, events in self._received.items() for event in events]
         wanted = sorted(place for place in places if place > after)[:limit]
-        return [replace(self._heard[scope][event]) for scope, event in wanted]
+        return [replace(self._received[scope][event]) for scope, event in wanted]
 
-    def heard(self, scope: str, event: str) -> SignalRow | None:
-        row = self._heard.get(scope, {}).get(event)
+    def received(self, scope: str, event: str) -> SignalRow | None:
+        row = self._received.get(scope, {}).get(event)
         return None if row is None else replace(row)
 
     def save(self, row: SignalRow) -> None:
         self.drop([row])
         row = replace(row)
-        self._journal.put(self._heard.setdefault(row.scope, {}), row.event, row)
+        self._journal.put(self._received.setdefault(row.scope, {}), row.event, row)
         if row.kept_until is not None:
             self._journal.put(self._kept, (row.kept_until, row.scope, row.event), row)
             self._journal.put(self._arrivals, (row.scope, row.event), next(self._numbers))
 
     def kept(self, key: str) -> list[SignalRow]:
-        rows = (row for row in self._heard.get(key, {}).values() if row.kept_until is not None)
+        rows = (row for row in self._received.get(key, {}).values() if row.kept_until is not None)
         return [
             replace(row) for row in sorted(rows, key=lambda row: self._arrivals[key, row.event])
         ]
@@ -98,10 +98,10 @@ class MemorySignals:
 
     def drop(self, rows: Iterable[SignalRow]) -> None:
         for row in rows:
-            old = self._heard.get(row.scope, {}).get(row.event)
+            old = self._received.get(row.scope, {}).get(row.event)
             if old is None:
                 continue
-            self._journal.drop(self._heard[row.scope], row.event)
+            self._journal.drop(self._received[row.scope], row.event)
             if old.kept_until is not None:
                 self._journal.drop(self._kept, (old.kept_until, row.scope, row.event))
                 self._journal.drop(self._arrivals, (row.scope, row.event))
@@ -116,7 +116,7 @@ class MemorySignals:
             if self._known.get(key, ("", 0))[0] == job:
                 self._journal.drop(self._known, key)
         self._journal.drop(self._keys_of, job)
-        self._journal.drop(self._heard, job)
+        self._journal.drop(self._received, job)
 
 
 class MemoryWorkers:

@@ -115,10 +115,10 @@ class Listening:
     """A thread with its own connection, started when first needed.
 
     Args:
-        hear: called with the lanes that another process woke.
-        miss: called if something may have been missed, so that all waiters must claim.
-        check: called if something may have been missed, but probably was not: one waiter of each
-            lane should claim.
+        on_wake: called with the lanes that another process woke.
+        on_missed: called if something may have been missed, so that all waiters must claim.
+        on_maybe_missed: called if something may have been missed, but probably was not: one waiter
+            of each lane should claim.
         waiting: returns the lanes in which callers of this process wait.
     """
 
@@ -126,13 +126,14 @@ class Listening:
         self,
         options: PostgresOptions,
         *,
-        hear: Callable[[Lanes], None],
-        miss: Callable[[], None],
-        check: Callable[[], None],
+        on_wake: Callable[[Lanes], None],
+        on_missed: Callable[[], None],
+        on_maybe_missed: Callable[[], None],
         waiting: Callable[[], Set[str]],
     ) -> None:
         self._options = options
-        self._hear, self._miss, self._check, self._waiting = hear, miss, check, waiting
+        self._on_wake, self._waiting = on_wake, waiting
+        self._on_missed, self._on_maybe_missed = on_missed, on_maybe_missed
         self._channel = f"headway_{options.namespace}"
         self._key = waiting_key(options.namespace)
         self._class = _number(options.namespace)
@@ -281,7 +282,7 @@ class Listening:
                 # Claims report the cause. Without notifications, waiters claim on their own, at
                 # growing intervals.
                 self._hang_up()
-                self._miss()
+                self._on_missed()
                 self._hold(self._pause)
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
         self._hang_up()
@@ -317,7 +318,7 @@ class Listening:
         self._fd = db.fileno()
         self._backend = db.info.backend_pid
         self._selector.register(self._fd, selectors.EVENT_READ)
-        db.add_notify_handler(lambda notification: self._heard(notification.payload))
+        db.add_notify_handler(lambda notification: self._receive(notification.payload))
         row = db.execute("SELECT pg_backend_pid()").fetchone()
         # A pooler invents the backend's id when a connection starts.
         pooled = row is None or row[0] != db.info.backend_pid
@@ -331,7 +332,7 @@ class Listening:
             self._cover(db)
         self._look(db)
         # Callers that wait already made their claims before notifications could arrive.
-        self._miss()
+        self._on_missed()
         # Set last: a caller that sees it has been woken for anything missed.
         self._attending = True
 
@@ -352,7 +353,7 @@ class Listening:
         self._covered = frozenset(wanted)
         if added and self._attending:
             # Commits before the lock was taken did not notify this process.
-            self._hear([(lane, None) for lane in lanes if added & {_number(lane), _EVERY_LANE}])
+            self._on_wake([(lane, None) for lane in lanes if added & {_number(lane), _EVERY_LANE}])
         if removed:
             cursor.execute(_UNCOVER, (self._class, Numbers(removed)))
         for one in self._left_at.keys() - wanted:
@@ -368,7 +369,7 @@ class Listening:
         self._look_at = monotonic() + (LOOK_EVERY_ALONE if self._alone else LOOK_EVERY)
         if changed and self._attending:
             # With notifications, a check rarely finds anything: most commits are heartbeats.
-            (self._miss if self._alone else self._check)()
+            (self._on_missed if self._alone else self._on_maybe_missed)()
 
     def _send_notices(self, db: Connection) -> None:
         cursor = psycopg.RawCursor(db)
@@ -413,29 +414,29 @@ class Listening:
     def _listen(self, db: Connection) -> None:
         db.pgconn.consume_input()
         while (notification := db.pgconn.notifies()) is not None:
-            self._heard(notification.extra.decode())
+            self._receive(notification.extra.decode())
 
-    def _heard(self, payload: str) -> None:
+    def _receive(self, payload: str) -> None:
         try:
             name, lanes, passed_on, picked = _decode(payload)
         except msgspec.MsgspecError:
             # Not from Headway, or from another version.
-            self._miss()
+            self._on_missed()
             return
         if name == self._name:
             return
         mine = {number for backend, number in picked if backend == self._backend}
         every, waiting = _EVERY_LANE in self._covered, self._waiting()
-        heard: list[tuple[str | None, int | None]] = []
+        woken: list[tuple[str | None, int | None]] = []
         for lane, at in lanes:
             if lane is None or at is not None or every:
-                heard.append((lane, at))
+                woken.append((lane, at))
             elif _number(lane) in mine:
-                heard.append((lane, at))
+                woken.append((lane, at))
                 if lane not in waiting:
                     self._to_pass_on[lane] = [*passed_on, self._backend]
-        if heard:
-            self._hear(heard)
+        if woken:
+            self._on_wake(woken)
 
     def _hang_up(self) -> None:
         self._attending = False

@@ -390,7 +390,7 @@ class Session:
                     message, hint="pass a connection to the database in the store's URL"
                 )
             return
-        shared.time.heard(clock)
+        shared.time.observe(clock)
         shared.time.used(self.now, facts.get(EPOCH, 0))
         if self._terms.marked:
             shared.marks.follow(facts.get(BEHIND, 0))
@@ -465,7 +465,7 @@ class Session:
         answers = self.link.run(batch) if batch or self._guards else []
         shared = self.shared
         if self._guards:
-            shared.time.heard(answers[0][0][0])
+            shared.time.observe(answers[0][0][0])
             shared.time.used(self.now, self.number(EPOCH))
         elif self.mode is Mode.EXCLUSIVE and self._wrote:
             shared.marks.version = self.number(BEHIND)

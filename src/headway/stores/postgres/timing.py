@@ -35,7 +35,7 @@ class StoreTime:
         self.epoch = 0
         self._floor = 0
         self._offset: float | None = None
-        self._heard = 0.0
+        self._observed = 0.0
 
     def floor(self, epoch: int) -> int:
         """Return the highest time that this process used in an epoch; 0 if not current."""
@@ -50,15 +50,15 @@ class StoreTime:
             elif now > self._floor:
                 self._floor = now
 
-    def heard(self, server_ms: int) -> None:
+    def observe(self, server_ms: int) -> None:
         """Record the server's clock from a reply that has just arrived."""
         here = monotonic() * 1000
         with self._lock:
             # The reply is older than `here`, so the offset is never too large.
             offset = server_ms - here
             if self._offset is not None:
-                offset = max(offset, self._offset - (here - self._heard) * _DRIFT)
-            self._offset, self._heard = offset, here
+                offset = max(offset, self._offset - (here - self._observed) * _DRIFT)
+            self._offset, self._observed = offset, here
 
     def guess(self) -> int | None:
         """Return an estimate of the store's clock that is not ahead of it; None if unknown."""

@@ -25,9 +25,9 @@ class Wakes(wakes.Wakes):
         super().__init__(clock)
         self._listening = Listening(
             options,
-            hear=self._heard,
-            miss=self.wake_all,
-            check=self._check,
+            on_wake=self._wake_lanes,
+            on_missed=self.wake_all,
+            on_maybe_missed=self._check,
             waiting=lambda: self.lanes,
         )
         self._to_follow: dict[str, int] = {}
@@ -47,9 +47,9 @@ class Wakes(wakes.Wakes):
         given = list(lanes)
         if not notified:
             self._listening.notify(given)
-        self._heard(given)
+        self._wake_lanes(given)
 
-    def _heard(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
+    def _wake_lanes(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
         given = list(lanes)
         self._expect(lane for lane, at in given if lane is not None and at is None)
         self.wake(given)

@@ -12,7 +12,7 @@ from headway.contract.definitions import FireReply
 from headway.contract.extensions import Suspicion
 from headway.contract.operate import Acted, ActReply
 from headway.contract.outcomes import Verdict
-from headway.contract.signals import Heard, SignalReply
+from headway.contract.signals import SignalReply, SignalResult
 from headway.contract.store import Sent
 from headway.core import errors
 from headway.core.errors import HeadwayError, InvariantBroken
@@ -79,8 +79,8 @@ class _Beaten(msgspec.Struct):
     cancel: list[tuple[str, int]]
 
 
-class _Heard(msgspec.Struct):
-    answer: Heard
+class _SignalResult(msgspec.Struct):
+    answer: SignalResult
     job: str | bool | None = None
     state: str | bool | None = None
 
@@ -292,7 +292,7 @@ def beat_reply(value: msgspec.Raw, now: int) -> BeatReply:
 
 def signal_reply(value: msgspec.Raw) -> SignalReply:
     """Return a signal's reply."""
-    reply = read(value, _Heard)
+    reply = read(value, _SignalResult)
     return SignalReply(answer=reply.answer, job=_given(reply.job), state=_given(reply.state))
 
 

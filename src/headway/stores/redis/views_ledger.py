@@ -361,15 +361,15 @@ class _Keys:
 class _Signals:
     def __init__(self, reply: Record) -> None:
         self._known = [(key, job, run) for key, job, run in listed(reply, "known")]
-        self._heard = [_signal_row(one) for one in listed(reply, "events")]
+        self._received = [_signal_row(one) for one in listed(reply, "events")]
 
     def known_as(self, *_: object) -> list[tuple[str, str, int]]:
         return self._known
 
     all_known = known_as
 
-    def all_heard(self, *_: object) -> list[SignalRow]:
-        return self._heard
+    def all_received(self, *_: object) -> list[SignalRow]:
+        return self._received
 
 
 class _Workers:

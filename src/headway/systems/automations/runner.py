@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.store import Store
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreError
@@ -250,7 +250,7 @@ class SessionRunner:
         except StoreError as error:
             log(logging.WARNING, "lease not renewed", {"job": job.id, "error": str(error)})
         else:
-            if reply.answer is not Heard.APPLIED:
+            if reply.answer is not SignalResult.APPLIED:
                 return None
             known[0] = until
         return known[0]

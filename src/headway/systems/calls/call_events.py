@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 
 from headway.contract.operate import Verb
-from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.contract.signals import Decided, Signal, SignalKind, SignalReply, SignalResult
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import read_reference
 from headway.core.errors import InvalidState, ProviderError, UnknownRecord
@@ -28,7 +28,7 @@ from headway.systems.telephony.voice import CallEvent, CallStatus, call_of, is_o
 _log = logging.getLogger("headway.calls")
 
 
-async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
+async def apply_event(context: CallsContext, event: CallEvent) -> SignalResult | None:
     """Apply a provider's event to a lead's job; a repetition has no further effect.
 
     Returns:
@@ -51,10 +51,10 @@ async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
     job, run = found
     signal = await _signal(context, job, run, event)
     if signal is None:
-        return Heard.ALREADY
+        return SignalResult.ALREADY
     reply = await context.store.signal(signal)
     _count(context, job, run, event, reply)
-    live = reply.answer is Heard.APPLIED and not event.status.ended
+    live = reply.answer is SignalResult.APPLIED and not event.status.ended
     if live and job.cancel_requested and await hangs_up_first(context, f"{job.id}:{run}"):
         # The lead was cancelled before the call's id was known.
         with suppress(ProviderError):
@@ -65,7 +65,7 @@ async def apply_event(context: CallsContext, event: CallEvent) -> Heard | None:
 async def hangs_up_first(context: CallsContext, ref: str) -> bool:
     """Return whether this is the first hang-up of a run's call, so that only one is requested."""
     note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
-    return (await context.store.signal(note)).answer is not Heard.ALREADY
+    return (await context.store.signal(note)).answer is not SignalResult.ALREADY
 
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
@@ -247,11 +247,11 @@ def _count(
 ) -> None:
     number = number_of(job, run)
     match reply.answer:
-        case Heard.LATE:
+        case SignalResult.LATE:
             context.tally.happened(Event.WEBHOOK_LATE, number)
-        case Heard.ALREADY:
+        case SignalResult.ALREADY:
             context.tally.happened(Event.WEBHOOK_TWICE, number)
-        case Heard.APPLIED if event.status.ended:
+        case SignalResult.APPLIED if event.status.ended:
             context.tally.happened(Event.OUTCOME, OF_STATUS[event.status])
         case _:
             pass
@@ -308,7 +308,7 @@ ROUTES = router("system: calls", operations="calls_")
     },
     openapi_extra=PROVIDER_BODY,
 )
-async def hear(
+async def receive_call_status(
     request: Request,
     service: TheService,
     context: TheContext,

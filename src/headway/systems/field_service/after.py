@@ -6,7 +6,7 @@ import logging
 from datetime import UTC, datetime
 
 from headway.contract.operate import Verb
-from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.store import read_pages
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
@@ -193,7 +193,7 @@ class FollowUps:
                     reason=missed,
                 )
             )
-            if reply.answer is Heard.APPLIED:
+            if reply.answer is SignalResult.APPLIED:
                 self._context.tally.happened(OFFER_ENDED, OfferEnd.MISSED)
         elif all(run.handed_at is None for run in ring.runs):
             return

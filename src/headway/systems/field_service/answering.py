@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fastapi import Request, Response
 
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView
 from headway.core.check import read_reference
@@ -118,7 +118,7 @@ async def answer(  # noqa: PLR0913  (the parts of an answer)
             body=encode("body", {"by": by}) if accepts else None,
         )
     )
-    if reply.answer is Heard.APPLIED:
+    if reply.answer is SignalResult.APPLIED:
         tally.happened(OFFER_ENDED, OfferEnd.ACCEPTED if accepts else OfferEnd.DECLINED)
     id_, run = run_of(ref)
     request = await store.read(JobQuery(id=id_))
@@ -126,7 +126,7 @@ async def answer(  # noqa: PLR0913  (the parts of an answer)
         message = f"there is no request {id_[:64]!r}"
         raise UnknownRecord(message)
     verdict = _verdict(request, run, technician, accepts=accepts)
-    if reply.answer is Heard.LATE:
+    if reply.answer is SignalResult.LATE:
         await _note_late(store, ref, event, technician, accepts=accepts)
     return Answered(verdict=verdict, request=request)
 
@@ -302,7 +302,7 @@ ROUTES = router("system: field_service", operations="field_")
 @ROUTES.post(
     "/field-service/hooks/{provider}/status", summary="Receive a call's status", status_code=204
 )
-async def hear_status(
+async def receive_call_status(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
     """Receive a call's status; a repeat has no further effect.
@@ -321,7 +321,7 @@ async def hear_status(
     summary="Receive a pressed key",
     response_class=Response,
 )
-async def hear_answer(
+async def receive_key_press(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
     """Receive a technician's key: 1 accepts, 2 declines.
@@ -353,7 +353,7 @@ async def hear_answer(
     summary="Receive a technician's message",
     response_class=Response,
 )
-async def hear_text(
+async def receive_text(
     request: Request, service: TheService, context: TheContext, _: Public, provider: Provider
 ) -> Response:
     """Receive a message from a technician's phone; the reply says whether they have the job.

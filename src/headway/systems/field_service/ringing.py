@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from apprise import NotifyType
 
-from headway.contract.signals import Heard, Signal, SignalKind
+from headway.contract.signals import Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView, StatsQuery
 from headway.core.errors import (
     InvalidValue,
@@ -215,8 +215,8 @@ class Ring:
                 offer=True,
             )
         )
-        if reply.answer is not Heard.ALREADY:
-            return reply.answer is Heard.APPLIED
+        if reply.answer is not SignalResult.ALREADY:
+            return reply.answer is SignalResult.APPLIED
         return await self._is_open(offer)
 
     async def _is_open(self, offer: str) -> bool:

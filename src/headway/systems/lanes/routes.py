@@ -233,7 +233,7 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
     job = await find_id(service, caller, body.job_id, body.tenant)
     run = (job, body.run)
     progress = RunningBody(job=job, run=body.run, progress=body.progress).told_progress()
-    heard = await service.store.beat(
+    reply = await service.store.beat(
         BeatRequest(
             worker=caller.worker(body.worker),
             running=(run,),
@@ -242,14 +242,14 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
             progress=() if progress is None else ((*run, progress),),
         )
     )
-    if run in heard.lost:
+    if run in reply.lost:
         raise LeaseLost(_not_yours(body), hint=_STOP)
     return answer(
         {
             "job_id": job,
-            "lease_until": heard.lease_until,
-            "now": heard.now,
-            "cancel": run in heard.cancel,
+            "lease_until": reply.lease_until,
+            "now": reply.now,
+            "cancel": run in reply.cancel,
         }
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fastapi import Request, Response
 
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, InvalidValue
 from headway.core.naming import check_name
@@ -122,7 +122,7 @@ def _gone(event: MailEvent) -> str:
 
 
 @ROUTES.post("/sendgrid", summary="Receive SendGrid's mail events", status_code=204)
-async def hear_mail(
+async def receive_mail_events(
     request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
     """Apply SendGrid's mail events; a repeated event has no further effect.
@@ -132,12 +132,12 @@ async def hear_mail(
     """
     came = await service.hooks.take("sendgrid", request)
     for event in read_mail_delivery(came):
-        await hear(context, event)
+        await apply_event(context, event)
     return Response(status_code=204)
 
 
 @ROUTES.post("/{provider}/status", summary="Receive a text message's status", status_code=204)
-async def hear_text(
+async def receive_text_status(
     provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
     """Apply a status webhook; a repeat has no further effect.
@@ -148,11 +148,11 @@ async def hear_text(
     exchange = context.exchange
     came = await take(service, exchange, provider, request)
     for event in read_text_delivery(exchange.text(provider), came):
-        await hear(context, event)
+        await apply_event(context, event)
     return Response(status_code=204)
 
 
-async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
+async def apply_event(context: NotifyContext, event: DeliveryEvent) -> SignalResult:
     """Apply a provider's verified event; a repeat has no further effect.
 
     A failure reported after the delivery is ignored, and the address stays.
@@ -176,16 +176,16 @@ async def hear(context: NotifyContext, event: DeliveryEvent) -> Heard:
         else:
             job = None
     if job is not None and not is_notification(job):
-        return Heard.LATE
+        return SignalResult.LATE
     stage = "" if job is None else _stage_of(job, key)
     if job is not None and not event.delivered and _has_arrived(job, stage):
         _log.info("failure after delivery ignored id=%s reason=%s", job.id, event.reason)
-        return Heard.LATE
+        return SignalResult.LATE
     if event.gone and job is not None:
         await retire(context, job.subject or "", Channel(stage), event.gone)
     if job is not None and not event.delivered and stage != job.stage:
         # Another channel has been tried since, and its outcome counts.
-        return Heard.LATE
+        return SignalResult.LATE
     return await _settle(context, key, job, event)
 
 
@@ -206,7 +206,7 @@ async def delivered(context: NotifyContext, job: JobView) -> None:
 
 async def _settle(
     context: NotifyContext, key: str, job: JobView | None, what: DeliveryEvent
-) -> Heard:
+) -> SignalResult:
     status = Status.DELIVERED if what.delivered else Status.FAILED
     channel = "" if job is None else job.stage
     reason = f"{channel}: {what.reason}" if channel else what.reason
@@ -226,8 +226,8 @@ async def _settle(
             gates=context.uses(following),
         )
     reply = await context.store.signal(final)
-    heard = reply.answer
-    if heard is Heard.LATE:
+    result = reply.answer
+    if result is SignalResult.LATE:
         # It has ended: a note records the event, and gives the status from then on.
         note = Signal(
             key=key,
@@ -240,9 +240,9 @@ async def _settle(
         if reply.job is not None:
             # If the event is repeated, for example after a crash here, so are note and write.
             await write_again(context, reply.job, what.event)
-    if heard in {Heard.APPLIED, Heard.LATE}:
+    if result in {SignalResult.APPLIED, SignalResult.LATE}:
         context.count(channel, status)
-    return heard
+    return result
 
 
 def _stage_of(job: JobView, key: str) -> str:

@@ -125,7 +125,7 @@ async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
     summary="Receive a STOP or START from a recipient",
     response_class=Response,
 )
-async def hear_stop(
+async def receive_text(
     provider: Provider, request: Request, service: TheService, context: TheContext, _: Public
 ) -> Response:
     """Opt a phone number out of SMS at STOP, and back in at START if a STOP opted it out.

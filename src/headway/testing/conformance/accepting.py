@@ -9,7 +9,7 @@ import pytest
 from headway.contract.claims import Claimed
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Returned, Verdict
-from headway.contract.signals import Decided, Heard, SignalKind
+from headway.contract.signals import Decided, SignalKind, SignalResult
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, NewJob, derived_id
@@ -55,7 +55,7 @@ async def accepted(rig: Rig, *candidates: str) -> Claimed:
     run = await ask(worker)
     await worker.report(Returned(run.id, run.run))
     reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate=run.candidate, body=b'{"eta":9}')
-    assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
+    assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.AWAITING)
     return run
 
 
@@ -99,27 +99,27 @@ class AcceptGroup(ConformanceGroup):
         for decided in (Decided.ACCEPTED, Decided.DECLINED):
             for candidate in ("ann", "bob", ""):
                 reply = await rig.signal(ref(run), decided, candidate=candidate, body=b"{}")
-                assert (reply.answer, reply.state) == (Heard.LATE, State.AWAITING)
+                assert (reply.answer, reply.state) == (SignalResult.LATE, State.AWAITING)
         assert await rig.view(run.id) == before
 
     @pytest.mark.parametrize("kind", [SignalKind.FINAL, SignalKind.PROGRESS])
     async def test_offer_signal_after_acceptance_is_late(self, rig: Rig, kind: SignalKind) -> None:
         run = await accepted(rig, "ann", "bob")
         reply = await rig.signal(ref(run), Decided.DEAD, kind=kind, offer=True)
-        assert reply.answer is Heard.LATE
+        assert reply.answer is SignalResult.LATE
         assert await rig.state(run.id) is State.AWAITING
 
     async def test_offer_signal_before_acceptance_counts(self, rig: Rig) -> None:
         job = await offered(rig, "ann", "bob")
         run = await ask(rig.worker)
         reply = await rig.signal(ref(run), Decided.DEAD, reason="rude", offer=True)
-        assert reply.answer is Heard.APPLIED
+        assert reply.answer is SignalResult.APPLIED
         assert await rig.state(job.id) is State.DEAD
 
     async def test_progress_of_an_accepted_job_sets_no_deadline(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
         progress = SignalFields(kind=SignalKind.PROGRESS, extend_ms=60, body=b'{"km":3}')
-        assert (await rig.signal(ref(run), **progress)).answer is Heard.APPLIED
+        assert (await rig.signal(ref(run), **progress)).answer is SignalResult.APPLIED
         await rig.pass_time(61)
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at, view.progress) == (State.AWAITING, None, b'{"km":3}')
@@ -129,7 +129,7 @@ class AcceptGroup(ConformanceGroup):
     ) -> None:
         run = await accepted(rig, "ann", "bob")
         reply = await rig.signal(ref(run), body=b'{"done":1}')
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.SUCCEEDED)
         view = await rig.view(run.id)
         assert (view.reason, view.result) == ("accepted by ann", b'{"done":1}')
         assert await rig.used("lock:ann") == 0
@@ -155,14 +155,14 @@ class AcceptGroup(ConformanceGroup):
         cascade = await rig.cascade(run.id)
         assert cascade.accepted == ""
         reply = await rig.signal(ref(following), Decided.ACCEPTED, candidate="bob")
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.AWAITING)
         kinds = [one.kind for one in (await rig.dump()).jobs]
         assert kinds.count("taken") == 2
 
     async def test_final_retry_without_candidates_left_is_exhausted(self, rig: Rig) -> None:
         run = await accepted(rig, "ann")
         reply = await rig.signal(ref(run), Decided.RETRY)
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.DEAD)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.DEAD)
         assert (await rig.view(run.id)).reason == "exhausted"
         assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
         assert await rig.used("lock:ann") == 0
@@ -175,7 +175,7 @@ class AcceptGroup(ConformanceGroup):
         view = await rig.view(run.id)
         assert (view.state, view.in_doubt, view.deadline_at) == (State.AWAITING, False, None)
         assert "ask" not in [one.kind for one in (await rig.dump()).jobs]
-        assert (await rig.signal(ref(run))).answer is Heard.APPLIED
+        assert (await rig.signal(ref(run))).answer is SignalResult.APPLIED
 
     async def test_acceptance_clears_uncertainty_from_an_earlier_worker_death(
         self, rig: Rig
@@ -215,7 +215,7 @@ class AcceptGroup(ConformanceGroup):
         assert (await rig.view(run.id)).cancel_requested
         assert await rig.holders("lock:ann") == [run.id]
         reply = await rig.signal(ref(run), decided)
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.CANCELLED)
         assert await rig.used("lock:ann") == 0
 
     async def test_acceptance_after_a_cancel_request_ends_the_job_without_follow_ups(
@@ -225,7 +225,7 @@ class AcceptGroup(ConformanceGroup):
         run = await ask(rig.new_worker())
         await rig.cancel(job.id)
         reply = await rig.signal(ref(run), Decided.ACCEPTED)
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.CANCELLED)
         assert "taken" not in [one.kind for one in (await rig.dump()).jobs]
 
     @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ class AcceptGroup(ConformanceGroup):
         await offered(rig, "ann", "bob")
         run = await rig.worker.take_one()
         reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
-        assert reply.answer is Heard.KEPT
+        assert reply.answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
         view = await rig.view(run.id)
         assert (view.state, view.deadline_at) == (State.AWAITING, None)

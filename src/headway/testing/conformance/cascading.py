@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Released, Returned, Succeeded
-from headway.contract.signals import Decided, Heard
+from headway.contract.signals import Decided, SignalResult
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, NewJob
@@ -68,7 +68,7 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.SUCCEEDED)
         cascade = await rig.cascade(job.id)
         (asked,) = cascade.asked
         assert (asked.candidate, asked.answer, asked.at) == ("ann", Answer.ACCEPTED, rig.clock())
@@ -80,7 +80,7 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         reply = await rig.signal(ref(run), Decided.DECLINED, candidate="ann", reason="busy")
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.WAITING)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.WAITING)
         run = await offer(rig.worker)
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
         cascade = await rig.cascade(job.id)
@@ -235,11 +235,11 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         first = await offer(rig.worker)
         await rig.pass_time(OFFER_MS)
-        assert (await rig.signal(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
+        assert (await rig.signal(ref(first), Decided.ACCEPTED)).answer is SignalResult.LATE
         second = await offer(rig.worker)
-        assert (await rig.signal(ref(first), Decided.ACCEPTED)).answer is Heard.LATE
-        assert (await rig.signal(ref(second), Decided.ACCEPTED)).answer is Heard.APPLIED
-        assert (await rig.signal(ref(second), Decided.ACCEPTED)).answer is Heard.LATE
+        assert (await rig.signal(ref(first), Decided.ACCEPTED)).answer is SignalResult.LATE
+        assert (await rig.signal(ref(second), Decided.ACCEPTED)).answer is SignalResult.APPLIED
+        assert (await rig.signal(ref(second), Decided.ACCEPTED)).answer is SignalResult.LATE
         cascade = await rig.cascade(job.id)
         assert [one.answer for one in cascade.asked] == [Answer.TIMEOUT, Answer.ACCEPTED]
 
@@ -247,7 +247,7 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         run = await offer(rig.worker)
         reply = await rig.signal(ref(run), Decided.ACCEPTED, candidate="bob")
-        assert reply.answer is Heard.LATE
+        assert reply.answer is SignalResult.LATE
         assert await rig.state(job.id) is State.AWAITING
         assert (await rig.signal(ref(run), Decided.ACCEPTED, candidate="ann")).answer == "applied"
 
@@ -258,7 +258,7 @@ class CascadeGroup(ConformanceGroup):
             (await rig.signal(ref(run), decided)).answer
             for decided in (Decided.ACCEPTED, Decided.DECLINED, Decided.ACCEPTED)
         ]
-        assert answers == [Heard.APPLIED, Heard.LATE, Heard.LATE]
+        assert answers == [SignalResult.APPLIED, SignalResult.LATE, SignalResult.LATE]
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_cascade_with_a_cancel_request_ends_cancelled_at_the_answer(

@@ -15,7 +15,7 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.core.cascade import Answer
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.gates.opening import Hours
@@ -122,7 +122,7 @@ class StageGroup(ConformanceGroup):
             HandedOver(job.id, 1, key="sid", timeout_ms=60_000), Returned(job.id, 1)
         )
         again = SignalFields(after_ms=after_ms, stage="check", gates=CHECK)
-        assert (await rig.signal("sid", Decided.RETRY, **again)).answer is Heard.APPLIED
+        assert (await rig.signal("sid", Decided.RETRY, **again)).answer is SignalResult.APPLIED
         view = await rig.view(job.id)
         assert (view.stage, view.gates) == ("check", CHECK)
         assert (view.state, await rig.used("line")) == (
@@ -139,7 +139,7 @@ class StageGroup(ConformanceGroup):
         job = await dialled(rig, rig.worker)
         key = f"{job.id}:1" if known else "sid"
         again = SignalFields(after_ms=0, stage="check", gates=gates)
-        assert (await rig.signal(key, Decided.RETRY, **again)).answer is Heard.KEPT
+        assert (await rig.signal(key, Decided.RETRY, **again)).answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(job.id, 1, key=f"{job.id}:1", timeout_ms=60_000))
         if not known:
             await rig.worker.report(KnownAs(job.id, 1, key="sid"))

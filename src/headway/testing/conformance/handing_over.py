@@ -20,7 +20,7 @@ from headway.contract.outcomes import (
     Snoozed,
     Verdict,
 )
-from headway.contract.signals import Decided, Heard, SignalKind
+from headway.contract.signals import Decided, SignalKind, SignalResult
 from headway.contract.views import GatesQuery, JobQuery, JobsQuery
 from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, JobPolicy, derived_id, ids_after
@@ -145,7 +145,7 @@ class HandOverGroup(ConformanceGroup):
         assert await call.worker.report(outcome(call.id, call.run)) is Verdict.DONE
         assert await rig.state(call.id) is state
         assert await rig.used("line") == 0
-        assert (await rig.signal(call.key)).answer is Heard.LATE
+        assert (await rig.signal(call.key)).answer is SignalResult.LATE
 
     async def test_explicit_outcome_after_the_signal_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -324,10 +324,10 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(TIMEOUT_MS)
         key = f"{call.id}:{call.run}"
         reply = await rig.signal(key, kind=SignalKind.PROGRESS, extend_ms=90_000)
-        assert reply.answer is Heard.APPLIED
+        assert reply.answer is SignalResult.APPLIED
         await rig.pass_time(89_999)
         assert await rig.state(call.id) is State.AWAITING
-        assert (await rig.signal(call.key)).answer is Heard.APPLIED
+        assert (await rig.signal(call.key)).answer is SignalResult.APPLIED
 
     async def test_no_answer_in_time_lets_the_deadline_decide(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
@@ -347,7 +347,7 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(TIMEOUT_MS)
         for asked in range(2, 2 + extensions):
             reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, extend_ms=90_000)
-            assert reply.answer is Heard.APPLIED
+            assert reply.answer is SignalResult.APPLIED
             await rig.pass_time(90_000)
             assert len(await reconcilers(rig)) == asked
             assert await rig.state(call.id) is State.AWAITING

@@ -22,7 +22,7 @@ from headway.contract.definitions import (
 from headway.contract.extensions import ExportChunk, Movable
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
-from headway.contract.signals import Decided, Heard
+from headway.contract.signals import Decided, SignalResult
 from headway.contract.store import InFlight, Sent
 from headway.contract.views import TimetableQuery
 from headway.core.errors import InvalidValue, KeyConflict, UnknownGate
@@ -174,7 +174,7 @@ class MovingGroup(ConformanceGroup):
         ids = await busy(rig)
         await carry(rig, target)
         assert await target.state(ids["parked"]) is State.PARKED
-        assert (await target.signal("call-1")).answer is Heard.APPLIED
+        assert (await target.signal("call-1")).answer is SignalResult.APPLIED
         assert await target.state(ids["call"]) is State.SUCCEEDED
         assert await target.used("numbers") == 0
         worker = target.new_worker()
@@ -183,7 +183,7 @@ class MovingGroup(ConformanceGroup):
         kept = await target.view(ids["keyed"])
         same = again.changed(kind=kept.kind, lane=kept.lane, subject=kept.subject, args=kept.args)
         assert await target.enqueue(same) == [Sent(ids["keyed"], created=False)]
-        assert (await target.signal("call-1", event="event-x")).answer is Heard.LATE
+        assert (await target.signal("call-1", event="event-x")).answer is SignalResult.LATE
 
     async def test_copy_keeps_rate_usage_and_early_signals(self, rig: Rig, target: Rig) -> None:
         await busy(rig)
@@ -211,7 +211,9 @@ class MovingGroup(ConformanceGroup):
         await worker.report(HandedOver(waiting.id, 1, key="later", timeout_ms=60_000))
         moved = await target.view(waiting.id)
         assert (moved.state, moved.stage, moved.gates) == (State.WAITING, "check", gates)
-        assert (await target.signal(ref(run), Decided.ACCEPTED, event="sms")).answer is Heard.LATE
+        assert (
+            await target.signal(ref(run), Decided.ACCEPTED, event="sms")
+        ).answer is SignalResult.LATE
         await target.pass_time(1_000_000)
         assert await target.holders("lock:ann") == [run.id]
         assert (await target.signal(ref(run), event="done")).state == State.SUCCEEDED
@@ -309,7 +311,7 @@ class RestoreGroup(ConformanceGroup):
         waiting = await rig.add(gates=(SINGLE,))
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.worker.take(5) == []
-        assert (await rig.signal("call-1")).answer is Heard.APPLIED
+        assert (await rig.signal("call-1")).answer is SignalResult.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.worker.take_ids(5) == [waiting.id]
 
@@ -357,7 +359,7 @@ class RestoreGroup(ConformanceGroup):
         job = rig.jobs.make(gates=(SINGLE,), policy=policy_with(on_deadline="retry"))
         await rig.store.restore([under_way(rig, job, f"{job.id}:7")])
         assert (await rig.view(job.id)).run == 7
-        assert (await rig.signal(f"{job.id}:6")).answer is not Heard.APPLIED
+        assert (await rig.signal(f"{job.id}:6")).answer is not SignalResult.APPLIED
         await rig.signal(f"{job.id}:7", Decided.RETRY)
         await rig.pass_time(3_600_000)
         again = await rig.worker.take_one()
@@ -390,7 +392,7 @@ class RestoreGroup(ConformanceGroup):
         await rig.check()
         assert await rig.store.restore([flight]) == [Sent(job.id, created=False)]
         assert (await rig.view(job.id)).run == 5
-        assert (await rig.signal(f"{job.id}:5")).answer is Heard.APPLIED
+        assert (await rig.signal(f"{job.id}:5")).answer is SignalResult.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
         assert await rig.holders("line") == []
         await rig.check()
@@ -437,7 +439,7 @@ class RestoreGroup(ConformanceGroup):
         assert kinds.count("ask") == 1
 
     async def test_early_signal_settles_a_job_as_it_is_restored(self, rig: Rig) -> None:
-        assert (await rig.signal("call-1")).answer is Heard.KEPT
+        assert (await rig.signal("call-1")).answer is SignalResult.KEPT
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.state(job.id) is State.SUCCEEDED

@@ -17,7 +17,7 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
-from headway.contract.signals import Decided, Heard
+from headway.contract.signals import Decided, SignalResult
 from headway.contract.store import Sent
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
@@ -231,7 +231,7 @@ class CancelGroup(ConformanceGroup):
         call = await dial(rig)
         await rig.cancel(call.id)
         reply = await rig.signal(call.key, decided)
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.CANCELLED)
         assert await rig.state(call.id) is State.CANCELLED
 
     async def test_job_with_a_cancel_request_may_still_hand_over_and_ends_cancelled(
@@ -384,9 +384,9 @@ class NewLifeGroup(ConformanceGroup):
         call = await dial(rig)
         await rig.act(Verb.KILL, call.id)
         await rig.act(Verb.RETRY, call.id)
-        assert (await rig.signal(call.key)).answer is Heard.LATE
+        assert (await rig.signal(call.key)).answer is SignalResult.LATE
         await rig.worker.take_and_report(HandedOver, key="call-2", timeout_ms=9_000)
-        assert (await rig.signal("call-2")).answer is Heard.APPLIED
+        assert (await rig.signal("call-2")).answer is SignalResult.APPLIED
 
     async def test_retention_counts_from_the_last_end(self, rig: Rig) -> None:
         job = await rig.add()

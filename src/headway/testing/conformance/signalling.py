@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.contract.outcomes import HandedOver, KnownAs, Verdict
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.core.errors import CallerError, InvalidValue, KeyConflict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
@@ -37,7 +37,7 @@ class SignalGroup(ConformanceGroup):
         await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         reply = await rig.signal(call.key, decided, body=b'{"sec":9}', reason="hung up")
-        assert (reply.answer, reply.job, reply.state) == (Heard.APPLIED, call.id, state)
+        assert (reply.answer, reply.job, reply.state) == (SignalResult.APPLIED, call.id, state)
         view = await rig.view(call.id)
         assert (view.state, view.worker, view.deadline_at) == (state, None, None)
         assert view.runs[0].ended_at == rig.clock()
@@ -85,23 +85,23 @@ class SignalGroup(ConformanceGroup):
 
     async def test_job_and_run_form_a_key(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.signal(f"{call.id}:{call.run}")).answer is Heard.APPLIED
+        assert (await rig.signal(f"{call.id}:{call.run}")).answer is SignalResult.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_key_that_resembles_a_reference_names_no_run(self, rig: Rig) -> None:
         call = await dial(rig)
         for tail in ("", ":", ":x", ":2", ":1:1", ":\u0661", ":\u00b9", ":0000000001"):
             reply = await rig.signal(f"{call.id}{tail}")
-            assert (reply.answer, reply.job) == (Heard.KEPT, None), tail
-        assert (await rig.signal("unknown:1")).answer is Heard.KEPT
+            assert (reply.answer, reply.job) == (SignalResult.KEPT, None), tail
+        assert (await rig.signal("unknown:1")).answer is SignalResult.KEPT
 
     async def test_duplicate_event_returns_already_and_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.signal(call.key, event="end")).answer is Heard.APPLIED
+        assert (await rig.signal(call.key, event="end")).answer is SignalResult.APPLIED
         async with rig.unchanged():
             rig.clock.advance(1)
             again = await rig.signal(call.key, Decided.DEAD, event="end")
-            assert (again.answer, again.state) == (Heard.ALREADY, State.SUCCEEDED)
+            assert (again.answer, again.state) == (SignalResult.ALREADY, State.SUCCEEDED)
 
     async def test_duplicate_event_under_another_key_of_the_run_is_applied_once(
         self, rig: Rig
@@ -109,7 +109,7 @@ class SignalGroup(ConformanceGroup):
         call = await dial(rig)
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
         await rig.signal("CA77", event="end")
-        assert (await rig.signal(call.key, event="end")).answer is Heard.ALREADY
+        assert (await rig.signal(call.key, event="end")).answer is SignalResult.ALREADY
 
     @pytest.mark.parametrize("count", [16, 17, 18, 40])
     async def test_each_of_many_events_of_a_run_is_recognised_again(
@@ -121,12 +121,12 @@ class SignalGroup(ConformanceGroup):
             await rig.signal(call.key, event=event, kind=SignalKind.NOTE, label=event)
         for event in events:
             reply = await rig.signal(call.key, event=event, kind=SignalKind.NOTE, label=event)
-            assert reply.answer is Heard.ALREADY
+            assert reply.answer is SignalResult.ALREADY
 
     async def test_signal_can_register_another_key_for_its_run(self, rig: Rig) -> None:
         call = await dial(rig)
         reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, known_as="CA77")
-        assert reply.answer is Heard.APPLIED
+        assert reply.answer is SignalResult.APPLIED
         assert "CA77" in (await rig.view(call.id)).runs[0].keys
         assert (await rig.signal("CA77")).state == State.SUCCEEDED
 
@@ -135,27 +135,27 @@ class SignalGroup(ConformanceGroup):
         await rig.signal(call.key, Decided.RETRY, after_ms=0, known_as="CA-first")
         await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
         late = await rig.signal(call.key, Decided.DEAD, known_as="CA-late")
-        assert late.answer is Heard.LATE
+        assert late.answer is SignalResult.LATE
         first, second = (await rig.view(call.id)).runs
         assert {"CA-first", "CA-late"} <= set(first.keys)
         assert second.keys == ("second",)
-        assert (await rig.signal("CA-late")).answer is Heard.LATE
+        assert (await rig.signal("CA-late")).answer is SignalResult.LATE
         assert await rig.state(call.id) is State.AWAITING
 
     async def test_events_kept_under_a_key_are_applied_once_a_signal_registers_it(
         self, rig: Rig
     ) -> None:
         call = await dial(rig)
-        assert (await rig.signal("CA77", event="end")).answer is Heard.KEPT
+        assert (await rig.signal("CA77", event="end")).answer is SignalResult.KEPT
         reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, known_as="CA77")
-        assert reply.answer is Heard.APPLIED
+        assert reply.answer is SignalResult.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
 
     async def test_second_final_signal_is_late(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.signal(call.key)
         late = await rig.signal(call.key, Decided.DEAD)
-        assert (late.answer, late.job, late.state) == (Heard.LATE, call.id, State.SUCCEEDED)
+        assert (late.answer, late.job, late.state) == (SignalResult.LATE, call.id, State.SUCCEEDED)
         assert await rig.total("late_signals") == 1
 
     async def test_signal_after_the_deadline_is_late_however_often_it_is_sent(
@@ -165,16 +165,16 @@ class SignalGroup(ConformanceGroup):
         await rig.pass_time(TIMEOUT_MS)
         for _ in range(2):
             late = await rig.signal(call.key, event="end")
-            assert (late.answer, late.state) == (Heard.LATE, State.DEAD)
+            assert (late.answer, late.state) == (SignalResult.LATE, State.DEAD)
 
     async def test_kept_signal_too_late_for_its_candidate_stays_late(self, rig: Rig) -> None:
         run = await rig.start(
             candidates=("ann", "bob"), policy=policy_with(cascade=True), expires_at=None
         )
         word = Signal(key=ref(run), event="word", decided=Decided.ACCEPTED, candidate="bob")
-        assert (await rig.store.signal(word)).answer is Heard.KEPT
+        assert (await rig.store.signal(word)).answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key=ref(run), timeout_ms=9_000))
-        assert (await rig.store.signal(word)).answer is Heard.LATE
+        assert (await rig.store.signal(word)).answer is SignalResult.LATE
         assert await rig.state(run.id) is State.AWAITING
 
     async def test_signal_and_deadline_race_in_the_store_and_one_wins(self, rig: Rig) -> None:
@@ -182,18 +182,18 @@ class SignalGroup(ConformanceGroup):
         rig.clock.advance(TIMEOUT_MS)
         reply = await rig.signal(call.key)
         await rig.sweep()
-        expected = State.SUCCEEDED if reply.answer is Heard.APPLIED else State.DEAD
+        expected = State.SUCCEEDED if reply.answer is SignalResult.APPLIED else State.DEAD
         assert await rig.state(call.id) is expected
-        assert reply.answer in {Heard.APPLIED, Heard.LATE}
+        assert reply.answer in {SignalResult.APPLIED, SignalResult.LATE}
 
     async def test_signal_of_an_earlier_run_is_late_for_the_later_one(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.signal(call.key, Decided.RETRY, after_ms=0)
         await rig.worker.take_and_report(HandedOver, key="call-second", timeout_ms=9_000)
-        assert (await rig.signal(call.key)).answer is Heard.LATE
-        assert (await rig.signal(f"{call.id}:1")).answer is Heard.LATE
+        assert (await rig.signal(call.key)).answer is SignalResult.LATE
+        assert (await rig.signal(f"{call.id}:1")).answer is SignalResult.LATE
         assert await rig.state(call.id) is State.AWAITING
-        assert (await rig.signal("call-second")).answer is Heard.APPLIED
+        assert (await rig.signal("call-second")).answer is SignalResult.APPLIED
 
     async def test_signal_of_an_earlier_run_is_late_while_a_later_one_runs(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -201,21 +201,21 @@ class SignalGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS)
         run = await rig.worker.take_one()
         assert (run.id, run.run) == (call.id, 2)
-        assert (await rig.signal(call.key)).answer is Heard.LATE
+        assert (await rig.signal(call.key)).answer is SignalResult.LATE
 
     async def test_events_kept_under_a_key_are_not_applied_to_a_later_run(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.signal("CA77")).answer is Heard.KEPT
+        assert (await rig.signal("CA77")).answer is SignalResult.KEPT
         await rig.signal(call.key, Decided.RETRY)
         await rig.pass_time(LEASE_MS)
         await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
         late = await rig.signal(call.key, Decided.DEAD, known_as="CA77")
-        assert late.answer is Heard.LATE
+        assert late.answer is SignalResult.LATE
         assert await rig.state(call.id) is State.AWAITING
 
     async def test_early_signal_is_kept_and_settles_at_hand_over(self, rig: Rig) -> None:
         run = await rig.start(gates=(LINE,))
-        assert (await rig.signal("call-1", body=b"7")).answer is Heard.KEPT
+        assert (await rig.signal("call-1", body=b"7")).answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         view = await rig.view(run.id)
         assert (view.state, view.result) == (State.SUCCEEDED, b"7")
@@ -223,7 +223,7 @@ class SignalGroup(ConformanceGroup):
 
     async def test_early_signal_under_the_runs_own_key_is_kept(self, rig: Rig) -> None:
         run = await rig.start()
-        assert (await rig.signal(f"{run.id}:1")).answer is Heard.KEPT
+        assert (await rig.signal(f"{run.id}:1")).answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key=f"{run.id}:1", timeout_ms=9_000))
         assert await rig.state(run.id) is State.SUCCEEDED
 
@@ -231,29 +231,29 @@ class SignalGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         run = await rig.start()
-        assert (await rig.signal(ref(run))).answer is Heard.KEPT
+        assert (await rig.signal(ref(run))).answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key="CA77", timeout_ms=9_000))
         assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_event_kept_under_the_bare_job_id_is_applied_under_a_key(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.signal(call.id, event="a")).answer is Heard.KEPT
-        assert (await rig.signal(call.key, event="a")).answer is Heard.APPLIED
+        assert (await rig.signal(call.id, event="a")).answer is SignalResult.KEPT
+        assert (await rig.signal(call.key, event="a")).answer is SignalResult.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
-        assert (await rig.signal(call.key, event="a")).answer is Heard.ALREADY
+        assert (await rig.signal(call.key, event="a")).answer is SignalResult.ALREADY
 
     async def test_event_kept_under_the_bare_job_id_settles_at_the_hand_over(
         self, rig: Rig
     ) -> None:
         run = await rig.start()
         for key in (run.id, "call-1"):
-            assert (await rig.signal(key, event="a")).answer is Heard.KEPT
+            assert (await rig.signal(key, event="a")).answer is SignalResult.KEPT
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
         assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_early_signal_settles_when_its_key_becomes_known(self, rig: Rig) -> None:
         call = await dial(rig)
-        assert (await rig.signal("CA77")).answer is Heard.KEPT
+        assert (await rig.signal("CA77")).answer is SignalResult.KEPT
         assert await call.worker.report(KnownAs(call.id, call.run, key="CA77")) is Verdict.DONE
         assert await rig.state(call.id) is State.SUCCEEDED
 
@@ -261,7 +261,7 @@ class SignalGroup(ConformanceGroup):
         job = await rig.add()
         run = await rig.worker.take_and_report(KnownAs, key="CA77")
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert (await rig.signal("CA77")).answer is Heard.APPLIED
+        assert (await rig.signal("CA77")).answer is SignalResult.APPLIED
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_early_signal_is_kept_for_an_hour(self, rig: Rig) -> None:
@@ -302,8 +302,8 @@ class SignalGroup(ConformanceGroup):
     ) -> None:
         call = await dial(rig)
         ring = Signal(key="CA77", event="ring", kind=SignalKind.PROGRESS, extend_ms=60_000)
-        assert (await rig.store.signal(ring)).answer is Heard.KEPT
-        assert (await rig.store.signal(replace(ring, key=call.key))).answer is Heard.APPLIED
+        assert (await rig.store.signal(ring)).answer is SignalResult.KEPT
+        assert (await rig.store.signal(replace(ring, key=call.key))).answer is SignalResult.APPLIED
         deadline_at = rig.clock() + 60_000
         rig.clock.advance(1_000)
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
@@ -313,10 +313,10 @@ class SignalGroup(ConformanceGroup):
         run = await rig.start()
         first = await rig.signal("call-1", event="end")
         second = await rig.signal("call-1", event="end")
-        assert first.answer is Heard.KEPT
-        assert second.answer in {Heard.KEPT, Heard.ALREADY}
+        assert first.answer is SignalResult.KEPT
+        assert second.answer in {SignalResult.KEPT, SignalResult.ALREADY}
         await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
-        assert (await rig.signal("call-1", event="end")).answer is Heard.ALREADY
+        assert (await rig.signal("call-1", event="end")).answer is SignalResult.ALREADY
         assert await rig.total("signals") == 1
 
     async def test_progress_extends_the_deadline(self, rig: Rig) -> None:
@@ -325,11 +325,11 @@ class SignalGroup(ConformanceGroup):
         signal = Signal(
             key=call.key, event="ring", kind=SignalKind.PROGRESS, extend_ms=60_000, body=b'{"p":1}'
         )
-        assert (await rig.store.signal(signal)).answer is Heard.APPLIED
+        assert (await rig.store.signal(signal)).answer is SignalResult.APPLIED
         view = await rig.view(call.id)
         assert (view.state, view.deadline_at) == (State.AWAITING, rig.clock() + 60_000)
         assert view.progress == b'{"p":1}'
-        assert (await rig.store.signal(signal)).answer is Heard.ALREADY
+        assert (await rig.store.signal(signal)).answer is SignalResult.ALREADY
         await rig.pass_time(60_000)
         assert await rig.state(call.id) is State.DEAD
 
@@ -337,7 +337,7 @@ class SignalGroup(ConformanceGroup):
         call = await dial(rig)
         await rig.signal(call.key)
         reply = await rig.signal(call.key, kind=SignalKind.PROGRESS, extend_ms=9)
-        assert reply.answer is Heard.LATE
+        assert reply.answer is SignalResult.LATE
         assert (await rig.view(call.id)).deadline_at is None
 
     async def test_note_labels_the_job_even_after_its_end_and_only_once(self, rig: Rig) -> None:
@@ -346,8 +346,8 @@ class SignalGroup(ConformanceGroup):
         note = Signal(
             key=call.key, event="dlr", kind=SignalKind.NOTE, label="DELIVERED", reason="receipt"
         )
-        assert (await rig.store.signal(note)).answer is Heard.APPLIED
-        assert (await rig.store.signal(note)).answer is Heard.ALREADY
+        assert (await rig.store.signal(note)).answer is SignalResult.APPLIED
+        assert (await rig.store.signal(note)).answer is SignalResult.ALREADY
         view = await rig.view(call.id)
         assert view.state is State.SUCCEEDED
         assert sum("DELIVERED" in line.what for line in view.trail) == 1
@@ -357,14 +357,14 @@ class SignalGroup(ConformanceGroup):
         await call.worker.report(KnownAs(call.id, call.run, key="SM55"))
         await rig.signal("SM55")
         reply = await rig.signal("SM55", kind=SignalKind.NOTE, label="DELIVERED")
-        assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
+        assert (reply.answer, reply.job) == (SignalResult.APPLIED, call.id)
 
     async def test_repeated_known_as_returns_already(self, rig: Rig) -> None:
         call = await dial(rig)
         known = KnownAs(call.id, call.run, key="CA77")
         assert await call.worker.report(known) is Verdict.DONE
         assert await call.worker.report(known) in {Verdict.ALREADY, Verdict.DONE}
-        assert (await rig.signal("CA77")).answer is Heard.APPLIED
+        assert (await rig.signal("CA77")).answer is SignalResult.APPLIED
 
     async def test_key_of_a_live_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
         call, other = await dial(rig), await dial(rig, key="call-other")
@@ -375,7 +375,7 @@ class SignalGroup(ConformanceGroup):
             async with rig.refuses(error, match=call.id):
                 await other.worker.report(KnownAs(other.id, other.run, key=key))
         reply = await rig.signal("CA77")
-        assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
+        assert (reply.answer, reply.job) == (SignalResult.APPLIED, call.id)
         assert await rig.state(other.id) is State.AWAITING
 
     async def test_another_job_cannot_hand_over_under_the_key_of_a_live_run(self, rig: Rig) -> None:
@@ -396,7 +396,7 @@ class SignalGroup(ConformanceGroup):
         taking = [KnownAs(run.id, run.run, key="CA77") for run in runs]
         async with rig.refuses(KeyConflict, match=runs[0].id):
             await rig.worker.settle(*taking)
-        assert (await rig.signal("CA77")).answer is Heard.KEPT
+        assert (await rig.signal("CA77")).answer is SignalResult.KEPT
 
     async def test_key_of_an_ended_run_can_be_taken_by_another_job(self, rig: Rig) -> None:
         call, again = await dial(rig), await dial(rig, key="call-again")
@@ -406,24 +406,24 @@ class SignalGroup(ConformanceGroup):
         for key in ("CA77", "CA78"):
             await other.worker.report(KnownAs(other.id, other.run, key=key))
         reply = await rig.signal("CA77", kind=SignalKind.PROGRESS)
-        assert (reply.answer, reply.job) == (Heard.APPLIED, other.id)
+        assert (reply.answer, reply.job) == (SignalResult.APPLIED, other.id)
         assert (await rig.signal("CA78")).job == other.id
 
     async def test_signal_is_applied_even_if_its_key_names_another_live_run(self, rig: Rig) -> None:
         call, other = await dial(rig), await dial(rig, key="call-other")
         await call.worker.report(KnownAs(call.id, call.run, key="CA77"))
         reply = await rig.signal(other.key, known_as="CA77")
-        assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.SUCCEEDED)
         notes = [line.what for line in (await rig.view(other.id)).trail]
         assert any("CA77" in note and call.id in note for note in notes), notes
         assert (await rig.signal("CA77")).job == call.id
 
     async def test_signal_without_a_job_is_kept_and_names_no_job(self, rig: Rig) -> None:
         reply = await rig.signal("never heard of")
-        assert (reply.answer, reply.job, reply.state) == (Heard.KEPT, None, None)
+        assert (reply.answer, reply.job, reply.state) == (SignalResult.KEPT, None, None)
 
     async def test_thousand_deliveries_of_one_event_have_one_effect(self, rig: Rig) -> None:
         call: Call = await dial(rig)
         answers = [(await rig.signal(call.key, event="end")).answer for _ in range(1000)]
-        assert answers == [Heard.APPLIED] + [Heard.ALREADY] * 999
+        assert answers == [SignalResult.APPLIED] + [SignalResult.ALREADY] * 999
         assert await rig.total("succeeded") == 1

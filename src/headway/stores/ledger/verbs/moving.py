@@ -275,7 +275,7 @@ def _import_known(ledger: Ledger, rows: Sequence[ExportedKey]) -> None:
 
 def _export_events(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
     scope, event = after or ("", "")
-    rows = ledger.signals.all_heard((scope, event), MAX_BATCH)
+    rows = ledger.signals.all_received((scope, event), MAX_BATCH)
     return _page(rows, MAX_BATCH, lambda one: (one.scope, one.event))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.contract.signals import Decided, Signal, SignalKind, SignalReply, SignalResult
 from headway.core.cascade import Answer
 from headway.core.check import check_stage, is_job_id, read_reference
 from headway.core.errors import InvalidValue, StoreUnavailable
@@ -113,7 +113,7 @@ def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
 
 
 def _apply_new(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
-    before = _heard_before(step, event, row)
+    before = _earlier_result(step, event, row)
     if before is not None:
         return SignalReply(answer=before, job=row.id, state=row.state)
     if row.run == run and row.state is State.RUNNING and event.kind is not SignalKind.NOTE:
@@ -122,13 +122,13 @@ def _apply_new(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
     return SignalReply(answer=answer, job=row.id, state=row.state)
 
 
-def _heard_before(step: Step, event: Signal, row: JobRow) -> Heard | None:
+def _earlier_result(step: Step, event: Signal, row: JobRow) -> SignalResult | None:
     """Return the answer to an event that the job has already received; None for a new event."""
-    known = step.ledger.signals.heard(row.id, event.event)
+    known = step.ledger.signals.received(row.id, event.event)
     if known is None:
         return None
     if known.kept_until is None:
-        return Heard.LATE if known.payload == SignalRow.LATE else Heard.ALREADY
+        return SignalResult.LATE if known.payload == SignalRow.LATE else SignalResult.ALREADY
     # It arrived for the job's bare id, which is not a key, and was kept in the job's own scope.
     early: SignalRow = known
     step.ledger.signals.drop([early])
@@ -139,9 +139,9 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
     signals = step.ledger.signals
     state = row.state if row is not None else None
     job = row.id if row is not None else None
-    known = signals.heard(scope, event.event)
+    known = signals.received(scope, event.event)
     if known is not None:
-        answer = Heard.KEPT if known.kept_until is not None else Heard.ALREADY
+        answer = SignalResult.KEPT if known.kept_until is not None else SignalResult.ALREADY
         return SignalReply(answer=answer, job=job, state=state)
     if signals.kept_count() >= KEPT_MOST:
         message = f"{KEPT_MOST} signals are kept for jobs that do not await them"
@@ -160,7 +160,7 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
             payload=encode_signal(event),
         )
     )
-    return SignalReply(answer=Heard.KEPT, job=job, state=state)
+    return SignalReply(answer=SignalResult.KEPT, job=job, state=state)
 
 
 def apply_kept(step: Step, row: JobRow, key: str) -> None:
@@ -172,11 +172,11 @@ def apply_kept(step: Step, row: JobRow, key: str) -> None:
         step.ledger.signals.drop([kept])
         if kept.kept_until is not None and kept.kept_until <= step.ledger.now:
             continue
-        if _heard_before(step, event, row) is None:
+        if _earlier_result(step, event, row) is None:
             _apply(step, event, row, row.run, kept.at)
 
 
-def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
+def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> SignalResult:
     step.ledger.counts.happened("signals")
     if not event.known_as:
         return _apply_to_run(step, event, row, run, at)
@@ -193,31 +193,31 @@ def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
     return answer
 
 
-def _apply_to_run(step: Step, event: Signal, row: JobRow, run: int, at: int) -> Heard:
+def _apply_to_run(step: Step, event: Signal, row: JobRow, run: int, at: int) -> SignalResult:
     late = event.kind is not SignalKind.NOTE and (
         row.run != run
         or row.state is not State.AWAITING
         or _is_for_another_candidate(row, event)
         or _is_answered(row, event)
     )
-    heard = SignalRow(
+    received = SignalRow(
         scope=row.id,
         event=event.event,
         key=event.key,
         at=at,
         payload=SignalRow.LATE if late else b"",
     )
-    step.ledger.signals.save(heard)
+    step.ledger.signals.save(received)
     if late:
         step.ledger.counts.happened("late_signals")
-        return Heard.LATE
+        return SignalResult.LATE
     if event.kind is SignalKind.NOTE:
         _note(step, row, event.reason, event.label or "note")
     elif event.kind is SignalKind.PROGRESS:
         _extend(step, event, row)
     else:
         _decide(step, event, row)
-    return Heard.APPLIED
+    return SignalResult.APPLIED
 
 
 def _note(step: Step, row: JobRow, reason: str, text: str) -> None:

@@ -171,10 +171,10 @@ class PostgresSignals(SqlTable[Session]):
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
         return [(key, job, run) for key, job, run in self._session.select(_ALL_KNOWN, after, limit)]
 
-    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+    def all_received(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
         return [SignalRow(*row) for row in self._session.select(_ALL_HEARD, *after, limit)]
 
-    def heard(self, scope: str, event: str) -> SignalRow | None:
+    def received(self, scope: str, event: str) -> SignalRow | None:
         name = event_hash(scope, event)
         rows = self._session.each(EVENTS, (name,))[name]
         return SignalRow(*rows[0][1:]) if rows else None

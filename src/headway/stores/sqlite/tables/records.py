@@ -87,10 +87,10 @@ class SqliteSignals:
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
         return self._db.execute(_ALL_KNOWN, (after, limit)).fetchall()
 
-    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+    def all_received(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
         return [SignalRow(*row) for row in self._db.execute(_ALL_EVENTS, (*after, limit))]
 
-    def heard(self, scope: str, event: str) -> SignalRow | None:
+    def received(self, scope: str, event: str) -> SignalRow | None:
         row = self._db.execute(_EVENT, (scope, event)).fetchone()
         return SignalRow(*row) if row is not None else None
 

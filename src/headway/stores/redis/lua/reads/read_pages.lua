@@ -152,7 +152,7 @@ function EXPORTED.known(snapshot, request)
 end
 
 function EXPORTED.events(snapshot, request)
-  snapshot.reply.events = Signals.all_heard(request.after or { '', '' }, request.limit)
+  snapshot.reply.events = Signals.all_received(request.after or { '', '' }, request.limit)
 end
 
 function EXPORTED.trail(snapshot, request)

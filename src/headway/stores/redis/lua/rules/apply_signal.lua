@@ -42,7 +42,7 @@ function ApplySignal.other_run(step, row, key)
 end
 
 function ApplySignal.apply_new(step, event, row, run)
-  local before = ApplySignal.heard_before(step, event, row)
+  local before = ApplySignal.earlier_result(step, event, row)
   if before ~= nil then
     return { answer = before, job = row.id, state = row.state }
   end
@@ -54,8 +54,8 @@ function ApplySignal.apply_new(step, event, row, run)
 end
 
 -- Return the answer to an event that the job has already received; None for a new event.
-function ApplySignal.heard_before(step, event, row)
-  local known = Signals.heard(row.id, event.event)
+function ApplySignal.earlier_result(step, event, row)
+  local known = Signals.received(row.id, event.event)
   if known == nil then
     return nil
   end
@@ -71,7 +71,7 @@ end
 function ApplySignal.keep(step, event, scope, row)
   local state = row ~= nil and row.state or nil
   local job = row ~= nil and row.id or nil
-  local known = Signals.heard(scope, event.event)
+  local known = Signals.received(scope, event.event)
   if known ~= nil then
     local answer = known.kept_until ~= nil and 'kept' or 'already'
     return { answer = answer, job = job, state = state }
@@ -105,7 +105,7 @@ function ApplySignal.apply_kept(step, row, key)
     local event = cmsgpack.unpack(kept.payload)
     Signals.drop({ kept })
     if not (kept.kept_until ~= nil and kept.kept_until <= Time.now) then
-      if ApplySignal.heard_before(step, event, row) == nil then
+      if ApplySignal.earlier_result(step, event, row) == nil then
         ApplySignal.apply(step, event, row, row.run, kept.at)
       end
     end
@@ -134,14 +134,14 @@ end
 
 function ApplySignal.apply_to_run(step, event, row, run, at)
   local late = event.kind ~= 'note' and (row.run ~= run or row.state ~= 'awaiting' or ApplySignal.is_for_another_candidate(row, event) or ApplySignal.is_answered(row, event))
-  local heard = {
+  local received = {
     scope = row.id,
     event = event.event,
     key = event.key,
     at = at,
     payload = late and 'late' or '',
   }
-  Signals.save(heard)
+  Signals.save(received)
   if late then
     Counts.happened('late_signals')
     return 'late'

@@ -88,7 +88,7 @@ local function decode(scope, event, kept)
 end
 
 -- Return the event, if it was received in the scope; otherwise nil.
-function Signals.heard(scope, event)
+function Signals.received(scope, event)
   local kept = redis.call('HGET', Keys.events, name(scope) .. event)
   return kept and decode(scope, event, kept) or nil
 end
@@ -101,7 +101,7 @@ end
 -- Write an event.
 function Signals.save(row)
   local place = name(row.scope) .. row.event
-  local old = Signals.heard(row.scope, row.event)
+  local old = Signals.received(row.scope, row.event)
   if old and old.kept_until then
     Write.zrem(Keys.kept, { kept_member(old) })
   end
@@ -132,7 +132,7 @@ end
 
 -- Return events by (scope, event), after `after`.
 --   after: {scope, event}.
-function Signals.all_heard(after, limit)
+function Signals.all_received(after, limit)
   local low = '(' .. name(after[1]) .. after[2]
   return events_of(redis.call('ZRANGEBYLEX', Keys.scopes, low, '+', 'LIMIT', 0, limit))
 end
