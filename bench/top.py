@@ -18,8 +18,8 @@ from uuid import uuid4
 
 import psutil
 
-from headway.cli.top.looking import Finder, Looker, ServerFinder, View
 from headway.cli.top.screen import EACH_S
+from headway.cli.top.snapshot import Queries, ServerQueries, SnapshotReader, View
 from headway.client.address import read_address
 from headway.client.remote_store import RemoteStore
 from headway.contract.claims import ClaimRequest
@@ -87,15 +87,15 @@ async def seed(store: Store, jobs: int) -> None:
 
 
 async def measure(
-    name: str, store: Store, pids: Callable[[], list[int]], finder: Finder | None = None
+    name: str, store: Store, pids: Callable[[], list[int]], queries: Queries | None = None
 ) -> None:
     for view in (View.LANES, View.RUNNING, View.WAITING, View.DEAD):
-        looker = Looker(store, finder)
+        reader = SnapshotReader(store, queries)
         for _ in range(10):
-            await looker.look(view)
+            await reader.read(view)
         before, began = cpu_s(pids()), time.monotonic()
         for _ in range(LOOKS):
-            await looker.look(view, fresh=False)
+            await reader.read(view, fresh=False)
             await asyncio.sleep(EACH_S)
         share = (cpu_s(pids()) - before) / (time.monotonic() - began)
         print(f"{name:<12} {view:<8} {100 * share:5.2f} % of a core", flush=True)
@@ -127,7 +127,7 @@ async def main(jobs: int) -> None:
         remote = RemoteStore(read_address(f"http://127.0.0.1:{port}"), patience_s=60.0)
         # This read is retried until the server has started; refreshes are not.
         await remote.read(StatsQuery())
-        await measure("a server", remote, lambda: [server.pid], ServerFinder(remote.ask))
+        await measure("a server", remote, lambda: [server.pid], ServerQueries(remote.ask))
         await remote.close()
         server.terminate()
 

@@ -55,7 +55,7 @@ def test_secrets_are_never_logged(capfd: pytest.CaptureFixture[str]):
         "opened",
         url="postgresql://me:hunter2@db/x",
         auth={"API_KEY": "hunter2"},
-        passwd="hunter2",  # noqa: S106  (looks like one on purpose)
+        passwd="hunter2",  # noqa: S106  (snapshots like one on purpose)
     )
     logging.getLogger("b").info("redis://:hunter2@host")
     err = capfd.readouterr().err

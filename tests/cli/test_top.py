@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra `top` is not installed: make setup")
 
-from headway.cli.top.looking import Looker, StoreFinder, View
-from headway.cli.top.showing import stuck
+from headway.cli.top.rendering import stuck
+from headway.cli.top.snapshot import SnapshotReader, StoreQueries, View
 from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.remote_store import RemoteStore
@@ -41,8 +41,8 @@ from tests.cli.top_screen import (
     die,
     driven,
     enqueue,
-    looker_of,
     place,
+    reader_of,
 )
 from tests.docs.pages import ROOT
 from tests.server.rig import serving
@@ -238,12 +238,12 @@ async def test_unreachable_store_is_reported_beside_the_last_data_until_it_retur
         async with driven(faulty) as top:
             faulty.plan(Fault.REFUSE, operation="read")
             await enqueue(store, 1, lane="fax")
-            await top.look()
+            await top.reload()
             assert top.lines[1].startswith("away: ")
             assert "showing the last known data" in top.text
             assert "mail" in top.text
             assert "fax" not in top.text
-            await top.look()
+            await top.reload()
             assert "away" not in top.text
             assert "fax" in top.text
 
@@ -305,24 +305,24 @@ async def test_cursor_stays_at_its_row_while_others_appear(clock: FakeClock, tmp
             await top.press("down")
             assert top.app._selected == "post"
             await enqueue(store, 1, lane="alpha")
-            await top.look()
+            await top.reload()
             assert top.app._selected == "post"
 
 
 async def test_rates_cover_the_last_ten_seconds_of_store_time(clock: FakeClock, tmp_path: Path):
     async with place("memory", clock, tmp_path) as (store, _):
         await enqueue(store, 5, lane="mail")
-        looker = Looker(store)
-        assert (await looker.look(View.LANES)).rates == {}
+        reader = SnapshotReader(store)
+        assert (await reader.read(View.LANES)).rates == {}
         clock.advance(2_000)
         (started, *_) = await claim(store, "mail", 4)
         await die(store, started, "x")
-        look = await looker.look(View.LANES)
-        assert (look.rates["started"], look.finished["mail"]) == (2.0, 0.5)
+        snapshot = await reader.read(View.LANES)
+        assert (snapshot.rates["started"], snapshot.finished["mail"]) == (2.0, 0.5)
         for _ in range(12):
             clock.advance(1_000)
-            look = await looker.look(View.LANES)
-        assert (look.rates["started"], look.finished["mail"]) == (0.0, 0.0)
+            snapshot = await reader.read(View.LANES)
+        assert (snapshot.rates["started"], snapshot.finished["mail"]) == (0.0, 0.0)
 
 
 async def test_running_jobs_are_found_below_many_waiting_ones_in_few_pages(
@@ -334,14 +334,14 @@ async def test_running_jobs_are_found_below_many_waiting_ones_in_few_pages(
             await enqueue(store, 1_000, lane="mail")
         await claim(store, "mail", 1)
         faulty = FaultyStore(store)
-        looker = Looker(faulty)
+        reader = SnapshotReader(faulty)
         reads: list[int] = []
         for _ in range(3):
             before = len(faulty.calls)
-            look = await looker.look(View.RUNNING)
+            snapshot = await reader.read(View.RUNNING)
             reads.append(len(faulty.calls) - before)
-        assert [job.id for job in look.jobs] == [held]
-        assert look.held_back(View.RUNNING) == 0
+        assert [job.id for job in snapshot.jobs] == [held]
+        assert snapshot.held_back(View.RUNNING) == 0
         assert max(reads) <= 12
 
 
@@ -371,11 +371,11 @@ async def test_running_waiting_and_parked_jobs_are_found_among_many_others(
         await enqueue(store, 30, lane="later", due_at=later)
         await claim(store, "calls", 9)
         await claim(store, "dial", 9, worker="v" * 32)
-        looker = looker_of(shown)
-        assert {job.id for job in (await looker.look(View.RUNNING)).jobs} == {*running}
-        look = await looker.look(View.WAITING)
-        assert {job.id for job in look.jobs if job.state != "scheduled"} == {*waiting}
-        assert look.held_back(View.WAITING) == 65 - len(look.jobs)
+        reader = reader_of(shown)
+        assert {job.id for job in (await reader.read(View.RUNNING)).jobs} == {*running}
+        snapshot = await reader.read(View.WAITING)
+        assert {job.id for job in snapshot.jobs if job.state != "scheduled"} == {*waiting}
+        assert snapshot.held_back(View.WAITING) == 65 - len(snapshot.jobs)
         async with driven(shown, store, clock=clock) as top:
             await top.press("down", "w")
             assert "phone:1 is full" in top.lines[0]
@@ -414,15 +414,18 @@ async def test_refresh_over_a_server_needs_few_requests_whatever_the_store_conta
         async with place("server", clock, tmp_path) as (shown, store):
             await crowd(store, n)
             assert len(await shown.read(LanesQuery())) == n + 1
-            looker = looker_of(shown, timing=StandingStill())
+            reader = reader_of(shown, timing=StandingStill())
             for view in View:
                 requests.clear()
-                look = await looker.look(view)
-                assert (len(look.overview.lanes), len(look.overview.workers)) == (n + 1, n)
-                assert (len(look.overview.gates), look.overview.more_gates) == (n + 1, False)
+                snapshot = await reader.read(view)
+                assert (len(snapshot.overview.lanes), len(snapshot.overview.workers)) == (n + 1, n)
+                assert (len(snapshot.overview.gates), snapshot.overview.more_gates) == (
+                    n + 1,
+                    False,
+                )
                 found = view in {View.RUNNING, View.WAITING}
                 assert requests == ["/v1/overview", "/v1/lanes", *["/v1/jobs"] * found], view
-                assert len(look.jobs) == min(100, n * 2 * found * (1 + (view is View.WAITING)))
+                assert len(snapshot.jobs) == min(100, n * 2 * found * (1 + (view is View.WAITING)))
             async with driven(shown, store, clock=clock) as top:
                 requests.clear()
                 await top.press("w")
@@ -439,15 +442,15 @@ async def test_dead_job_below_many_others_is_found_after_some_refreshes_and_stay
         (started,) = await claim(store, "mail")
         await die(store, started, "no route")
         await enqueue(store, 30, lane="later")
-        looker = Looker(store)
-        found = [[job.id for job in (await looker.look(View.DEAD)).jobs] for _ in range(9)]
+        reader = SnapshotReader(store)
+        found = [[job.id for job in (await reader.read(View.DEAD)).jobs] for _ in range(9)]
         assert found[0] == []
         assert found[-3:] == [[dead]] * 3
         (newer,) = await enqueue(store, 1, lane="mail")
         (started,) = await claim(store, "mail", request=2)
         await die(store, started, "busy")
         for _ in range(2):
-            assert {job.id for job in (await looker.look(View.DEAD)).jobs} == {dead, newer}
+            assert {job.id for job in (await reader.read(View.DEAD)).jobs} == {dead, newer}
 
 
 class Told(StandingStill):
@@ -470,24 +473,24 @@ async def test_latency_is_read_one_lane_at_a_time_starting_with_targets(
         takes = 0.0
         timing = Told()
 
-        class Timed(StoreFinder):
+        class Timed(StoreQueries):
             async def latencies(self, lanes: Sequence[str]) -> list[LaneLatency]:
                 asked.extend(lanes)
                 timing.at += takes
                 return []
 
-        looker = Looker(store, Timed(store), timing=timing)
+        reader = SnapshotReader(store, Timed(store), timing=timing)
         for _ in range(4):
-            await looker.look(View.LANES)
+            await reader.read(View.LANES)
         assert asked == ["calls", "alpha", "beta", "calls"]
         takes = 0.5
-        await looker.look(View.LANES)
+        await reader.read(View.LANES)
         for passed in (0.0, 199.0):
             timing.at += passed
-            await looker.look(View.LANES)
+            await reader.read(View.LANES)
         assert asked[4:] == ["alpha"]
         timing.at += 1.0
-        await looker.look(View.LANES)
+        await reader.read(View.LANES)
         assert asked[4:] == ["alpha", "beta"]
 
 
@@ -503,13 +506,13 @@ async def test_slow_listing_is_read_less_often_unless_a_key_requests_it(
                 timing.at += 1.0 if isinstance(query, JobsQuery) and query.lane is None else 0.0
                 return await super().read(query)
 
-        looker = Looker(Slow(store), timing=timing)
+        reader = SnapshotReader(Slow(store), timing=timing)
         for passed, fresh, seen in ((0, False, 1), (69, False, 1), (0, True, 3), (71, False, 4)):
             timing.at += passed
-            look = await looker.look(View.WAITING, fresh=fresh)
-            assert len(look.jobs) == seen
+            snapshot = await reader.read(View.WAITING, fresh=fresh)
+            assert len(snapshot.jobs) == seen
             await enqueue(store, 1, lane="mail")
-        assert (await looker.look(View.DEAD, fresh=False)).jobs == ()
+        assert (await reader.read(View.DEAD, fresh=False)).jobs == ()
 
 
 async def test_closed_shared_gate_counts_as_stuck_even_without_a_worker(
@@ -521,8 +524,8 @@ async def test_closed_shared_gate_counts_as_stuck_even_without_a_worker(
         await enqueue(store, 2, lane="calls", gates=(use,))
         item = CloseGate(name="line", reason="storm")
         await store.define(DefineRequest(items=(item,), author="bob"))
-        look = await Looker(store).look(View.LANES)
-        assert stuck(look) == [
+        snapshot = await SnapshotReader(store).read(View.LANES)
+        assert stuck(snapshot) == [
             "2 jobs wait in the lane calls: no live worker serves it",
             "up to 2 jobs wait at line: closed by bob (storm)",
         ]
@@ -548,7 +551,7 @@ async def test_stuck_items_come_first_with_the_number_of_jobs_and_the_cause(
                 "LANE                WAIT   RUN   OLDEST  DONE/S P50     P95     WORKERS",
             ]
             await store.define(DefineRequest(items=(OpenGate(name="all"),), author="bob"))
-            await top.look()
+            await top.reload()
             assert [line.rstrip() for line in top.lines[3:5]] == [
                 "! 3 jobs wait in the lane mail: no live worker serves it",
                 "! up to 2 jobs wait at line: full, 2 of 2, held for 20s",
@@ -574,7 +577,7 @@ async def test_picture_in_the_guide_is_what_the_program_draws(clock: FakeClock, 
             for started in letters[2:]:
                 await die(store, started, "no route")
             clock.advance(10_000)
-            await top.look()
+            await top.reload()
             drawn = top.text
     picture = re.search(r"```text\n(.*?)\n```", GUIDE.read_text("utf-8"), re.DOTALL)
     assert picture is not None

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from headway.cli.terminal import LocalClock
-from headway.cli.top.looking import Looker, ServerFinder, StoreFinder
 from headway.cli.top.screen import Top
+from headway.cli.top.snapshot import ServerQueries, SnapshotReader, StoreQueries
 from headway.client.address import read_address
 from headway.client.remote_store import RemoteStore
 from headway.contract.claims import Claimed, ClaimRequest
@@ -65,8 +65,8 @@ class Driven:
             await self.pilot.press(key)
             await self.rest()
 
-    async def look(self) -> None:
-        await self.app.look()
+    async def reload(self) -> None:
+        await self.app.reload()
         await self.pilot.pause()
 
     async def rest(self) -> None:
@@ -107,10 +107,10 @@ async def place(kind: str, clock: FakeClock, path: object) -> AsyncIterator[tupl
         yield store, store
 
 
-def looker_of(store: Store, *, timing: Timing = REAL) -> Looker:
-    """Return a looker as the command creates it: on a server, the server does the searches."""
-    finder = ServerFinder(store.ask) if isinstance(store, RemoteStore) else StoreFinder(store)
-    return Looker(store, finder, timing=timing)
+def reader_of(store: Store, *, timing: Timing = REAL) -> SnapshotReader:
+    """Return a reader as the command creates it: on a server, the server does the searches."""
+    queries = ServerQueries(store.ask) if isinstance(store, RemoteStore) else StoreQueries(store)
+    return SnapshotReader(store, queries, timing=timing)
 
 
 @asynccontextmanager
@@ -125,7 +125,7 @@ async def driven(
     """Open the screen over a store; yield it after its first refresh."""
     app = Top(
         screen_store,
-        looker_of(screen_store, timing=StandingStill()),
+        reader_of(screen_store, timing=StandingStill()),
         name=name,
         author="ann",
         clock=LocalClock("Europe/Berlin"),
@@ -133,7 +133,7 @@ async def driven(
     )
     async with app.run_test(size=size) as pilot:
         one = Driven(app, pilot, store or screen_store, clock or FakeClock())
-        await one.look()
+        await one.reload()
         yield one
 
 

@@ -199,8 +199,8 @@ async def test_redis_lost_while_a_source_is_read_is_rebuilt_and_the_source_read_
         yield call.make(number=7)
 
     await app.declare()
-    sourcing = app._sourcing()
-    task = asyncio.create_task(sourcing.run(table))
+    sync = app._source_sync()
+    task = asyncio.create_task(sync.run(table))
     async with asyncio.timeout(120):
         while table.last is None:
             await hw.Timing().pause(0.02)

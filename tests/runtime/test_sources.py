@@ -20,7 +20,7 @@ import headway as hw
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH
-from headway.runtime.sources import Sourcing
+from headway.runtime.sources import SourceSync
 from headway.runtime.timing import pause
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, soon, working
@@ -139,12 +139,12 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
     truth = Truth(pending=["a"])
     leads = declare(app, truth, rate=100)
     await app.declare()
-    sourcing = Sourcing(store, [leads], app.declare, timing=hw.Timing(), name="tester")
-    assert (await sourcing.look(leads)).window_ms == 10
+    sync = SourceSync(store, [leads], app.declare, timing=hw.Timing(), name="tester")
+    assert (await sync.scan(leads)).window_ms == 10
     truth.pending = [f"n{number}" for number in range(2_400)]
-    look = await sourcing.look(leads)
-    assert (look.rows, look.missing, look.window_ms) == (2_400, 2_400, 24_000)
-    assert leads.last == look
+    scan = await sync.scan(leads)
+    assert (scan.rows, scan.missing, scan.window_ms) == (2_400, 2_400, 24_000)
+    assert leads.last == scan
     dues: list[int] = []
     cursor = None
     while True:
@@ -157,7 +157,7 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
     dues.sort()
     spans = [dues[240 * (tenth + 1)] - dues[240 * tenth] for tenth in range(1, 9)]
     assert all(800 < span < 7_200 for span in spans), spans
-    assert (await sourcing.look(leads)).missing == 0
+    assert (await sync.scan(leads)).missing == 0
 
 
 async def test_job_without_a_key_is_refused_and_the_worker_continues(
@@ -236,7 +236,7 @@ async def test_blocking_source_is_read_to_its_end_and_closed_in_one_thread(app: 
 
     loop.set_default_executor(NewThreads())
     with pytest.raises(InvalidValue, match="without a key"):
-        await app.look_at_sources()
+        await app.scan_sources()
     await soon(closed)
     assert len(threads) == 3 * MAX_BATCH + 1
     assert len(set(threads)) == 1

@@ -24,9 +24,9 @@ from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.web.dashboard import Dashboard
 from headway.web.feed import Feed
-from headway.web.page import Facts, Look, Page
+from headway.web.page import Facts, Page, PageView
 from headway.web.pages import gates
-from headway.web.sight import Sight
+from headway.web.shared_reads import SharedReads
 from tests.web.rig import dashboard, do, signed_in
 from tests.web.test_web_access import declare
 
@@ -108,40 +108,40 @@ class Counted:
 
 
 @asynccontextmanager
-async def counted() -> AsyncIterator[tuple[Counted, Feed, Look]]:
+async def counted() -> AsyncIterator[tuple[Counted, Feed, PageView]]:
     """Yield a feed of pages whose every refresh is a read of a counted store."""
     inner = open_store("memory://")
     store = Counted(inner)
     service = Service(store, ServerOptions(open_here=True, chores=False, events_each_s=0.01))
-    sight = Sight(store, service.timing)
+    reads = SharedReads(store, service.timing)
     values = dict.fromkeys(gates.PAGE.params, "")
-    look = Look(service=service, sight=sight, caller=OPEN_CALLER, values=values)
+    view = PageView(service=service, reads=reads, caller=OPEN_CALLER, values=values)
 
-    async def facts(page: Page, look: Look) -> Facts:
+    async def facts(page: Page, view: PageView) -> Facts:
         await store.read(StatsQuery())
-        return {**await page.read(look), "can": lambda *_, **__: None, "values": look.values}
+        return {**await page.read(view), "can": lambda *_, **__: None, "values": view.values}
 
     async with alive(service):
-        yield store, Feed(service, facts), look
+        yield store, Feed(service, facts), view
     await inner.close()
 
 
 async def test_viewers_of_the_same_share_one_read_and_another_filter_or_scope_does_not():
-    async with counted() as (_, feed, look):
+    async with counted() as (_, feed, view):
         viewer = replace(OPEN_CALLER, id="v", name="v", may=ROLES[Role.VIEWER])
-        one, _ = feed.join(gates.PAGE, look)
-        two, _ = feed.join(gates.PAGE, replace(look, values=dict(look.values)))
+        one, _ = feed.join(gates.PAGE, view)
+        two, _ = feed.join(gates.PAGE, replace(view, values=dict(view.values)))
         assert one is two
-        other, _ = feed.join(gates.PAGE, replace(look, values={**look.values, "only": "shut"}))
-        less, _ = feed.join(gates.PAGE, replace(look, caller=viewer))
-        named, _ = feed.join(gates.PAGE, replace(look, caller=replace(viewer, id="w", name="w")))
+        other, _ = feed.join(gates.PAGE, replace(view, values={**view.values, "only": "shut"}))
+        less, _ = feed.join(gates.PAGE, replace(view, caller=viewer))
+        named, _ = feed.join(gates.PAGE, replace(view, caller=replace(viewer, id="w", name="w")))
         assert len({id(one), id(other), id(less)}) == 3
         assert named is less
         assert len(feed) == 5
 
 
 async def test_viewers_of_other_tenants_or_lanes_share_no_read():
-    async with counted() as (_, feed, look):
+    async with counted() as (_, feed, view):
         scopes = (
             {},
             {"lanes": ("a",)},
@@ -151,15 +151,15 @@ async def test_viewers_of_other_tenants_or_lanes_share_no_read():
             {"tenants": ("a",), "lanes": ("a",)},
         )
         callers = [replace(OPEN_CALLER, **scope) for scope in scopes]
-        streams = [feed.join(gates.PAGE, replace(look, caller=one))[0] for one in callers]
+        streams = [feed.join(gates.PAGE, replace(view, caller=one))[0] for one in callers]
         assert len({id(one) for one in streams}) == len(scopes)
 
 
 async def test_nothing_is_read_without_viewers():
-    async with counted() as (store, feed, look):
+    async with counted() as (store, feed, view):
         assert not store.reads
-        stream, first = feed.join(gates.PAGE, look)
-        _, second = feed.join(gates.PAGE, look)
+        stream, first = feed.join(gates.PAGE, view)
+        _, second = feed.join(gates.PAGE, view)
         await first.next()
         while store.reads["StatsQuery"] < 5:
             store.asked.clear()
@@ -175,7 +175,7 @@ async def test_nothing_is_read_without_viewers():
             await REAL.pause(0)
         before = store.reads.total()
         # Another stream on the same clock refreshes five times; the first no longer does.
-        other, third = feed.join(gates.PAGE, replace(look, values={**look.values, "q": "none"}))
+        other, third = feed.join(gates.PAGE, replace(view, values={**view.values, "q": "none"}))
         await third.next()
         feed.leave(other, third)
         for _ in range(3):
@@ -187,7 +187,7 @@ async def test_nothing_is_read_without_viewers():
 async def test_versioned_fragments_are_rendered_only_if_the_version_changed():
     looks, rendered, enough = 0, [], asyncio.Event()
 
-    async def facts(page: Page, look: Look) -> Facts:
+    async def facts(page: Page, view: PageView) -> Facts:
         nonlocal looks
         looks += 1
         if looks == 7:
@@ -198,10 +198,10 @@ async def test_versioned_fragments_are_rendered_only_if_the_version_changed():
         rendered.append(given[-1]["now"])
         return {"part": str(rendered[-1])}
 
-    async with counted() as (_, _, look):
+    async with counted() as (_, _, view):
         with patch("headway.web.feed.fragments", fragments):
-            versioned = Feed(look.service, facts)
-            stream, watcher = versioned.join(gates.PAGE, look)
+            versioned = Feed(view.service, facts)
+            stream, watcher = versioned.join(gates.PAGE, view)
             await enough.wait()
             sent = [json.loads(cast("Message", await watcher.next()).data) for _ in range(4)]
             versioned.leave(stream, watcher)
@@ -211,8 +211,8 @@ async def test_versioned_fragments_are_rendered_only_if_the_version_changed():
 
 
 async def test_outage_of_the_store_is_reported_and_then_everything_is_sent_again():
-    async with counted() as (store, feed, look):
-        _, watcher = feed.join(gates.PAGE, look)
+    async with counted() as (store, feed, view):
+        _, watcher = feed.join(gates.PAGE, view)
         events = []
         while len(events) < 2:
             message = await watcher.next()

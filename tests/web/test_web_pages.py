@@ -15,7 +15,7 @@ import pytest
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, GateState
-from headway.web.sight import GateTrack
+from headway.web.shared_reads import GateTrack
 from tests.server.rig import Rig
 from tests.web.rig import HOSTILE, dashboard, do, signed_in
 from tests.web.test_web_access import declare

@@ -51,7 +51,7 @@ from headway.runtime.job import Job
 from headway.runtime.kind import NOOP, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
-from headway.runtime.sources import Rows, Source, SourceOptions, Sourcing
+from headway.runtime.sources import Rows, Source, SourceOptions, SourceSync
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.endings import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware
@@ -628,7 +628,7 @@ class App:
             given["lease"] = f"{lease_ms}ms"
         return Worker(self.store, self.kinds, **{**given, **options})
 
-    async def look_at_sources(self) -> None:
+    async def scan_sources(self) -> None:
         """Synchronise the store with the app's sources, as workers do from time to time.
 
         Raises:
@@ -636,11 +636,11 @@ class App:
             CallerError: a job was refused; the jobs before it are created.
             StoreError: the store cannot serve the call now.
         """
-        sourcing = self._sourcing()
+        sync = self._source_sync()
         await self.declare()
-        await sourcing.begin()
+        await sync.begin()
         for source in self.sources.values():
-            await sourcing.look(source)
+            await sync.scan(source)
 
     async def _begin(self, lanes: Lanes) -> None:
         """Declare, and warn of lanes that neither the app nor its store knows.
@@ -659,8 +659,8 @@ class App:
                 hint = meant and f"; {meant}"
                 _log.warning("worker serves an unknown lane: lane=%r%s", name, hint)
 
-    def _sourcing(self) -> Sourcing:
-        return Sourcing(
+    def _source_sync(self) -> SourceSync:
+        return SourceSync(
             self.store,
             tuple(self.sources.values()),
             self._declare_again,
@@ -670,14 +670,14 @@ class App:
 
     def _sourced(self) -> WorkerOptions:
         """Return the worker options that synchronise the sources."""
-        sourcing = self._sourcing()
+        sync = self._source_sync()
 
         async def before() -> None:
             await self.declare()
-            await sourcing.begin()
+            await sync.begin()
 
-        duties = tuple(partial(sourcing.run, source) for source in self.sources.values())
-        return {"before": before, "rebuild": sourcing.rebuild, "duties": duties}
+        duties = tuple(partial(sync.run, source) for source in self.sources.values())
+        return {"before": before, "rebuild": sync.rebuild, "duties": duties}
 
     def run(self, **options: Unpack[WorkerOptions]) -> None:
         """Run a worker until SIGTERM or Ctrl-C; a second signal does not wait for handlers.

@@ -52,7 +52,7 @@ RETRY_AFTER = 2.0
 _log = logging.getLogger("headway.sources")
 
 
-class Sourcing:
+class SourceSync:
     """Keeps a store in sync with an app's sources."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Sourcing:
             try:
                 await self.rebuild()
                 if await self._leads(role, SCAN_LEASE_MS):
-                    await self.look(source)
+                    await self.scan(source)
                     # So that the next leader, even after a restart, waits until a scan is due.
                     await self._leads(role, source.every_ms)
                 else:
@@ -112,13 +112,13 @@ class Sourcing:
                 if isinstance(error, HeadwayError) and await self._is_lost():
                     # The store was lost between the rebuild and the scan: repeat both.
                     continue
-                source.last = replace(source.last or Look(), error=str(error))
+                source.last = replace(source.last or SourceScan(), error=str(error))
                 _log.error(
                     "source %s: %s: %s", source.name, type(error).__name__, error, exc_info=error
                 )
             await self._timing.pause(rest_ms / 1000)
 
-    async def look(self, source: Source) -> Look:
+    async def scan(self, source: Source) -> SourceScan:
         """Scan a source, and create the jobs that the store lacks.
 
         Raises:
@@ -136,17 +136,17 @@ class Sourcing:
                 replies = await self._store.enqueue(spread)
                 missing += sum(reply.created for reply in replies)
                 await self._leads(f"source:{source.name}", SCAN_LEASE_MS)
-        look = Look(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
-        source.last = look
+        scan = SourceScan(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
+        source.last = scan
         if missing:
             _log.warning(
                 "source %s: created %d missing of %d jobs, spread over %g s",
                 source.name,
                 missing,
                 rows,
-                look.window_ms / 1000,
+                scan.window_ms / 1000,
             )
-        return look
+        return scan
 
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -291,7 +291,7 @@ class SourceOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class SourceScan:
     """The result of a scan of a source.
 
     Attributes:
@@ -330,7 +330,7 @@ class Source:
             message = f"the source {self.name!r} is scanned every {self.every_ms} ms"
             raise InvalidValue(message, hint="it must be at least 1s")
         self.rate = check_count("rate", options.get("rate", 100), least=1)
-        self.last: Look | None = None
+        self.last: SourceScan | None = None
         self._pending = pending
         self._under_way: Rows | None = None
 

@@ -10,8 +10,8 @@ How a page is added
 
 1. Write `pages/things.py` with one `Page`. It names its `permission` and the scope that a caller
    must `reach` (a method of `Caller`, such as `Caller.whole`); callers that it refuses see no link.
-   `read` takes a `Look` and returns the template's context. It should read summaries, and take
-   what several pages need from `look.sight`, which reads the overview once a second for all pages.
+   `read` takes a `PageView` and returns the template's context. It should read summaries, and take
+   what several pages need from `view.reads`, which reads the overview once a second for all pages.
 2. Write `templates/things.html`. It extends `page.html`, fills the block `main`, and has one block
    for each name in `fragments`, each the only content of an element with the block's name as id:
 
@@ -35,7 +35,7 @@ How a page is added
    pages set `package` to the package that contains their `templates` folder (included in the
    package data).
 5. Keep every choice of the user (filter, cursor, open item) in the query string: name each
-   parameter in `params`, and read it from `look.values`.
+   parameter in `params`, and read it from `view.values`.
 
 Tests: `tests/web/rig.py` provides a server with a dashboard, and clients that keep a token as a
 browser does; `tests/servers/browser.py` provides a real browser.

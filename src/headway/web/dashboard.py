@@ -27,10 +27,19 @@ from headway.server.caller import OPEN_CALLER, Caller
 from headway.server.problems import status_of
 from headway.server.service import Service, System
 from headway.web.feed import Feed
-from headway.web.page import ENGINE, BoundAction, Facts, HasPages, Look, Page, Values, find_routes
+from headway.web.page import (
+    ENGINE,
+    BoundAction,
+    Facts,
+    HasPages,
+    Page,
+    PageView,
+    Values,
+    find_routes,
+)
 from headway.web.pages import PAGES
 from headway.web.rendering import CSP, MEDIA_TYPES, environment, fragments, link, render, static
-from headway.web.sight import Sight
+from headway.web.shared_reads import SharedReads
 from headway.web.sign_in import (
     BASE,
     authorization,
@@ -93,7 +102,7 @@ class Dashboard:
         self._pages = pages
         actions = {one.name: one for page in pages for one in page.actions}.values()
         self._actions = find_routes(actions, app.router.routes)
-        self._sight = Sight(service.store, service.timing)
+        self._reads = SharedReads(service.store, service.timing)
         self.feed = Feed(service, self._facts)
         _check(pages)
 
@@ -139,35 +148,35 @@ class Dashboard:
             given = {**request.query_params, **cast("Mapping[str, str]", request.path_params)}
             names = {*page.params, *request.path_params}
             values = {name: given.get(name, "")[:MOST_VALUE] for name in names}
-            look = Look(service=self._service, sight=self._sight, caller=caller, values=values)
+            view = PageView(service=self._service, reads=self._reads, caller=caller, values=values)
             if live:
                 self.feed.check_room()
                 return StreamingResponse(
-                    self._stream(request, page, look), media_type="text/event-stream"
+                    self._stream(request, page, view), media_type="text/event-stream"
                 )
-            facts = await self._facts(page, look)
+            facts = await self._facts(page, view)
         except HeadwayError as error:
             return await self._refused(request, error, plain=live)
         shell = await self._shell(request, caller, page.title, page.path)
         around = {**shell, "page": page}
         return _html(request, render(page.package, page.template, {**facts, **around}))
 
-    async def _facts(self, page: Page, look: Look) -> Facts:
+    async def _facts(self, page: Page, view: PageView) -> Facts:
         """Return the context of a page's template."""
-        facts = dict(await page.read(look))
+        facts = dict(await page.read(view))
         if "now" not in facts:
             facts["now"] = (await self._service.store.read(StatsQuery())).now
-        query = {name: value for name, value in look.values.items() if value}
+        query = {name: value for name, value in view.values.items() if value}
         path = page.path
-        for name in look.values:
-            path = path.replace(f"{{{name}}}", quote(look.values[name], safe=""))
+        for name in view.values:
+            path = path.replace(f"{{{name}}}", quote(view.values[name], safe=""))
         back = link(path, **{name: query[name] for name in page.params if name in query})
 
         def do(name: str, label: str = "", **values: object) -> Mapping[str, object] | None:
             """Return an action's button; None if the route would refuse the caller."""
             found = self._actions[name]
             texts = {key: str(value) for key, value in values.items()}
-            if not found.may(look.caller, texts):
+            if not found.may(view.caller, texts):
                 return None
             return {
                 "url": link(f"-/do/{name}", **texts, back=back),
@@ -175,13 +184,13 @@ class Dashboard:
                 "danger": found.action.danger,
             }
 
-        return {**facts, "can": do, "values": look.values, "here": page.path, "caller": look.caller}
+        return {**facts, "can": do, "values": view.values, "here": page.path, "caller": view.caller}
 
-    async def _stream(self, request: Request, page: Page, look: Look) -> AsyncIterator[str]:
-        timing, caller = self._service.timing, look.caller
+    async def _stream(self, request: Request, page: Page, view: PageView) -> AsyncIterator[str]:
+        timing, caller = self._service.timing, view.caller
         # Joined only once the stream is iterated: a browser that has already disconnected never
         # starts it, so its `finally` would not run either.
-        stream, watcher = self.feed.join(page, look)
+        stream, watcher = self.feed.join(page, view)
         try:
             yield f"retry: {RETRY_MS}\n\n"
             while True:
@@ -238,8 +247,8 @@ class Dashboard:
         found.check(caller, of)
         values = {**{one.name: "" for one in action.fields}, **of}
         if action.prefill is not None:
-            look = Look(service=self._service, sight=self._sight, caller=caller, values=of)
-            values |= await action.prefill(look)
+            view = PageView(service=self._service, reads=self._reads, caller=caller, values=of)
+            values |= await action.prefill(view)
         values |= {one.name: given[one.name] for one in action.fields if one.name in given}
         facts = {
             "action": action,
@@ -275,7 +284,7 @@ class Dashboard:
             wrong = error.message.removeprefix("body.")
             wrong = f"{wrong}: {error.hint}" if error.hint else wrong
             return await self._asked(request, caller, found, {**form, **values}, wrong)
-        self._sight.expire()
+        self._reads.expire()
         self.feed.refresh()
         message = _filled(found.action.done, {**reply_values, **values})
         if _is_script(request):

@@ -14,12 +14,12 @@ from headway.core.errors import HeadwayError, TooManyRequests
 from headway.server.caller import Caller
 from headway.server.overview import Message, Subscriber
 from headway.server.service import Service
-from headway.web.page import Facts, Look, Page
+from headway.web.page import Facts, Page, PageView
 from headway.web.rendering import fragments
 
 MOST_WATCHERS = 500
 
-Read = Callable[[Page, Look], Awaitable[Facts]]
+Read = Callable[[Page, PageView], Awaitable[Facts]]
 """Reads the context of a page's template."""
 
 _log = logging.getLogger("headway.web")
@@ -50,17 +50,17 @@ class Feed:
             message = f"{MOST_WATCHERS} pages are already open"
             raise TooManyRequests(message, hint="close one")
 
-    def join(self, page: Page, look: Look) -> tuple[Stream, Subscriber]:
+    def join(self, page: Page, view: PageView) -> tuple[Stream, Subscriber]:
         """Add a browser; its first message has all fragments.
 
         Callers with the same permissions and scope share a stream for the same page and values.
         """
         if self._ending is None:
             self._ending = self._service.spawn(self._end(), "dashboard's end")
-        key = (page.path, tuple(sorted(look.values.items())), _scope(look.caller))
+        key = (page.path, tuple(sorted(view.values.items())), _scope(view.caller))
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._streams[key] = Stream(key, page, look, self._facts)
+            stream = self._streams[key] = Stream(key, page, view, self._facts)
         return stream, stream.add(self._service)
 
     def leave(self, stream: Stream, watcher: Subscriber) -> None:
@@ -88,12 +88,12 @@ class Stream:
         refreshed: Set to end the pause before the next read.
     """
 
-    def __init__(self, key: Hashable, page: Page, look: Look, facts: Read) -> None:
+    def __init__(self, key: Hashable, page: Page, view: PageView, facts: Read) -> None:
         self.key = key
         self.watchers: set[Subscriber] = set()
         self.refreshed = asyncio.Event()
         self._page = page
-        self._look = look
+        self._view = view
         self._facts = facts
         self._parts: Mapping[str, str] = {}
         self._version: object = None
@@ -135,7 +135,7 @@ class Stream:
             self.refreshed.clear()
 
     async def _once(self) -> None:
-        facts = await self._facts(self._page, self._look)
+        facts = await self._facts(self._page, self._view)
         version = facts.get("version")
         parts = self._parts
         if version is None or version != self._version:

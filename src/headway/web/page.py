@@ -36,7 +36,7 @@ from headway.server.access import Policy, policy_of
 from headway.server.caller import Caller, Permission
 from headway.server.routing import marks
 from headway.server.service import Service
-from headway.web.sight import Sight
+from headway.web.shared_reads import SharedReads
 
 Values = Mapping[str, str]
 """The values of a query string or a form, by name."""
@@ -53,17 +53,17 @@ ENGINE = "headway.web"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class PageView:
     """One view of a page: the caller and the values of the URL.
 
     Attributes:
-        sight: Reads shared by several pages.
+        reads: Reads shared by several pages.
         caller: `Page.read` must show no more than the HTTP API shows to this caller.
         values: The page's `params` from the URL; "" for those that are missing.
     """
 
     service: Service
-    sight: Sight
+    reads: SharedReads
     caller: Caller
     values: Values
 
@@ -153,7 +153,7 @@ class Action:
     fields: Sequence[Field] = ()
     reach: Callable[[Caller, Values], None] = lambda _caller, _values: None
     danger: bool = False
-    prefill: Callable[[Look], Awaitable[Values]] | None = None
+    prefill: Callable[[PageView], Awaitable[Values]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +162,7 @@ class Page:
 
     Attributes:
         path: Path below `/ui`; "" for the first page. The values of its placeholders, as in
-            `jobs/{id}`, are among those of a look.
+            `jobs/{id}`, are among those of a view.
         title: Text in the menu and heading of the page.
         fragments: Blocks of the template that are kept live, each within an element with the
             block's name as id.
@@ -177,7 +177,7 @@ class Page:
     title: str
     template: str
     fragments: Sequence[str]
-    read: Callable[[Look], Awaitable[Facts]]
+    read: Callable[[PageView], Awaitable[Facts]]
     permission: Permission
     reach: Callable[[Caller], None]
     params: Sequence[str] = ()

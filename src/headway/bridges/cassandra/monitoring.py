@@ -21,7 +21,7 @@ from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.web.page import Facts as PageFacts
-from headway.web.page import Look, Page
+from headway.web.page import Page, PageView
 
 FAMILIES = Families()
 """All metrics, in the order of the reference."""
@@ -186,9 +186,9 @@ def calendar_page(link: Link) -> Page:
         except StoreError as error:
             return None, error.message
 
-    async def read(look: Look) -> PageFacts:
-        now, settings = (await look.sight.overview()).stats.now, link.settings
-        progress, away = await look.sight.once("calendar", load, FRESH_S)
+    async def read(view: PageView) -> PageFacts:
+        now, settings = (await view.reads.overview()).stats.now, link.settings
+        progress, away = await view.reads.cached("calendar", load, FRESH_S)
         ahead = 0 if progress is None else ahead_ms(progress, now)
         return {
             "now": now,

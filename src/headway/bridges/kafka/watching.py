@@ -24,7 +24,7 @@ from headway.server.metrics import Families, Family, Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.web.page import Facts as PageFacts
-from headway.web.page import Look, Page
+from headway.web.page import Page, PageView
 
 LIMIT = 5.0
 """Timeout in seconds of one query to the brokers."""
@@ -231,8 +231,8 @@ def kafka_page(watch: GroupWatch, settings: KafkaSettings) -> Page:
     """Return the dashboard page of the configured group."""
     wanted = settings.in_
 
-    async def read(look: Look) -> PageFacts:
-        now = (await look.sight.overview()).stats.now
+    async def read(view: PageView) -> PageFacts:
+        now = (await view.reads.overview()).stats.now
         found = await watch.look_within(PATIENCE_S)
         status, age_ms = found or (None, 0)
         lag: Mapping[tuple[str, int], int] = {} if status is None else status.lag

@@ -14,8 +14,16 @@ from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.failures import BUG
 from headway.cli.session import Session
-from headway.cli.top.looking import STATES, Finder, Look, Looker, ServerFinder, StoreFinder, View
-from headway.cli.top.showing import COLUMNS, counts_line, rates_line, rows, stuck
+from headway.cli.top.rendering import COLUMNS, counts_line, rates_line, rows, stuck
+from headway.cli.top.snapshot import (
+    STATES,
+    Queries,
+    ServerQueries,
+    Snapshot,
+    SnapshotReader,
+    StoreQueries,
+    View,
+)
 from headway.client.address import is_server, read_address
 from headway.contract.store import Store
 from headway.contract.views import JobView
@@ -54,7 +62,7 @@ def top(
         Exit: with code 70, the screen crashed.
     """
     if once:
-        _print(session, _with(session, server, _look_everywhere))
+        _print(session, _with(session, server, _read_every_view))
         return
     with needs_extra("top"):
         from headway.cli.top.screen import Top  # noqa: PLC0415  (only the live screen needs it)
@@ -65,13 +73,13 @@ def top(
         message = "headway top needs a terminal"
         raise InvalidValue(message, hint="--once prints one snapshot and exits")
 
-    async def live(store: Store, finder: Finder) -> int | None:
-        looker = Looker(store, finder)
+    async def live(store: Store, queries: Queries) -> int | None:
+        reader = SnapshotReader(store, queries)
         # Fail before the screen is shown if the store cannot be read.
-        await looker.look(View.LANES)
+        await reader.read(View.LANES)
         screen = Top(
             store,
-            looker,
+            reader,
             name=server or session.store_url,
             author=session.author(None),
             clock=session.clock,
@@ -84,63 +92,63 @@ def top(
 
 
 def _with(
-    session: Session, server: str | None, work: Callable[[Store, Finder], Awaitable[Result]]
+    session: Session, server: str | None, work: Callable[[Store, Queries], Awaitable[Result]]
 ) -> Result:
     """Run `work` on the store, or on the server as a remote store."""
     if server is not None:
         session.refuse_store("omit it: --server selects what to watch")
     url = server or session.store_url
     if server is None and not is_server(url):
-        return session.with_store(lambda store: work(store, StoreFinder(store)))
+        return session.with_store(lambda store: work(store, StoreQueries(store)))
     with needs_extra("client"):
         from headway.client.remote_store import RemoteStore  # noqa: PLC0415  (only for a server)
 
     async def whole() -> Result:
         store = RemoteStore(read_address(url), timeout_s=TIMEOUT_S, patience_s=0.0)
         try:
-            return await work(store, ServerFinder(store.ask))
+            return await work(store, ServerQueries(store.ask))
         finally:
             await store.close()
 
     return asyncio.run(whole())
 
 
-async def _look_everywhere(store: Store, finder: Finder) -> dict[View, Look]:
+async def _read_every_view(store: Store, queries: Queries) -> dict[View, Snapshot]:
     """Take a snapshot for each view."""
-    looker = Looker(store, finder, whole=True)
-    found = {View.LANES: await looker.look(View.LANES)}
+    reader = SnapshotReader(store, queries, whole=True)
+    found = {View.LANES: await reader.read(View.LANES)}
     for view in STATES:
-        found[view] = await looker.look(view)
+        found[view] = await reader.read(view)
     return found
 
 
-def _print(session: Session, looks: Mapping[View, Look]) -> None:
-    terminal, look = session.terminal, looks[View.LANES]
-    overview = look.overview
+def _print(session: Session, snapshots: Mapping[View, Snapshot]) -> None:
+    terminal, snapshot = session.terminal, snapshots[View.LANES]
+    overview = snapshot.overview
     if session.json:
         terminal.document(
             {
                 "stats": record(overview.stats),
-                "stuck": stuck(look),
+                "stuck": stuck(snapshot),
                 "lanes": [
-                    {**record(one), "latency": look.latencies.get(one.name)}
+                    {**record(one), "latency": snapshot.latencies.get(one.name)}
                     for one in overview.lanes
                 ],
                 "gates": [record(one) for one in overview.gates],
                 "workers": [record(one) for one in overview.workers],
-                **{view: [_bare(job) for job in looks[view].jobs] for view in STATES},
+                **{view: [_bare(job) for job in snapshots[view].jobs] for view in STATES},
             }
         )
         return
-    terminal.line(f"{session.clock.at(overview.stats.now)}  {counts_line(look)}")
-    terminal.line(str(rates_line(look)))
-    for cause in stuck(look) or ["nothing is stuck"]:
-        terminal.line(f"! {cause}" if stuck(look) else cause)
+    terminal.line(f"{session.clock.at(overview.stats.now)}  {counts_line(snapshot)}")
+    terminal.line(str(rates_line(snapshot)))
+    for cause in stuck(snapshot) or ["nothing is stuck"]:
+        terminal.line(f"! {cause}" if stuck(snapshot) else cause)
     for view, columns in COLUMNS.items():
         terminal.line("")
         terminal.table(
             [one.title for one in columns],
-            [row.cells for row in rows(looks.get(view, look), view)],
+            [row.cells for row in rows(snapshots.get(view, snapshot), view)],
             empty=f"{view}: none",
         )
 

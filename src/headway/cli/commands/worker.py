@@ -303,7 +303,7 @@ def _with_systems(
 def _drainer(app: App, drain: Drain, meter: Meter) -> Beside:
     async def drained(store: Store, worker: Worker) -> None:
         # Jobs that so far exist only in the sources count as well.
-        await app.look_at_sources()
+        await app.scan_sources()
         lanes = [lane for lane, _ in worker.settings.lanes]
         await wait_until_drained(store, lanes, drain, meter)
 

@@ -19,8 +19,7 @@ from textual.widgets import DataTable, Input, Static
 from headway.cli.facts import WHY_COLUMNS, gate_facts, why_facts, why_gate
 from headway.cli.terminal import LocalClock, shown
 from headway.cli.top.dialogs import Ask, Page
-from headway.cli.top.looking import STATES, Look, Looker, View
-from headway.cli.top.showing import (
+from headway.cli.top.rendering import (
     COLUMNS,
     as_text,
     cell,
@@ -32,6 +31,7 @@ from headway.cli.top.showing import (
     rows,
     stuck,
 )
+from headway.cli.top.snapshot import STATES, Snapshot, SnapshotReader, View
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.store import Store
@@ -116,7 +116,7 @@ class Top(App[None]):
     def __init__(
         self,
         store: Store,
-        looker: Looker,
+        reader: SnapshotReader,
         *,
         name: str,
         author: str,
@@ -126,16 +126,16 @@ class Top(App[None]):
         # The terminal's own colours suit light and dark backgrounds, and respect NO_COLOR.
         super().__init__(ansi_color=True)
         self._store = store
-        self._looker = looker
+        self._reader = reader
         self._name = hidden_text(name)
         self._author = author
         self._clock = clock
         self._timing = timing
         self._view = View.LANES
-        self._seen: Look | None = None
+        self._snapshot: Snapshot | None = None
         self._away = ""
         self._filter = ""
-        self._one_look = asyncio.Lock()
+        self._reload_lock = asyncio.Lock()
         self._shape: tuple[View, list[tuple[int, int]]] | None = None
         self._keys: list[str] = []
 
@@ -151,22 +151,22 @@ class Top(App[None]):
     def on_mount(self) -> None:
         """Start taking snapshots."""
         self.query_one(Table).focus()
-        self.run_worker(self._keep_looking(), group="look")
+        self.run_worker(self._keep_reloading(), group="reload")
 
-    async def _keep_looking(self) -> None:
+    async def _keep_reloading(self) -> None:
         while True:
-            await self.look(fresh=False)
+            await self.reload(fresh=False)
             await self._timing.pause(EACH_S)
 
-    async def look(self, *, fresh: bool = True) -> None:
+    async def reload(self, *, fresh: bool = True) -> None:
         """Take a snapshot and show it; if the store is unavailable, keep the last one.
 
         Args:
             fresh: Whether to read listings again that were read a short time ago.
         """
-        async with self._one_look:
+        async with self._reload_lock:
             try:
-                self._seen = await self._looker.look(self._view, fresh=fresh)
+                self._snapshot = await self._reader.read(self._view, fresh=fresh)
                 self._away = ""
             except HeadwayError as error:
                 self._away = hidden_text(str(error))
@@ -180,52 +180,52 @@ class Top(App[None]):
         """Show the last snapshot."""
         main = self.screen_stack[0]
         main.query_one("#head", Static).update(self._head())
-        look = self._seen
-        if look is None:
+        snapshot = self._snapshot
+        if snapshot is None:
             return
-        causes = [one for one in stuck(look) if one]
+        causes = [one for one in stuck(snapshot) if one]
         more = [f"and {len(causes) - MOST_STUCK} more"] if len(causes) > MOST_STUCK else []
         text = Text("nothing is stuck", style="dim")
         if causes:
             lines = (shown(f"! {one}", "yellow") for one in [*causes[:MOST_STUCK], *more])
             text = Text("\n").join(lines)
         main.query_one("#stuck", Static).update(text)
-        main.query_one("#views", Static).update(self._views(look))
-        self._paint_table(look)
+        main.query_one("#views", Static).update(self._views(snapshot))
+        self._paint_table(snapshot)
 
     def _head(self) -> Text:
         text = Text("headway top  ", style="bold")
         text.append_text(shown(self._name))
-        if self._seen is not None:
-            text.append(f"  {self._clock.at(self._seen.overview.stats.now)}", style="not bold")
+        if self._snapshot is not None:
+            text.append(f"  {self._clock.at(self._snapshot.overview.stats.now)}", style="not bold")
         if self._away:
             text.append("\n").append_text(shown(f"away: {self._away}", "bold red"))
             text.append("\nshowing the last known data; retrying every second", style="red")
-        elif self._seen is not None:
+        elif self._snapshot is not None:
             text.append_text(
-                Text("\n").join([Text(), counts_line(self._seen), rates_line(self._seen)])
+                Text("\n").join([Text(), counts_line(self._snapshot), rates_line(self._snapshot)])
             )
         return text
 
-    def _views(self, look: Look) -> Text:
+    def _views(self, snapshot: Snapshot) -> Text:
         text = Text()
         for n, view in enumerate(View, 1):
             style = "reverse" if view is self._view else "bold"
             text.append(f" {n} {view} ", style=style)
-        if self._view in STATES and (more := look.held_back(self._view)):
-            text.append(f"  {len(look.jobs)} shown, {more:,} more", style="dim")
-        if look.overview.more_gates and self._view is View.GATES:
+        if self._view in STATES and (more := snapshot.held_back(self._view)):
+            text.append(f"  {len(snapshot.jobs)} shown, {more:,} more", style="dim")
+        if snapshot.overview.more_gates and self._view is View.GATES:
             text.append("  the first 500 by name", style="dim")
         if self._filter:
             text.append_text(shown(f"  only with {self._filter!r}", "magenta"))
         return text
 
-    def _paint_table(self, look: Look) -> None:
+    def _paint_table(self, snapshot: Snapshot) -> None:
         table = self.screen_stack[0].query_one(Table)
         wanted = self._filter.casefold()
         found = [
             row
-            for row in rows(look, self._view)
+            for row in rows(snapshot, self._view)
             if any(wanted in one.casefold() for one in (row.key, *row.cells))
         ]
         fit = fitted(COLUMNS[self._view], table.size.width)
@@ -282,10 +282,10 @@ class Top(App[None]):
         """Show another view."""
         self._view = View(view)
         self.say("")
-        if self._seen is not None:
-            self._seen = replace(self._seen, jobs=())
+        if self._snapshot is not None:
+            self._snapshot = replace(self._snapshot, jobs=())
             self.paint()
-        self.run_worker(self.look(), group="act")
+        self.run_worker(self.reload(), group="act")
 
     def action_next_view(self) -> None:
         """Show the next view."""
@@ -375,7 +375,7 @@ class Top(App[None]):
     async def _read_lane(self, lane: str) -> Text:
         states = (State.WAITING, State.PARKED)
         query = JobsQuery(lane=lane, states=states, limit=ASKED)
-        found = await self._looker.finder.underway(query)
+        found = await self._reader.queries.underway(query)
         if found:
             return await self._read_why(found[0].id)
         return as_text([f"no job is waiting in the lane {lane}"])
@@ -398,18 +398,18 @@ class Top(App[None]):
 
     def action_pause(self) -> None:
         """Pause or resume the lane, or close or open the gate, after confirmation."""
-        selected, look = self._selected, self._seen
-        if selected is None or look is None or self._view in STATES:
+        selected, snapshot = self._selected, self._snapshot
+        if selected is None or snapshot is None or self._view in STATES:
             self.say("p acts on lanes and gates: 1 shows lanes, 2 gates")
             return
         if self._view is View.LANES:
             gate, words = f"lane:{selected}", ("pause", "resume")
-            closed = any(one.paused for one in look.overview.lanes if one.name == selected)
+            closed = any(one.paused for one in snapshot.overview.lanes if one.name == selected)
         else:
             gate, words = selected, ("close", "open")
             closed = any(
                 bool(one.closed_by) or one.closed_until is not None
-                for one in look.overview.gates
+                for one in snapshot.overview.gates
                 if one.name == selected
             )
 
@@ -460,7 +460,7 @@ class Top(App[None]):
             self.say(str(error), "bold red")
         else:
             self.say(said, "green")
-        await self.look()
+        await self.reload()
 
 
 def _unknown(job: str) -> UnknownJob:

@@ -46,8 +46,8 @@ from headway.web.page import (
     Call,
     Facts,
     Field,
-    Look,
     Page,
+    PageView,
     Values,
     first_row,
     int_of,
@@ -132,16 +132,18 @@ def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
     return (page,)
 
 
-async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
+async def _read(dispatcher: Dispatcher, view: PageView) -> Facts:
     """Return the contents of the page: all entries, one entry, or one session with its output."""
-    seen = await look.sight.overview()
+    seen = await view.reads.overview()
     facts: dict[str, object] = {"now": seen.stats.now, "entry": None, "session": None}
-    if job := look.values["session"]:
-        return {**facts, **await _one_session(dispatcher, look, job)}
-    entries = await look.sight.once("automations: entries", lambda: entries_of(look.service.store))
+    if job := view.values["session"]:
+        return {**facts, **await _one_session(dispatcher, view, job)}
+    entries = await view.reads.cached(
+        "automations: entries", lambda: entries_of(view.service.store)
+    )
     lane = find_lane(seen, LANE)
     counts = {} if lane is None else lane.counts
-    newest = await _newest(look, counts)
+    newest = await _newest(view, counts)
     failed = dispatcher.failed_permanently(entries.values())
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     facts |= {
@@ -155,12 +157,12 @@ async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
         "dots": _dots,
         "clean": partial(printable, most=LONGEST),
     }
-    if name := look.values["entry"]:
+    if name := view.values["entry"]:
         return {**facts, **_one_entry(dispatcher, entries, name, seen.stats.now)}
     every = list(dispatcher.config.automations.values())
-    sought = look.values["q"].casefold()
+    sought = view.values["q"].casefold()
     found = [one for one in every if sought in one.id.casefold() + one.repository.key.casefold()]
-    first = first_row(look.values)
+    first = first_row(view.values)
     rows = found[first : first + ROWS]
     ends = Counter(one.word for some in newest.values() for one in some)
     return {
@@ -169,12 +171,12 @@ async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
         "first": first,
         "many": len(found),
         "size": ROWS,
-        "active": await _active(look),
-        "limit": await _limit(look),
+        "active": await _active(view),
+        "limit": await _limit(view),
         "lowered": dispatcher.lowered,
         "ends": ends,
         "file": str(dispatcher.file),
-        **await _ahead(dispatcher, look, entries, enabled, rows, seen.stats.now),
+        **await _ahead(dispatcher, view, entries, enabled, rows, seen.stats.now),
     }
 
 
@@ -183,31 +185,31 @@ def _schedule_of(entries: Mapping[str, EntryView], one: Automation) -> Schedule:
     return one.schedule if known is None else known.spec.schedule
 
 
-async def _newest(look: Look, counts: Mapping[str, int]) -> Mapping[str, list[SessionView]]:
+async def _newest(view: PageView, counts: Mapping[str, int]) -> Mapping[str, list[SessionView]]:
     """Return each entry's last sessions, newest first; cached until the lane's counts change."""
 
     async def read() -> dict[str, list[SessionView]]:
         found: dict[str, list[SessionView]] = {}
-        for job in map(session_view, await sessions(look.service.store)):
+        for job in map(session_view, await sessions(view.service.store)):
             some = found.setdefault(job.automation, [])
             if len(some) < ROWS:
                 some.append(job)
         return found
 
     name = ("automations: newest", *sorted(counts.items()))
-    return await look.sight.once(name, read, 30.0)
+    return await view.reads.cached(name, read, 30.0)
 
 
-async def _active(look: Look) -> Sequence[SessionView]:
+async def _active(view: PageView) -> Sequence[SessionView]:
     """Return running and waiting sessions, the longest running first."""
     states = (*LIVE, State.PARKED, State.WAITING)
-    found = await look.sight.once("automations: active", lambda: _jobs(look, states, 2 * ROWS))
+    found = await view.reads.cached("automations: active", lambda: _jobs(view, states, 2 * ROWS))
     return sorted(found, key=lambda one: (not one.is_live, one.began_at or 0, one.job.due_at))
 
 
-async def _jobs(look: Look, states: Sequence[State], most: int) -> list[SessionView]:
+async def _jobs(view: PageView, states: Sequence[State], most: int) -> list[SessionView]:
     query = JobsQuery(lane=LANE, states=tuple(states), newest=True, runs=True, limit=most)
-    rows = (await look.service.store.read(query)).rows
+    rows = (await view.service.store.read(query)).rows
     return [session_view(job) for job in rows if job.kind == KIND]
 
 
@@ -224,8 +226,8 @@ def session_view(job: JobView) -> SessionView:
     )
 
 
-async def _limit(look: Look) -> GateState:
-    (gate,) = (await look.service.store.read(GatesQuery(names=(LIMIT,)))).rows
+async def _limit(view: PageView) -> GateState:
+    (gate,) = (await view.service.store.read(GatesQuery(names=(LIMIT,)))).rows
     return gate
 
 
@@ -244,7 +246,7 @@ def _dots(sessions: Sequence[SessionView]) -> dict[str, object]:
 
 async def _ahead(
     dispatcher: Dispatcher,
-    look: Look,
+    view: PageView,
     entries: Mapping[str, EntryView],
     enabled: set[str],
     rows: Sequence[Automation],
@@ -262,7 +264,7 @@ async def _ahead(
         return await asyncio.to_thread(_plan, schedules, names, begin, now)
 
     key = ("automations: plan", begin, revisions, names, frozenset(enabled))
-    plan = await look.sight.once(key, read, STEP_MS / 1000)
+    plan = await view.reads.cached(key, read, STEP_MS / 1000)
     fires = cast("Mapping[str, list[int]]", plan["fires"])
     following: dict[str, int] = {}
     for one in fire[:PLANNED]:
@@ -330,17 +332,17 @@ def _one_entry(
 # ------------------------------------------------------------------------------------ a session
 
 
-async def _one_session(dispatcher: Dispatcher, look: Look, job: str) -> dict[str, object]:
+async def _one_session(dispatcher: Dispatcher, view: PageView, job: str) -> dict[str, object]:
     """Return one session with the end of its output.
 
     Raises:
         Forbidden: the caller may not read jobs.
         UnknownRecord: there is no such session, or the caller may not see it.
     """
-    look.caller.check(Permission.READ)
+    view.caller.check(Permission.READ)
     hint = "ended ones are kept for 30 days"
     found = await seen_job(
-        look.service.store, look.caller, KIND, LANE, job, noun="session", hint=hint
+        view.service.store, view.caller, KIND, LANE, job, noun="session", hint=hint
     )
     session = session_view(found)
     return {
@@ -431,8 +433,8 @@ RELEASE = Action(
 )
 
 
-async def _most(look: Look) -> Values:
-    gate = await _limit(look)
+async def _most(view: PageView) -> Values:
+    gate = await _limit(view)
     return {"max": "" if gate.capacity is None or not gate.overridden else str(gate.capacity)}
 
 

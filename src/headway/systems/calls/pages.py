@@ -20,8 +20,8 @@ from headway.web.page import (
     Call,
     Facts,
     Field,
-    Look,
     Page,
+    PageView,
     Values,
     everyone,
     first_row,
@@ -36,9 +36,9 @@ NEWEST = 250
 SLOW_S = 2.0
 
 
-async def _numbers(context: CallsContext, look: Look) -> Facts:
+async def _numbers(context: CallsContext, view: PageView) -> Facts:
     """Return one page of numbers, with the state of their gates and pools."""
-    store, values = look.service.store, look.values
+    store, values = view.service.store, view.values
     catalogue = await context.catalogue.read()
     sought, pool = values["q"], values["pool"]
     found = sorted(
@@ -59,7 +59,7 @@ async def _numbers(context: CallsContext, look: Look) -> Facts:
         page = await store.read(GatesQuery(names=names, limit=ROWS))
         return {one.name: one for one in page.rows}
 
-    pools = await look.sight.once(("call pools", *names), gates)
+    pools = await view.reads.cached(("call pools", *names), gates)
     members = {one.name: one for gate in pools.values() for one in gate.members}
     return {
         "now": (await store.read(StatsQuery())).now,
@@ -93,14 +93,14 @@ class Campaign:
         return self.outcomes[Outcome.COMPLETED] / calls if calls else None
 
 
-async def _campaigns(look: Look) -> Facts:
+async def _campaigns(view: PageView) -> Facts:
     """Return the outcomes of the newest leads that the caller may see, by reseller and template."""
-    caller, sought = look.caller, look.values["reseller"]
+    caller, sought = view.caller, view.values["reseller"]
     if sought:
         caller.check_tenant(sought)
     tenants = (sought,) if sought else caller.tenants or (None,)
     key = ("call campaigns", caller.tenants, caller.lanes, sought)
-    jobs = await look.sight.once(key, lambda: _leads(look, tenants), SLOW_S)
+    jobs = await view.reads.cached(key, lambda: _leads(view, tenants), SLOW_S)
     found: dict[tuple[str, str], Campaign] = {}
     for job in jobs:
         name = (job.tenant, read_args(job.args).template)
@@ -110,7 +110,7 @@ async def _campaigns(look: Look) -> Facts:
     rows = sorted(found.values(), key=lambda one: (-one.states.total(), one.reseller))
     total: Counter[str] = sum((one.outcomes for one in rows), Counter[str]())
     return {
-        "now": (await look.service.store.read(StatsQuery())).now,
+        "now": (await view.service.store.read(StatsQuery())).now,
         "rows": rows[:ROWS],
         "more": max(0, len(rows) - ROWS),
         "outcomes": [(str(one), total[one]) for one in Outcome if total[one]],
@@ -120,7 +120,7 @@ async def _campaigns(look: Look) -> Facts:
     }
 
 
-async def _leads(look: Look, tenants: Sequence[str | None]) -> list[JobView]:
+async def _leads(view: PageView, tenants: Sequence[str | None]) -> list[JobView]:
     live = (State.AWAITING, State.RUNNING, State.WAITING, State.PARKED, State.SCHEDULED)
     found: list[JobView] = []
     for tenant in tenants:
@@ -134,8 +134,8 @@ async def _leads(look: Look, tenants: Sequence[str | None]) -> list[JobView]:
                 newest=True,
                 limit=NEWEST,
             )
-            page = await bounded_page(look.service.store, query)
-            found += [one for one in page.rows if look.caller.sees(one)]
+            page = await bounded_page(view.service.store, query)
+            found += [one for one in page.rows if view.caller.sees(one)]
     return found
 
 

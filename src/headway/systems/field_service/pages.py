@@ -20,7 +20,7 @@ from headway.systems.field_service.request import OFFERS, Status, lock_of
 from headway.systems.field_service.request_routes import complete
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
 from headway.systems.field_service.technicians import TECHNICIANS
-from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
+from headway.web.page import Action, Call, Facts, Field, Page, PageView, Values
 
 ROWS = 50
 """Technicians per page."""
@@ -34,11 +34,11 @@ SECTIONS = (
 """Those that a dispatcher must check come first."""
 
 
-async def _board(context: FieldContext, look: Look) -> Facts:
+async def _board(context: FieldContext, view: PageView) -> Facts:
     """Return requests by status, those that need a dispatcher first."""
-    store = look.service.store
-    board = await look.sight.once("field board", lambda: read_live_view(store, context.directory))
-    only = look.values["status"]
+    store = view.service.store
+    board = await view.reads.cached("field board", lambda: read_live_view(store, context.directory))
+    only = view.values["status"]
     sections = [
         (status, title, [one for one in board.requests if one.status is status])
         for status, title in SECTIONS
@@ -54,16 +54,16 @@ async def _board(context: FieldContext, look: Look) -> Facts:
     }
 
 
-async def _technicians(context: FieldContext, look: Look) -> Facts:
+async def _technicians(context: FieldContext, view: PageView) -> Facts:
     """Return a page of technicians by id, each with the request that is assigned or offered."""
-    rows, after = select(Technician), decode_cursor(look.values["cursor"] or None)
-    if (duty := look.values["duty"]) in {"on", "off"}:
+    rows, after = select(Technician), decode_cursor(view.values["cursor"] or None)
+    if (duty := view.values["duty"]) in {"on", "off"}:
         rows = rows.where(Technician.on_duty == (duty == "on"))
-    if sought := look.values["q"]:
+    if sought := view.values["q"]:
         rows = rows.where(or_(Technician.id == sought, Technician.phone == sought))
     async with context.directory.read() as session:
         shown, last = await TECHNICIANS.page(session, rows, after, ROWS)
-    store = look.service.store
+    store = view.service.store
     names = tuple(lock_of(one.id) for one in shown)
     locks: Mapping[str, GateState] = {}
     if names:

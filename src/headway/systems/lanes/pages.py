@@ -16,8 +16,8 @@ from headway.web.page import (
     Action,
     Call,
     Facts,
-    Look,
     Page,
+    PageView,
 )
 
 ROWS = 50
@@ -28,18 +28,18 @@ MOST_HELD = 250
 """Maximum number of pulled jobs of all workers, starting with those that have the most."""
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return the deepest lanes, and their pulled jobs by worker."""
-    seen = await look.sight.overview()
-    caller, sought = look.caller, look.values["q"].casefold()
+    seen = await view.reads.overview()
+    caller, sought = view.caller, view.values["q"].casefold()
     lanes = [one for one in seen.lanes if caller.covers(one.name) and sought in one.name.casefold()]
     lanes.sort(key=lambda one: (-count_queued(one), one.name))
     rows = lanes[:ROWS]
     held: list[JobView] = []
     if Permission.READ in caller.may:
         names = tuple(sorted(one.name for one in rows if pulled(one)))
-        found = await look.sight.once(
-            ("queue", *names), lambda: _held(look, seen.workers, names), 1.0
+        found = await view.reads.cached(
+            ("queue", *names), lambda: _held(view, seen.workers, names), 1.0
         )
         held += found
     by_id = {one.id: one for one in seen.workers}
@@ -70,12 +70,14 @@ def _since(job: JobView) -> int:
     return job.runs[-1].claimed_at if job.runs else job.due_at
 
 
-async def _held(look: Look, workers: Sequence[WorkerView], lanes: Sequence[str]) -> list[JobView]:
+async def _held(
+    view: PageView, workers: Sequence[WorkerView], lanes: Sequence[str]
+) -> list[JobView]:
     """Return pulled jobs of these lanes, up to the limits above."""
     if not lanes:
         return []
     return await held_jobs(
-        look.service.store, workers, HELD_ROWS, MOST_HELD, lambda one: one.lane in lanes
+        view.service.store, workers, HELD_ROWS, MOST_HELD, lambda one: one.lane in lanes
     )
 
 

@@ -31,7 +31,7 @@ from headway.systems.notifications.notification import (
 from headway.systems.notifications.notification_routes import cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
-from headway.web.page import Action, Call, Facts, Look, Page
+from headway.web.page import Action, Call, Facts, Page, PageView
 
 ROWS = 25
 """Notifications per list."""
@@ -41,31 +41,31 @@ MOST_SHOWN = 20_000
 """Maximum characters shown of a source or a preview."""
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return the channels and the newest notifications, or the timeline of a recipient."""
-    seen = await look.sight.overview()
-    recipient = look.values["recipient"]
-    sees_lines = not recipient and Permission.OBSERVE in look.caller.may
-    channel, status = look.values["channel"], look.values["status"]
+    seen = await view.reads.overview()
+    recipient = view.values["recipient"]
+    sees_lines = not recipient and Permission.OBSERVE in view.caller.may
+    channel, status = view.values["channel"], view.values["status"]
     asked = NotificationsParams(
         status=Status(status) if status in set(Status) else None,
         channel=Channel(channel) if channel in set(Channel) and not recipient else None,
         newest=True,
-        cursor=look.values["cursor"] or None,
+        cursor=view.values["cursor"] or None,
         limit=ROWS,
     )
-    found = await look.sight.once(
+    found = await view.reads.cached(
         ("notifications", recipient, asked.model_dump_json()),
-        lambda: _page(look, recipient, asked, seen.stats.now),
+        lambda: _page(view, recipient, asked, seen.stats.now),
     )
     return {
         "now": seen.stats.now,
         "channels": list(Channel),
         "looks": _LOOKS,
-        "lines": await _lines(look) if sees_lines else None,
-        "history": await _history(look) if sees_lines else None,
+        "lines": await _lines(view) if sees_lines else None,
+        "history": await _history(view) if sees_lines else None,
         "recipient": recipient,
-        "person": await _person(look, recipient) if recipient else None,
+        "person": await _person(view, recipient) if recipient else None,
         "rows": found.rows,
         "past": found.past,
         "away": found.away,
@@ -74,10 +74,10 @@ async def read(look: Look) -> Facts:
     }
 
 
-async def _page(look: Look, recipient: str, asked: NotificationsParams, now: int) -> Timeline:
-    store = look.service.store
+async def _page(view: PageView, recipient: str, asked: NotificationsParams, now: int) -> Timeline:
+    store = view.service.store
     if recipient:
-        return await timeline(store, _context(look).history, recipient, asked, now)
+        return await timeline(store, _context(view).history, recipient, asked, now)
     rows, cursor = await page_of(store, asked)
     return Timeline(rows=rows, cursor=cursor)
 
@@ -91,17 +91,17 @@ _LOOKS = {
 """CSS class of each status."""
 
 
-async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
+async def _lines(view: PageView) -> Sequence[Mapping[str, object]]:
     """Return the queue, the limits and the outcomes of each channel."""
-    context = _context(look)
-    store, seen = look.service.store, await look.sight.overview()
+    context = _context(view)
+    store, seen = view.service.store, await view.reads.overview()
     names = tuple(one for channel in Channel for one in (channel.slots, channel.rate))
-    page = await look.sight.once(
+    page = await view.reads.cached(
         "notifications: gates", lambda: store.read(GatesQuery(names=names))
     )
     gates = {one.name: one for one in page.rows}
     lanes = {one.name: one for one in seen.lanes}
-    totals: Totals = await look.sight.once("notifications: totals", context.tally.totals)
+    totals: Totals = await view.reads.cached("notifications: totals", context.tally.totals)
     found: list[Mapping[str, object]] = []
     for channel in Channel:
         lane, slots = lanes.get(channel.lane), gates.get(channel.slots)
@@ -125,9 +125,9 @@ async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
     return found
 
 
-async def _history(look: Look) -> Mapping[str, object] | None:
+async def _history(view: PageView) -> Mapping[str, object] | None:
     """Return how many ended notifications wait for the history; None if it is switched off."""
-    context, seen = _context(look), await look.sight.overview()
+    context, seen = _context(view), await view.reads.overview()
     if context.history is None:
         return None
     behind_ms = history_behind_ms(seen)
@@ -139,37 +139,37 @@ async def _history(look: Look) -> Mapping[str, object] | None:
     }
 
 
-async def _person(look: Look, recipient: str) -> object:
+async def _person(view: PageView, recipient: str) -> object:
     """Return a recipient as its route shows it; None if there is none for this caller."""
-    if Permission.OBSERVE not in look.caller.may:
+    if Permission.OBSERVE not in view.caller.may:
         return None
-    async with _context(look).directory.read() as session:
+    async with _context(view).directory.read() as session:
         found = await session.get(Recipient, recipient)
-        return None if found is None else RECIPIENTS.view(found, look.caller)
+        return None if found is None else RECIPIENTS.view(found, view.caller)
 
 
-def _context(look: Look) -> NotifyContext:
-    return cast("NotifyContext", look.service.system_services[NAME])
+def _context(view: PageView) -> NotifyContext:
+    return cast("NotifyContext", view.service.system_services[NAME])
 
 
-async def read_templates(look: Look) -> Facts:
+async def read_templates(view: PageView) -> Facts:
     """Return a page of templates, or one template with its source and a preview of a channel."""
-    context, name = _context(look), look.values["template"]
+    context, name = _context(view), view.values["template"]
     if not name:
-        rows, after = select(MessageTemplate), look.values["cursor"] or None
+        rows, after = select(MessageTemplate), view.values["cursor"] or None
         async with context.directory.read() as session:
             found, last = await TEMPLATES.page(session, rows, after, RECORDS)
-        shown = [TEMPLATES.view(one, look.caller) for one in found]
+        shown = [TEMPLATES.view(one, view.caller) for one in found]
         return {"template": None, "rows": shown, "cursor": last}
     async with context.directory.read() as session:
         one = await TEMPLATES.find(session, name)
-    asked = look.values["channel"], look.values["data"]
+    asked = view.values["channel"], view.values["data"]
     preview_shown: Mapping[str, object] | None = None
-    if asked[0] and Permission.READ in look.caller.may:
+    if asked[0] and Permission.READ in view.caller.may:
         key = ("notifications: preview", name, one.version, *asked)
-        preview_shown = await look.sight.once(key, lambda: _preview(look, name, *asked), 10.0)
+        preview_shown = await view.reads.cached(key, lambda: _preview(view, name, *asked), 10.0)
     return {
-        "template": TEMPLATES.view(one, look.caller),
+        "template": TEMPLATES.view(one, view.caller),
         "channels": list(Channel),
         "data": asked[1] or "{}",
         "shown": preview_shown,
@@ -177,7 +177,7 @@ async def read_templates(look: Look) -> Facts:
     }
 
 
-async def _preview(look: Look, name: str, channel: str, data: str) -> Mapping[str, object]:
+async def _preview(view: PageView, name: str, channel: str, data: str) -> Mapping[str, object]:
     """Return a channel's message, rendered by the route's own function, or the error."""
     try:
         asked = PreviewAsked.model_validate(
@@ -186,7 +186,7 @@ async def _preview(look: Look, name: str, channel: str, data: str) -> Mapping[st
     except ValueError:
         return {"wrong": "the data is not a JSON object, or there is no such channel"}
     try:
-        reply = await preview(name, asked, _context(look), look.caller)
+        reply = await preview(name, asked, _context(view), view.caller)
     except InvalidValue as error:
         return {"wrong": f"{error.message}: {error.hint}" if error.hint else error.message}
     return {"wrong": "", **cast("Mapping[str, object]", json.loads(bytes(reply.body)))}

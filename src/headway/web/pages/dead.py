@@ -22,8 +22,8 @@ from headway.web.page import (
     Call,
     Facts,
     Field,
-    Look,
     Page,
+    PageView,
     Values,
     everyone,
     int_of,
@@ -32,7 +32,7 @@ from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, hidden_error, q
 
 SAMPLE = 500
 """Number of newest dead jobs that are grouped."""
-LOOKS = 3
+MOST_READS = 3
 """Maximum reads for one sample."""
 ROWS = 50
 """Jobs of a group that are shown."""
@@ -114,22 +114,22 @@ def group(jobs: Iterable[JobView]) -> list[Group]:
     return sorted(found.values(), key=lambda one: -len(one.jobs))
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return the newest dead jobs that the caller may see, grouped, and the selected group."""
-    given = look.values
+    given = view.values
     query = replace(
-        query_of(look, (State.DEAD,)),
+        query_of(view, (State.DEAD,)),
         newest=True,
         cursor=check_number_cursor(given["cursor"] or None),
         limit=SAMPLE,
     )
-    page = await find_jobs(look, query, LOOKS)
+    page = await find_jobs(view, query, MOST_READS)
 
     async def grouped() -> list[Group]:
-        return group(one for one in page.rows if look.caller.sees(one))
+        return group(one for one in page.rows if view.caller.sees(one))
 
-    seen_by = (look.caller.tenants, look.caller.lanes)
-    groups = await look.sight.once(("dead", query, *seen_by), grouped, FILTERED_S)
+    seen_by = (view.caller.tenants, view.caller.lanes)
+    groups = await view.reads.cached(("dead", query, *seen_by), grouped, FILTERED_S)
     seen = sum(len(one.jobs) for one in groups)
     chosen = next((one for one in groups if one.digest == given["error"]), None)
     return {
@@ -140,7 +140,7 @@ async def read(look: Look) -> Facts:
         "seen": seen,
         "more": page.cursor is not None,
         "cursor": page.cursor,
-        "total": await _total(look),
+        "total": await _total(view),
         "at_once": AT_ONCE,
         "tenant": query.tenant or "",
         "kept": {one: given[one] for one in FILTERS if given[one]},
@@ -148,17 +148,17 @@ async def read(look: Look) -> Facts:
     }
 
 
-async def _total(look: Look) -> int | None:
+async def _total(view: PageView) -> int | None:
     """Return the number of dead jobs, in total or in a lane; None if the store does not count them.
 
     The store has no counts by kind or tenant.
     """
-    caller, given = look.caller, look.values
+    caller, given = view.caller, view.values
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
         return None
     if given["kind"] or given["tenant"]:
         return None
-    seen = await look.sight.overview()
+    seen = await view.reads.overview()
     if given["lane"]:
         return next((n.counts.get("dead", 0) for n in seen.lanes if n.name == given["lane"]), 0)
     return seen.stats.counts.get("dead", 0) if caller.lanes is None else None
@@ -172,24 +172,24 @@ def _ids(values: Values) -> Sequence[str]:
     return [one for one in values.get("ids", "").split(",") if one]
 
 
-async def _counted(look: Look) -> Values:
+async def _counted(view: PageView) -> Values:
     """Return the number of selected jobs.
 
     Raises:
         InvalidValue: no job is selected.
     """
-    if not (ids := _ids(look.values)):
+    if not (ids := _ids(view.values)):
         message = "no job is selected"
         raise InvalidValue(message, hint="go back, and select the jobs to retry")
     return {"count": str(len(ids))}
 
 
-async def _fitting(look: Look) -> Values:
+async def _fitting(view: PageView) -> Values:
     """Return the number of dead jobs that match the filter, after a bounded number of reads."""
-    query = replace(query_of(look, (State.DEAD,)), limit=COUNTED)
-    page = await find_jobs(look, query, LOOKS)
-    fits = sum(map(look.caller.sees, page.rows))
-    what = ", ".join(f"{name} {value}" for name, value in _filter(look.values).items())
+    query = replace(query_of(view, (State.DEAD,)), limit=COUNTED)
+    page = await find_jobs(view, query, MOST_READS)
+    fits = sum(map(view.caller.sees, page.rows))
+    what = ", ".join(f"{name} {value}" for name, value in _filter(view.values).items())
     count = f"the first {fits}" if page.cursor is not None else f"all {fits}"
     return {"limit": str(fits or 1), "count": count, "what": what or "any"}
 

@@ -27,12 +27,12 @@ from headway.web.page import (
     Call,
     Facts,
     Field,
-    Look,
     Page,
+    PageView,
     Values,
     int_of,
 )
-from headway.web.sight import GateTrack
+from headway.web.shared_reads import GateTrack
 from headway.web.stuck import COUNTED
 
 ROWS = 50
@@ -60,20 +60,20 @@ class Waiters:
     more: bool
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return a page of gates, or the details of one gate."""
-    store = look.service.store
-    seen = await look.sight.overview()
-    facts: dict[str, object] = {"now": seen.stats.now, "tracks": look.sight.history.gates}
-    if name := look.values["gate"]:
-        return {**facts, "gate": await _one(look, name)}
-    sought, only = look.values["q"].casefold(), look.values["only"]
+    store = view.service.store
+    seen = await view.reads.overview()
+    facts: dict[str, object] = {"now": seen.stats.now, "tracks": view.reads.history.gates}
+    if name := view.values["gate"]:
+        return {**facts, "gate": await _one(view, name)}
+    sought, only = view.values["q"].casefold(), view.values["only"]
     if sought or only:
         rows = [one for one in seen.gates if sought in one.name.casefold() and _fits(one, only)]
         cursor = None
         rows, more = rows[:ROWS], len(rows) > ROWS or seen.more_gates
     else:
-        after = decode_cursor(look.values["cursor"] or None)
+        after = decode_cursor(view.values["cursor"] or None)
         page = await store.read(GatesQuery(cursor=after, limit=ROWS))
         rows, cursor, more = list(page.rows), encode_cursor(page.cursor), False
     return {**facts, "gate": None, "rows": rows, "cursor": cursor, "more": more}
@@ -91,11 +91,11 @@ def _fits(gate: GateState, only: str) -> bool:
             return True
 
 
-async def _one(look: Look, name: str) -> dict[str, object]:
-    store = look.service.store
+async def _one(view: PageView, name: str) -> dict[str, object]:
+    store = view.service.store
     (gate,) = (await store.read(GatesQuery(names=(name,)))).rows
     now = (await store.read(StatsQuery())).now
-    track = look.sight.history.gates.setdefault(name, GateTrack())
+    track = view.reads.history.gates.setdefault(name, GateTrack())
     if not track.used or track.used[-1][0] < now:
         track.note(gate, now)
     holders = [one.job for one in gate.holders]
@@ -104,21 +104,21 @@ async def _one(look: Look, name: str) -> dict[str, object]:
         "view": gate,
         "implicit": gate.kind == "implicit",
         "by_id": {} if jobs is None else {one.id: one for one in jobs.rows},
-        "waiters": await look.sight.once(("waiters", name), lambda: _waiters(look, gate), 2.0),
+        "waiters": await view.reads.cached(("waiters", name), lambda: _waiters(view, gate), 2.0),
         "track": track,
     }
 
 
-async def _waiters(look: Look, gate: GateState) -> Waiters:
+async def _waiters(view: PageView, gate: GateState) -> Waiters:
     """Return the first jobs that wait at a gate, and their number."""
-    store = look.service.store
+    store = view.service.store
     what, _, name = gate.name.partition(":")
     if gate.kind != "implicit" and not gate.shared:
-        gate = await _parking(look, gate)
+        gate = await _parking(view, gate)
         found = await parked_flows(store, [gate], first=WAITERS)
         jobs = (await first_jobs(store, found.rows))[:WAITERS]
         return Waiters(jobs=jobs, count=gate.parked, more=gate.parked >= COUNTED)
-    held = [one for one in (await look.sight.overview()).lanes if one.counts.get(State.WAITING)]
+    held = [one for one in (await view.reads.overview()).lanes if one.counts.get(State.WAITING)]
     held.sort(key=lambda one: -one.counts[State.WAITING])
     lanes = [one.name for one in held]
     if gate.kind == "implicit" and what == "lane":
@@ -132,12 +132,12 @@ async def _waiters(look: Look, gate: GateState) -> Waiters:
     )
 
 
-async def _parking(look: Look, gate: GateState) -> GateState:
+async def _parking(view: PageView, gate: GateState) -> GateState:
     """Return the gate at which jobs for a keyed gate are parked: the pool, for a member."""
     name = gate.name.rpartition("/")[0]
     if gate.parked or not name:
         return gate
-    (pool,) = (await look.service.store.read(GatesQuery(names=(name,)))).rows
+    (pool,) = (await view.service.store.read(GatesQuery(names=(name,)))).rows
     return pool if any(one.name == gate.name for one in pool.members) else gate
 
 
@@ -177,14 +177,14 @@ OPEN = _on_gate(
 )
 
 
-async def capacity_of(look: Look, gate: str) -> Values:
+async def capacity_of(view: PageView, gate: str) -> Values:
     """Return the initial value of `AT_MOST`: a gate's capacity or limit; "" if it has none."""
-    (found,) = (await look.service.store.read(GatesQuery(names=(gate,)))).rows
+    (found,) = (await view.service.store.read(GatesQuery(names=(gate,)))).rows
     return {"capacity": "" if found.capacity in {None, UNLIMITED} else str(found.capacity)}
 
 
-async def _capacity(look: Look) -> Values:
-    return await capacity_of(look, look.values["gate"])
+async def _capacity(view: PageView) -> Values:
+    return await capacity_of(view, view.values["gate"])
 
 
 AT_MOST = Field(name="capacity", label="At most", kind="number", required=True)

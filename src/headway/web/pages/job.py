@@ -15,7 +15,7 @@ from headway.core.state import FINAL, State
 from headway.server.caller import Permission
 from headway.server.finding import run_times
 from headway.server.visibility import visible_why
-from headway.web.page import Facts, Look, Page, everyone
+from headway.web.page import Facts, Page, PageView, everyone
 from headway.web.pages.jobs import (
     CANCEL,
     EDIT,
@@ -26,7 +26,7 @@ from headway.web.pages.jobs import (
     carried,
     hidden_error,
 )
-from headway.web.sight import SLOW_S
+from headway.web.shared_reads import SLOW_S
 
 MOST_RUNS = 25
 """Number of runs shown, from the last."""
@@ -71,13 +71,13 @@ class Row:
         return ", ".join(f"{one.words} {one.ms} ms" for one in self.spans) or "no time yet"
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return a job that the caller may see.
 
     Raises:
         UnknownJob: there is no such job.
     """
-    job, why = await visible_why(look.service, look.caller, look.values["id"])
+    job, why = await visible_why(view.service, view.caller, view.values["id"])
     job = hidden_error(job)
     job = replace(
         job,
@@ -89,10 +89,10 @@ async def read(look: Look) -> Facts:
     rows = timeline(job, why.now)
 
     async def relatives() -> tuple[list[JobView], JobView | None]:
-        return await _follows(look, job), await _cause(look, job)
+        return await _follows(view, job), await _cause(view, job)
 
-    known = (job.id, job.run, job.life, job.state, look.caller.tenants, look.caller.lanes)
-    follows, cause = await look.sight.once(("relatives", *known), relatives, SLOW_S)
+    known = (job.id, job.run, job.life, job.state, view.caller.tenants, view.caller.lanes)
+    follows, cause = await view.reads.cached(("relatives", *known), relatives, SLOW_S)
     return {
         "now": why.now,
         "job": job,
@@ -111,9 +111,9 @@ async def read(look: Look) -> Facts:
         "follows": follows,
         "cause": cause,
         "actions": actions_for(job.state),
-        "whole": Permission.OBSERVE in look.caller.may
-        and look.caller.tenants is None
-        and look.caller.lanes is None,
+        "whole": Permission.OBSERVE in view.caller.may
+        and view.caller.tenants is None
+        and view.caller.lanes is None,
     }  # fmt: skip
 
 
@@ -168,12 +168,12 @@ def _derived(job: JobView) -> list[str]:
     return found
 
 
-async def _follows(look: Look, job: JobView) -> list[JobView]:
-    page = await look.service.store.read(JobsQuery(ids=tuple(_derived(job)), limit=1_000))
-    return [one for one in page.rows if look.caller.sees(one)]
+async def _follows(view: PageView, job: JobView) -> list[JobView]:
+    page = await view.service.store.read(JobsQuery(ids=tuple(_derived(job)), limit=1_000))
+    return [one for one in page.rows if view.caller.sees(one)]
 
 
-async def _cause(look: Look, job: JobView) -> JobView | None:
+async def _cause(view: PageView, job: JobView) -> JobView | None:
     """Return the job that this one follows from, or None.
 
     The arguments contain its id, and this job's id must be derived from it.
@@ -185,8 +185,8 @@ async def _cause(look: Look, job: JobView) -> JobView | None:
     id = args.get("job")
     if not isinstance(id, str) or not is_job_id(id):
         return None
-    found = await look.service.store.read(JobQuery(id=id))
-    if found is None or not look.caller.sees(found) or job.id not in _derived(found):
+    found = await view.service.store.read(JobQuery(id=id))
+    if found is None or not view.caller.sees(found) or job.id not in _derived(found):
         return None
     return found
 

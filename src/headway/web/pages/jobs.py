@@ -26,17 +26,17 @@ from headway.web.page import (
     Call,
     Facts,
     Field,
-    Look,
     Page,
+    PageView,
     Values,
     everyone,
     int_of,
 )
-from headway.web.sight import FRESH_S
+from headway.web.shared_reads import FRESH_S
 
 ROWS = 50
 """Jobs per page."""
-LOOKS = 3
+MOST_READS = 3
 """Maximum reads for one page; each examines a bounded number of jobs."""
 FILTERED_S = 2.0
 """Seconds for which a search is cached: it may examine many jobs that do not match."""
@@ -46,11 +46,11 @@ FILTERS = ("lane", "kind", "tenant", "key", "subject")
 STATES = tuple(str(one) for one in State)
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return a page of jobs that the caller may see, in the chosen order."""
-    given, caller = look.values, look.caller
+    given, caller = view.values, view.caller
     query = replace(
-        query_of(look, states_of(given["state"])),
+        query_of(view, states_of(given["state"])),
         newest=given["order"] != "oldest",
         cursor=check_number_cursor(given["cursor"] or None),
         limit=ROWS,
@@ -58,14 +58,14 @@ async def read(look: Look) -> Facts:
     id = given["id"].strip()
     if id:
         query = JobsQuery(ids=(id,) if is_job_id(id) else ())
-    page = await find_jobs(look, query)
+    page = await find_jobs(view, query)
     rows = [one for one in page.rows if not query.states or one.state in query.states]
     near: list[JobView] = []
     if not rows and page.cursor is not None and query.cursor is None and not query.subject:
         seen_by = (caller.tenants, caller.lanes)
-        near = await look.sight.once(
+        near = await view.reads.cached(
             ("underway", query, seen_by),
-            lambda: underway_jobs(look.service.store, query, caller),
+            lambda: underway_jobs(view.service.store, query, caller),
             FILTERED_S,
         )
     filtered = bool(query.states) or any(given[one] for one in (*FILTERS, "id"))
@@ -75,20 +75,20 @@ async def read(look: Look) -> Facts:
         "cursor": page.cursor,
         "filtered": filtered,
         "states": STATES,
-        "counts": await _counts(look, query) if not id else {},
+        "counts": await _counts(view, query) if not id else {},
         "tenant": query.tenant or "",
         "filters": FILTERS,
         "kept": {one: given[one] for one in (*FILTERS, "id") if given[one]},
     }
 
 
-def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
+def query_of(view: PageView, states: Sequence[State]) -> JobsQuery:
     """Return the query of a page's filters, limited to what the caller may see.
 
     Raises:
         Forbidden: the lane or the tenant is outside the caller's scope.
     """
-    given, caller = look.values, look.caller
+    given, caller = view.values, view.caller
     if given["lane"]:
         caller.check_lane(given["lane"])
     # For a caller with several tenants, the first is shown until another is chosen.
@@ -103,8 +103,10 @@ def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
     )
 
 
-async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[JobView]:
-    """Return up to the query's limit of jobs, after at most `looks` reads.
+async def find_jobs(
+    view: PageView, query: JobsQuery, most_reads: int = MOST_READS
+) -> Rows[JobView]:
+    """Return up to the query's limit of jobs, after at most `most_reads` reads.
 
     The page has a cursor if there may be more.
     """
@@ -112,9 +114,9 @@ async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[Jo
     async def find() -> Rows[JobView]:
         rows: list[JobView] = []
         cursor = query.cursor
-        for _ in range(looks):
+        for _ in range(most_reads):
             asked = replace(query, cursor=cursor, limit=query.limit - len(rows))
-            page = await bounded_page(look.service.store, asked)
+            page = await bounded_page(view.service.store, asked)
             rows += page.rows
             cursor = page.cursor
             if cursor is None or len(rows) >= query.limit:
@@ -124,19 +126,19 @@ async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[Jo
     if query.ids == ():
         return Rows(rows=(), cursor=None)
     plain = replace(query, newest=True, cursor=None, limit=100) == JobsQuery(newest=True)
-    return await look.sight.once(("jobs", query), find, FRESH_S if plain else FILTERED_S)
+    return await view.reads.cached(("jobs", query), find, FRESH_S if plain else FILTERED_S)
 
 
-async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:
+async def _counts(view: PageView, query: JobsQuery) -> dict[str, int]:
     """Return the number of jobs by state, in total or in a lane; empty if they are not counted.
 
     The store has no counts by tenant, kind, key or subject.
     """
-    caller = look.caller
+    caller = view.caller
     others = (query.tenant, query.kind, query.key, query.subject)
     if Permission.OBSERVE not in caller.may or caller.tenants is not None or any(others):
         return {}
-    seen = await look.sight.overview()
+    seen = await view.reads.overview()
     if query.lane is None:
         return dict(seen.stats.counts) if caller.lanes is None else {}
     return {
@@ -239,8 +241,8 @@ def _arguments(text: str) -> dict[str, object]:
         raise InvalidValue(message) from None
 
 
-async def _stored(look: Look) -> Values:
-    job = await visible_job(look.service, look.caller, look.values["job"])
+async def _stored(view: PageView) -> Values:
+    job = await visible_job(view.service, view.caller, view.values["job"])
     text = carried(job.args)
     fits = HIDDEN not in text and len(text) <= MOST_EDITED
     return {"args": text if fits else "", "priority": str(job.priority)}
@@ -315,11 +317,11 @@ _BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
 """States of a cascade between two turns, or before the first."""
 
 
-async def read_cascades(look: Look) -> Facts:
+async def read_cascades(view: PageView) -> Facts:
     """Return the cascades in a turn, by its deadline, then those between two turns."""
-    now = (await look.service.store.read(StatsQuery())).now
-    caller, kind = look.caller, look.values["kind"]
-    app = look.service.app
+    now = (await view.service.store.read(StatsQuery())).now
+    caller, kind = view.caller, view.values["kind"]
+    app = view.service.app
     kinds = [] if app is None else [one.name for one in app.kinds.values() if one.options.cascade]
     asked = [kind] if kind else kinds[:MOST_KINDS]
     tenants = caller.tenants or (None,)
@@ -337,7 +339,7 @@ async def read_cascades(look: Look) -> Facts:
         for states in _TAKING
     ]
     key = ("cascades", caller.tenants, caller.lanes, kind)
-    found = await look.sight.once(key, lambda: _find_cascades(look, queries))
+    found = await view.reads.cached(key, lambda: _find_cascades(view, queries))
     return {
         "now": now,
         "rows": found[:MOST_CASCADES],
@@ -349,12 +351,12 @@ async def read_cascades(look: Look) -> Facts:
     }
 
 
-async def _find_cascades(look: Look, queries: Sequence[JobsQuery]) -> list[JobView]:
+async def _find_cascades(view: PageView, queries: Sequence[JobsQuery]) -> list[JobView]:
     found: dict[str, JobView] = {}
     for query in queries:
-        page = await bounded_page(look.service.store, query)
+        page = await bounded_page(view.service.store, query)
         found |= {
-            one.id: one for one in page.rows if one.cascade is not None and look.caller.sees(one)
+            one.id: one for one in page.rows if one.cascade is not None and view.caller.sees(one)
         }
     return sorted(found.values(), key=_order)
 

@@ -18,8 +18,8 @@ from headway.web.page import (
     Action,
     Call,
     Facts,
-    Look,
     Page,
+    PageView,
     Values,
     first_row,
     int_of,
@@ -34,22 +34,22 @@ SAMPLE = 100
 ORDERS = ("name", "depth", "oldest")
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return a page of lanes, or the details of one lane."""
-    seen = await look.sight.overview()
-    lanes = [one for one in seen.lanes if look.caller.covers(one.name)]
-    facts = {"now": seen.stats.now, "history": look.sight.history, "orders": ORDERS}
-    if name := look.values["lane"]:
-        look.caller.check_lane(name)
-        return {**facts, "lane": await _one(look, name)}
-    sought = look.values["q"].casefold()
+    seen = await view.reads.overview()
+    lanes = [one for one in seen.lanes if view.caller.covers(one.name)]
+    facts = {"now": seen.stats.now, "history": view.reads.history, "orders": ORDERS}
+    if name := view.values["lane"]:
+        view.caller.check_lane(name)
+        return {**facts, "lane": await _one(view, name)}
+    sought = view.values["q"].casefold()
     lanes = [one for one in lanes if sought in one.name.casefold()]
-    order = look.values["order"]
+    order = view.values["order"]
     if order == "depth":
         lanes.sort(key=lambda one: (-held_up_in(one), one.name))
     elif order == "oldest":
         lanes.sort(key=lambda one: (one.oldest_due_at or 1 << 62, one.name))
-    first = first_row(look.values)
+    first = first_row(view.values)
     rows = lanes[first : first + ROWS]
     return {
         **facts,
@@ -58,15 +58,15 @@ async def read(look: Look) -> Facts:
         "first": first,
         "many": len(lanes),
         "size": ROWS,
-        "latencies": await look.sight.latencies([one.name for one in rows if one.unfinished]),
+        "latencies": await view.reads.latencies([one.name for one in rows if one.unfinished]),
     }
 
 
-async def _one(look: Look, name: str) -> dict[str, object]:
-    store = look.service.store
+async def _one(view: PageView, name: str) -> dict[str, object]:
+    store = view.service.store
     (lane,) = await store.read(LanesQuery(names=(name,)))
     (gate,) = (await store.read(GatesQuery(names=(f"lane:{name}",)))).rows
-    latencies = await look.sight.latencies([name])
+    latencies = await view.reads.latencies([name])
 
     async def shares() -> dict[str, object]:
         waiting, running = Counter[str](), Counter[str]()
@@ -78,7 +78,7 @@ async def _one(look: Look, name: str) -> dict[str, object]:
             for flow in (await parked_flows(store, gates, SAMPLE)).rows:
                 waiting[flow.tenant] += flow.count if flow.lane == name else 0
         if any(lane.counts.get(one) for one in HELD):
-            held = await held_jobs(store, (await look.sight.overview()).workers, SAMPLE)
+            held = await held_jobs(store, (await view.reads.overview()).workers, SAMPLE)
             running.update(one.tenant for one in held if one.lane == name)
         order = [tenant for tenant, _ in (waiting + running).most_common()]
         return {"waiting": waiting, "running": running, "all": order, "more": found.more}
@@ -88,7 +88,7 @@ async def _one(look: Look, name: str) -> dict[str, object]:
         "gate": gate,
         "capacity": None if gate.capacity in {None, UNLIMITED} else gate.capacity,
         "latency": latencies.get(name),
-        "shares": await look.sight.once(("shares", name), shares, 4.0),
+        "shares": await view.reads.cached(("shares", name), shares, 4.0),
         "sample": SAMPLE,
         "revision": (await store.read(StatsQuery())).revision,
     }
@@ -122,8 +122,8 @@ RESUME = _on_lane(
 )
 
 
-async def _capacity(look: Look) -> Values:
-    return await capacity_of(look, f"lane:{look.values['lane']}")
+async def _capacity(view: PageView) -> Values:
+    return await capacity_of(view, f"lane:{view.values['lane']}")
 
 
 CONCURRENCY = _on_lane(

@@ -21,8 +21,8 @@ from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.server.finding import fire_ids, has_fired
 from headway.server.routes import timetable as routes
-from headway.web.page import Action, Call, Facts, Look, Page, Values, first_row
-from headway.web.sight import SLOW_S
+from headway.web.page import Action, Call, Facts, Page, PageView, Values, first_row
+from headway.web.shared_reads import SLOW_S
 
 DRAWN = 100
 """Number of entries drawn in the calendar: the first by name."""
@@ -107,24 +107,24 @@ class Row:
         return ended[-1:] == [State.DEAD]
 
 
-async def read(look: Look) -> Facts:
+async def read(view: PageView) -> Facts:
     """Return the calendar and the list of entries, or the details of one entry."""
-    now = (await look.service.store.read(StatsQuery())).now
-    found = await look.sight.once("timetable", lambda: look.service.store.read(TimetableQuery()))
-    entries = [one for one in found if routes.covers_entry(look.caller, one)]
+    now = (await view.service.store.read(StatsQuery())).now
+    found = await view.reads.cached("timetable", lambda: view.service.store.read(TimetableQuery()))
+    entries = [one for one in found if routes.covers_entry(view.caller, one)]
     facts: dict[str, object] = {"now": now, "views": VIEWS}
-    if name := look.values["entry"]:
-        return {**facts, "one": await _one(look, entries, name, now)}
-    sought = look.values["q"].casefold()
+    if name := view.values["entry"]:
+        return {**facts, "one": await _one(view, entries, name, now)}
+    sought = view.values["q"].casefold()
     entries = [one for one in entries if sought in one.spec.name.casefold()]
-    calendar = _Calendar(look, now)
+    calendar = _Calendar(view, now)
     shown, often = calendar.fires(entries[:DRAWN])
-    first = first_row(look.values)
+    first = first_row(view.values)
     listed = entries[first : first + ROWS]
     last = [(one, at) for one in listed for at in _last(one, now, LAST)]
     near = sorted(shown, key=lambda one: abs(one[1] - now))[:MOST_LOOKED]
-    key = ("fires", look.caller.lanes, *sorted(look.values.items()))
-    jobs = await look.sight.once(key, lambda: _jobs(look, [*last, *near]), SLOW_S / 2)
+    key = ("fires", view.caller.lanes, *sorted(view.values.items()))
+    jobs = await view.reads.cached(key, lambda: _jobs(view, [*last, *near]), SLOW_S / 2)
     rows = [_row(one, now, calendar.clock, jobs) for one in listed]
     rows.sort(key=lambda one: (not one.failed, one.next_at is None, one.next_at or 0))
     stretches = calendar.stretches(shown, jobs)
@@ -144,17 +144,17 @@ async def read(look: Look) -> Facts:
     }
 
 
-async def _one(look: Look, entries: Sequence[EntryView], name: str, now: int) -> object:
+async def _one(view: PageView, entries: Sequence[EntryView], name: str, now: int) -> object:
     entry = next((one for one in entries if one.spec.name == name), None)
     if entry is None:
         message = f"there is no entry {name[:80]!r}"
         raise UnknownEntry(message, hint="the timetable lists them")
-    clock = _Calendar(look, now).clock
+    clock = _Calendar(view, now).clock
     last = [(entry, at) for at in _last(entry, now, 4 * LAST)]
     ahead = next_fires(entry.spec.schedule, now, 10) if entry.spec.enabled else []
     pairs = [*last, *((entry, at) for at in ahead)]
-    key = ("entry", name, look.caller.lanes)
-    jobs = await look.sight.once(key, lambda: _jobs(look, pairs), 1.0)
+    key = ("entry", name, view.caller.lanes)
+    jobs = await view.reads.cached(key, lambda: _jobs(view, pairs), 1.0)
     return {
         "row": _row(entry, now, clock, jobs, 4 * LAST),
         "ahead": _fires([(entry, at) for at in ahead], now, clock, jobs),
@@ -164,18 +164,18 @@ async def _one(look: Look, entries: Sequence[EntryView], name: str, now: int) ->
 class _Calendar:
     """The requested days or hours, in a time zone."""
 
-    def __init__(self, look: Look, now: int) -> None:
+    def __init__(self, view: PageView, now: int) -> None:
         """Read the page's parameters.
 
         Raises:
             InvalidValue: the zone or the day is not valid.
         """
         self.now = now
-        self.tz = look.values["tz"] or "UTC"
+        self.tz = view.values["tz"] or "UTC"
         self.zone = find_zone(self.tz)
-        self.view = "day" if look.values["view"] == "day" else "week"
+        self.view = "day" if view.values["view"] == "day" else "week"
         today = wall_clock(self.zone, now).replace(hour=0, minute=0, second=0, microsecond=0)
-        self.day = self._day(look.values["day"]) if look.values["day"] else today
+        self.day = self._day(view.values["day"]) if view.values["day"] else today
         steps = 7 if self.view == "week" else 1
         self.before = self._text(-steps)
         self.after = self._text(steps)
@@ -248,15 +248,15 @@ class _Calendar:
         return found
 
 
-async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
+async def _jobs(view: PageView, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
     """Return the jobs of fires that are still stored and that the caller may see."""
     ids = {id_: (one.spec.name, at) for one, at in fires for id_ in fire_ids(one, [at])}
     names = tuple(ids)
     found: dict[tuple[str, int], JobView] = {}
     for first in range(0, len(names), 500):
         query = JobsQuery(ids=names[first : first + 500], limit=500)
-        page = await look.service.store.read(query)
-        found |= {ids[job.id]: job for job in page.rows if look.caller.sees(job)}
+        page = await view.service.store.read(query)
+        found |= {ids[job.id]: job for job in page.rows if view.caller.sees(job)}
     return found
 
 

@@ -19,12 +19,12 @@ from headway.web.page import (
     Action,
     Call,
     Facts,
-    Look,
     Page,
+    PageView,
     Values,
     everyone,
 )
-from headway.web.sight import History
+from headway.web.shared_reads import History
 from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
 
 MOST_OWN = 200
@@ -33,47 +33,47 @@ LIVE = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAIT
 ENDED = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
 
-async def read_now(look: Look) -> Facts:
+async def read_now(view: PageView) -> Facts:
     """Return the current activity, limited to what the caller may see."""
-    caller = look.caller
+    caller = view.caller
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
-        return await _own(look)
-    seen = await look.sight.overview()
+        return await _own(view)
+    seen = await view.reads.overview()
     if caller.lanes is not None:
-        return await _lanes(look, seen)
-    store = look.service.store
+        return await _lanes(view, seen)
+    store = view.service.store
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
-    history = look.sight.history
+    history = view.reads.history
     live = [one for one in seen.workers if one.lease_until > seen.stats.now]
     return {
-        **_facts(seen.stats.now, await look.sight.stuck(), dict(seen.stats.counts)),
+        **_facts(seen.stats.now, await view.reads.stuck(), dict(seen.stats.counts)),
         "scope": "all",
         "everything": everything,
         "history": history,
         "rates": _rates(history),
-        "lateness": await look.sight.lateness(),
+        "lateness": await view.reads.lateness(),
         "workers": len(live),
         "running": sum(one.running for one in live),
         "tracks": history.gates,
     }
 
 
-async def _lanes(look: Look, seen: Overview) -> Facts:
+async def _lanes(view: PageView, seen: Overview) -> Facts:
     """Return the activity of the caller's lanes only."""
-    lanes = tuple(one for one in seen.lanes if look.caller.covers(one.name))
+    lanes = tuple(one for one in seen.lanes if view.caller.covers(one.name))
     cut = replace(seen, lanes=lanes, gates=())
 
     async def find() -> Stuck:
-        return await find_stuck(look.service.store, cut)
+        return await find_stuck(view.service.store, cut)
 
-    stuck = await look.sight.once(("stuck", look.caller.lanes), find, 2.0)
+    stuck = await view.reads.cached(("stuck", view.caller.lanes), find, 2.0)
     counts = by_lane(one.counts for one in lanes)
     return {**_facts(seen.stats.now, stuck, dict(counts)), "scope": "lanes"}
 
 
-async def _own(look: Look) -> Facts:
+async def _own(view: PageView) -> Facts:
     """Return the activity of the caller's tenants, from a bounded number of jobs."""
-    caller, store = look.caller, look.service.store
+    caller, store = view.caller, view.service.store
     jobs: list[JobView] = []
     for tenant in caller.tenants or (None,):
         query = JobsQuery(tenant=tenant, states=LIVE, limit=MOST_OWN)
@@ -150,10 +150,10 @@ OF_EACH = 8
 """Maximum jobs shown of a worker."""
 
 
-async def read_workers(look: Look) -> Facts:
+async def read_workers(view: PageView) -> Facts:
     """Return the workers, and the first jobs of each of those that hold most."""
-    seen = await look.sight.overview()
-    now, sought = seen.stats.now, look.values["q"].casefold()
+    seen = await view.reads.overview()
+    now, sought = seen.stats.now, view.values["q"].casefold()
     fits = [
         one
         for one in seen.workers
@@ -164,9 +164,9 @@ async def read_workers(look: Look) -> Facts:
     by_worker: dict[str, list[JobView]] = {}
 
     async def found() -> list[JobView]:
-        return await held_jobs(look.service.store, seen.workers, OF_EACH)
+        return await held_jobs(view.service.store, seen.workers, OF_EACH)
 
-    for job in await look.sight.once("held", found, 2.0):
+    for job in await view.reads.cached("held", found, 2.0):
         by_worker.setdefault(job.worker or "", []).append(job)
     return {
         "now": now,
@@ -198,16 +198,16 @@ LINES_LOOKED_AT = 1_000
 """Lines that are read to find those of one author."""
 
 
-async def read_trail(look: Look) -> Facts:
+async def read_trail(view: PageView) -> Facts:
     """Return a page of the trail, filtered by target and author if they are given."""
-    given = look.values
+    given = view.values
     target, author = given["target"].strip(), given["author"].strip()
     query = TrailQuery(
         target=target or None,
         cursor=check_number_cursor(given["cursor"] or None),
         limit=LINES_LOOKED_AT if author else MOST_LINES,
     )
-    page = await look.sight.once(("trail", query), lambda: look.service.store.read(query))
+    page = await view.reads.cached(("trail", query), lambda: view.service.store.read(query))
     rows, cursor = list(page.rows), page.cursor
     if author:
         rows = [one for one in rows if one.author == author]

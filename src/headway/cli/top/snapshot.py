@@ -26,7 +26,7 @@ from headway.server.overview import Overview, read_overview
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFinder:
+class StoreQueries:
     """Reads from a store directly."""
 
     store: Store
@@ -45,18 +45,18 @@ class StoreFinder:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFinder:
+class ServerQueries:
     """Reads through a server, with one request for each method."""
 
     ask: Callable[[HttpCall], Awaitable[HttpReply]]
 
     async def overview(self) -> Overview:
-        """Return the same as `StoreFinder.overview`."""
+        """Return the same as `StoreQueries.overview`."""
         reply = await self.ask(HttpCall(method="GET", path="/v1/overview"))
         return reply.read(partial(read_record, Overview))
 
     async def latencies(self, lanes: Sequence[str]) -> Sequence[LaneLatency]:
-        """Return the same as `StoreFinder.latencies`."""
+        """Return the same as `StoreQueries.latencies`."""
         params = (("latency", "true"), *(("name", one) for one in lanes))
         reply = await self.ask(HttpCall(method="GET", path="/v1/lanes", params=params))
         return reply.read(
@@ -64,12 +64,12 @@ class ServerFinder:
         )
 
     async def underway(self, query: JobsQuery) -> Sequence[JobView]:
-        """Return the same as `StoreFinder.underway`."""
+        """Return the same as `StoreQueries.underway`."""
         reply = await self.ask(underway_call(query))
         return reply.read(lambda page: [read_record(JobView, one) for one in page["rows"]])
 
 
-Finder = StoreFinder | ServerFinder
+Queries = StoreQueries | ServerQueries
 
 
 PERIOD_MS = 10_000
@@ -106,7 +106,7 @@ slow reads, for example from a large and busy store, are repeated less often."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Snapshot:
     """A snapshot for one view.
 
     Attributes:
@@ -136,13 +136,13 @@ class _Counted:
     finished: Mapping[str, int]
 
 
-class Looker:
+class SnapshotReader:
     """Takes snapshots of one store."""
 
     def __init__(
         self,
         store: Store,
-        finder: Finder | None = None,
+        queries: Queries | None = None,
         *,
         whole: bool = False,
         timing: Timing = REAL,
@@ -150,12 +150,12 @@ class Looker:
         """Start without a snapshot.
 
         Args:
-            finder: Performs operations that take many reads; by default on the store.
+            queries: Performs operations that take many reads; by default on the store.
             whole: Whether each snapshot reads the latencies of all lanes, instead of those of the
                 next lane in turn.
         """
         self._store = store
-        self.finder: Finder = finder or StoreFinder(store)
+        self.queries: Queries = queries or StoreQueries(store)
         self._whole = whole
         self._latencies: dict[str, LaneLatency] = {}
         self._turn = 0
@@ -166,13 +166,13 @@ class Looker:
         self._jobs: tuple[JobView, ...] = ()
         self._rests: dict[str, float] = {}
 
-    async def look(self, view: View, *, fresh: bool = True) -> Look:
+    async def read(self, view: View, *, fresh: bool = True) -> Snapshot:
         """Take a snapshot.
 
         Args:
             fresh: Whether to read the jobs even if the pause after the last read has not passed.
         """
-        overview = await self.finder.overview()
+        overview = await self.queries.overview()
         if self._whole or self._has_rested("latency"):
             async with self._rest("latency", REST_OF_LATENCY):
                 await self._time(overview.lanes)
@@ -182,7 +182,7 @@ class Looker:
             async with self._rest("listing", REST_OF_LISTING):
                 self._jobs = await self._find(view, overview)
         rates, finished = self._rates(overview)
-        return Look(
+        return Snapshot(
             overview=overview,
             latencies=dict(self._latencies),
             rates=rates,
@@ -201,7 +201,7 @@ class Looker:
         there = min(MOST_JOBS, sum(counts.get(state, 0) for state in states))
         query = JobsQuery(states=states, limit=MOST_JOBS)
         sought = there and not UNDERWAY.isdisjoint(states)
-        found = {job.id: job for job in await self.finder.underway(query)} if sought else {}
+        found = {job.id: job for job in await self.queries.underway(query)} if sought else {}
         query = replace(query, runs=view is View.RUNNING, newest=True)
         cursor: str | None = None
         for number in range(PAGES):
@@ -234,7 +234,7 @@ class Looker:
             return
         wanted = names if self._whole else [names[self._turn % len(names)]]
         self._turn += 1
-        for one in await self.finder.latencies(wanted):
+        for one in await self.queries.latencies(wanted):
             self._latencies[one.lane] = one
 
     def _rates(self, overview: Overview) -> tuple[dict[str, float], dict[str, float]]:

@@ -152,7 +152,7 @@ class Lateness:
     p99_ms: int | None
 
 
-class Sight:
+class SharedReads:
     """Cached reads of the store, shared by all pages."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
@@ -164,7 +164,7 @@ class Sight:
 
     async def overview(self) -> Overview:
         """Return the overview of the store, at most a second old."""
-        return await self.once("overview", self._overview)
+        return await self.cached("overview", self._overview)
 
     async def latencies(self, lanes: Sequence[str]) -> Mapping[str, LaneLatency]:
         """Return the latencies of lanes and their targets, by name; takes a few reads per lane."""
@@ -172,11 +172,11 @@ class Sight:
         async def read() -> Mapping[str, LaneLatency]:
             return {one.lane: one for one in await lane_latencies(self.store, lanes)}
 
-        return await self.once(("latencies", *lanes), read, SLOW_S) if lanes else {}
+        return await self.cached(("latencies", *lanes), read, SLOW_S) if lanes else {}
 
     async def lateness(self) -> Lateness:
         """Return the lateness of the newest jobs' first starts."""
-        return await self.once("lateness", self._lateness, SLOW_S)
+        return await self.cached("lateness", self._lateness, SLOW_S)
 
     async def stuck(self) -> Stuck:
         """Return what is held up in the whole store, by cause."""
@@ -184,9 +184,9 @@ class Sight:
         async def read() -> Stuck:
             return await find_stuck(self.store, await self.overview())
 
-        return await self.once("stuck", read, 2.0)
+        return await self.cached("stuck", read, 2.0)
 
-    async def once(
+    async def cached(
         self, name: Hashable, read: Callable[[], Awaitable[Found]], fresh_s: float = FRESH_S
     ) -> Found:
         """Return the cached result of a read, or read now; concurrent callers share one read.

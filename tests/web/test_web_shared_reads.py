@@ -25,7 +25,7 @@ from headway.stores import open_store
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
 from headway.web.rendering import bars, line, meter, shares
-from headway.web.sight import FRESH_S, GateTrack, History, Sight
+from headway.web.shared_reads import FRESH_S, GateTrack, History, SharedReads
 from headway.web.stuck import ALIKE, find_stuck
 from tests.web.test_web_live import Counted
 
@@ -123,32 +123,32 @@ def test_gate_that_often_has_room_shows_its_rate_and_a_briefly_seen_one_nothing(
 
 
 async def test_slow_read_is_cached_longer_except_for_the_freshest_data():
-    clock, reads = SimpleNamespace(at=0.0), Counter[str]()
-    sight = Sight(cast("Any", None), cast("Any", SimpleNamespace(monotonic=lambda: clock.at)))
+    clock, calls = SimpleNamespace(at=0.0), Counter[str]()
+    reads = SharedReads(cast("Any", None), cast("Any", SimpleNamespace(monotonic=lambda: clock.at)))
 
-    async def looks(name: str, at: float, *, took: float, fresh_s: float) -> int:
+    async def read_at(name: str, at: float, *, took: float, fresh_s: float) -> int:
         async def read() -> int:
             clock.at += took
-            reads[name] += 1
-            return reads[name]
+            calls[name] += 1
+            return calls[name]
 
         clock.at = at
-        return await sight.once(name, read, fresh_s)
+        return await reads.cached(name, read, fresh_s)
 
-    assert await looks("short", 0, took=0.01, fresh_s=2.0) == 1
-    assert await looks("short", 1.9, took=0.01, fresh_s=2.0) == 1
-    assert await looks("short", 2.1, took=0.01, fresh_s=2.0) == 2
+    assert await read_at("short", 0, took=0.01, fresh_s=2.0) == 1
+    assert await read_at("short", 1.9, took=0.01, fresh_s=2.0) == 1
+    assert await read_at("short", 2.1, took=0.01, fresh_s=2.0) == 2
     # Five hundredths of a second are one percent of five seconds.
-    assert await looks("long", 10, took=0.05, fresh_s=2.0) == 1
-    assert await looks("long", 15, took=0.05, fresh_s=2.0) == 1
-    assert await looks("long", 15.1, took=0.05, fresh_s=2.0) == 2
-    assert await looks("longest", 20, took=60, fresh_s=2.0) == 1
-    assert await looks("longest", 89.9, took=60, fresh_s=2.0) == 1
-    assert await looks("longest", 90.1, took=60, fresh_s=2.0) == 2
-    assert await looks("live", 200, took=0.5, fresh_s=FRESH_S) == 1
-    assert await looks("live", 201.4, took=0.5, fresh_s=FRESH_S) == 2
-    sight.expire()
-    assert await looks("long", 201.5, took=0.05, fresh_s=2.0) == 3
+    assert await read_at("long", 10, took=0.05, fresh_s=2.0) == 1
+    assert await read_at("long", 15, took=0.05, fresh_s=2.0) == 1
+    assert await read_at("long", 15.1, took=0.05, fresh_s=2.0) == 2
+    assert await read_at("longest", 20, took=60, fresh_s=2.0) == 1
+    assert await read_at("longest", 89.9, took=60, fresh_s=2.0) == 1
+    assert await read_at("longest", 90.1, took=60, fresh_s=2.0) == 2
+    assert await read_at("live", 200, took=0.5, fresh_s=FRESH_S) == 1
+    assert await read_at("live", 201.4, took=0.5, fresh_s=FRESH_S) == 2
+    reads.expire()
+    assert await read_at("long", 201.5, took=0.05, fresh_s=2.0) == 3
 
 
 class Listing:

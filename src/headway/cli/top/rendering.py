@@ -12,7 +12,7 @@ from rich.text import Text
 from headway.cli.facts import RUN_COLUMNS, capacity_text, gate_state, job_facts, run_row
 from headway.cli.terminal import STYLES, LocalClock, rough, shown
 from headway.cli.text import to_json
-from headway.cli.top.looking import Look, View
+from headway.cli.top.snapshot import Snapshot, View
 from headway.contract.views import GateState, JobView, LaneView, RunView
 from headway.core.hidden import hidden_text, hidden_value
 from headway.core.state import State
@@ -74,28 +74,28 @@ COLUMNS: Mapping[View, Sequence[Column]] = {
 }  # fmt: skip
 
 
-def rows(look: Look, view: View) -> list[Row]:
+def rows(snapshot: Snapshot, view: View) -> list[Row]:
     """Return the rows of a view; closed gates, old runs and overdue jobs come first."""
-    now = look.overview.stats.now
+    now = snapshot.overview.stats.now
     match view:
         case View.LANES:
-            return [_lane(look, lane, now) for lane in look.overview.lanes]
+            return [_lane(snapshot, lane, now) for lane in snapshot.overview.lanes]
         case View.GATES:
-            gates = sorted(look.overview.gates, key=lambda one: (gate_state(one) == "open",))
+            gates = sorted(snapshot.overview.gates, key=lambda one: (gate_state(one) == "open",))
             return [_gate(gate, now) for gate in gates]
         case View.RUNNING:
-            names = {one.id: one.name for one in look.overview.workers}
-            return [_running(job, names, now) for job in sorted(look.jobs, key=_since)]
+            names = {one.id: one.name for one in snapshot.overview.workers}
+            return [_running(job, names, now) for job in sorted(snapshot.jobs, key=_since)]
         case View.WAITING:
-            return [_waiting(job, now) for job in sorted(look.jobs, key=lambda job: job.due_at)]
+            return [_waiting(job, now) for job in sorted(snapshot.jobs, key=lambda job: job.due_at)]
         case View.DEAD:
-            return [_dead(job, now) for job in look.jobs]
+            return [_dead(job, now) for job in snapshot.jobs]
         case _:
             assert_never(view)
 
 
-def _lane(look: Look, lane: LaneView, now: int) -> Row:
-    found, counts = look.latencies.get(lane.name), lane.counts
+def _lane(snapshot: Snapshot, lane: LaneView, now: int) -> Row:
+    found, counts = snapshot.latencies.get(lane.name), lane.counts
     oldest = lane.oldest_due_at
     p50, p95 = (None, None) if found is None else (found.p50_ms, found.p95_ms)
     state = "paused" if lane.paused else "late" if found and found.breached else ""
@@ -103,7 +103,7 @@ def _lane(look: Look, lane: LaneView, now: int) -> Row:
         lane.name, str(counts.get("waiting", 0)), str(counts.get("parked", 0)),
         str(counts.get("running", 0) + counts.get("awaiting", 0)), str(counts.get("dead", 0)),
         "" if oldest is None else rough(max(0, now - oldest)),
-        f"{look.finished[lane.name]:.1f}" if lane.name in look.finished else "",
+        f"{snapshot.finished[lane.name]:.1f}" if lane.name in snapshot.finished else "",
         _span(p50), _span(p95), _span(lane.spec.target_ms), str(lane.workers), state,
     )  # fmt: skip
     return Row(lane.name, cells)
@@ -181,38 +181,40 @@ _ATTENTION = {"paused": "red", "late": "yellow"}
 # ------------------------------------------------------------------------------ above the table
 
 
-def counts_line(look: Look) -> Text:
+def counts_line(snapshot: Snapshot) -> Text:
     """Return the number of jobs by state."""
     line = Text()
     for state in State:
-        number = look.overview.stats.counts.get(state, 0)
+        number = snapshot.overview.stats.counts.get(state, 0)
         if number:
             line.append(f"{number:,} {state}", style=STYLES.get(state, ""))
             line.append("  ")
     return line or Text("no jobs", style="dim")
 
 
-def rates_line(look: Look) -> Text:
+def rates_line(snapshot: Snapshot) -> Text:
     """Return rates per second, the oldest due job, the worst p95 wait, and the live workers."""
-    stats, lanes = look.overview.stats, look.overview.lanes
-    parts = [f"{word} {look.rates[name]:,.1f}/s" for name, word in _RATES if name in look.rates]
+    stats, lanes = snapshot.overview.stats, snapshot.overview.lanes
+    parts = [
+        f"{word} {snapshot.rates[name]:,.1f}/s" for name, word in _RATES if name in snapshot.rates
+    ]
     due = [lane.oldest_due_at for lane in lanes if lane.oldest_due_at is not None]
     parts.append(f"oldest due {rough(max(0, stats.now - min(due)))}" if due else "nothing is due")
-    waits = [one.p95_ms for one in look.latencies.values() if one.p95_ms is not None]
+    waits = [one.p95_ms for one in snapshot.latencies.values() if one.p95_ms is not None]
     if waits:
         parts.append(f"p95 wait {rough(max(waits))}")
-    live = sum(one.lease_until > stats.now for one in look.overview.workers)
+    live = sum(one.lease_until > stats.now for one in snapshot.overview.workers)
     parts.append(f"{live} worker{'' if live == 1 else 's'}")
     return Text("  ".join(parts))
 
 
-def stuck(look: Look) -> list[str]:
+def stuck(snapshot: Snapshot) -> list[str]:
     """Return one sentence for each cause that holds up jobs, that of the most jobs first."""
-    now, lanes = look.overview.stats.now, look.overview.lanes
-    queued, by_lane = _queued(look.overview.stats.counts), {one.name: one for one in lanes}
+    now, lanes = snapshot.overview.stats.now, snapshot.overview.lanes
+    queued, by_lane = _queued(snapshot.overview.stats.counts), {one.name: one for one in lanes}
     found: list[tuple[int, str]] = []
     uncounted: list[str] = []
-    for gate in look.overview.gates:
+    for gate in snapshot.overview.gates:
         how, lane = _why_closed(gate, now), by_lane.get(gate.name.removeprefix("lane:"))
         number = gate.parked
         if gate.name == "all":
@@ -224,7 +226,7 @@ def stuck(look: Look) -> list[str]:
         elif how:
             uncounted.append(f"at {gate.name}: {how}")
     rest = queued - sum(number for number, _ in found)
-    short = [one for lane in lanes for one in _short_of_handlers(look, lane)]
+    short = [one for lane in lanes for one in _short_of_handlers(snapshot, lane)]
     # No store counts the jobs that wait for a shared gate: they are among the remaining ones, or if
     # there are none, among those of lanes without a worker.
     if (others := rest - sum(number for number, _ in short)) > 0:
@@ -236,8 +238,8 @@ def stuck(look: Look) -> list[str]:
     return [sentence for _, sentence in sorted(found, key=lambda one: -one[0])]
 
 
-def _short_of_handlers(look: Look, lane: LaneView) -> Iterator[tuple[int, str]]:
-    late, number = look.latencies.get(lane.name), _queued(lane.counts)
+def _short_of_handlers(snapshot: Snapshot, lane: LaneView) -> Iterator[tuple[int, str]]:
+    late, number = snapshot.latencies.get(lane.name), _queued(lane.counts)
     if number and not lane.workers:
         yield number, f"{_wait(number)} in the lane {lane.name}: no live worker serves it"
     elif late is not None and late.handlers_missing:
