@@ -95,7 +95,7 @@ def test_jobs_of_a_worker_take_no_other_filter(headway: Headway, other: list[str
 def test_waiting_and_running_jobs_are_found_below_many_others(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.ledger.paging.MOST_EXAMINED", 2)
     enqueue(*(new_job(due_at=4_000_000_000_000) for _ in range(9)))
     made = enqueue(new_job(lane="calls"), new_job(lane="calls"), new_job(lane="mail"))
     (held,) = claim("calls")

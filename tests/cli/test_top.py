@@ -345,9 +345,9 @@ async def test_running_jobs_are_found_below_many_waiting_ones_in_few_pages(
         assert max(reads) <= 12
 
 
-LOOKED_AT = (
-    "headway.stores.ledger.paging.LOOKED_AT",
-    "headway.stores.memory.jobs.LOOKED_AT",
+MOST_EXAMINED = (
+    "headway.stores.ledger.paging.MOST_EXAMINED",
+    "headway.stores.memory.jobs.MOST_EXAMINED",
 )
 
 
@@ -355,7 +355,7 @@ LOOKED_AT = (
 async def test_running_waiting_and_parked_jobs_are_found_among_many_others(
     kind: str, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name in LOOKED_AT:
+    for name in MOST_EXAMINED:
         monkeypatch.setattr(name, 2)
     async with place(kind, clock, tmp_path) as (shown, store):
         await declare(store)
@@ -435,7 +435,7 @@ async def test_refresh_over_a_server_needs_few_requests_whatever_the_store_conta
 async def test_dead_job_below_many_others_is_found_after_some_refreshes_and_stays(
     clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name in LOOKED_AT:
+    for name in MOST_EXAMINED:
         monkeypatch.setattr(name, 2)
     async with place("memory", clock, tmp_path) as (store, _):
         (dead,) = await enqueue(store, 1, lane="mail")

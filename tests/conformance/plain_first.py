@@ -101,7 +101,7 @@ class PlainFirstStore:
             lanes = (lane,)
             greeting = BeatRequest(worker=request.worker, lanes=lanes, lease_ms=request.lease_ms)
             await self.inner.beat(greeting)
-        found = await self.inner._look(look)
+        found = await self.inner._read(look)
         reply = ClaimReply(jobs=[_PLAIN], now=0, lease_until=0, next_at=None)
         self.inner._plain.learn(request, reply, found)
         known = self.inner._plain._lanes.get(lane)

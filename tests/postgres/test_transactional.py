@@ -286,7 +286,7 @@ async def test_enqueue_that_waits_for_a_key_wakes_waiters_even_if_its_caller_is_
     app: hw.App, store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     """It cannot be stopped any more, so what it writes must be claimed like any other job."""
-    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "CHECK_EVERY", 3600.0)
     patient = PostgresStore(parse_url(f"{database}?patience_ms=600000"))
     await asyncio.wait_for(patient.wait(["notes"], None, (await claim(patient, 1)).seen), LIMIT)
     job = NewJob(id=derived_id("cancelled", 1), kind="note", lane="notes", key="mine")
@@ -374,7 +374,7 @@ async def test_connection_to_another_database_is_refused(
 async def test_commit_of_a_session_wakes_waiters_elsewhere(
     app: hw.App, store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "CHECK_EVERY", 3600.0)
     await asyncio.wait_for(store.wait([LANE], None, (await claim(store, 1)).seen), LIMIT)
     engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
     with Session(engine) as session:

@@ -58,7 +58,7 @@ async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wa
 @pytest.fixture(autouse=True)
 def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the slow poll, so that only notifications wake a test, unless it enables the poll."""
-    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "CHECK_EVERY", 3600.0)
     monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
 
 
@@ -455,22 +455,24 @@ async def test_commits_are_polled_for_without_notifications(options, make, chang
 
 
 async def test_checks_find_nothing_while_nobody_writes(options, make, monkeypatch):
-    monkeypatch.setattr(listening, "LOOK_EVERY_ALONE", 0.005)
+    monkeypatch.setattr(listening, "CHECK_EVERY_ALONE", 0.005)
     here = make(replace(options, listen=False))
-    looks: list[str] = []
-    look = here._listening._look
-    monkeypatch.setattr(here._listening, "_look", lambda db: (look(db), looks.append("")))
+    checks: list[str] = []
+    check = here._listening._check_for_writes
+    monkeypatch.setattr(
+        here._listening, "_check_for_writes", lambda db: (check(db), checks.append(""))
+    )
     task = await asleep(here)
     count = here.count
-    seen = len(looks)
-    await until(lambda: len(looks) > seen + 20)
+    seen = len(checks)
+    await until(lambda: len(checks) > seen + 20)
     # Other tests may write on the same server; each of them causes at most one wake per poll.
     assert here.count - count < 20
     task.cancel()
 
 
 async def test_missed_notification_is_found_by_the_slow_poll(options, make, monkeypatch):
-    monkeypatch.setattr(listening, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(listening, "CHECK_EVERY", 0.05)
     here = make(options)
     task = await asleep(here)
     all_woken: list[None] = []

@@ -192,7 +192,7 @@ async def test_expiry_postponed_by_a_claim_stops_no_handler(
 def test_prefetched_jobs_are_handed_back_if_no_beat_succeeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
+    monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
 
     class Unheard(StoreProxy):
         async def beat(self, request: BeatRequest) -> BeatReply:

@@ -34,7 +34,7 @@ async def test_stop_lets_handlers_finish_and_hands_prefetched_jobs_back_at_once(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise the job is back before a slow machine sees that it was claimed.
-    monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
+    monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.job()

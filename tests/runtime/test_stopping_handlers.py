@@ -139,7 +139,7 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise the job is back before a slow machine sees that it was claimed.
-    monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
+    monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.job()
@@ -171,7 +171,7 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
 async def test_prefetched_job_whose_run_was_lost_is_not_started(
     app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.runtime.worker.claimer.LOOK_EVERY", LIMIT)
+    monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
     begun, go_on, started = (asyncio.Event() for _ in range(3))
 
     @app.job()

@@ -15,7 +15,7 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.store import Sent
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
-from headway.runtime.worker.claimer import LOOK_EVERY
+from headway.runtime.worker.claimer import CHECK_EVERY
 from headway.stores.ledger.lane_claim import FLOWS
 from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
@@ -418,7 +418,7 @@ class OneLook(hw.Timing):
         self.holds, self.may_look = asyncio.Event(), asyncio.Event()
 
     async def pause(self, seconds: float) -> None:
-        if not self.begun or seconds != LOOK_EVERY:
+        if not self.begun or seconds != CHECK_EVERY:
             await super().pause(seconds)
         elif self.holds.is_set():
             await asyncio.Event().wait()

@@ -23,7 +23,7 @@ LIMIT = 120
 @pytest.fixture(autouse=True)
 def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make sure that workers are woken only by notifications, however slow the machine is."""
-    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(listening, "CHECK_EVERY", 3600.0)
     monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
 
 

@@ -463,7 +463,7 @@ async def test_large_live_jobs_are_a_bounded_part_of_a_page(rig: Rig):
 async def test_live_jobs_are_found_whatever_else_there_is(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.MOST_EXAMINED", 2)
     for _ in range(9):
         await rig.send(lane="later", due="1h")
     held = [await rig.send(lane="a", kind=f"k{n % 3}") for n in range(30)]

@@ -76,7 +76,7 @@ async def test_awaiting_jobs_are_found_whatever_else_there_is(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("memory.jobs", "ledger.paging", "redis.views"):
-        monkeypatch.setattr(f"headway.stores.{module}.LOOKED_AT", 6)
+        monkeypatch.setattr(f"headway.stores.{module}.MOST_EXAMINED", 6)
     worker = "w" * 32
     await done(rig, "POST", "/v1/jobs", 9 * [{"kind": "noop", "lane": "others"}])
     before = [await rig.send(lane="calls", tenant=tenant) for tenant in ("", "x", "x", "", "x")]

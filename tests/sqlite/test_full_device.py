@@ -108,7 +108,7 @@ async def test_reserve_refuses_new_jobs_while_running_ones_can_still_be_settled(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", nearly_full)
-        store._writer._disk_space._looked_at = float("-inf")
+        store._writer._disk_space._checked_at = float("-inf")
         with pytest.raises(StoreFull, match="reserve"):
             await store.enqueue([job(2)])
         # Within one group, too.
@@ -119,6 +119,6 @@ async def test_reserve_refuses_new_jobs_while_running_ones_can_still_be_settled(
         with pytest.raises(StoreFull, match="reserve"):
             await more
         assert await end == [Verdict.DONE]
-    store._writer._disk_space._looked_at = float("-inf")
+    store._writer._disk_space._checked_at = float("-inf")
     assert (await store.enqueue([job(2)]))[0].created
     await store.close()

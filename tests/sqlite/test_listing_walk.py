@@ -11,7 +11,7 @@ from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.stores.ledger import paging
 from headway.stores.ledger.columns import CODES
-from headway.stores.ledger.paging import Seen, page_of
+from headway.stores.ledger.paging import Summary, page_of
 from headway.stores.ledger.rows import FlowKey
 
 KINDS = ("call", "mail", "sms")
@@ -26,10 +26,10 @@ class Listed:
         self._newest = newest
         self._jobs = JOBS[::-1] if newest else JOBS
 
-    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+    def summarize(self, after: int, many: int, states: Sequence[int]) -> Summary:
         rows = self._rows(after, many)
         flows = {flow for _, flow, state in rows if state in states}
-        return Seen(len(rows), rows[-1][0] if rows else None, sorted(flows))
+        return Summary(len(rows), rows[-1][0] if rows else None, sorted(flows))
 
     def fitting(
         self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int
@@ -42,11 +42,11 @@ class Listed:
         return past[:many]
 
 
-@pytest.mark.parametrize(("looked_at", "first"), [(29, 7), (28, 7), (10, 4), (3, 7), (7, 7)])
+@pytest.mark.parametrize(("most_examined", "first"), [(29, 7), (28, 7), (10, 4), (3, 7), (7, 7)])
 def test_pages_have_every_matching_job_once_and_a_cursor_while_more_follow(
-    monkeypatch: pytest.MonkeyPatch, looked_at: int, first: int
+    monkeypatch: pytest.MonkeyPatch, most_examined: int, first: int
 ):
-    monkeypatch.setattr(paging, "LOOKED_AT", looked_at)
+    monkeypatch.setattr(paging, "MOST_EXAMINED", most_examined)
     monkeypatch.setattr(paging, "FIRST", first)
     for kind, states, newest, limit in product(
         (None, *KINDS, "none"), ((), (State.SCHEDULED,)), (False, True), (1, 4, 29, 30)

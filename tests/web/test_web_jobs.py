@@ -419,7 +419,7 @@ async def test_workers_show_what_each_runs_and_since_when(url: str):
 async def test_listing_that_finds_no_matching_job_continues_from_either_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.ledger.paging.MOST_EXAMINED", 2)
     async with operating(f"sqlite:///{tmp_path / 'jobs.db'}") as (rig, http):
         ended = await rig.send(lane="calls")
         worker = Worker(rig, "ada")
@@ -480,8 +480,8 @@ async def among_many(rig: Rig, worker: Worker) -> tuple[str, str, list[str]]:
 async def test_live_jobs_are_found_among_many_that_ended_or_are_due_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ):
-    monkeypatch.setattr("headway.stores.ledger.paging.LOOKED_AT", 2)
-    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.ledger.paging.MOST_EXAMINED", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.MOST_EXAMINED", 2)
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
     async with operating(url) as (rig, http):
         held, waiting, parked = await among_many(rig, Worker(rig, "ada"))
@@ -511,7 +511,7 @@ async def test_live_jobs_are_found_among_many_that_ended_or_are_due_later(
 
 
 async def test_scoped_tokens_find_only_their_own_live_jobs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.MOST_EXAMINED", 2)
     monkeypatch.setattr("headway.server.finding.MOST_LANES", 2)
     async with dashboard() as rig:
         held, waiting, parked = await among_many(rig, Worker(rig, "ada"))

@@ -20,7 +20,7 @@ from headway.core.state import State
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 
-_LOOKED_AT = 1_000
+_NEWEST = 1_000
 """Number of newest jobs that are searched for kinds: a store keeps no list of kinds."""
 _CLOSABLE = ("all", "kind:", "lane:", "tenant:")
 
@@ -32,12 +32,12 @@ async def lane_names(store: Store) -> list[str]:
 
 async def kind_names(store: Store) -> list[str]:
     """Return the kinds of the newest jobs of a store."""
-    page = await store.read(JobsQuery(limit=_LOOKED_AT, newest=True))
+    page = await store.read(JobsQuery(limit=_NEWEST, newest=True))
     return sorted({job.kind for job in page.rows})
 
 
 async def _gate_names(store: Store) -> list[str]:
-    page = await store.read(GatesQuery(limit=_LOOKED_AT))
+    page = await store.read(GatesQuery(limit=_NEWEST))
     return [one.name for one in page.rows]
 
 

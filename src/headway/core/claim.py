@@ -87,14 +87,14 @@ class Decision:
 
 NO_MEMBERS: Mapping[str, str] = {}
 
-Ahead = Callable[[int, str], Order | None]
+FirstParked = Callable[[int, str], Order | None]
 """Returns the order of the first job parked at (flow, gate) that could pass later, if any."""
 
 
 def decide(
     flows: Sequence[FlowView],
     gate: Callable[[GateUse], GateView],
-    ahead: Ahead,
+    first_parked: FirstParked,
     n: int,
     free: int,
     fairness: Fairness | None = None,
@@ -104,7 +104,7 @@ def decide(
     Args:
         flows: non-empty flows of one lane.
         gate: returns the view of a keyed gate; the same object each time.
-        ahead: returns the order of the first job parked at a gate in a flow.
+        first_parked: returns the order of the first job parked at a gate in a flow.
         n: maximum number of starts.
         free: maximum number of gated starts.
         fairness: fairness of a fair lane, which counts the starts; None in other lanes.
@@ -117,7 +117,7 @@ def decide(
         decision = _one_flow(flows[0], n, free)
         if decision is not None:
             return decision
-    return _Round(gate, ahead, n, free, fairness, Decision()).run(flows)
+    return _Round(gate, first_parked, n, free, fairness, Decision()).run(flows)
 
 
 def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
@@ -177,7 +177,7 @@ class _Round:
     """
 
     gate: Callable[[GateUse], GateView]
-    ahead: Ahead
+    first_parked: FirstParked
     n: int
     free: int
     fairness: Fairness | None
@@ -203,7 +203,7 @@ class _Round:
                 self.reserve(head, short)
                 self.stop(view)
                 continue
-            if not self.look_at(view, head):
+            if not self.start_or_park(view, head):
                 self.stop(view)
                 continue
             if index + 1 < len(view.heads):
@@ -231,7 +231,7 @@ class _Round:
         level, own = self.fairness.rank(view.tenant) if self.fairness else (0, 0)
         return (order.priority, level, own, order.due_at, order.seq)
 
-    def look_at(self, view: FlowView, head: Head) -> bool:
+    def start_or_park(self, view: FlowView, head: Head) -> bool:
         """Start or park a head; return False if its flow must stop because no handler is free."""
         gated = view.gated or bool(head.keyed)
         if gated and self.free <= 0:
@@ -268,7 +268,7 @@ class _Round:
                 return use, False
             if (view.flow, use.name) in self.parked:
                 return use, False
-            before = self.ahead(view.flow, use.name)
+            before = self.first_parked(view.flow, use.name)
             if before is not None and before < head.order:
                 return use, False
         return None

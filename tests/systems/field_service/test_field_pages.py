@@ -190,7 +190,7 @@ async def test_browser_follows_the_old_address_signs_in_and_sees_the_answer_arri
 async def test_board_shows_an_open_offer_behind_any_number_of_newer_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.stores.memory.jobs.LOOKED_AT", 2)
+    monkeypatch.setattr("headway.stores.memory.jobs.MOST_EXAMINED", 2)
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         await field.technician("ada", km=1)
         sent = await field.ask()

@@ -15,7 +15,7 @@ from headway.contract.operate import Verb
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.job import DAY_MS, NewJob
 from headway.runtime.timing import REAL
-from headway.stores.ledger.paging import LOOKED_AT
+from headway.stores.ledger.paging import MOST_EXAMINED
 from headway.systems.notifications import history
 from headway.systems.notifications.notification import Status
 from tests.bridges.cassandra.fake_link import FakeLink
@@ -152,7 +152,7 @@ async def test_nothing_older_is_shown_before_what_the_store_has_not_reached_yet(
     waiting = world.notification(process)
     others = [
         NewJob(id=str(uuid4()), kind="other", subject="ada", due_at=world.clock())
-        for _ in range(LOOKED_AT + 1)
+        for _ in range(MOST_EXAMINED + 1)
     ]
     await world.store.enqueue([waiting])
     for start in range(0, len(others), 1_000):

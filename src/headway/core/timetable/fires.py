@@ -66,7 +66,7 @@ def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]
             assert_never(policy)
 
 
-_LOOK_MS = 366 * DAY_MS
+_WINDOW_MS = 366 * DAY_MS
 _SECOND = timedelta(seconds=1)
 
 
@@ -121,13 +121,13 @@ def latest_fires(schedule: Schedule, after_at: int, until_at: int, cap: int) -> 
     """
     if cap <= 0 or until_at <= after_at:
         return []
-    look_ms = cap * (schedule.interval_ms if isinstance(schedule, Every) else 60_000)
+    window_ms = cap * (schedule.interval_ms if isinstance(schedule, Every) else 60_000)
     while True:
-        from_at = max(until_at - look_ms, after_at)
+        from_at = max(until_at - window_ms, after_at)
         found = list(_until(schedule, from_at, until_at))
         if len(found) >= cap or from_at == after_at:
             return found[-cap:]
-        look_ms *= 2
+        window_ms *= 2
 
 
 def _until(schedule: Schedule, after_at: int, until_at: int) -> Iterator[int]:
@@ -158,11 +158,11 @@ def _fires(schedule: Schedule, after_at: int) -> Iterator[int]:
 
 
 def _by_running_clock(expression: CronExpression, zone: ZoneInfo, after_at: int) -> Iterator[int]:
-    for look_at in range(after_at, MAX_AT, _LOOK_MS):
-        look_end_at = look_at + _LOOK_MS
-        for stretch in stretches(zone, look_at, look_end_at):
-            start_at = look_at if stretch.start_at is None else stretch.start_at
-            end_at = look_end_at if stretch.end_at is None else stretch.end_at
+    for window_at in range(after_at, MAX_AT, _WINDOW_MS):
+        window_end_at = window_at + _WINDOW_MS
+        for stretch in stretches(zone, window_at, window_end_at):
+            start_at = window_at if stretch.start_at is None else stretch.start_at
+            end_at = window_end_at if stretch.end_at is None else stretch.end_at
             start = EPOCH + timedelta(milliseconds=start_at + stretch.offset_ms)
             # Start a second earlier, because the first time of the stretch counts too.
             for wall in expression.walls_after(start - _SECOND):

@@ -127,7 +127,7 @@ def _on_clock(
     return Rhythm(period_ms=period_ms, offsets_ms=tuple(sorted(offsets)))
 
 
-LONGEST_LOOK_MS = 7 * DAY_MS
+LONGEST_WINDOW_MS = 7 * DAY_MS
 """Fires are counted over a cycle, or over a week if the cycle is longer or there is none."""
 MOST_FIRES = 50_000
 
@@ -199,8 +199,8 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
     rhythms = {name: rhythm(one, since_at=now) for name, one in schedules.items()}
     periods = [one.period_ms for one in rhythms.values() if one]
     tick, cycle = tick_ms(each, since_at=now), cycle_ms(each, since_at=now)
-    look_ms = min(cycle or LONGEST_LOOK_MS, LONGEST_LOOK_MS)
-    moments = _moments(each, now, now + look_ms)
+    window_ms = min(cycle or LONGEST_WINDOW_MS, LONGEST_WINDOW_MS)
+    moments = _moments(each, now, now + window_ms)
     return Plan(
         entries=tuple(
             EntryPlan(
@@ -213,7 +213,7 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
         ),
         tick_ms=tick,
         cycle_ms=cycle,
-        counted_ms=look_ms,
+        counted_ms=window_ms,
         by_tick=_met(moments, tick),
         by_periods=_met(moments, gcd(*periods)) if periods else None,
         by_cycle=_met(moments, lcm(*periods)) if cycle else None,

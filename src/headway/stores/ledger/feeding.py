@@ -10,7 +10,7 @@ from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.gatebook import GateBook, use_at
-from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow
 
 FEED_FLOWS = 256
@@ -162,7 +162,7 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
     """
     gates = book.ledger.gates.due_timers(limit)
     if gates:
-        book.ledger.read_ahead(Ahead(gates=gates, refits=gates))
+        book.ledger.read_ahead(ReadAhead(gates=gates, refits=gates))
         book.prefetch(gates)
     moved = 0
     for gate in gates:

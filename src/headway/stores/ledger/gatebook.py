@@ -182,7 +182,7 @@ class GateBook:
             raise InvariantBroken(message)
         row = self.find(name)
         view = GateView(name=name, kind=spec.kind, template=template)
-        rules_of(spec.kind).look(self, view, spec, row)
+        rules_of(spec.kind).fill_room(self, view, spec, row)
         self._close(view, row)
         one = row.reserved if row is not None else None
         if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:

@@ -47,7 +47,9 @@ class GateRules(ABC):
     has_own_limit: bool = False
 
     @abstractmethod
-    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def fill_room(
+        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
+    ) -> None:
         """Fill in a view with the room that the gate has now, as if it were not closed."""
 
     def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
@@ -64,7 +66,7 @@ class GateRules(ABC):
         return view.opens_at
 
     def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
-        """Return the names of the rows that `look` reads."""
+        """Return the names of the rows that `fill_room` reads."""
         del spec
         return (name,)
 
@@ -85,7 +87,9 @@ class SlotsRules(GateRules):
     settable = frozenset({"capacity"})
     has_own_limit = True
 
-    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def fill_room(
+        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
+    ) -> None:
         del gates
         view.most = _limit(spec.capacity, row)
         view.free = room(view.most, row.used if row else 0)
@@ -103,7 +107,9 @@ class RateRules(GateRules):
     settable = frozenset({"limit", "per_ms"})
     has_own_limit = True
 
-    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def fill_room(
+        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
+    ) -> None:
         view.most = _limit(spec.limit, row)
         if row is not None and row.used:
             after_at = gates.ledger.now - (spec.per_ms or 0)
@@ -129,7 +135,9 @@ class RateRules(GateRules):
 class HoursRules(GateRules):
     """Open at certain hours; a start takes nothing."""
 
-    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def fill_room(
+        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
+    ) -> None:
         del spec
         now, opens = gates.ledger.now, row.opens if row else ()
         if not is_open(opens, now):
@@ -144,7 +152,9 @@ class PoolRules(GateRules):
     chooses_member = True
     settable = frozenset({"members"})
 
-    def look(self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    def fill_room(
+        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
+    ) -> None:
         view.strategy = spec.strategy
         view.last = row.last if row else ""
         opens: list[int] = []

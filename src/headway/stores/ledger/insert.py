@@ -27,7 +27,7 @@ from headway.core.job import (
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, State
 from headway.stores.ledger.gatebook import GateBook, ensure_hours
-from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow
 
 
@@ -142,7 +142,7 @@ NOW: Mapping[str, int] = MappingProxyType({})
 FIRST_PART, UNDIVIDED = 64, 250
 """A batch of more rows than `UNDIVIDED` is written in parts of 64, 128, 256...: a server stores one
 part while the next is built. A row takes half as long to build as to store."""
-MOST_LOOKED_AT = 64
+MOST_IDS_READ = 64
 """Most ids of a series that are looked up together."""
 
 
@@ -216,7 +216,7 @@ class Insertion:
     def _know_flows(self, jobs: Sequence[NewJob]) -> None:
         shapes = dict.fromkeys(map(_SHAPE, jobs))
         if len(shapes) > 1 and all(self._is_ready(gates) for _, _, _, gates in shapes):
-            self.ledger.read_ahead(Ahead(flows=[flow_key(*shape) for shape in shapes]))
+            self.ledger.read_ahead(ReadAhead(flows=[flow_key(*shape) for shape in shapes]))
 
     def _is_ready(self, gates: Sequence[GateUse]) -> bool:
         """Return whether gates are declared as they are used: a refused job must leave no flow."""
@@ -232,7 +232,7 @@ class Insertion:
         """
         series = [job.id]
         while True:
-            series = ids_after(series[-1], min(2 * len(series), MOST_LOOKED_AT))
+            series = ids_after(series[-1], min(2 * len(series), MOST_IDS_READ))
             taken = self.ledger.jobs.known(series)
             free = next((one for one in series if one not in taken), None)
             if free is not None:

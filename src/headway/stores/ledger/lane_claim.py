@@ -17,7 +17,7 @@ from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gatebook import GateBook, use_at
 from headway.stores.ledger.gaterows import GateRow
-from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import FlowKey, ShutSpell
 from headway.stores.ledger.start_writer import StartWriter
 
@@ -103,7 +103,9 @@ class LaneClaim:
             views = self._views(n - len(started), free)
             if not views:
                 break
-            decision = decide(views, self._view, self._ahead, n - len(started), free, self.fairness)
+            decision = decide(
+                views, self._view, self._first_parked, n - len(started), free, self.fairness
+            )
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)
             # After the write: a rate opens again when the new starts leave its window.
@@ -157,7 +159,7 @@ class LaneClaim:
         if not flows:
             return []
         self._prefetch_shared(flows)
-        self.ledger.read_ahead(Ahead(heads=self.flows or ()))
+        self.ledger.read_ahead(ReadAhead(heads=self.flows or ()))
         least, most = heads_of_each(n, len(flows), self.rounds)
         self.rounds += 1
         # If all keys are taken, few jobs can start, however many heads a round reads. The number of
@@ -261,7 +263,7 @@ class LaneClaim:
 
     def _prefetch(self, uses: Sequence[tuple[GateUse, int]]) -> None:
         if uses:
-            self.ledger.read_ahead(Ahead(queues=[(use.name, flow) for use, flow in uses]))
+            self.ledger.read_ahead(ReadAhead(queues=[(use.name, flow) for use, flow in uses]))
             self.book.prefetch_uses([use for use, _ in uses])
 
     def _view(self, use: GateUse) -> GateView:
@@ -274,7 +276,7 @@ class LaneClaim:
             self._prefetch(more)
         return self.book.view(use)
 
-    def _ahead(self, flow: int, gate: str) -> Order | None:
+    def _first_parked(self, flow: int, gate: str) -> Order | None:
         return self.ledger.jobs.parked_order(gate, flow)
 
     # Results
@@ -364,7 +366,7 @@ class LaneClaim:
         left = [(one.head.ticket, one.flow) for one in decision.parks if one.head.ticket]
         left += [(one.head.ticket, one.flow) for one in decision.starts if one.head.ticket]
         if left or ended:
-            self.ledger.read_ahead(Ahead(gates=[*(gate for gate, _ in left), *ended]))
+            self.ledger.read_ahead(ReadAhead(gates=[*(gate for gate, _ in left), *ended]))
         for gate, flow in dict.fromkeys(left):
             feed_flow(self.book, gate, flow)
         for gate in ended:

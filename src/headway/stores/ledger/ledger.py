@@ -23,7 +23,7 @@ from headway.stores.ledger.tables import (
 )
 
 
-class Ahead(NamedTuple):
+class ReadAhead(NamedTuple):
     """What a step will read.
 
     Attributes:
@@ -60,7 +60,7 @@ class Ahead(NamedTuple):
     heads: Sequence[int] = ()
 
 
-NOTHING = Ahead()
+NOTHING = ReadAhead()
 """Nothing to read."""
 
 
@@ -144,7 +144,7 @@ class Ledger(Protocol):
         """The store's time, ms: constant within the step, never less than in an earlier one."""
         ...
 
-    def read_ahead(self, ahead: Ahead) -> None:
+    def read_ahead(self, ahead: ReadAhead) -> None:
         """Read what the step will need in one batch, if that saves round trips."""
         ...
 

@@ -10,7 +10,7 @@ from headway.core.errors import InvalidValue
 from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.rows import FlowKey
 
-LOOKED_AT = 5_000
+MOST_EXAMINED = 5_000
 """Most rows examined for one page of a listing."""
 FIRST = 500
 """Rows that are examined first; they suffice for most pages."""
@@ -29,7 +29,7 @@ def check_limit(limit: int) -> None:
         raise InvalidValue(message, hint=f"pass a limit of 1 to {MOST_ROWS}")
 
 
-class Seen(NamedTuple):
+class Summary(NamedTuple):
     """A summary of consecutive rows.
 
     Attributes:
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
 class Rows(Protocol):
     """The rows of a listing, filtered by the database: rows that do not match never leave it."""
 
-    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+    def summarize(self, after: int, many: int, states: Sequence[int]) -> Summary:
         """Summarize the next rows."""
         ...
 
@@ -95,9 +95,9 @@ def page_of(
     states = sorted({CODES[state] for state in query.states or STATES})
     wanted: list[int] = []
     after = start_of(query)
-    first = min(FIRST, LOOKED_AT)
-    for many in filter(None, (first, LOOKED_AT - first)):
-        seen = rows.look(after, many, states)
+    first = min(FIRST, MOST_EXAMINED)
+    for many in filter(None, (first, MOST_EXAMINED - first)):
+        seen = rows.summarize(after, many, states)
         flows = [one for one in seen.flows if _is_about(query, flow_of(one))]
         if flows:
             wanted += rows.fitting(after, many, states, flows, query.limit - len(wanted))
@@ -107,7 +107,7 @@ def page_of(
         if seen.last is None or seen.rows < many:
             return wanted, None
         after = seen.last
-    return wanted, str(after) if rows.look(after, 1, states).rows else None
+    return wanted, str(after) if rows.summarize(after, 1, states).rows else None
 
 
 def _is_about(query: JobsQuery, flow: FlowKey) -> bool:

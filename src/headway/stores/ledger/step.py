@@ -20,7 +20,7 @@ from headway.stores.ledger.gaterows import (
     TemplateRow,
 )
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
-from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
+from headway.stores.ledger.ledger import NOTHING, Ledger, ReadAhead
 from headway.stores.ledger.rows import JobRow, KeyRow, RunRow, SignalRow
 
 
@@ -52,7 +52,7 @@ class Step:
         self.kept: dict[str, list[SignalRow]] = {}
 
     def load(
-        self, ids: Iterable[str], ahead: Ahead = NOTHING, staying: Container[str] = ()
+        self, ids: Iterable[str], ahead: ReadAhead = NOTHING, staying: Container[str] = ()
     ) -> None:
         """Load jobs that the step may change, and read ahead what ending them needs.
 
@@ -62,7 +62,7 @@ class Step:
         """
         ledger = self.ledger
         missing = [one for one in dict.fromkeys(ids) if one not in self.rows]
-        ledger.read_ahead(Ahead(jobs=missing))
+        ledger.read_ahead(ReadAhead(jobs=missing))
         found = ledger.jobs.load(missing)
         self.rows.update(found)
         rows = found.values()
@@ -253,7 +253,7 @@ class Step:
         if self.then:
             then, self.then = self.then, []
             insert_new(ledger, self.book, then, limited=False)
-        ledger.read_ahead(Ahead(gates=[*freed, *(gate for gate, _ in self.tickets)]))
+        ledger.read_ahead(ReadAhead(gates=[*freed, *(gate for gate, _ in self.tickets)]))
         for gate, flow in self.tickets:
             feed_flow(self.book, gate, flow)
         self.tickets = {}
@@ -302,7 +302,7 @@ class Step:
             place = (one.gate, one.pool)
             amounts[place] = amounts.get(place, 0) + one.amount
         names = [name for place in amounts for name in place if name]
-        self.ledger.read_ahead(Ahead(gates=names))
+        self.ledger.read_ahead(ReadAhead(gates=names))
         self.book.prefetch(names)
         for (gate, _), amount in amounts.items():
             self.book.give_back(gate, amount)

@@ -35,7 +35,7 @@ class LedgerStore(ABC, Generic[Tables]):
         """
 
     @abstractmethod
-    async def _look(self, verb: Callable[[Tables], Answer]) -> Answer:
+    async def _read(self, verb: Callable[[Tables], Answer]) -> Answer:
         """Run a verb that only reads."""
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
@@ -74,10 +74,10 @@ class LedgerStore(ABC, Generic[Tables]):
         return await self._decide(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
 
     async def read(self, query: Query[Answer]) -> Answer:
-        return await self._look(lambda ledger: verbs.read(ledger, query))
+        return await self._read(lambda ledger: verbs.read(ledger, query))
 
     async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        return await self._look(lambda ledger: verbs.export_chunk(ledger, cursor))
+        return await self._read(lambda ledger: verbs.export_chunk(ledger, cursor))
 
     async def import_chunk(self, chunk: ExportChunk) -> None:
         await self._decide(lambda ledger: verbs.import_chunk(ledger, chunk), adds=True)

@@ -10,7 +10,7 @@ from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.paging import LOOKED_AT, read_place
+from headway.stores.ledger.paging import MOST_EXAMINED, read_place
 from headway.stores.ledger.rows import (
     DueRow,
     Finished,
@@ -370,7 +370,7 @@ class MemoryJobs:
         found: list[JobRow] = []
         last: int | None = None
         for looked, seq in enumerate(seqs):
-            if len(found) == query.limit or looked == LOOKED_AT:
+            if len(found) == query.limit or looked == MOST_EXAMINED:
                 return found, json.dumps(last)
             last = seq
             row = self._rows[seq]

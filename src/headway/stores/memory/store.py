@@ -10,7 +10,7 @@ from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.store import Clock
 from headway.stores.ledger import verbs
 from headway.stores.ledger.lane_claim import with_seen
-from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.store import LedgerStore
 from headway.stores.ledger.wakes import Wakes
@@ -58,7 +58,7 @@ class MemoryLedger:
         """The time of the step."""
         return self._time.now
 
-    def read_ahead(self, ahead: Ahead) -> None:
+    def read_ahead(self, ahead: ReadAhead) -> None:
         """Do nothing: all tables are in memory."""
 
     def wake(self, lane: str | None, at: int | None = None) -> None:
@@ -116,7 +116,7 @@ class MemoryStore(LedgerStore[MemoryLedger]):
             self._wakes.wake(woken)
         return answer
 
-    _look = _decide
+    _read = _decide
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         seen = self._wakes.count

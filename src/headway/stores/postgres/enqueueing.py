@@ -146,6 +146,6 @@ class Enqueues:
 
         return self._steps.run(Mode.EXCLUSIVE, verb)
 
-    def look(self) -> tuple[None, Done]:
+    def read_identity(self) -> tuple[None, Done]:
         """Read the store's identity."""
         return self._steps.run(Mode.INSERT, lambda _: None)

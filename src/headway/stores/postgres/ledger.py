@@ -8,7 +8,7 @@ from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec, is_implicit
 from headway.core.state import QUEUED
 from headway.stores.ledger.feeding import FEED_HEADS
-from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow, ShutSpell
 from headway.stores.postgres.arrays import Texts, ids_of
 from headway.stores.postgres.numbers import SUSPECT
@@ -39,7 +39,7 @@ from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
 from headway.stores.sql.statement import HIGH_WATER, Rows, Write, of
 
 
-def reads_of(session: Session, ahead: Ahead) -> list[Read]:
+def reads_of(session: Session, ahead: ReadAhead) -> list[Read]:
     """Return the queries for everything in `ahead` that is not cached."""
     jobs, words = ids_of(ahead.jobs), session.words
     queues = [sql.queue_of(*one) for one in ahead.queues]
@@ -213,7 +213,7 @@ class PostgresLedger:
         """Return the store's time of this step, ms."""
         return self.session.now
 
-    def read_ahead(self, ahead: Ahead) -> None:
+    def read_ahead(self, ahead: ReadAhead) -> None:
         """Read what the verb will need, in one trip."""
         session = self.session
         if not any(ahead):

@@ -34,9 +34,9 @@ from headway.stores.postgres.timing import monotonic
 Lanes = Iterable[tuple[str | None, int | None]]
 """Each with its time; None for any lane, None for now."""
 
-LOOK_EVERY = 5.0
+CHECK_EVERY = 5.0
 """Seconds between checks for commits, in addition to notifications."""
-LOOK_EVERY_ALONE = 0.25
+CHECK_EVERY_ALONE = 0.25
 """Seconds between checks without notifications, as behind a pooler or with `listen=off`."""
 LINGER = 10.0
 """Seconds for which the connection stays open after the last caller has waited."""
@@ -144,7 +144,7 @@ class Listening:
         self._left_at: dict[int, float] = {}
         self._alone = False
         self._snapshot = ""
-        self._look_at = 0.0
+        self._next_check_at = 0.0
         self._notified_at = self._waited_at = -inf
         self._fd = -1
         self._backend = 0
@@ -299,8 +299,8 @@ class Listening:
             elif not self._alone:
                 self._cover(db)
         self._send_notices(db)
-        if self._attending and monotonic() >= self._look_at:
-            self._look(db)
+        if self._attending and monotonic() >= self._next_check_at:
+            self._check_for_writes(db)
         self._sleep(self._until_next())
         self._listen(db)
 
@@ -330,7 +330,7 @@ class Listening:
             db.execute(f'LISTEN "{self._channel}"'.encode())
             db.execute("SELECT pg_advisory_lock_shared(%s)", (self._key,))
             self._cover(db)
-        self._look(db)
+        self._check_for_writes(db)
         # Callers that wait already made their claims before notifications could arrive.
         self._on_missed()
         # Set last: a caller that sees it has been woken for anything missed.
@@ -360,13 +360,13 @@ class Listening:
             if now >= self._left_at[one] + LINGER_IN_LANE:
                 del self._left_at[one]
 
-    def _look(self, db: Connection) -> None:
+    def _check_for_writes(self, db: Connection) -> None:
         """Check for writes since the last check; there are none if the snapshot is the same."""
         row = db.execute(_SNAPSHOT).fetchone()
         snapshot = str(row[0]) if row else ""
         changed = snapshot != self._snapshot
         self._snapshot = snapshot
-        self._look_at = monotonic() + (LOOK_EVERY_ALONE if self._alone else LOOK_EVERY)
+        self._next_check_at = monotonic() + (CHECK_EVERY_ALONE if self._alone else CHECK_EVERY)
         if changed and self._attending:
             # With notifications, a check rarely finds anything: most commits are heartbeats.
             (self._on_missed if self._alone else self._on_maybe_missed)()
@@ -392,7 +392,7 @@ class Listening:
         now = monotonic()
         ends = [max(self._waited_at, self._notified_at) + LINGER]
         if self._attending:
-            ends.append(self._look_at)
+            ends.append(self._next_check_at)
             left = self._covered - {_number(lane) for lane in self._waiting()}
             ends += [self._left_at.get(one, now) + LINGER_IN_LANE for one in left]
         if self._unsent:

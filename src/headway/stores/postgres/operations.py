@@ -15,8 +15,8 @@ from headway.contract.signals import Signal, SignalReply
 from headway.core.errors import InvariantBroken
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
 from headway.stores.ledger import verbs
-from headway.stores.ledger.verbs.settle import look_of, settle_all
-from headway.stores.ledger.verbs.signal import look_of as signals_read
+from headway.stores.ledger.verbs.settle import read_ahead_of, settle_all
+from headway.stores.ledger.verbs.signal import read_ahead_of as signals_read_ahead_of
 from headway.stores.ledger.verbs.signal import signals as apply_signals
 from headway.stores.postgres.arrays import ids_of
 from headway.stores.postgres.call_queue import AnyCall, share
@@ -35,7 +35,7 @@ MOST_IDLE = 256
 """Maximum number of remembered kinds of steps whose last one found nothing."""
 
 
-class Looks:
+class ClaimsAndSweeps:
     """Claims and sweeps, which first look without the lock, if that may be enough.
 
     If the last step of its kind found nothing, the look is one trip. Before the first step of its
@@ -95,7 +95,7 @@ class Looks:
             if kind.name in idle:
                 return steps.run(Mode.PEEK, verb, kind=kind, first=first)
             if kind.name not in steps.shared.prefetches:
-                found = steps.look(verb, kind, first)
+                found = steps.read_or_abort(verb, kind, first)
                 self._note_idle(kind.name)
                 return found
         idle.discard(kind.name)
@@ -204,7 +204,7 @@ class Settles:
             return verdicts
 
         gated = [one.job for request in requests for one in request.outcomes]
-        ahead = look_of(requests)._replace(permits=gated)
+        ahead = read_ahead_of(requests)._replace(permits=gated)
         kind = StepKind(("settle", *workers) if len(workers) == 1 else ("settle",))
         return Part(verb, kind, first, take, ahead)
 
@@ -239,9 +239,9 @@ class Turns:
         steps: on the connection of exclusive steps.
     """
 
-    def __init__(self, steps: Steps, looks: Looks, settles: Settles) -> None:
+    def __init__(self, steps: Steps, looks: ClaimsAndSweeps, settles: Settles) -> None:
         self._steps = steps
-        self._looks = looks
+        self._claims = looks
         self._settles = settles
 
     def run(self, items: Sequence[Operation]) -> tuple[list[Any], Done]:
@@ -254,7 +254,7 @@ class Turns:
         signals = [one for one in items if isinstance(one, Signal)]
         claims = [one for one in items if isinstance(one, ClaimRequest)]
         if len(claims) == len(items) == 1:
-            reply, done = self._looks.claim(claims[0])
+            reply, done = self._claims.claim(claims[0])
             return [reply], done
         parts: list[Part] = []
         if settles:
@@ -264,9 +264,9 @@ class Turns:
             def verb(ledger: PostgresLedger) -> list[SignalReply]:
                 return apply_signals(ledger, signals)
 
-            parts.append(Part(verb, ahead=signals_read(signals)))
+            parts.append(Part(verb, ahead=signals_read_ahead_of(signals)))
         merged = len(parts)
-        answers, done = self._steps.run_parts([*parts, *map(self._looks.part, claims)])
+        answers, done = self._steps.run_parts([*parts, *map(self._claims.part, claims)])
         ordered = [*chain.from_iterable(answers[:merged]), *answers[merged:]]
         places = sorted(range(len(items)), key=lambda place: _ORDER.index(type(items[place])))
         by_place = dict(zip(places, ordered, strict=True))

@@ -264,7 +264,7 @@ class Session:
         self, write: Write, patched: Sequence[Each] = (), *, gathering: bool = False
     ) -> None:
         limited = self.mode in {Mode.SHARED, Mode.BEAT} and write.beside is not self.mode
-        if limited or self.mode in {Mode.PEEK, Mode.LOOK, Mode.READ}:
+        if limited or self.mode in {Mode.PEEK, Mode.READ_OR_ABORT, Mode.READ}:
             raise NeedsMore
         self._wrote = True
         self.alone = self.alone or write.beside is not Mode.SHARED

@@ -142,7 +142,7 @@ class Prefetch:
         answers = cache.answers
         return cls(
             tuple(cache.used),
-            Names.of_step(cache.looked_at, before and before.gates),
+            Names.of_step(cache.gates_read, before and before.gates),
             Names.of_step(
                 [name for name in cache.fed if name not in cache.crowded], before and before.fed
             ),

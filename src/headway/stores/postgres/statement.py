@@ -24,7 +24,7 @@ class Mode(Enum):
     """Only adds, beside all other steps."""
     PEEK = auto()
     """Reads in one trip; it is aborted if it has to read more or write."""
-    LOOK = auto()
+    READ_OR_ABORT = auto()
     """Reads one snapshot, in as many trips as it needs; it is aborted if it has to write."""
     WHOLE = auto()
     """Runs beside other shared steps, in one trip; its assumptions are checked as it writes."""
@@ -70,7 +70,7 @@ TERMS: dict[Mode, Terms] = {
     Mode.READ: Terms(_SNAPSHOT, end="COMMIT"),
     Mode.INSERT: Terms(_BEGIN, end="COMMIT", beside=True),
     Mode.PEEK: Terms(checked=True, marked=True),
-    Mode.LOOK: Terms(_SNAPSHOT, end="COMMIT", checked=True, marked=True),
+    Mode.READ_OR_ABORT: Terms(_SNAPSHOT, end="COMMIT", checked=True, marked=True),
     Mode.WHOLE: Terms(lock=_SHARED, checked=True, marked=True),
     Mode.BLIND: Terms(beside=True),
     Mode.GUEST: Terms(_SAVEPOINT, end=f"RELEASE {_SAVEPOINT}"),

@@ -23,7 +23,7 @@ class StepCache:
         gates: rows of gates; None for a gate without a row.
         quiet: keyed gates without parked jobs.
         crowded: keyed gates with parked jobs of so many flows that these are read in turn.
-        looked_at: names of gates that were read.
+        gates_read: names of gates that were read.
         fed: gates whose parked jobs were read.
         queues: flows at gates whose first parked job was read; see `FIRST_PARKED`.
         heads: rows of the first waiting jobs of flows, with the number that was requested.
@@ -47,7 +47,7 @@ class StepCache:
         self.gates: dict[str, GateRow | None] = {}
         self.quiet: set[str] = set()
         self.crowded: set[str] = set()
-        self.looked_at: dict[str, None] = {}
+        self.gates_read: dict[str, None] = {}
         self.fed: dict[str, None] = {}
         self.queues: dict[str, None] = {}
         self.heads: dict[int, tuple[int, Rows]] = {}

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
-from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.ledger import PostgresLedger, reads_of
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     kind: StepKind | None = None
     first: Sequence[BoundSelect] = ()
     take: Callable[[Sequence[Rows]], None] | None = None
-    ahead: Ahead | None = None
+    ahead: ReadAhead | None = None
 
 
 class Steps:
@@ -82,7 +82,7 @@ class Steps:
         kind: StepKind | None = None,
         first: Sequence[BoundSelect] = (),
         take: Callable[[Sequence[Rows]], None] | None = None,
-        ahead: Ahead | None = None,
+        ahead: ReadAhead | None = None,
     ) -> tuple[Answer, Done]:
         """Run a verb as one step.
 
@@ -144,7 +144,7 @@ class Steps:
             ahead=_together(aheads),
         )
 
-    def look(
+    def read_or_abort(
         self, verb: Verb[Answer], kind: StepKind, first: Sequence[BoundSelect]
     ) -> tuple[Answer, Done]:
         """Run a verb without the lock; its reads are remembered even if it needs more.
@@ -153,7 +153,7 @@ class Steps:
             NeedsMore: the verb has to write; nothing was written.
         """
         try:
-            return self.run(Mode.LOOK, verb, kind=kind, first=first)
+            return self.run(Mode.READ_OR_ABORT, verb, kind=kind, first=first)
         except NeedsMore:
             self.session.learn()
             raise
@@ -165,7 +165,7 @@ class Steps:
         kind: StepKind | None,
         first: Sequence[BoundSelect],
         take: Callable[[Sequence[Rows]], None] | None,
-        ahead: Ahead | None,
+        ahead: ReadAhead | None,
     ) -> tuple[Answer, Done]:
         session = self.session
         committing = False
@@ -219,7 +219,7 @@ class Steps:
             self._give_up(error)
             raise
 
-    def _reads(self, ahead: Ahead | None) -> Callable[[], Sequence[Read]]:
+    def _reads(self, ahead: ReadAhead | None) -> Callable[[], Sequence[Read]]:
         return list if ahead is None else lambda: reads_of(self.session, ahead)
 
     def _give_up(self, error: BaseException) -> None:
@@ -239,6 +239,6 @@ class Steps:
         self.session.drop()
 
 
-def _together(aheads: Sequence[Ahead]) -> Ahead:
+def _together(aheads: Sequence[ReadAhead]) -> ReadAhead:
     fields: list[Sequence[Any]] = [[*chain(*named)] for named in zip(*aheads, strict=True)]
-    return Ahead(*fields)
+    return ReadAhead(*fields)

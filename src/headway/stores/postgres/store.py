@@ -34,7 +34,7 @@ from headway.stores.postgres.guests import Inserting
 from headway.stores.postgres.link import open_link
 from headway.stores.postgres.operations import (
     Beats,
-    Looks,
+    ClaimsAndSweeps,
     Operation,
     Settles,
     Turns,
@@ -93,9 +93,9 @@ class PostgresStore(SqlStore):
         self._reads = Steps(shared, spells)
         self._turns = turns
         self._plain = PlainClaims(claims, spells)
-        self._looks = Looks(turns, self._plain)
+        self._claims = ClaimsAndSweeps(turns, self._plain)
         self._settles = Settles(shares)
-        self._turns_together = Turns(turns, self._looks, self._settles).run
+        self._turns_together = Turns(turns, self._claims, self._settles).run
         self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
@@ -192,7 +192,7 @@ class PostgresStore(SqlStore):
     # Time and chores
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        return await _ask(self._turn_queue, Call(lambda: self._looks.sweep(n, keep_trail_ms)))
+        return await _ask(self._turn_queue, Call(lambda: self._claims.sweep(n, keep_trail_ms)))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         await self._wakes.wait(lanes, until_at, seen)
@@ -211,7 +211,7 @@ class PostgresStore(SqlStore):
         call = Call(lambda: self._turns.run(Mode.EXCLUSIVE, verb))
         return await _ask(self._turn_queue, call)
 
-    async def _look(self, verb: Verb[Answer]) -> Answer:
+    async def _read(self, verb: Verb[Answer]) -> Answer:
         call = Call(lambda: self._reads.run(Mode.READ, verb))
         return await _ask(self._read_queue, call)
 
@@ -233,7 +233,7 @@ class PostgresStore(SqlStore):
         self, connection: Connection, jobs: Sequence[NewJob]
     ) -> tuple[list[Sent], Woken]:
         if not self._shared.identity:
-            self._ask_inserts(self._enqueues.look)
+            self._ask_inserts(self._enqueues.read_identity)
         try:
             return self._enqueues.as_guest(connection, jobs)
         except NeedsMore:

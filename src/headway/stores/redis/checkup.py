@@ -51,7 +51,7 @@ def check(options: RedisOptions) -> Checkup:
         address = next(iter(masters(options, base)))
         link = Link(address, options, options.account, options.database)
         try:
-            return _look(link, base)
+            return _collect(link, base)
         finally:
             link.close()
     except NotSentError as error:
@@ -65,7 +65,7 @@ def check(options: RedisOptions) -> Checkup:
         raise meant from error
 
 
-def _look(link: Link, base: str) -> Checkup:
+def _collect(link: Link, base: str) -> Checkup:
     before = machine_clock()
     seconds, micros = link.ask("TIME")
     after = machine_clock()

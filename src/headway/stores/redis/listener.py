@@ -11,7 +11,7 @@ from headway.stores.redis.pool import Pool
 from headway.stores.redis.replies import parse_wakes
 from headway.stores.redis.timing import monotonic
 
-_LOOK_EVERY = 5.0
+_CHECK_EVERY = 5.0
 """Seconds after which a silent server is pinged, and the longest interval at which waiters are
 woken while the process cannot listen.
 """
@@ -70,14 +70,14 @@ class Listener:
                     self._thread.start()
 
     def close(self) -> None:
-        """Stop the listener. Blocks until its thread has ended, or for `_LOOK_EVERY`."""
+        """Stop the listener. Blocks until its thread has ended, or for `_CHECK_EVERY`."""
         self._leaving.set()
         with self._lock:
             thread, link = self._thread, self._link
         if link is not None:
             link.interrupt()
         if thread is not None:
-            thread.join(_LOOK_EVERY)
+            thread.join(_CHECK_EVERY)
 
     def _run(self) -> None:
         while not self._leaving.is_set():
@@ -86,7 +86,7 @@ class Listener:
             except (NotSentError, ReplyLostError, ReplyError, StoreError, OSError):
                 # This process gets no messages now, so its waiters claim without one.
                 self._leaving.wait(self._pause)
-                self._pause = min(self._pause * 2, _LOOK_EVERY)
+                self._pause = min(self._pause * 2, _CHECK_EVERY)
                 self._wake_all()
             with self._lock:
                 if self._leaving.is_set() or not self._is_wanted():
@@ -118,7 +118,7 @@ class Listener:
             link.close()
 
     def _receive(self, link: Link) -> None:
-        link.socket.settimeout(_LOOK_EVERY)
+        link.socket.settimeout(_CHECK_EVERY)
         silent = False
         while not self._leaving.is_set() and self._is_wanted():
             try:

@@ -29,7 +29,7 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvariantBroken
 from headway.core.job import MAX_BATCH
-from headway.stores.ledger.paging import LOOKED_AT, check_limit, read_place
+from headway.stores.ledger.paging import MOST_EXAMINED, check_limit, read_place
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
 from headway.stores.ledger.reads.listings import part_of
@@ -136,7 +136,7 @@ def _jobs(query: JobsQuery) -> dict[str, Any]:
         "newest": query.newest or None,
         "after": read_place(query.cursor, _LARGEST),
         "limit": query.limit,
-        "looked_at": LOOKED_AT,
+        "most_examined": MOST_EXAMINED,
     }
 
 

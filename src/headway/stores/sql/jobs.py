@@ -11,7 +11,7 @@ from headway.contract.views import JobsQuery
 from headway.core.job import JobPolicy
 from headway.stores.ledger.columns import CODES, encode_job_rest
 from headway.stores.ledger.packing import encode_cascade, encode_some, encode_uses
-from headway.stores.ledger.paging import Seen, page_of
+from headway.stores.ledger.paging import Summary, page_of
 from headway.stores.ledger.rows import FlowKey, JobRow
 from headway.stores.sql.statement import ANY_JOB, Select, SessionOf, SqlSession, SqlTable
 
@@ -68,7 +68,7 @@ def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
 class Walk(NamedTuple):
     """A listing by arrival in one direction; the database examines a limited number of rows."""
 
-    look: Select
+    summarize: Select
     fitting: Select
 
 
@@ -78,7 +78,7 @@ class Walks(NamedTuple):
     Attributes:
         about: over the jobs with one subject.
         by_state: over the jobs in one state, by its code, for states that have an index.
-        read_flows: decodes the flows that a `look` returns.
+        read_flows: decodes the flows that a `summarize` returns.
     """
 
     all: tuple[Walk, Walk]
@@ -100,10 +100,10 @@ def walk_pair(flows: str, where: str) -> tuple[Walk, Walk]:
             f"FROM (SELECT seq, flow, state FROM @job {where} AND seq {past} $1"  # noqa: S608  (names only)
             f" ORDER BY seq{order} LIMIT $2) AS seen"
         )
-        look = f"SELECT count(*), {last}(seq), {flows} FILTER (WHERE state = ANY ($3)) {rows}"
+        summarize = f"SELECT count(*), {last}(seq), {flows} FILTER (WHERE state = ANY ($3)) {rows}"
         fits = f"state = ANY ($3) AND flow = ANY ($4) ORDER BY seq{order} LIMIT $5"
         return Walk(
-            Select(look.replace("?", "$4"), ANY_JOB),
+            Select(summarize.replace("?", "$4"), ANY_JOB),
             Select(f"SELECT seq {rows} WHERE {fits}".replace("?", "$6"), ANY_JOB),
         )
 
@@ -123,13 +123,13 @@ class Listed:
             pair = walks.by_state.get(CODES[query.states[0]], pair)
         self._walk = pair[query.newest]
 
-    def look(self, after: int, many: int, states: Sequence[int]) -> Seen:
+    def summarize(self, after: int, many: int, states: Sequence[int]) -> Summary:
         session = self._session
         parameters = (after, many, session.number_list(states), *self._bound)
-        count, last, found = session.select(self._walk.look, *parameters)[0]
+        count, last, found = session.select(self._walk.summarize, *parameters)[0]
         flows = self._read_flows(found)
         session.flows.read(flows)
-        return Seen(count, last, flows)
+        return Summary(count, last, flows)
 
     def fitting(
         self, after: int, many: int, states: Sequence[int], flows: Sequence[int], limit: int

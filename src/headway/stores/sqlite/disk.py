@@ -113,7 +113,7 @@ class Checkpoints:
         return True
 
 
-_LOOK_EVERY = 0.25
+_CHECK_EVERY = 0.25
 """Seconds for which a check of the device is cached."""
 _SHARE = 20
 """On a small device, the reserve is its size divided by this."""
@@ -129,14 +129,14 @@ class DiskSpace:
     def __init__(self, path: Path, reserve_bytes: int) -> None:
         self._folder = path.parent
         self._reserve = reserve_bytes
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
         self._short: StoreFull | None = None
 
     def shortage(self) -> StoreFull | None:
         """Return the error with which to refuse new jobs if the device is nearly full."""
         now = monotonic()
-        if now - self._looked_at >= _LOOK_EVERY:
-            self._looked_at = now
+        if now - self._checked_at >= _CHECK_EVERY:
+            self._checked_at = now
             self._short = self._check()
         return self._short
 

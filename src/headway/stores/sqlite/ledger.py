@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.stores.ledger.ledger import Ahead
+from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
 from headway.stores.sql.statement import HIGH_WATER
@@ -50,7 +50,7 @@ class SqliteLedger:
         """The store's time of this step, ms."""
         return self.session.now
 
-    def read_ahead(self, ahead: Ahead) -> None:
+    def read_ahead(self, ahead: ReadAhead) -> None:
         """Do nothing: another statement costs no more than another row."""
 
     def wake(self, lane: str | None, at: int | None = None) -> None:

@@ -184,7 +184,7 @@ class PollFallback:
             self._db = None
 
 
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds between two checks."""
 
 
@@ -226,11 +226,11 @@ class BackgroundThread:
         return True
 
     def _run(self) -> None:
-        next_look = monotonic() + LOOK_EVERY
+        next_check = monotonic() + CHECK_EVERY
         while not self._stopped:
-            pause = next_look - monotonic()
+            pause = next_check - monotonic()
             if pause <= 0:
-                next_look = monotonic() + LOOK_EVERY
+                next_check = monotonic() + CHECK_EVERY
                 self._check()
             elif self._notifier.listening:
                 notification = self._notifier.listen(pause)

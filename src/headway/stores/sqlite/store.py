@@ -75,7 +75,7 @@ class SqliteStore(SqlStore):
     ) -> Answer:
         return await self._ask(self._writer.queue, Call(verb, takes_room=adds))
 
-    async def _look(self, verb: Callable[[SqliteLedger], Answer]) -> Answer:
+    async def _read(self, verb: Callable[[SqliteLedger], Answer]) -> Answer:
         return await self._ask(self._reader.queue, Call(verb))
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:

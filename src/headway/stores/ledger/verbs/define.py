@@ -38,7 +38,7 @@ from headway.stores.ledger.gatechanges import (
     track_implicit,
 )
 from headway.stores.ledger.gaterows import FOREVER, TemplateRow
-from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.rows import EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.tokenchanges import (
@@ -64,7 +64,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         message = f"the definitions are at revision {revision}, not {request.revision}"
         raise RevisionConflict(message, hint="read them again, then repeat the change")
     gates = [item.name for item in request.items if isinstance(item, _GATE_ITEMS)]
-    ledger.read_ahead(Ahead(gates=gates, refits=gates))
+    ledger.read_ahead(ReadAhead(gates=gates, refits=gates))
     changed: set[type[Item]] = set()
     # Read once: a store's cache of them is valid only until the first item that changes one.
     templates = ledger.gates.templates()

@@ -28,7 +28,7 @@ from headway.core.gates.spec import is_implicit
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, MAX_RESULT
 from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import another_stage, end_turn, enter, fail, stage_of
-from headway.stores.ledger.ledger import NOTHING, Ahead, Ledger
+from headway.stores.ledger.ledger import NOTHING, Ledger, ReadAhead
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -55,7 +55,7 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
     for request in requests:
         check_batch("settle", len(request.outcomes))
         check_outcomes(request.outcomes)
-    ledger.read_ahead(look_of(requests))
+    ledger.read_ahead(read_ahead_of(requests))
     step = Step(ledger)
     verdicts: list[list[Verdict]] = []
     live: list[bool] = []
@@ -68,7 +68,7 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
         rest += [(one, place) for place in left]
     if rest:
         _load(step, [requests[one].outcomes[place] for one, place in rest])
-        _look_at_runs(step, [(requests[one], place, live[one]) for one, place in rest])
+        _check_runs(step, [(requests[one], place, live[one]) for one, place in rest])
     for one, place in rest:
         request = requests[one]
         verdict = _settle_one(step, request.worker, request.outcomes[place], live=live[one])
@@ -78,14 +78,14 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
     return verdicts
 
 
-def look_of(requests: Sequence[SettleRequest]) -> Ahead:
+def read_ahead_of(requests: Sequence[SettleRequest]) -> ReadAhead:
     """Return what settlements read before they load jobs."""
     outcomes = [
         one for request in requests for one in request.outcomes if type(one) is not Succeeded
     ]
     if not outcomes:
         return NOTHING
-    return Ahead(
+    return ReadAhead(
         keys=[one.key for one in outcomes if isinstance(one, HandedOver | KnownAs) and one.key],
         kept=[key for one in outcomes for key in _new_keys(one)],
         jobs=[one.job for one in outcomes],
@@ -110,7 +110,7 @@ def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
         known = known_run(step, one.key) if isinstance(one, HandedOver | KnownAs) else None
         if known is not None:
             jobs[known[0]] = None
-    step.load(jobs, Ahead(events=kept), staying=jobs.keys() - ending)
+    step.load(jobs, ReadAhead(events=kept), staying=jobs.keys() - ending)
 
 
 def _early(step: Step, outcome: Outcome) -> list[str]:
@@ -120,7 +120,7 @@ def _early(step: Step, outcome: Outcome) -> list[str]:
     return [one.event for key in _new_keys(outcome) for one in step.kept[key]]
 
 
-def _look_at_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:
+def _check_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:
     """Read ahead the former runs of jobs whose outcome is not that of a live run."""
     stale = [
         row.id
@@ -129,7 +129,7 @@ def _look_at_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -
         and not _is_own(row, request.worker, request.outcomes[place], live=live)
     ]
     if stale:
-        step.ledger.read_ahead(Ahead(runs=stale))
+        step.ledger.read_ahead(ReadAhead(runs=stale))
 
 
 def _is_own(row: JobRow, worker: str, outcome: Outcome, *, live: bool) -> bool:

@@ -12,7 +12,7 @@ from headway.core.naming import check_name
 from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import accept, another_stage, end_turn, enter, fail
 from headway.stores.ledger.insert import make_ready
-from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.packing import decode_signal, encode_signal
 from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
 from headway.stores.ledger.step import Step
@@ -39,12 +39,12 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
     for event in events:
         check_signal(event)
     step = Step(ledger)
-    ledger.read_ahead(look_of(events))
+    ledger.read_ahead(read_ahead_of(events))
     runs = [known_run(step, event.key) for event in events]
     scopes = [(run[0], one.event) for run, one in zip(runs, events, strict=True) if run]
     owners = [known_run(step, event.known_as) for event in events if event.known_as]
     jobs = dict.fromkeys(run[0] for run in (*runs, *owners) if run)
-    step.load(jobs, Ahead(events=scopes), staying=jobs.keys() - {job for job, _ in scopes})
+    step.load(jobs, ReadAhead(events=scopes), staying=jobs.keys() - {job for job, _ in scopes})
     replies: list[SignalReply] = []
     for event in events:
         found = _find(step, event.key)
@@ -56,11 +56,11 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
     return replies
 
 
-def look_of(events: Sequence[Signal]) -> Ahead:
+def read_ahead_of(events: Sequence[Signal]) -> ReadAhead:
     """Return what signals read before they load jobs."""
     refs = [(event.key.partition(":")[0], event.event) for event in events]
     own = [ref for ref in refs if is_job_id(ref[0])]
-    return Ahead(
+    return ReadAhead(
         keys=[key for event in events for key in (event.key, event.known_as) if key],
         kept=[event.known_as for event in events if event.known_as],
         events=[*((event.key, event.event) for event in events), *own],

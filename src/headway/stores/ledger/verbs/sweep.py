@@ -12,7 +12,7 @@ from headway.core.state import State
 from headway.stores.ledger.attempts import ask_provider, end_turn, fail, take_from
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.gatebook import extend_short
-from headway.stores.ledger.ledger import Ahead, Ledger
+from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
@@ -91,7 +91,7 @@ def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:
     workers = ledger.workers.lapsed(n)
     if not workers:
         return 0, 0, 0
-    ledger.read_ahead(Ahead(workers=[worker.id for worker in workers]))
+    ledger.read_ahead(ReadAhead(workers=[worker.id for worker in workers]))
     taken: list[tuple[WorkerRow, list[HeldRow], bool]] = []
     held = 0
     for worker in workers:

@@ -118,7 +118,7 @@ class PostgresGates(SqlTable[Session]):
         ):
             # New hours need an exclusive step, because other steps read their row.
             raise NeedsMore
-        session.cache.looked_at.update(dict.fromkeys(wanted))
+        session.cache.gates_read.update(dict.fromkeys(wanted))
         return {name: row.clone() for name in wanted if (row := known[name]) is not None}
 
     def _known_hours(self, names: Iterable[str]) -> dict[str, GateRow]:

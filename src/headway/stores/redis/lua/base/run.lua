@@ -154,7 +154,7 @@ function Run.call(module, name, writes, request)
   if not done then
     Write.roll_back()
     -- A client with a time that was not stored would take the store for an older one.
-    Time.look_again()
+    Time.refresh()
     return failed(value)
   end
   if not writes then

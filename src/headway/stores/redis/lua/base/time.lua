@@ -20,7 +20,7 @@ function Time.begin(clock, high)
     clock_at = tonumber(seconds[1]) * 1000 + math.floor(tonumber(seconds[2]) / 1000)
   end
   if high == nil then
-    Time.look_again()
+    Time.refresh()
   else
     high_at = tonumber(high or 0)
   end
@@ -28,7 +28,7 @@ function Time.begin(clock, high)
 end
 
 -- Read the highest time that the store remembers; again after a step was rolled back.
-function Time.look_again()
+function Time.refresh()
   high_at = tonumber(redis.call('HGET', Keys.facts, 'high_at') or 0)
 end
 

@@ -35,7 +35,7 @@ local kinds = {}
 
 kinds.slots = { takes_permits = true, settable = { capacity = true }, has_own_limit = true }
 
-function kinds.slots.look(view, spec, row)
+function kinds.slots.fill_room(view, spec, row)
   view.most = limit_of(spec.capacity, row)
   view.free = Slots.room(view.most, used_of(row))
 end
@@ -46,7 +46,7 @@ kinds.rate = {
   has_own_limit = true,
 }
 
-function kinds.rate.look(view, spec, row)
+function kinds.rate.fill_room(view, spec, row)
   view.most = limit_of(spec.limit, row)
   if used_of(row) > 0 then
     view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0), row.used)
@@ -73,7 +73,7 @@ end
 
 kinds.hours = { settable = {} }
 
-function kinds.hours.look(view, _, row)
+function kinds.hours.fill_room(view, _, row)
   local opens = row and row.opens or {}
   if not Hours.is_open(opens, Time.now) then
     view.free, view.shut = 0, true
@@ -83,7 +83,7 @@ end
 
 kinds.pool = { takes_permits = true, chooses_member = true, settable = { members = true } }
 
-function kinds.pool.look(view, spec, row, book)
+function kinds.pool.fill_room(view, spec, row, book)
   view.strategy = spec.strategy
   view.last = row and row.last or ''
   view.most, view.free = 0, 0
@@ -104,8 +104,8 @@ end
 
 -- Fill a view with the gate's room now, as if it were not closed.
 --   kind: rules of the kind; row: of the gate, nil for none.
-function GateKinds.look(kind, book, view, spec, row)
-  kind.look(view, spec, row, book)
+function GateKinds.fill_room(kind, book, view, spec, row)
+  kind.fill_room(view, spec, row, book)
 end
 
 -- Return when a gate without room for an amount opens by itself, if known.

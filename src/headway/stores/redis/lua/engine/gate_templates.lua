@@ -106,7 +106,7 @@ local function recompute_hours(step, template)
 end
 
 -- Set timers so that the template's keyed gates with parked jobs are checked soon.
-local function look_again(step, template)
+local function set_timers(step, template)
   local after = ''
   while true do
     local names = Jobs.parked_gates(after, PAGE)
@@ -130,7 +130,7 @@ function GateTemplates.save_template(step, row)
   if spec.hours ~= nil then
     recompute_hours(step, spec.name)
   elseif not spec.shared then
-    look_again(step, spec.name)
+    set_timers(step, spec.name)
   end
 end
 

@@ -40,7 +40,7 @@ end
 
 local NO_GATES = {}
 -- Maximum number of ids of a series that are checked together.
-local MOST_LOOKED_AT = 64
+local MOST_IDS_READ = 64
 
 local function new_batch(book)
   return {
@@ -89,7 +89,7 @@ end
 local function find_id(job)
   local series = { job.id }
   while true do
-    series = NewJobs.ids_after(series[#series], math.min(2 * #series, MOST_LOOKED_AT))
+    series = NewJobs.ids_after(series[#series], math.min(2 * #series, MOST_IDS_READ))
     local taken = Jobs.known(series)
     for _, id in ipairs(series) do
       if not taken[id] then

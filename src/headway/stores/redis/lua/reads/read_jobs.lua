@@ -68,7 +68,7 @@ local function filter(request)
 end
 
 -- Return the rows of a page, by arrival or in reverse, and the cursor; nil at the end.
---   request: returns up to `limit` rows, and examines up to `looked_at`.
+--   request: returns up to `limit` rows, and examines up to `most_examined`.
 local function page(request)
   local wanted, looked, last = {}, 0, request.after
   local matches = filter(request)
@@ -76,7 +76,7 @@ local function page(request)
   while true do
     local ids = walk(request, last, chunk)
     for _, seen in ipairs(Jobs.glance(ids)) do
-      if #wanted == request.limit or looked == request.looked_at then
+      if #wanted == request.limit or looked == request.most_examined then
         return Jobs.in_order(wanted), Codec.digits(last)
       end
       looked, last = looked + 1, seen.seq
@@ -139,7 +139,7 @@ local function names_of(use, row, limit)
   return names
 end
 
-local function look_at_gates(snapshot, row, request)
+local function add_gates(snapshot, row, request)
   local flow = Snapshot.flow(snapshot, row.flow)
   Snapshot.templates(snapshot)
   Snapshot.gates_of(snapshot, flow)
@@ -168,7 +168,7 @@ function ReadJobs.why(request)
   if State.QUEUED[row.state] then
     local suspect = redis.call('HGET', Keys.facts, 'suspect')
     snapshot.reply.facts = { suspect = suspect and cmsgpack.unpack(suspect) or nil }
-    look_at_gates(snapshot, row, request)
+    add_gates(snapshot, row, request)
   end
   if row.state == 'waiting' then
     local order = { priority = row.priority, due_at = row.due_at, seq = row.seq }

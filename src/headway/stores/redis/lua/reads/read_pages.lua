@@ -12,7 +12,7 @@ local function count(snapshot, row)
   reply.starts[#reply.starts + 1] = { row.name, Starts.total(row.name, -1), false }
 end
 
-local function look_at_gates(snapshot, after, limit)
+local function add_gates(snapshot, after, limit)
   local reply = snapshot.reply
   local rows, sums = Gates.page(after, limit), Permits.sums(after, limit)
   local names = {}
@@ -37,7 +37,7 @@ local function look_at_gates(snapshot, after, limit)
   return #rows
 end
 
-local function look_at_permits(snapshot, after, limit)
+local function add_permits(snapshot, after, limit)
   local place = after:find('\031', 1, true)
   local gate = place and after:sub(1, place - 1) or after
   local rows = Permits.page({ gate, place and after:sub(place + 1) or '' }, limit)
@@ -55,7 +55,7 @@ local function look_at_permits(snapshot, after, limit)
   return #rows
 end
 
-local function look_at_held(snapshot, after, limit)
+local function add_held(snapshot, after, limit)
   local rows = Jobs.held(after, limit)
   local ids = {}
   for place, row in ipairs(rows) do
@@ -67,9 +67,9 @@ local function look_at_held(snapshot, after, limit)
 end
 
 local AUDITED = {
-  { 'gates', look_at_gates },
-  { 'permits', look_at_permits },
-  { 'held', look_at_held },
+  { 'gates', add_gates },
+  { 'permits', add_permits },
+  { 'held', add_held },
 }
 
 -- Read parts of an audit; they share one limit, and the next part starts while some of it is left.

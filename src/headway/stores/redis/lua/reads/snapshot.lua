@@ -111,7 +111,7 @@ local function leaves(name, after_at, total, most)
   return false
 end
 
-local function look_at_starts(snapshot, row)
+local function add_starts(snapshot, row)
   local spec = Snapshot.template(snapshot, row.template)
   if spec == nil or not GateKinds.of(spec.kind).counts_starts or row.pool ~= '' then
     return
@@ -132,7 +132,7 @@ function Snapshot.gate(snapshot, name)
   local gates = list(snapshot, 'gates')
   gates[#gates + 1] = { name, row or false }
   if row ~= nil then
-    look_at_starts(snapshot, row)
+    add_starts(snapshot, row)
   end
 end
 

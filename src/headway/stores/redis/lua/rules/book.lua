@@ -85,7 +85,7 @@ function Book.view_of(self, name, template)
     last = '',
     counted = 0,
   }
-  GateKinds.look(GateKinds.of(spec.kind), self, view, spec, row)
+  GateKinds.fill_room(GateKinds.of(spec.kind), self, view, spec, row)
   Book.close(self, view, row)
   local one
   if row ~= nil then

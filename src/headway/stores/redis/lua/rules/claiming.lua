@@ -29,7 +29,7 @@ local Claiming = {}
 local NO_MEMBERS = {}
 
 -- Decide one round of a claim.
-function Claiming.decide(flows, gate, ahead, n, free, fairness)
+function Claiming.decide(flows, gate, first_parked, n, free, fairness)
   if #flows == 1 and fairness == nil then
     local decision = Claiming.one_flow(flows[1], n, free)
     if decision ~= nil then
@@ -38,7 +38,7 @@ function Claiming.decide(flows, gate, ahead, n, free, fairness)
   end
   return Claiming.run({
     gate = gate,
-    ahead = ahead,
+    first_parked = first_parked,
     n = n,
     free = free,
     fairness = fairness,
@@ -176,7 +176,7 @@ function Claiming.run(self, flows)
         Claiming.reserve(self, head, short)
         Claiming.stop(self, view)
       else
-        if not Claiming.look_at(self, view, head) then
+        if not Claiming.start_or_park(self, view, head) then
           Claiming.stop(self, view)
         elseif index + 1 < #view.heads then
           Python.heappush(queue, { Claiming.rank(self, view, index + 1), place, index + 1 })
@@ -226,7 +226,7 @@ function Claiming.rank(self, view, index)
 end
 
 -- Start or park a head; return False if its flow must stop because no handler is free.
-function Claiming.look_at(self, view, head)
+function Claiming.start_or_park(self, view, head)
   local gated = view.gated or #head.keyed > 0
   if gated and self.free <= 0 then
     return false
@@ -272,7 +272,7 @@ function Claiming.closed_gate(self, view, head, uses)
     if self.parked[view.flow .. '\0' .. use.name] ~= nil then
       return { use, false }
     end
-    local before = self.ahead(view.flow, use.name)
+    local before = self.first_parked(view.flow, use.name)
     if before ~= nil and Python.less({ before.priority, before.due_at, before.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
       return { use, false }
     end

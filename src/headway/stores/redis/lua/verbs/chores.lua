@@ -14,7 +14,7 @@ local LANES = 16
 local WORKER_KEPT_MS = 3600000
 
 -- Delete workers that stopped long ago. Return how many leases are live, and when the first ends.
-local function look_at_workers()
+local function check_workers()
   local gone, live, first = {}, 0, nil
   for _, one in ipairs(Workers.all()) do
     if not one.lapsed then
@@ -128,7 +128,7 @@ function Chores.sweep(request)
   Horizon.extend_short(step.book, n)
   Step.flush(step)
   local removed, lines = forget(n), forget_trail(n, Time.now - request.keep_trail_ms)
-  local live, first_lapse = look_at_workers()
+  local live, first_lapse = check_workers()
   return {
     lost = lost,
     deadlines = late,
