@@ -105,9 +105,9 @@ class World:
         self.clock.advance(ms)
         self.timing.now += ms / 1000
 
-    async def look(self, after_ms: int = 0) -> list[tuple[str, str, bool]]:
+    async def check(self, after_ms: int = 0) -> list[tuple[str, str, bool]]:
         self.pass_by(after_ms)
-        await self.watch.look()
+        await self.watch.check()
         return self.told.take()
 
 
@@ -123,12 +123,12 @@ async def world() -> AsyncIterator[World]:
 
 async def test_lane_with_due_jobs_and_no_worker_alerts_after_a_minute_and_heals(world: World):
     await world.app.send_async("noop", lane="calls")
-    assert await world.look() == []
-    assert await world.look(59_000) == []
-    assert await world.look(1_000) == [("no_worker", "calls", False)]
+    assert await world.check() == []
+    assert await world.check(59_000) == []
+    assert await world.check(1_000) == [("no_worker", "calls", False)]
     await world.store.beat(BeatRequest(worker="w", lanes=("calls",), lease_ms=10 * MINUTE))
-    assert await world.look() == []
-    assert await world.look(CALM_MS) == [("no_worker", "calls", True)]
+    assert await world.check() == []
+    assert await world.check(CALM_MS) == [("no_worker", "calls", True)]
 
 
 async def test_paused_lane_and_lane_without_due_jobs_need_no_worker(world: World):
@@ -137,18 +137,18 @@ async def test_paused_lane_and_lane_without_due_jobs_need_no_worker(world: World
     await world.store.define(
         DefineRequest(items=(CloseGate(name="lane:paused", reason="x"),), author="t")
     )
-    await world.look()
-    assert await world.look(10 * MINUTE) == []
+    await world.check()
+    assert await world.check(10 * MINUTE) == []
 
 
 async def test_first_dead_job_of_a_lane_counts(world: World):
     await world.app.send_async("noop", lane="calls")
-    assert await world.look() == []
+    assert await world.check() == []
     asked = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), lease_ms=MINUTE)
     (job,) = (await world.store.claim(asked)).jobs
     died = Died(job.id, job.run, reason="bad number")
     await world.store.settle(SettleRequest(worker="w", outcomes=(died,)))
-    await world.watch.look()
+    await world.watch.check()
     texts = [one.text for one in world.told.alerts if one.rule == "dead_jobs"]
     assert texts == ["1 job in the lane calls died within 15m; the lane has 1 dead job"]
 
@@ -164,38 +164,38 @@ async def die(world: World, request: int) -> None:
 
 async def test_tolerated_number_of_dead_jobs_does_not_alert_and_one_more_does():
     world = World(dead_jobs_more_than=2)
-    assert await world.look() == []
+    assert await world.check() == []
     for request in (1, 2):
         await die(world, request)
-    assert await world.look() == []
+    assert await world.check() == []
     await die(world, 3)
-    assert await world.look() == [("dead_jobs", "calls", False)]
+    assert await world.check() == [("dead_jobs", "calls", False)]
     await world.store.inner.close()
 
 
 async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
     await die(world, 1)
-    assert await world.look() == []
+    assert await world.check() == []
     await die(world, 2)
-    await world.watch.look()
+    await world.watch.check()
     (alert,) = world.told.alerts
     assert (alert.rule, alert.subject, alert.severity) == ("dead_jobs", "calls", Severity.P2)
     assert alert.text == "1 job in the lane calls died within 15m; the lane has 2 dead jobs"
     assert alert.runbook == "docs/how-to/observe.md#dead_jobs"
     world.told.take()
-    assert await world.look(world.settings.dead_jobs_within_ms) == [("dead_jobs", "calls", False)]
-    await world.look(1)
-    assert await world.look(CALM_MS) == [("dead_jobs", "calls", True)]
+    assert await world.check(world.settings.dead_jobs_within_ms) == [("dead_jobs", "calls", False)]
+    await world.check(1)
+    assert await world.check(CALM_MS) == [("dead_jobs", "calls", True)]
 
 
 async def test_lane_that_misses_its_target_alerts_with_the_difference(world: World):
     world.app.lane("calls", target="5s")
     await world.store.beat(BeatRequest(worker="w", lanes=("calls",), lease_ms=60 * MINUTE))
     await world.app.send_async("noop", lane="calls")
-    assert await world.look(6_000) == []
-    await world.look(MINUTE - 1)
+    assert await world.check(6_000) == []
+    await world.check(MINUTE - 1)
     world.pass_by(1)
-    await world.watch.look()
+    await world.watch.check()
     (alert,) = world.told.alerts
     assert (alert.rule, alert.subject) == ("lane_latency", "calls")
     assert "target of 5s" in alert.text
@@ -205,16 +205,16 @@ async def test_lane_that_misses_its_target_alerts_with_the_difference(world: Wor
 async def test_unreachable_store_alerts_though_nothing_can_be_read(world: World):
     async def away(after_ms: int) -> list[tuple[str, str, bool]]:
         world.store.plan(Fault.REFUSE)
-        return await world.look(after_ms)
+        return await world.check(after_ms)
 
     await world.app.send_async("noop", lane="calls")
-    await world.look()
+    await world.check()
     assert await away(14_000) == []
     assert await away(1_000) == [("store_away", "store", False)]
     assert await away(4 * MINUTE) == []
     assert await away(1 * MINUTE) == [("store_away", "store", False)]
-    assert ("store_away", "store", True) not in await world.look(1)
-    assert ("store_away", "store", True) in await world.look(CALM_MS)
+    assert ("store_away", "store", True) not in await world.check(1)
+    assert ("store_away", "store", True) in await world.check(CALM_MS)
 
 
 async def test_hours_that_nobody_extends_alert(world: World):
@@ -228,15 +228,15 @@ async def test_hours_that_nobody_extends_alert(world: World):
     (gate,) = [one for one in overview.gates if one.name == "office"]
     assert gate.horizon_at is not None
     (rule,) = (one for one in rules(AlertSettings()) if one.name == "horizon")
-    assert rule.look(Facts(at=0, overview=overview)) == []
+    assert rule.check(Facts(at=0, overview=overview)) == []
     within = AlertSettings().horizon_within_ms
     for left, count in ((within, 0), (within - 1, 1)):
         near = replace(gate, horizon_at=overview.stats.now + left)
-        found = rule.look(Facts(at=0, overview=replace(overview, gates=(near,))))
+        found = rule.check(Facts(at=0, overview=replace(overview, gates=(near,))))
         assert len(found or ()) == count
     for left, text in ((3_600_000, "for only 1h ahead"), (-1, "it is closed")):
         near = replace(gate, horizon_at=overview.stats.now + left)
-        (found,) = rule.look(Facts(at=0, overview=replace(overview, gates=(near,)))) or ()
+        (found,) = rule.check(Facts(at=0, overview=replace(overview, gates=(near,)))) or ()
         assert found.subject == "office"
         assert text in found.text
 
@@ -246,13 +246,13 @@ async def test_failing_rule_silences_no_other(world: World, caplog: pytest.LogCa
         name = "wrong"
         severity = Severity.P3
 
-        def look(self, facts: Facts) -> Sequence[Finding]:
+        def check(self, facts: Facts) -> Sequence[Finding]:
             raise ZeroDivisionError
 
     await world.app.send_async("noop", lane="calls")
     world.books = [book_of(Wrong(), Another(lambda _: [finding("line")]))]
     world.watch = world.another(world.told)
-    assert await world.look() == [("another", "line", False)]
+    assert await world.check() == [("another", "line", False)]
     assert "the rule wrong failed" in caplog.text
 
 
@@ -268,7 +268,7 @@ class Another:
     def __init__(self, finds: Callable[[Facts], Sequence[Finding] | None]) -> None:
         self.finds = finds
 
-    def look(self, facts: Facts) -> Sequence[Finding] | None:
+    def check(self, facts: Facts) -> Sequence[Finding] | None:
         return self.finds(facts)
 
 
@@ -283,16 +283,16 @@ async def test_systems_rules_alert_with_their_own_page_and_heal(world: World):
     wrong = [finding("line")]
     world.books = [book_of(Another(lambda _: wrong))]
     world.watch = world.another(world.told)
-    await world.watch.look()
+    await world.watch.check()
     (told,) = world.told.alerts
     assert (told.rule, told.subject) == ("another", "line")
     assert told.runbook == "page-of-the-system#another"
     world.told.take()
-    assert await world.look(29 * MINUTE) == []
-    assert await world.look(1 * MINUTE) == [("another", "line", False)]
+    assert await world.check(29 * MINUTE) == []
+    assert await world.check(1 * MINUTE) == [("another", "line", False)]
     wrong.clear()
-    await world.look(1)
-    assert await world.look(CALM_MS) == [("another", "line", True)]
+    await world.check(1)
+    assert await world.check(CALM_MS) == [("another", "line", True)]
 
 
 async def test_failing_system_silences_no_other_and_heals_nothing(
@@ -308,14 +308,14 @@ async def test_failing_system_silences_no_other_and_heals_nothing(
     world.books = [book_of(Another(lambda _: [finding("line")]), see=see)]
     world.watch = world.another(world.told)
     await world.app.send_async("noop", lane="calls")
-    assert await world.look() == [("another", "line", False)]
+    assert await world.check() == [("another", "line", False)]
     for error in (hw.StoreUnavailable("the directory is away"), ZeroDivisionError()):
         failing[:] = [error]
-        told = await world.look(MINUTE)
+        told = await world.check(MINUTE)
         assert ("another", "line", True) not in told
         assert "could not be evaluated" in caplog.text
         caplog.clear()
-    assert ("no_worker", "calls", False) not in await world.look(MINUTE)
+    assert ("no_worker", "calls", False) not in await world.check(MINUTE)
 
 
 async def test_new_leader_starts_with_fresh_rules(world: World):
@@ -331,11 +331,11 @@ async def test_new_leader_starts_with_fresh_rules(world: World):
     world.books = [RuleBook(rules=make, see=see, runbooks="page")]
     world.watch = world.another(world.told)
     other = world.another(Told())
-    await world.look()
+    await world.check()
     made.clear()
     world.pass_by(5 * MINUTE)
-    await other.look()
-    await world.look()
+    await other.check()
+    await world.check()
     assert len(made) == 1
 
 
@@ -350,7 +350,7 @@ async def test_systems_rule_can_be_disabled_by_name(world: World):
     world.books = [book_of(Another(lambda _: [finding("line")]))]
     world.settings = AlertSettings(off=frozenset({"another"}))
     world.watch = world.another(world.told)
-    assert await world.look() == []
+    assert await world.check() == []
 
 
 # ------------------------------------------------------------------------------ leadership
@@ -361,16 +361,16 @@ async def test_only_the_leading_server_alerts_and_another_takes_over(world: Worl
     other = world.another(told)
     await world.app.send_async("noop", lane="calls")
     for _ in range(2):
-        await world.watch.look()
-        await other.look()
+        await world.watch.check()
+        await other.check()
         world.pass_by(MINUTE // 2)
-    await world.watch.look()
-    await other.look()
+    await world.watch.check()
+    await other.check()
     assert (world.told.take(), told.take()) == ([("no_worker", "calls", False)], [])
     # The first server dies; the other one notices when the term is over, and waits a minute.
     for _ in range(5):
         world.pass_by(MINUTE // 2)
-        await other.look()
+        await other.check()
     assert told.take() == [("no_worker", "calls", False)]
 
 
@@ -379,29 +379,29 @@ async def test_new_leader_repeats_standing_alerts(
 ):
     other = world.another(Told())
     await world.app.send_async("noop", lane="calls")
-    await world.look()
-    assert await world.look(MINUTE) == [("no_worker", "calls", False)]
+    await world.check()
+    assert await world.check(MINUTE) == [("no_worker", "calls", False)]
     world.pass_by(MINUTE)
-    await other.look()
-    assert await world.look() == []
+    await other.check()
+    assert await world.check() == []
     world.pass_by(MINUTE)
-    assert await world.look() == []
-    assert await world.look(MINUTE) == [("no_worker", "calls", False)]
+    assert await world.check() == []
+    assert await world.check(MINUTE) == [("no_worker", "calls", False)]
 
 
 async def test_unreachable_store_is_also_reported_by_the_others_after_a_longer_wait(world: World):
     told = Told()
     other = world.another(told)
-    await world.watch.look()
-    await other.look()
+    await world.watch.check()
+    await other.check()
     for _ in range(4):
         world.pass_by(10_000)
         world.store.plan(Fault.REFUSE)
-        await other.look()
+        await other.check()
     assert told.take() == []
     world.pass_by(5_000)
     world.store.plan(Fault.REFUSE)
-    await other.look()
+    await other.check()
     assert told.take() == [("store_away", "store", False)]
 
 
@@ -418,7 +418,7 @@ class Suspect(FaultyStore):
 async def test_suspect_store_alerts_at_once_with_reason_and_remedy(world: World):
     world.store = Suspect(open_store("memory://", clock=world.clock))
     watch = world.another(world.told)
-    await watch.look()
+    await watch.check()
     (alert,) = world.told.alerts
     assert (alert.rule, alert.subject, alert.severity) == ("store_away", "store", Severity.P0)
     for part in ("nothing is claimed", "remembers is 5", "process 7", "--new-epoch"):
@@ -629,7 +629,7 @@ async def test_existing_rule_can_be_disabled(world: World):
     world.settings = AlertSettings(off=frozenset({"no_worker"}), no_worker_for="0s")
     world.watch = world.another(world.told)
     await world.app.send_async("noop", lane="calls")
-    assert await world.look() == []
+    assert await world.check() == []
     with pytest.raises(hw.InvalidValue, match="no rule 'dead'"):
         check_names([engine_book(world.settings)], off=["dead"])
 

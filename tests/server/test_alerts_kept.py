@@ -62,10 +62,10 @@ class Server:
             each_ms=read.each_ms,
         )
 
-    async def look(self, after_ms: int = 0) -> list[tuple[str, str, bool]]:
+    async def check(self, after_ms: int = 0) -> list[tuple[str, str, bool]]:
         self.world.passed_ms += after_ms
         self.world.clock.advance(after_ms)
-        await self.watch.look()
+        await self.watch.check()
         return self.told.take()
 
 
@@ -124,87 +124,87 @@ async def a_server_that_told(world: World) -> Server:
     """Return a server that has just reported that no worker serves a lane."""
     await world.app.send_async("noop", lane="calls")
     server = world.server()
-    assert await server.look() == []
-    assert await server.look(MINUTE) == [NO_WORKER]
+    assert await server.check() == []
+    assert await server.check(MINUTE) == [NO_WORKER]
     return server
 
 
 async def test_standing_alert_is_not_repeated_after_a_restart(world: World):
     await a_server_that_told(world)
     restarted = world.server()
-    assert await restarted.look(TERM) == []
+    assert await restarted.check(TERM) == []
     # It is repeated when it would have been repeated without the restart.
     again_ms = AGAIN_MS[Severity.P1]
     # Nor is it reported as over because the rule would have to see the condition persist again.
-    assert await restarted.look(CALM_MS) == []
-    assert await restarted.look(again_ms - TERM - CALM_MS - 1) == []
-    assert await restarted.look(1) == [NO_WORKER]
+    assert await restarted.check(CALM_MS) == []
+    assert await restarted.check(again_ms - TERM - CALM_MS - 1) == []
+    assert await restarted.check(1) == [NO_WORKER]
 
 
 async def test_alert_that_healed_during_a_restart_is_healed_once(world: World):
     await a_server_that_told(world)
     await world.works()
     restarted = world.server()
-    assert await restarted.look(TERM) == []
-    assert await restarted.look(CALM_MS) == [HEALED]
+    assert await restarted.check(TERM) == []
+    assert await restarted.check(CALM_MS) == [HEALED]
     third = world.server()
-    assert await third.look(TERM) == []
-    assert await third.look(CALM_MS) == []
+    assert await third.check(TERM) == []
+    assert await third.check(CALM_MS) == []
 
 
 async def test_calm_before_a_restart_does_not_count(world: World):
     server = await a_server_that_told(world)
     await world.works()
-    assert await server.look() == []
+    assert await server.check() == []
     restarted = world.server()
-    assert await restarted.look(TERM) == []
-    assert await restarted.look(CALM_MS - 1) == []
-    assert await restarted.look(1) == [HEALED]
+    assert await restarted.check(TERM) == []
+    assert await restarted.check(CALM_MS - 1) == []
+    assert await restarted.check(1) == [HEALED]
 
 
 async def test_unsent_alert_must_last_again_after_a_restart(world: World):
     await world.app.send_async("noop", lane="calls")
-    assert await world.server().look() == []
+    assert await world.server().check() == []
     restarted = world.server()
-    assert await restarted.look(TERM) == []
-    assert await restarted.look(MINUTE - 1) == []
-    assert await restarted.look(1) == [NO_WORKER]
+    assert await restarted.check(TERM) == []
+    assert await restarted.check(MINUTE - 1) == []
+    assert await restarted.check(1) == [NO_WORKER]
 
 
 async def test_jobs_that_died_before_and_during_a_restart_count(world: World):
     server = world.server(dead_jobs_more_than=1)
     await world.works()
-    assert await server.look() == []
+    assert await server.check() == []
     await world.die(1)
-    assert await server.look() == []
+    assert await server.check() == []
     await world.die(2)
     restarted = world.server(dead_jobs_more_than=1)
-    assert await restarted.look(TERM) == [("dead_jobs", "calls", False)]
+    assert await restarted.check(TERM) == [("dead_jobs", "calls", False)]
     # The first dead job is no longer new: 15 minutes have passed since it was seen.
     third = world.server(dead_jobs_more_than=1)
-    assert await third.look(15 * MINUTE - TERM) == []
-    assert await third.look(1) == []
-    assert await third.look(CALM_MS) == [("dead_jobs", "calls", True)]
+    assert await third.check(15 * MINUTE - TERM) == []
+    assert await third.check(1) == []
+    assert await third.check(CALM_MS) == [("dead_jobs", "calls", True)]
 
 
 async def test_new_leader_continues_with_the_alerts_of_the_previous_one(world: World):
     first = await a_server_that_told(world)
     other = world.server()
-    assert await other.look() == []
+    assert await other.check() == []
     # The first server is suspended; when it is back, it does not lead.
-    assert await other.look(TERM) == []
-    assert await first.look() == []
+    assert await other.check(TERM) == []
+    assert await first.check() == []
     await world.works()
-    assert await other.look() == []
-    assert await other.look(CALM_MS) == [HEALED]
-    assert await first.look(TERM) == []
-    assert await first.look(CALM_MS) == []
+    assert await other.check() == []
+    assert await other.check(CALM_MS) == [HEALED]
+    assert await first.check(TERM) == []
+    assert await first.check(CALM_MS) == []
 
 
 async def test_former_leader_writes_nothing(world: World):
     first = await a_server_that_told(world)
     other = world.server()
-    await other.look(TERM)
+    await other.check(TERM)
     kept = await world.place.read()
     keeper: Any = first.watch._keeper  # pyright: ignore[reportPrivateUsage]
     await world.place.write(keeper._holder, b"{}")
@@ -215,8 +215,8 @@ async def test_rule_disabled_meanwhile_is_not_healed(world: World):
     await a_server_that_told(world)
     await world.works()
     restarted = world.server(off=frozenset({"no_worker"}))
-    assert await restarted.look(TERM) == []
-    assert await restarted.look(CALM_MS) == []
+    assert await restarted.check(TERM) == []
+    assert await restarted.check(CALM_MS) == []
 
 
 AWAY = ("store_away", "store", False)
@@ -225,42 +225,42 @@ AWAY = ("store_away", "store", False)
 async def away(world: World, server: Server, after_ms: int) -> list[tuple[str, str, bool]]:
     """Run one look while the store refuses requests."""
     world.store.plan(Fault.REFUSE)
-    return await server.look(after_ms)
+    return await server.check(after_ms)
 
 
 async def test_server_restarted_during_an_outage_does_not_repeat_the_alert(world: World):
     server = world.server()
-    assert await server.look() == []
+    assert await server.check() == []
     assert await away(world, server, 15_000) == [AWAY]
     restarted = world.server()
     assert await away(world, restarted, 1_000) == []
     assert await away(world, restarted, 45_000) == []
-    assert await restarted.look(TERM) == []
-    assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
+    assert await restarted.check(TERM) == []
+    assert await restarted.check(CALM_MS) == [("store_away", "store", True)]
 
 
 async def test_server_restarted_after_an_outage_reports_the_recovery(world: World):
     server = world.server()
-    assert await server.look() == []
+    assert await server.check() == []
     assert await away(world, server, 15_000) == [AWAY]
     restarted = world.server()
     # As far as the store knows, the previous server still leads.
-    assert await restarted.look(1_000) == []
-    assert await restarted.look(TERM) == []
-    assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
+    assert await restarted.check(1_000) == []
+    assert await restarted.check(TERM) == []
+    assert await restarted.check(CALM_MS) == [("store_away", "store", True)]
 
 
 async def test_only_the_server_that_alerted_reports_the_recovery(
     world: World,
 ):
     first, other = world.server(), world.server()
-    assert (await first.look(), await other.look()) == ([], [])
+    assert (await first.check(), await other.check()) == ([], [])
     assert await away(world, first, 15_000) == [AWAY]
     assert await away(world, other, 0) == []
-    assert await other.look(TERM) == []
-    assert await first.look() == []
-    assert await other.look(CALM_MS) == []
-    assert await first.look() == [("store_away", "store", True)]
+    assert await other.check(TERM) == []
+    assert await first.check() == []
+    assert await other.check(CALM_MS) == []
+    assert await first.check() == [("store_away", "store", True)]
 
 
 async def test_alerts_are_sent_though_their_state_is_unreachable(
@@ -270,14 +270,14 @@ async def test_alerts_are_sent_though_their_state_is_unreachable(
     await directory.close()
     with caplog.at_level(logging.WARNING):
         restarted = world.server()
-        assert await restarted.look(TERM) == []
-        assert await restarted.look(MINUTE) == [NO_WORKER]
+        assert await restarted.check(TERM) == []
+        assert await restarted.check(MINUTE) == [NO_WORKER]
     assert "stored alerts could not be read" in caplog.text
     await directory.open()
     # What it reported itself stays valid; the stored alerts are its own from now on.
-    assert await restarted.look() == []
+    assert await restarted.check() == []
     third = world.server()
-    assert await third.look(TERM) == []
+    assert await third.check(TERM) == []
     del server
 
 
@@ -289,10 +289,10 @@ async def test_unintelligible_alert_state_is_left_alone(
     await world.place.write("x", b'{"standing": 7}')
     with caplog.at_level(logging.WARNING):
         server = world.server()
-        assert await server.look() == []
-        assert await server.look(MINUTE) == [NO_WORKER]
+        assert await server.check() == []
+        assert await server.check(MINUTE) == [NO_WORKER]
     assert "could not be decoded" in caplog.text
-    assert await world.server().look(TERM) == []
+    assert await world.server().check(TERM) == []
 
 
 async def test_unchanged_alert_state_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch):
@@ -305,5 +305,5 @@ async def test_unchanged_alert_state_is_not_written(world: World, monkeypatch: p
 
     monkeypatch.setattr(world.place, "write", write)
     for _ in range(5):
-        await server.look(1_000)
+        await server.check(1_000)
     assert written == []

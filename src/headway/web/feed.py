@@ -141,7 +141,7 @@ class Stream:
         if version is None or version != self._version:
             parts = fragments(self._page.package, self._page.template, self._page.fragments, facts)
         changed = {name: text for name, text in parts.items() if self._parts.get(name) != text}
-        self._parts, self._version, self._now = parts, version, look_now(facts)
+        self._parts, self._version, self._now = parts, version, time_of(facts)
         if self._has_failed:
             self._has_failed = False
             self._send(self._message("whole", parts))
@@ -170,7 +170,7 @@ class Stream:
         return Message(id=f"{self._start}-{self._number}", event=event, data=data)
 
 
-def look_now(facts: Mapping[str, object]) -> int:
+def time_of(facts: Mapping[str, object]) -> int:
     """Return the store's time in a template's context."""
     now = facts["now"]
     return now if isinstance(now, int) else 0

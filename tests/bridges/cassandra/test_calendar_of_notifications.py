@@ -145,7 +145,7 @@ def found(*sights: CalendarStatus) -> dict[str, str]:
     rules = calendar_rules()
     last: dict[str, str] = {}
     for status in sights:
-        last = {rule.name: one.text for rule in rules for one in rule.look(status) or ()}
+        last = {rule.name: one.text for rule in rules for one in rule.check(status) or ()}
     return last
 
 

@@ -70,7 +70,7 @@ async def test_page_does_not_wait_for_slow_brokers():
         ):
             assert "have not responded yet" in plain((await http.get(PAGE)).text)
             watch.may_answer.set()
-            await watch.look()
+            await watch.status()
             assert "Dead letters7" in plain((await http.get(PAGE)).text)
     finally:
         watch.may_answer.set()
@@ -78,9 +78,9 @@ async def test_page_does_not_wait_for_slow_brokers():
 
 async def test_concurrent_views_query_the_brokers_once():
     watch = Answers()
-    first, second = await asyncio.gather(watch.look(), watch.look())
+    first, second = await asyncio.gather(watch.status(), watch.status())
     assert first is second
-    assert await watch.look() is first
+    assert await watch.status() is first
 
 
 async def test_page_is_visible_only_with_access_to_the_whole_store():

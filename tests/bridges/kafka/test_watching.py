@@ -27,30 +27,30 @@ def rules() -> dict[str, Rule[GroupStatus]]:
 
 def test_unreachable_brokers_alert_after_two_minutes(rules: dict[str, Rule[GroupStatus]]) -> None:
     away = rules["kafka_away"]
-    assert not away.look(GroupStatus(at=1_000, away="refused"))
-    assert not away.look(GroupStatus(at=120_999, away="refused"))
-    (found,) = away.look(GroupStatus(at=121_000, away="refused")) or ()
+    assert not away.check(GroupStatus(at=1_000, away="refused"))
+    assert not away.check(GroupStatus(at=120_999, away="refused"))
+    (found,) = away.check(GroupStatus(at=121_000, away="refused")) or ()
     assert found.text == "no broker has responded for 2m: refused"
-    assert not away.look(GroupStatus(at=121_001))
+    assert not away.check(GroupStatus(at=121_001))
 
 
 def test_lagging_partition_alerts(rules: dict[str, Rule[GroupStatus]]) -> None:
     lag = rules["kafka_lag"]
     behind = {("orders", 3): 11, ("orders", 4): 10}
-    assert not lag.look(GroupStatus(at=0, lag=behind))
-    (found,) = lag.look(GroupStatus(at=60_000, lag=behind)) or ()
+    assert not lag.check(GroupStatus(at=0, lag=behind))
+    (found,) = lag.check(GroupStatus(at=60_000, lag=behind)) or ()
     assert found.subject == "orders-3"
     assert "11 messages behind in partition 3 of orders" in found.text
-    assert not lag.look(GroupStatus(at=60_001, lag={("orders", 3): 10}))
-    assert not lag.look(GroupStatus(at=120_000, lag=behind))
+    assert not lag.check(GroupStatus(at=60_001, lag={("orders", 3): 10}))
+    assert not lag.check(GroupStatus(at=120_000, lag=behind))
 
 
 def test_new_dead_letters_alert_but_not_those_before_the_start(
     rules: dict[str, Rule[GroupStatus]],
 ) -> None:
     dead = rules["kafka_dead_letters"]
-    assert not dead.look(GroupStatus(at=0, dead_letters=50))
-    (found,) = dead.look(GroupStatus(at=1_000, dead_letters=52)) or ()
+    assert not dead.check(GroupStatus(at=0, dead_letters=50))
+    (found,) = dead.check(GroupStatus(at=1_000, dead_letters=52)) or ()
     assert found.text.startswith("2 messages became dead letters in headway.dead-letters")
 
 
@@ -75,7 +75,7 @@ async def test_brokers_are_asked_again_while_the_coordinator_moves(
         return GroupStatus(at=now, lag={("orders", 0): 3})
 
     monkeypatch.setattr(GroupWatch, "_query", moving)
-    seen = await GroupWatch(read_kafka_settings(SETTINGS), timing).look()
+    seen = await GroupWatch(read_kafka_settings(SETTINGS), timing).status()
     assert (seen.at, seen.away, bool(seen.lag)) == (7_000, away, not away)
 
 

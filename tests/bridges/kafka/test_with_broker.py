@@ -348,7 +348,7 @@ async def test_server_shows_lag_and_dead_letters_without_a_bridge(
     topics.send(topic, [b"nonsense", *numbers(9)])
     given = {"topics": [topic, "missing"], "group": topic, "dead_letters": dead}
     settings = read_kafka_settings({"servers": topics.address, "in": given})
-    seen = await GroupWatch(settings).look()
+    seen = await GroupWatch(settings).status()
     assert (sum(seen.lag.values()), len(seen.lag), seen.dead_letters) == (10, 2, 0)
     assert (seen.missing, seen.away) == (["missing"], "")
     store = sqlite(tmp_path)
@@ -361,5 +361,5 @@ async def test_server_shows_lag_and_dead_letters_without_a_bridge(
 
         await until(committed)
         assert end(process) == 0
-    seen = await GroupWatch(settings).look()
+    seen = await GroupWatch(settings).status()
     assert (sum(seen.lag.values()), seen.dead_letters) == (0, 1)

@@ -17,8 +17,8 @@ from headway.systems.automations import (
     AutomationsOverview,
     Thresholds,
     automation_rules,
-    look,
     make,
+    read_problems,
 )
 from headway.systems.automations.config import parse_config
 from headway.systems.automations.dispatcher import Dispatcher
@@ -136,11 +136,11 @@ def test_invalid_governor_is_reported_and_off(tmp_path: Path) -> None:
 
 
 def found(*sights: AutomationsOverview, **at: Any) -> dict[str, str]:
-    """Return what each rule finds at the last of these looks."""
+    """Return what each rule finds at the last of these checks."""
     rules = automation_rules(Thresholds.model_construct(**at))
     last: dict[str, str] = {}
     for overview in sights:
-        last = {rule.name: one.text for rule in rules for one in rule.look(overview)}
+        last = {rule.name: one.text for rule in rules for one in rule.check(overview)}
     return last
 
 
@@ -201,19 +201,21 @@ async def test_check_finds_problems_by_entry(tmp_path, repository):
         command = holding(tmp_path)
         one.write(*entries, entry("first", held, command), entry("second", held, command))
 
-        async def looked() -> AutomationsOverview | None:
-            return await look(store, dispatcher, Facts(at=7, overview=await read_overview(store)))
+        async def problems() -> AutomationsOverview | None:
+            return await read_problems(
+                store, dispatcher, Facts(at=7, overview=await read_overview(store))
+            )
 
         async def locked() -> bool:
             states = [(await one.row(name))["status"] for name in ("first", "second")]
-            found = await looked()
+            found = await problems()
             waiting = {} if found is None else found.found["session_waiting"]
             return "running" in states and len(waiting) == 1
 
         try:
             # One session runs, and the other has started to wait for it.
             await one.until(locked)
-            overview = await looked()
+            overview = await problems()
         finally:
             (tmp_path / "go").touch()
         assert overview is not None
@@ -225,7 +227,7 @@ async def test_check_finds_problems_by_entry(tmp_path, repository):
         assert subjects == {"entry_skipped": ["gone", "wrong"], "session_failed": ["bad"]}
         assert "does not appear to be a git repository" in overview.found["entry_skipped"]["gone"]
         assert overview.found["session_failed"]["bad"] == "the newest session is failed: status 3"
-        assert await look(store, dispatcher, Facts(at=8)) is None
+        assert await read_problems(store, dispatcher, Facts(at=8)) is None
         alerts = [name for book in one.rig.service.alerts.books for name in book.names]
         assert "session_failed" in alerts
 

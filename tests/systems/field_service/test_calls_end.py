@@ -302,11 +302,11 @@ class StandsStill(Timing):
     """A worker that stalls once between the hand-over and the call."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.reads = 0
 
     def monotonic(self) -> float:
-        self.looks += 1
-        return 0.0 if self.looks == 1 else 100.0
+        self.reads += 1
+        return 0.0 if self.reads == 1 else 100.0
 
 
 async def test_worker_frozen_before_the_call_places_none(

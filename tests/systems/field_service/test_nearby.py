@@ -30,7 +30,7 @@ from headway.systems.field_service.cells import (
     reach_km,
     square_at,
 )
-from headway.systems.field_service.nearby import Found, Looked, Questions, nearby
+from headway.systems.field_service.nearby import Found, SearchQueries, SquareScan, nearby
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.technicians import became_idle
 from tests.servers.postgres import fresh_database
@@ -215,28 +215,36 @@ async def test_position_not_on_the_earth_is_refused(
 
 
 @pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how many rows each query may have made the database examine."""
     counts: list[int] = []
-    beside, inside, longest_idle = Questions.beside, Questions.inside, Questions.longest_idle
+    beside, inside, longest_idle = (
+        SearchQueries.beside,
+        SearchQueries.inside,
+        SearchQueries.longest_idle,
+    )
 
-    async def of_beside(one: Questions, cell: int, look: int, most: int) -> Sequence[Found]:
-        counts.append(2 * look)
-        return await beside(one, cell, look, most)
+    async def of_beside(
+        one: SearchQueries, cell: int, scan_limit: int, most: int
+    ) -> Sequence[Found]:
+        counts.append(2 * scan_limit)
+        return await beside(one, cell, scan_limit, most)
 
-    async def of_inside(one: Questions, squares: Sequence[Square], look: int) -> list[Looked]:
-        looked = await inside(one, squares, look)
-        assert max(each.seen for each in looked) <= look
-        counts.append(sum(each.seen for each in looked) + len(squares))
-        return looked
+    async def of_inside(
+        one: SearchQueries, squares: Sequence[Square], scan_limit: int
+    ) -> list[SquareScan]:
+        scans = await inside(one, squares, scan_limit)
+        assert max(each.seen for each in scans) <= scan_limit
+        counts.append(sum(each.seen for each in scans) + len(squares))
+        return scans
 
-    async def of_longest_idle(one: Questions, cell: int, most: int) -> Sequence[Found]:
+    async def of_longest_idle(one: SearchQueries, cell: int, most: int) -> Sequence[Found]:
         counts.append(most)
         return await longest_idle(one, cell, most)
 
-    monkeypatch.setattr(Questions, "beside", of_beside)
-    monkeypatch.setattr(Questions, "inside", of_inside)
-    monkeypatch.setattr(Questions, "longest_idle", of_longest_idle)
+    monkeypatch.setattr(SearchQueries, "beside", of_beside)
+    monkeypatch.setattr(SearchQueries, "inside", of_inside)
+    monkeypatch.setattr(SearchQueries, "longest_idle", of_longest_idle)
     return counts
 
 
@@ -244,7 +252,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
 async def test_rows_read_in_a_dense_city_depend_on_what_is_wanted(
-    directory: Directory, looked_at: list[int]
+    directory: Directory, rows_read: list[int]
 ) -> None:
     rng = random.Random(3)
 
@@ -256,25 +264,25 @@ async def test_rows_read_in_a_dense_city_depend_on_what_is_wanted(
     await fill(directory, everybody)
     for _ in range(10):
         for skills, bound in ([], 1_200), (["boiler"], 1_200), (["boiler", "gas", "roof"], 3_600):
-            looked_at.clear()
+            rows_read.clear()
             lat, lon = around(0.03)
             await assert_equal(directory, everybody, lat, lon, skills=skills, radius_km=50, most=50)
-            assert sum(looked_at) < bound, (skills, looked_at)
-            assert len(looked_at) <= 5
+            assert sum(rows_read) < bound, (skills, rows_read)
+            assert len(rows_read) <= 5
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_rows_read_of_many_at_one_address_depend_on_what_is_wanted(
-    directory: Directory, looked_at: list[int]
+    directory: Directory, rows_read: list[int]
 ) -> None:
     everybody = [technician(n, *BERLIN, idle_since=-n) for n in range(3_000)]
     await fill(directory, everybody)
     for lat, lon in (BERLIN, (52.5, 13.4)):
-        looked_at.clear()
+        rows_read.clear()
         await assert_equal(directory, everybody, lat, lon, radius_km=50, most=50)
         # The squares around the address are divided, sixteen at a time, until one position is left.
-        assert sum(looked_at) < 2_500
-        assert len(looked_at) <= 14
+        assert sum(rows_read) < 2_500
+        assert len(rows_read) <= 14
 
 
 @pytest.mark.sampled

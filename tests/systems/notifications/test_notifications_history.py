@@ -363,7 +363,7 @@ def test_lag_of_ten_minutes_for_two_minutes_is_an_alert():
             seen = NotificationsOverview(
                 at=one, overdue_ms={}, closed={}, totals={}, history_behind_ms=behind_ms
             )
-            last = {rule.name: one.text for rule in rules for one in rule.look(seen)}
+            last = {rule.name: one.text for rule in rules for one in rule.check(seen)}
         return last
 
     assert calm.history_behind_ms == 0

@@ -31,7 +31,7 @@ def found(*sights: NotificationsOverview, **at: Any) -> dict[str, str]:
     rules = notification_rules(Thresholds.model_construct(**at))
     last: dict[str, str] = {}
     for overview in sights:
-        last = {rule.name: one.text for rule in rules for one in rule.look(overview)}
+        last = {rule.name: one.text for rule in rules for one in rule.check(overview)}
     return last
 
 

@@ -87,7 +87,7 @@ class GroupWatch:
         """See `Source.families`."""
         return FAMILIES
 
-    async def look(self) -> GroupStatus:
+    async def status(self) -> GroupStatus:
         """Return the group's status, cached for `EACH_S`."""
         if self._seen is not None and self._age_ms(self._seen) <= EACH_S * 1000:
             return self._seen
@@ -95,7 +95,7 @@ class GroupWatch:
             self._refreshing = asyncio.create_task(self._refresh())
         return await asyncio.shield(self._refreshing)
 
-    async def look_within(self, limit_s: float) -> tuple[GroupStatus, int] | None:
+    async def status_within(self, limit_s: float) -> tuple[GroupStatus, int] | None:
         """Return the last status and its age in ms; None if there is none yet.
 
         Args:
@@ -103,7 +103,7 @@ class GroupWatch:
         """
         with suppress(TimeoutError):
             async with self._timing.limit(limit_s):
-                await self.look()
+                await self.status()
         return None if self._seen is None else (self._seen, self._age_ms(self._seen))
 
     def _age_ms(self, seen: GroupStatus) -> int:
@@ -156,7 +156,7 @@ class GroupWatch:
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
         """See `Source.metrics`."""
         del overview
-        seen = await self.look()
+        seen = await self.status()
         up, lag, dead = Samples(GROUP_UP), Samples(GROUP_LAG), Samples(DEAD)
         up.put(not seen.away)
         for (topic, partition), behind in seen.lag.items():
@@ -214,7 +214,7 @@ def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
     watch = GroupWatch(settings, service.timing)
 
     async def see(facts: Facts) -> GroupStatus | None:
-        return replace(await watch.look(), at=facts.at)
+        return replace(await watch.status(), at=facts.at)
 
     service.alerts.add(RuleBook(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
     service.scrapes.add(watch)
@@ -233,7 +233,7 @@ def kafka_page(watch: GroupWatch, settings: KafkaSettings) -> Page:
 
     async def read(view: PageView) -> PageFacts:
         now = (await view.reads.overview()).stats.now
-        found = await watch.look_within(PATIENCE_S)
+        found = await watch.status_within(PATIENCE_S)
         status, age_ms = found or (None, 0)
         lag: Mapping[tuple[str, int], int] = {} if status is None else status.lag
         return {

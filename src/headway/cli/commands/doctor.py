@@ -123,7 +123,7 @@ def doctor(
     findings = check_place(session.store_url)
     if not any(one.subject in PLACES and one.health is Health.PROBLEM for one in findings):
         try:
-            findings += session.with_store(lambda store: _look(session, store))
+            findings += session.with_store(lambda store: _check_everything(session, store))
         except StoreError as error:
             findings.append(problem("store", error.message, error.hint))
     _print_findings(session, findings)
@@ -131,7 +131,7 @@ def doctor(
         raise typer.Exit(NO)
 
 
-async def _look(session: Session, store: Store) -> list[Finding]:
+async def _check_everything(session: Session, store: Store) -> list[Finding]:
     return [
         *await check_store(store),
         *await check_signal_urls(store, session.settings),

@@ -26,7 +26,7 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     with needs_extra("server"):
         from headway.bridges.kafka.watching import GroupWatch  # noqa: PLC0415
     read = read_kafka_settings(settings.kafka)
-    seen = await GroupWatch(read).look()
+    seen = await GroupWatch(read).status()
     if seen.away:
         hint = "check servers and client in [kafka], and the brokers"
         return [problem("kafka", f"no broker reachable at {read.servers}: {seen.away}", hint)]
@@ -105,7 +105,7 @@ async def check_field_service(settings: Settings, store_url: str) -> list[Findin
         return []
     with needs_extra("systems"):
         from headway.systems.directory.database import Directory  # noqa: PLC0415
-        from headway.systems.field_service.doctor import look_over_system  # noqa: PLC0415
+        from headway.systems.field_service.doctor import check_system  # noqa: PLC0415
         from headway.systems.field_service.settings import read_settings  # noqa: PLC0415
         from headway.systems.telephony.exchange import read_exchange  # noqa: PLC0415
     url = directory_url(settings, store_url)
@@ -116,7 +116,7 @@ async def check_field_service(settings: Settings, store_url: str) -> list[Findin
     directory = Directory(url)
     try:
         await directory.open()
-        found = await look_over_system(directory, read_settings(settings.field_service, exchange))
+        found = await check_system(directory, read_settings(settings.field_service, exchange))
     except StoreError as error:
         return [problem("field_service", error.message, error.hint)]
     finally:

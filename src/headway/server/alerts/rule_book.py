@@ -97,7 +97,7 @@ class RuleBook(Generic[Seen]):
                 standing = {one.subject for one in stored.standing if one.rule == rule.name}
                 rule.restore(state, standing, ahead_ms)
 
-    async def look(self, facts: Facts) -> Sequence[Found]:
+    async def check(self, facts: Facts) -> Sequence[Found]:
         """Return the findings of each rule, except rules without enough data."""
         seen = await self._see(facts)
         found: list[Found] = []
@@ -105,7 +105,7 @@ class RuleBook(Generic[Seen]):
             return found
         for rule in self._rules:
             try:
-                findings = rule.look(seen)
+                findings = rule.check(seen)
             except Exception:  # noqa: BLE001  (any bug)
                 # A faulty rule must not silence the others.
                 _log.exception("the rule %s failed", rule.name)

@@ -115,7 +115,7 @@ class Rule(Protocol[Seen_contra]):
         """The severity of its findings."""
         ...
 
-    def look(self, facts: Seen_contra) -> Sequence[Finding] | None:
+    def check(self, facts: Seen_contra) -> Sequence[Finding] | None:
         """Return what is wrong now; None if that is unknown."""
         ...
 
@@ -176,8 +176,8 @@ class Now(Generic[Seen]):
     severity: Severity
     find: Callable[[Seen], Texts | None]
 
-    def look(self, facts: Seen) -> Sequence[Finding] | None:
-        """See `Rule.look`."""
+    def check(self, facts: Seen) -> Sequence[Finding] | None:
+        """See `Rule.check`."""
         found = self.find(facts)
         return None if found is None else _findings(found)
 
@@ -197,8 +197,8 @@ class Lasts(Generic[Seen]):
     find: Callable[[Seen], Lasting | None]
     _since: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
-    def look(self, facts: Seen) -> Sequence[Finding] | None:
-        """See `Rule.look`."""
+    def check(self, facts: Seen) -> Sequence[Finding] | None:
+        """See `Rule.check`."""
         found = self.find(facts)
         if found is None:
             return None
@@ -237,8 +237,8 @@ class Grows(Generic[Seen]):
         default_factory=dict[str, deque[tuple[int, int]]], init=False
     )
 
-    def look(self, facts: Seen) -> Sequence[Finding] | None:
-        """See `Rule.look`."""
+    def check(self, facts: Seen) -> Sequence[Finding] | None:
+        """See `Rule.check`."""
         counts = self.counts(facts)
         return None if counts is None else _findings(self.find(self._note(counts, facts.at)))
 

@@ -351,13 +351,13 @@ class AlertWatcher:
         """Check periodically until cancelled, then close the sinks."""
         try:
             while True:
-                await self.look()
+                await self.check()
                 await self._timing.pause(self._each_ms / 1000)
         finally:
             for sink in self._sinks:
                 sink.close()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check the rules once, and send the alerts."""
         led = self._leads
         facts = await self._facts()
@@ -386,7 +386,7 @@ class AlertWatcher:
         """Return the findings of a book; empty if its facts cannot be read."""
         try:
             async with self._timing.limit(PATIENCE_S):
-                return await book.look(facts)
+                return await book.check(facts)
         except (StoreError, TimeoutError) as error:
             _log.warning("the rules %s could not be evaluated: %s", book.names, error or "timeout")
         except Exception:  # noqa: BLE001  (any bug)

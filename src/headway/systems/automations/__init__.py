@@ -110,7 +110,9 @@ def _lasting(rule: str, overview: AutomationsOverview) -> Lasting:
     }
 
 
-async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> AutomationsOverview | None:
+async def read_problems(
+    store: Store, dispatcher: Dispatcher, facts: Facts
+) -> AutomationsOverview | None:
     """Return the problems; None if the store is unavailable, or another server watches it."""
     if facts.overview is None:
         return None
@@ -164,7 +166,7 @@ class AutomationsSystem:
         service.system_services[NAME] = dispatcher
         service.scrapes.add(AutomationMetrics(service.store, dispatcher))
         rules = partial(automation_rules, self._alerts)
-        see = partial(look, service.store, dispatcher)
+        see = partial(read_problems, service.store, dispatcher)
         service.alerts.add(RuleBook(rules=rules, see=see, runbooks=self._alerts.runbooks))
         await dispatcher.sync(service.store)
         watching = dispatcher.watch(service.store, self._look_each_ms / 1000)

@@ -78,7 +78,7 @@ _STRIP = Markup(
     'aria-label="{}"><rect class="ground" x="0" y="0" width="240" height="12"/>{}</svg>'
 )
 _TICK = Markup('<rect class="{}" x="{}" y="0" width="{}" height="12"/>')
-_LOOKS = {"failed": "dead", "locked": "parked", "skipped": "closed"}
+_CSS_CLASSES = {"failed": "dead", "locked": "parked", "skipped": "closed"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,9 +100,9 @@ class SessionView:
     facts: Mapping[str, object]
 
     @property
-    def look(self) -> str:
+    def css_class(self) -> str:
         """CSS class of its state."""
-        return _LOOKS.get(self.word, self.word)
+        return _CSS_CLASSES.get(self.word, self.word)
 
     def fact(self, name: str) -> str:
         """Return a fact; "" if it is not known."""

@@ -136,7 +136,7 @@ class Intakes:
 def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
     """Return the metrics of calls."""
 
-    async def look(overview: Overview) -> Iterable[Metric]:
+    async def read(overview: Overview) -> Iterable[Metric]:
         now = overview.stats.now
         pools = await read_lines(store)
         backlog = await read_backlog(store, find_lane(overview, LANE))
@@ -154,7 +154,7 @@ def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
         ]
 
     counted = [Counted(event=event, family=family) for event, family in _COUNTERS.items()]
-    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, read=read)
 
 
 def _of_lines(pools: Iterable[LinePool]) -> Iterator[Metric]:

@@ -255,13 +255,13 @@ class SystemMetrics:
     Attributes:
         families: all families, in the order of the reference.
         counted: metrics computed from the tally.
-        look: returns the other metrics, at a bounded cost.
+        read: returns the other metrics, at a bounded cost.
     """
 
     families: Sequence[Family]
     tally: Tally
     counted: Sequence[Counted | CountedTimes]
-    look: Callable[[Overview], Awaitable[Iterable[Metric]]]
+    read: Callable[[Overview], Awaitable[Iterable[Metric]]]
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
         """See `Source.metrics`; without an overview, only the counters are returned.
@@ -271,7 +271,7 @@ class SystemMetrics:
         """
         totals = await self.tally.totals()
         found = [one.metric(totals) for one in self.counted]
-        return found if overview is None else [*found, *await self.look(overview)]
+        return found if overview is None else [*found, *await self.read(overview)]
 
 
 def quantiles(family: Family, times_ms: Sequence[int]) -> Metric:

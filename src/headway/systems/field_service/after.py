@@ -52,7 +52,7 @@ _LIVE = (*QUEUED, State.RUNNING, State.AWAITING)
 LAG_MS = 500
 """Time after a deadline until a sweep has applied it."""
 AGAIN = "3s"
-MOST_LOOKS = 40
+MOST_REVIEWS = 40
 
 _log = logging.getLogger("headway.field_service")
 
@@ -84,7 +84,7 @@ class FollowUps:
                     me.then(*await self._alerts(view))
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
-        me.then(self._context.look_over(job, "ended", me.id))
+        me.then(self._context.review_job(job, "ended", me.id))
         return None
 
     async def _alerts(self, view: JobView) -> list[NewJob]:
@@ -138,8 +138,8 @@ class FollowUps:
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
         others = [one for one in await self._waiting_for(candidate) if one != job]
-        looks = (context.look_over(one, "taken", me.id, one) for one in (job, *others))
-        me.then(*messages, *looks)
+        reviews = (context.review_job(one, "taken", me.id, one) for one in (job, *others))
+        me.then(*messages, *reviews)
         return None
 
     async def _messages(self, view: JobView, winner: str, run: int) -> list[NewJob]:
@@ -198,9 +198,9 @@ class FollowUps:
         elif all(run.handed_at is None for run in ring.runs):
             return
         request, _ = run_of(offer)
-        me.then(self._context.look_over(request, me.id))
+        me.then(self._context.review_job(request, me.id))
 
-    async def look(self, me: Job, request: str, after_run: int = 0) -> object:
+    async def review(self, me: Job, request: str, after_run: int = 0) -> object:
         """Clean up after a turn that has ended: hang up its calls, and reconsider waiting requests.
 
         Args:
@@ -216,7 +216,7 @@ class FollowUps:
         await pass_over_assigned(self._context.store, view)
         done = await hang_up_others(self._context, view)
         await reconsider_parked(self._context.store, view)
-        if not done and me.run < MOST_LOOKS:
+        if not done and me.run < MOST_REVIEWS:
             return Snooze(after=AGAIN)
         run = find_run(view, after_run)
         if run is not None and run.outcome == Answer.TIMEOUT:

@@ -23,7 +23,7 @@ from headway.server.service import Service
 from headway.systems.directory.tally import Tally
 from headway.systems.field_service.after import BY_CALL
 from headway.systems.field_service.context import FieldContext, TheContext
-from headway.systems.field_service.intake import look_at
+from headway.systems.field_service.intake import review_now
 from headway.systems.field_service.messages import (
     ASK_AGAIN,
     BYE,
@@ -343,7 +343,7 @@ async def receive_key_press(
     except UnknownRecord:
         reply = Say(text="This offer is not known."), None
     script, answered = reply
-    await _look_if_declined(service, context, answered, "keys", pressed.event)
+    await _review_if_declined(service, context, answered, "keys", pressed.event)
     spoken = voice.speak(script)
     return Response(spoken.body, media_type=spoken.media_type)
 
@@ -366,14 +366,14 @@ async def receive_text(
     if inbound is None:
         return Response(status_code=204)
     reply, answered = await reply_to_text(service.store, context, inbound)
-    await _look_if_declined(service, context, answered, "text", inbound.event)
+    await _review_if_declined(service, context, answered, "text", inbound.event)
     body, media_type = sender.reply_text(reply)
     return Response(body, media_type=media_type)
 
 
-async def _look_if_declined(
+async def _review_if_declined(
     service: Service, context: FieldContext, answered: Answered | None, *why: str
 ) -> None:
     """Review a request whose offer was declined: all remaining candidates may be busy."""
     if answered is not None and answered.verdict is Verdict.DECLINED:
-        await send_jobs(service, [look_at(context, answered.request.id, derived_id(*why))])
+        await send_jobs(service, [review_now(context, answered.request.id, derived_id(*why))])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from headway.core.job import NewJob, derived_id
 from headway.server.caller import whole_lanes
 from headway.server.routing import system_service
-from headway.systems.field_service.request import LOOK_OVER, NAME, OFFERS, TEXT
+from headway.systems.field_service.request import NAME, OFFERS, REVIEW, TEXT
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import SystemContext
 from headway.systems.telephony.voice import Voice
@@ -32,10 +32,10 @@ class FieldContext(SystemContext):
         """
         return self.exchange.voice(self.settings.provider or "")
 
-    def look_over(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
+    def review_job(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
         """Return a job that reviews a request; the same `why` makes the same job."""
-        job_id = derived_id(LOOK_OVER, *why)
-        kind = self.app.kind(LOOK_OVER)
+        job_id = derived_id(REVIEW, *why)
+        kind = self.app.kind(REVIEW)
         return kind.make(job_id=job_id, subject=request, request=request, **more)
 
     def message(self, request: str, to: str, text: str, *why: object, offer: str = "") -> NewJob:

@@ -19,7 +19,7 @@ from headway.server.sending import send_jobs
 from headway.systems.field_service.after import REASSIGNED
 from headway.systems.field_service.bodies import AssignBody, TimesBody
 from headway.systems.field_service.context import FieldContext, TheContext, check_caller
-from headway.systems.field_service.intake import candidates_for, look_at
+from headway.systems.field_service.intake import candidates_for, review_now
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import lock_state
 from headway.systems.field_service.request import (
@@ -232,7 +232,7 @@ async def redispatch(
     job = await find_request(service, caller, request)
     job = await Dispatcher(context=context, author=caller.name).redispatch(job)
     # As at its intake: all of them may have another request.
-    await send_jobs(service, [look_at(context, job.id, "dispatched", job.life)])
+    await send_jobs(service, [review_now(context, job.id, "dispatched", job.life)])
     return await respond_with(service, job)
 
 

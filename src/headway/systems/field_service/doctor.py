@@ -26,7 +26,7 @@ class Concern:
     hint: str
 
 
-async def look_over_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
+async def check_system(directory: Directory, settings: FieldSettings) -> list[Concern]:
     """Return the warnings about dispatchers and telephony."""
     return [*await _dispatchers(directory), *reach_concerns(settings)]
 
@@ -82,7 +82,7 @@ async def doctor(context: TheContext, caller: Observer) -> Response:
     For example: no user has the role Dispatcher, so alerts have no recipient.
     """
     check_caller(caller)
-    concerns = await look_over_system(context.directory, context.settings)
+    concerns = await check_system(context.directory, context.settings)
     return answer({"warnings": concerns})
 
 

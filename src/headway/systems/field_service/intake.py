@@ -111,14 +111,14 @@ def jobs_for(
         key=key,
         subject=request.customer.phone,
     )
-    look = look_at(context, offer.id)
-    return [offer, look] if candidates else [offer]
+    review = review_now(context, offer.id)
+    return [offer, review] if candidates else [offer]
 
 
-def look_at(context: FieldContext, request: str, *why: object) -> NewJob:
+def review_now(context: FieldContext, request: str, *why: object) -> NewJob:
     """Return a job that reviews a request now.
 
     Args:
         why: the cause; the same cause makes the same job.
     """
-    return context.look_over(request, "look", request, *why)
+    return context.review_job(request, "look", request, *why)

@@ -32,11 +32,11 @@ from headway.systems.field_service.request import (
     ALERT,
     CALL_TO,
     LINES,
-    LOOK_OVER,
     OFFER,
     OFFER_ENDED,
     OFFER_TAKEN,
     OFFERS,
+    REVIEW,
     RING,
     RING_ENDED,
     RINGS,
@@ -101,12 +101,12 @@ class Turn:
         del customer, position, skills, urgency, address, description
         if assigned is not None and assigned.to != job.candidate:
             # A review that had read the request before its assignment has edited its list since.
-            look = self._context.look_over(job.id, job.ref, "assigned", due=REVIEWED)
-            await self._context.store.enqueue([look])
+            review = self._context.review_job(job.id, job.ref, "assigned", due=REVIEWED)
+            await self._context.store.enqueue([review])
             return Snooze(after=LISTED_AGAIN)
         request = read_request(job.claimed.args)
         try:
-            found = await self._look(job, request)
+            found = await self._read_candidate(job, request)
         except StoreUnavailable:
             return Snooze(after=AWAY_AGAIN)
         technician = found.technician
@@ -121,10 +121,10 @@ class Turn:
 
     def _pass_over(self, job: Job, reason: str) -> Unfit:
         """End the turn as unfit, and check whether the remaining candidates are busy."""
-        job.then(self._context.look_over(job.id, job.ref, "unfit"))
+        job.then(self._context.review_job(job.id, job.ref, "unfit"))
         return Unfit(reason)
 
-    async def _look(self, job: Job, request: Request) -> _Candidate:
+    async def _read_candidate(self, job: Job, request: Request) -> _Candidate:
         context = self._context
         times = await current_times(context.directory, context.settings.times)
         had = request.assigned.had if request.assigned is not None else ""
@@ -178,16 +178,16 @@ class Turn:
                     candidate=technician.id,
                 )
             )
-        job.then(*self._looks(job, stands_ms))
+        job.then(*self._reviews(job, stands_ms))
         await job.offer(timeout=timedelta(milliseconds=stands_ms))
 
-    def _looks(self, job: Job, stands_ms: int) -> list[NewJob]:
+    def _reviews(self, job: Job, stands_ms: int) -> list[NewJob]:
         """Return jobs that review the request: now, after an earlier turn; and when this ends."""
         context = self._context
         at = context.timing.wall_at() + stands_ms
         due = datetime.fromtimestamp(at / 1000, UTC)
-        later = context.look_over(job.id, job.ref, "end", due=due, after_run=job.run)
-        return [later] if job.run == 1 else [context.look_over(job.id, job.ref, "now"), later]
+        later = context.review_job(job.id, job.ref, "end", due=due, after_run=job.run)
+        return [later] if job.run == 1 else [context.review_job(job.id, job.ref, "now"), later]
 
     async def _assign(
         self,
@@ -251,7 +251,7 @@ def declare(app: App, context: FieldContext) -> None:
     app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(after.ended)
     app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(after.taken)
     app.job(name=RING_ENDED, lane=AFTER)(after.ring_ended)
-    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(after.look)
+    app.job(name=REVIEW, lane=AFTER, retry=_STEADY)(after.review)
     app.job(
         name=OFFER,
         lane=OFFERS,

@@ -56,8 +56,8 @@ async def read_live_view(store: Store, directory: Directory) -> LiveView:
 
 async def _live(store: Store) -> list[JobView]:
     # A listing of one indexed state reaches further back than a listing of several states.
-    looks = ((State.AWAITING,), STATES[Status.DISPATCHING], (State.DEAD,))
-    found = {one.id: one for some in looks for one in await _jobs(store, some, MOST_LIVE)}
+    groups = ((State.AWAITING,), STATES[Status.DISPATCHING], (State.DEAD,))
+    found = {one.id: one for some in groups for one in await _jobs(store, some, MOST_LIVE)}
     # Live requests take precedence, so that dead ones do not crowd them out.
     first = sorted(found.values(), key=lambda one: (one.state is State.DEAD, -one.seq))[:MOST_LIVE]
     return sorted(first, key=lambda one: -one.seq)

@@ -65,14 +65,14 @@ PENDING = gauge(
 def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
     """Return the metrics of service requests."""
 
-    async def look(overview: Overview) -> Iterable[Metric]:
+    async def read(overview: Overview) -> Iterable[Metric]:
         times = await times_to_accept(store, overview.stats.now)
         lane = find_lane(overview, OFFERS)
         pending = 0 if lane is None else lane.counts.get(State.DEAD, 0)
         return [quantiles(TIME_TO_ACCEPT, times), one(PENDING, pending)]
 
     ended = Counted(event=OFFER_ENDED, family=ENDED, labels=tuple(OfferEnd))
-    return SystemMetrics(families=FAMILIES, tally=tally, counted=(ended,), look=look)
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=(ended,), read=read)
 
 
 async def times_to_accept(store: Store, now: int) -> list[int]:

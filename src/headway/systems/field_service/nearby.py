@@ -62,7 +62,7 @@ _SKILLS = {
 
 # PostgreSQL assumes a small limit if it cannot know the value when planning: it then reads the
 # index in order and stops. With a known limit it may fetch all rows and sort them.
-_LOOK = "CAST(:look AS bigint)"
+_SCAN_LIMIT = "CAST(:scan_limit AS bigint)"
 
 # One JSON value per square: a row per technician would cost more than its content.
 _RESULT = {
@@ -80,7 +80,7 @@ _IN_SQUARES = """
     SELECT n, (SELECT {result} FROM (
         SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
         WHERE p.skill = :skill AND p.cell BETWEEN w.first AND w.last
-        ORDER BY p.cell LIMIT (SELECT {look})) c)
+        ORDER BY p.cell LIMIT (SELECT {scan_limit})) c)
     FROM w ORDER BY n
 """
 
@@ -88,12 +88,12 @@ _BESIDE = """
     SELECT * FROM (SELECT c.technician_id, c.cell, c.idle_since FROM (
         SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
         WHERE p.skill = :skill AND p.cell >= :cell
-        ORDER BY p.cell LIMIT (SELECT {look})) c {where} LIMIT :most) above
+        ORDER BY p.cell LIMIT (SELECT {scan_limit})) c {where} LIMIT :most) above
     UNION ALL
     SELECT * FROM (SELECT c.technician_id, c.cell, c.idle_since FROM (
         SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
         WHERE p.skill = :skill AND p.cell < :cell
-        ORDER BY p.cell DESC LIMIT (SELECT {look})) c {where} LIMIT :most) below
+        ORDER BY p.cell DESC LIMIT (SELECT {scan_limit})) c {where} LIMIT :most) below
 """
 
 _AT_ONE_PLACE = """
@@ -105,14 +105,14 @@ _AT_ONE_PLACE = """
 _RARITY = """
     WITH s AS ({skills})
     SELECT skill,
-        (SELECT CASE WHEN count(*) = {look} THEN min(cell) END FROM (
+        (SELECT CASE WHEN count(*) = {scan_limit} THEN min(cell) END FROM (
             SELECT p.cell FROM field_places p
             WHERE p.skill = s.skill AND p.cell < :cell
-            ORDER BY p.cell DESC LIMIT (SELECT {look})) c),
-        (SELECT CASE WHEN count(*) = {look} THEN max(cell) END FROM (
+            ORDER BY p.cell DESC LIMIT (SELECT {scan_limit})) c),
+        (SELECT CASE WHEN count(*) = {scan_limit} THEN max(cell) END FROM (
             SELECT p.cell FROM field_places p
             WHERE p.skill = s.skill AND p.cell >= :cell
-            ORDER BY p.cell LIMIT (SELECT {look})) c)
+            ORDER BY p.cell LIMIT (SELECT {scan_limit})) c)
     FROM s
 """
 
@@ -120,7 +120,7 @@ Found = tuple[str, int, int]
 """A technician: id, cell, and since when without a job (ms UTC)."""
 
 
-class Looked(NamedTuple):
+class SquareScan(NamedTuple):
     """The result of reading a square.
 
     Attributes:
@@ -132,13 +132,17 @@ class Looked(NamedTuple):
     fit: Sequence[Found]
 
 
-_LOOKED = msgspec.json.Decoder(tuple[int, list[Found] | None])
+_SQUARE = msgspec.json.Decoder(tuple[int, list[Found] | None])
 
 
 async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) -> list[str]:
     """Sort skills by how far apart their holders are around a position, the rarest first."""
     statement = _statement(_RARITY, session.get_bind().dialect.name, 0)
-    given = {"skills": msgspec.json.encode(skills).decode(), "cell": cell, "look": _RARITY_STEPS}
+    given = {
+        "skills": msgspec.json.encode(skills).decode(),
+        "cell": cell,
+        "scan_limit": _RARITY_STEPS,
+    }
     rows = await session.execute(statement, given)
     spans = {
         skill: (_BEYOND if last is None else int(last)) - (-1 if first is None else int(first))
@@ -147,7 +151,7 @@ async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) 
     return sorted(skills, key=lambda one: (-spans[one], one))
 
 
-class Questions:
+class SearchQueries:
     """The queries of one search, for one set of skills.
 
     Attributes:
@@ -168,28 +172,28 @@ class Questions:
         for number, other in enumerate(others):
             self._given[f"other_{number}"] = held((other,))
 
-    async def beside(self, cell: int, look: int, most: int) -> Sequence[Found]:
+    async def beside(self, cell: int, scan_limit: int, most: int) -> Sequence[Found]:
         """Return the matching technicians next to a cell number.
 
         Args:
-            look: maximum rows read on either side.
+            scan_limit: maximum rows read on either side.
             most: maximum technicians returned from either side.
         """
-        return await self._ask(_BESIDE, {"cell": cell, "look": look, "most": most})
+        return await self._ask(_BESIDE, {"cell": cell, "scan_limit": scan_limit, "most": most})
 
-    async def inside(self, squares: Sequence[Square], look: int) -> list[Looked]:
+    async def inside(self, squares: Sequence[Square], scan_limit: int) -> list[SquareScan]:
         """Return the matching technicians in squares.
 
         Args:
-            look: maximum rows read per square.
+            scan_limit: maximum rows read per square.
 
         Returns:
             One result per square, in the order of `squares`.
         """
         asked = msgspec.json.encode([(one.first, one.last) for one in squares]).decode()
-        rows = await self._ask(_IN_SQUARES, {"squares": asked, "look": look})
-        looked = (_LOOKED.decode(one) for _, one in rows)
-        return [Looked(seen, fit or ()) for seen, fit in looked]
+        rows = await self._ask(_IN_SQUARES, {"squares": asked, "scan_limit": scan_limit})
+        scans = (_SQUARE.decode(one) for _, one in rows)
+        return [SquareScan(seen, fit or ()) for seen, fit in scans]
 
     async def longest_idle(self, cell: int, most: int) -> Sequence[Found]:
         """Return the technicians at one position, the longest idle first, then by id."""
@@ -204,7 +208,7 @@ class Questions:
 def _statement(query: str, dialect: str, others: int) -> TextClause:
     fits = " AND ".join(_FITS[dialect].format(f":other_{number}") for number in range(others))
     parts = {
-        "{look}": _LOOK,
+        "{scan_limit}": _SCAN_LIMIT,
         "{squares}": _SQUARES[dialect],
         "{skills}": _SKILLS[dialect],
         "{result}": _RESULT[dialect],
@@ -222,7 +226,7 @@ MOST = 1_000
 """Maximum technicians that one search returns."""
 _FEWEST = 24
 """Minimum of rows read on either side, however few technicians are wanted."""
-_LOOKED_THROUGH = 512
+_FILTERED_SCAN = 512
 """Minimum of rows checked for further skills, on either side or in a square."""
 _ROUNDING_KM = 1e-6
 _FAR_KM = 20_000.0
@@ -276,19 +280,19 @@ async def nearby(
         wanted = sorted({skill_key(one) for one in skills}) or [""]
         if len(wanted) > 1:
             wanted = await rarest_first(session, wanted, cell_of(lat, lon))
-        questions = Questions(session, wanted[0], wanted[1:])
-        return await _Search(questions, lat, lon, radius_km, min(most, MOST)).run()
+        queries = SearchQueries(session, wanted[0], wanted[1:])
+        return await _Search(queries, lat, lon, radius_km, min(most, MOST)).run()
 
 
 class _Search:
     def __init__(
-        self, questions: Questions, lat: float, lon: float, radius_km: float, most: int
+        self, queries: SearchQueries, lat: float, lon: float, radius_km: float, most: int
     ) -> None:
-        self._questions = questions
+        self._queries = queries
         self._lat = lat
         self._lon = lon
         self._most = most
-        self._look = max(most, _FEWEST, _LOOKED_THROUGH if questions.others else 0)
+        self._scan_limit = max(most, _FEWEST, _FILTERED_SCAN if queries.others else 0)
         # No technician farther away can be in the result.
         self._bound = radius_km
         self._near: list[tuple[float, int, str]] = []
@@ -298,7 +302,7 @@ class _Search:
         """Return the nearest technicians, in order."""
         cell = cell_of(self._lat, self._lon)
         most = max(self._most, _FEWEST)
-        self._note(await self._questions.beside(cell, self._look, most))
+        self._note(await self._queries.beside(cell, self._scan_limit, most))
         squares = self._within_bound(cover(self._lat, self._lon, self._bound))
         while squares:
             crowded = await self._read_squares(squares)
@@ -316,15 +320,15 @@ class _Search:
         """
         crowded: list[Square] = []
         found: list[Found] = []
-        looked = await self._questions.inside(squares, self._look)
-        for square, (seen, fit) in zip(squares, looked, strict=True):
+        scans = await self._queries.inside(squares, self._scan_limit)
+        for square, (seen, fit) in zip(squares, scans, strict=True):
             found += fit
-            if seen < self._look:
+            if seen < self._scan_limit:
                 continue
             if square.size:
                 crowded.append(square)
             else:
-                found += await self._questions.longest_idle(square.first, self._most)
+                found += await self._queries.longest_idle(square.first, self._most)
         self._note(found)
         return crowded
 

@@ -28,7 +28,7 @@ from headway.systems.field_service.answering import answer as say
 from headway.systems.field_service.bodies import AnswerBody, RequestBody
 from headway.systems.field_service.context import FieldContext, TheContext
 from headway.systems.field_service.dispatching import Dispatcher
-from headway.systems.field_service.intake import candidates_for, find_position, jobs_for, look_at
+from headway.systems.field_service.intake import candidates_for, find_position, jobs_for, review_now
 from headway.systems.field_service.passing_over import ref_for
 from headway.systems.field_service.request import (
     OFFER,
@@ -206,7 +206,7 @@ async def decline(
 ) -> Response:
     """Decline for the technician being params; the next one is params at once."""
     job = await _answer(service, context, caller, request, body, accepts=False)
-    await send_jobs(service, [look_at(context, job.id, "declined", body.technician, job.life)])
+    await send_jobs(service, [review_now(context, job.id, "declined", body.technician, job.life)])
     return await respond_with(service, job)
 
 

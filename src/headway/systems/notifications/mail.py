@@ -312,14 +312,14 @@ class _Delivery:
 
     async def send(self, client: SMTP) -> None:
         await client.mail(self._from)
-        self._look_at_limit()
+        self._check_limit()
         await client.rcpt(self._to)
-        self._look_at_limit()
+        self._check_limit()
         await last_moment()
         self.started = True
         await client.data(self._content)
 
-    def _look_at_limit(self) -> None:
+    def _check_limit(self) -> None:
         """Raise the limit's cancellation again if the client has lost it.
 
         `asyncio.wait_for` of Python 3.11 swallows a cancellation that arrives with its result.

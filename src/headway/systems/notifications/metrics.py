@@ -237,7 +237,7 @@ def _history_behind(at: Thresholds, overview: NotificationsOverview) -> Lasting:
 def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
     """Return the metrics of notifications: the counters of the tally, and the channels' states."""
 
-    async def look(overview: Overview) -> Iterable[Metric]:
+    async def read(overview: Overview) -> Iterable[Metric]:
         closed, overdue = Samples(CLOSED), Samples(OVERDUE)
         now_closed, late = await _channels(store), _overdue_ms(overview)
         for channel in Channel:
@@ -253,7 +253,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
         ),
         Counted(event=Tallied.HISTORY, family=HISTORY_ROWS, labels=(WRITTEN, FORGOTTEN, OFF)),
     )
-    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, read=read)
 
 
 async def _channels(store: Store) -> dict[str, str]:

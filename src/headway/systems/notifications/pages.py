@@ -61,7 +61,7 @@ async def read(view: PageView) -> Facts:
     return {
         "now": seen.stats.now,
         "channels": list(Channel),
-        "looks": _LOOKS,
+        "css_classes": _CSS_CLASSES,
         "lines": await _lines(view) if sees_lines else None,
         "history": await _history(view) if sees_lines else None,
         "recipient": recipient,
@@ -82,7 +82,7 @@ async def _page(view: PageView, recipient: str, asked: NotificationsParams, now:
     return Timeline(rows=rows, cursor=cursor)
 
 
-_LOOKS = {
+_CSS_CLASSES = {
     Status.QUEUED: "waiting",
     Status.SENT: "running",
     Status.DELIVERED: "succeeded",

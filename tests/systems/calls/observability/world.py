@@ -94,18 +94,18 @@ class World:
         self.clock.advance(ms)
         self.timing.now += ms / 1000
 
-    async def look(self, after_ms: int = 0) -> list[Told]:
+    async def alerts(self, after_ms: int = 0) -> list[Told]:
         """Return the alerts of all rules after this time."""
         self.pass_by(after_ms)
-        await self.watch.look()
+        await self.watch.check()
         told, self.sink.alerts = self.sink.alerts, []
         return [(one.rule, one.subject, one.healed) for one in told]
 
-    async def looks(self, for_ms: int, each_ms: int = 10_000) -> list[Told]:
-        """Return the alerts within this time, looking as often as a server does."""
+    async def alerts_within(self, for_ms: int, each_ms: int = 10_000) -> list[Told]:
+        """Return the alerts within this time, checking as often as a server does."""
         told: list[Told] = []
         for _ in range(for_ms // each_ms):
-            told += await self.look(each_ms)
+            told += await self.alerts(each_ms)
         return told
 
     async def leads(self, n: int, tenant: str = "acme") -> None:
