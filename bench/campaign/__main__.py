@@ -40,11 +40,11 @@ def main() -> int:
         seen = _on(name, asked.leads, asked.seed)
         found[name] = _row(seen)
         faulty = faulty or bool(seen.faults)
-        _tell(name, f"{found[name]}")
+        _print(name, f"{found[name]}")
         for why, sentence in seen.whys.items():
-            _tell(name, f"why, {why}: {sentence}")
+            _print(name, f"why, {why}: {sentence}")
         for fault in seen.faults[:20]:
-            _tell(name, f"FAULT: {fault}")
+            _print(name, f"FAULT: {fault}")
         if asked.chart:
             busy = [one for one in seen.points if one[0] <= START + SHOWN]
             use_chart.draw(busy, asked.chart, "minutes")
@@ -81,7 +81,7 @@ async def _play(url: str, name: str, leads: int, seed: int) -> Seen:
     store = open_store(url, clock=clock)
     try:
         campaign = Campaign(leads, seed)
-        return await Day(store, clock, campaign, lambda text: _tell(name, text)).play()
+        return await Day(store, clock, campaign, lambda text: _print(name, text)).play()
     finally:
         await store.close()
 
@@ -100,7 +100,7 @@ def _row(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _tell(name: str, text: str) -> None:
+def _print(name: str, text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {name}: {text}", flush=True)
 
 

@@ -101,9 +101,9 @@ class Day:
     """Plays a campaign."""
 
     def __init__(
-        self, store: Store, clock: FakeClock, campaign: Campaign, told: Callable[[str], None]
+        self, store: Store, clock: FakeClock, campaign: Campaign, report: Callable[[str], None]
     ) -> None:
-        self._store, self._clock, self._plan, self._told = store, clock, campaign, told
+        self._store, self._clock, self._plan, self._report = store, clock, campaign, report
         self._worker = PlayedWorker(store, "campaign")
         self._after: dict[str, int] = {}
         self._events: list[tuple[int, int, str, str]] = []
@@ -132,7 +132,7 @@ class Day:
         self._unchecked = dict(self._plan.leads)
         for first in range(0, len(jobs), 1_000):
             await self._store.enqueue(jobs[first : first + 1_000])
-        self._told(f"{len(jobs)} leads are in the store after {time.monotonic() - began:.0f} s")
+        self._report(f"{len(jobs)} leads are in the store after {time.monotonic() - began:.0f} s")
         self._schedule()
         while True:
             next_at = await self._claim_all()
@@ -313,7 +313,7 @@ class Day:
         self.seen.calls += 1
         if self.seen.calls % 10_000 == 0:
             minutes = (self._clock() - START) / MINUTE
-            self._told(f"{self.seen.calls} calls, {minutes:.0f} minutes of the day")
+            self._report(f"{self.seen.calls} calls, {minutes:.0f} minutes of the day")
 
     # -------------------------------------------------------------------------------- results
 

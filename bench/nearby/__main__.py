@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy import text
 
 from bench.machine import facts
-from bench.nearby.crowd import Map, fill
-from bench.nearby.everybody import SCAN, Everybody
+from bench.nearby.full_scan import SCAN, FullScan
+from bench.nearby.technicians import Map, fill
 from bench.places import postgres, sqlite
 from bench.places.place import Ground, NoGround
 from headway.systems.directory.database import Directory
@@ -79,7 +79,7 @@ async def _measure(url: str, asked: argparse.Namespace) -> dict[str, Any]:
     drawn = Map(asked.seed)
     technicians = drawn.technicians(asked.technicians)
     positions = drawn.positions(asked.positions)
-    everybody = Everybody(technicians)
+    full_scan = FullScan(technicians)
     directory = Directory(url)
     directory.needs(SCHEMA)
     await directory.open()
@@ -92,16 +92,16 @@ async def _measure(url: str, asked: argparse.Namespace) -> dict[str, Any]:
         rows: dict[str, Any] = {}
         wrong = 0
         for name, more in ASKED.items():
-            rows[name] = row = await _ask(directory, everybody, positions, more)
+            rows[name] = row = await _ask(directory, full_scan, positions, more)
             wrong += row.pop("wrong")
-            print(f"  {name:<28} {_told(row)}", flush=True)
+            print(f"  {name:<28} {_summary(row)}", flush=True)
         scan = await _scan(directory, positions)
         nothing = await _nothing(directory)
     finally:
         await directory.close()
     times = scan["least_p50"] / rows["anybody within 50 km"]["least_p50"]
-    print(f"  {'all looked at, in SQL':<28} {_told(scan)}; {times:.0f} x anybody within 50 km")
-    print(f"  {'SELECT 1':<28} {_told(nothing)}")
+    print(f"  {'all looked at, in SQL':<28} {_summary(scan)}; {times:.0f} x anybody within 50 km")
+    print(f"  {'SELECT 1':<28} {_summary(nothing)}")
     for name in ("p50", "p99", "least_p50", "least_p99"):
         slow = [what for what, row in rows.items() if row[name] >= WANTED_MS]
         print(f"  {name} below {WANTED_MS:g} ms: {'all' if not slow else 'not ' + ', '.join(slow)}")
@@ -112,14 +112,14 @@ async def _measure(url: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 async def _ask(
     directory: Directory,
-    everybody: Everybody,
+    full_scan: FullScan,
     positions: Sequence[tuple[float, float]],
     more: dict[str, Any],
 ) -> dict[str, Any]:
     wrong = told = 0
     for lat, lon in positions:
         found = await nearby(directory, lat=lat, lon=lon, **more)
-        wrong += found != everybody.nearby(lat, lon, **more)
+        wrong += found != full_scan.nearby(lat, lon, **more)
         told += len(found)
     times: list[float] = []
     for lat, lon in positions:
@@ -167,7 +167,7 @@ def _times(times: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _told(row: dict[str, Any]) -> str:
+def _summary(row: dict[str, Any]) -> str:
     undisturbed = f"least of {REPEATS}: p50 {row['least_p50']:.2f}, p99 {row['least_p99']:.2f}"
     told = f"; {row['told']:.1f} told" if "told" in row else ""
     return f"p50 {row['p50']:.2f} ms, p99 {row['p99']:.2f} ms; {undisturbed}{told}"

@@ -71,7 +71,7 @@ async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any
                 _cpu(begins_at + RAMP, 30.0, {"server": server, "carrier": carrier}, cpu),
                 office.until_finished(len(ids)),
             )
-        found, use = _told(
+        found, use = _results(
             plan,
             joined(await office.jobs(), ledger := await office.calls(), _by_id(ids, leads)),
             ledger,
@@ -147,7 +147,7 @@ async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0)
         return {"counts": stats["counts"], "idle_cpu": idle, "full_cpu": waiting}
 
 
-def _told(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> tuple[Any, Use]:
+def _results(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> tuple[Any, Use]:
     at_carrier = use_of(plan, calls, lines=False)
     lines = use_of(plan, calls, lines=True)
     steady = use_of(plan, calls, lines=False, after_ms=RAMP)

@@ -453,7 +453,7 @@ async def test_dead_job_below_many_others_is_found_after_some_refreshes_and_stay
             assert {job.id for job in (await reader.read(View.DEAD)).jobs} == {dead, newer}
 
 
-class Told(StandingStill):
+class SetClock(StandingStill):
     """A clock that the test sets."""
 
     at = 0.0
@@ -471,7 +471,7 @@ async def test_latency_is_read_one_lane_at_a_time_starting_with_targets(
             await enqueue(store, 1, lane=lane)
         asked: list[str] = []
         takes = 0.0
-        timing = Told()
+        timing = SetClock()
 
         class Timed(StoreQueries):
             async def latencies(self, lanes: Sequence[str]) -> list[LaneLatency]:
@@ -499,7 +499,7 @@ async def test_slow_listing_is_read_less_often_unless_a_key_requests_it(
 ):
     async with place("memory", clock, tmp_path) as (store, _):
         await enqueue(store, 1, lane="mail")
-        timing = Told()
+        timing = SetClock()
 
         class Slow(FaultyStore):
             async def read(self, query: Query[Answer]) -> Answer:

@@ -27,8 +27,8 @@ from headway.testing.conformance.repeating import RaceGroup
 from headway.testing.conformance.settling import SettleGroup
 from headway.testing.conformance.signalling import SignalGroup
 from headway.testing.conformance.slots import PoolGroup, SlotsGroup
+from tests.client.over_http import HttpStore
 from tests.client.served import Served
-from tests.client.through import ThroughStore
 
 NOT_OVER_HTTP = {
     "test_arguments_are_returned_byte_for_byte": "JSON is written again: spaces are not kept",
@@ -101,8 +101,8 @@ class TestServedStore(
 ):
     @pytest.fixture
     def make_store(self, served: Served) -> MakeStore:
-        def make(clock: FakeClock) -> ThroughStore:
-            return ThroughStore(served, MemoryStore(clock=clock))
+        def make(clock: FakeClock) -> HttpStore:
+            return HttpStore(served, MemoryStore(clock=clock))
 
         return make
 

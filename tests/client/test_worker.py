@@ -19,7 +19,7 @@ from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from tests.client.served import Served
 from tests.client.waiting import Ended, at_work, final, until
-from tests.plain import job
+from tests.plain_jobs import job
 from tests.server.rig import Rig, serving
 
 

@@ -11,7 +11,7 @@ from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
-from tests.passing_on import pass_on_extensions
+from tests.forwarding import forward_extensions
 
 _FLOWS = (
     "SELECT DISTINCT flow FROM @job WHERE state = 1"
@@ -60,7 +60,7 @@ class PlainFirstStore:
     _met: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
-        pass_on_extensions(self, self.inner)
+        forward_extensions(self, self.inner)
         plain = self.inner._plain
         claim = plain.claim
 

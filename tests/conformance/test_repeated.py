@@ -17,8 +17,8 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.stores.postgres.schema import latest
 from headway.testing.conformance import MakeStore, StoreConformance
-from tests.conformance.twice import TwiceStore
-from tests.postgres.later import folder_of, migrate_to
+from tests.conformance.repeating_store import RepeatingStore
+from tests.postgres.other_schemas import folder_of, migrate_to
 from tests.servers.namespaces import Namespaces
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
@@ -27,7 +27,7 @@ from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 class TestRepeatedMemoryStore(StoreConformance):
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        return lambda clock: TwiceStore(MemoryStore(clock=clock))
+        return lambda clock: RepeatingStore(MemoryStore(clock=clock))
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ class TestRepeatedSqliteStore(StoreConformance):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> MakeStore:
         numbers = count(1)
-        return lambda clock: TwiceStore(
+        return lambda clock: RepeatingStore(
             open_store(
                 f"sqlite:///{tmp_path}/headway-{next(numbers)}.db?synchronous=normal", clock=clock
             )
@@ -65,5 +65,5 @@ def later_namespaces(
 class TestRepeatedOnALaterPostgresSchema(StoreConformance):
     @pytest.fixture
     def make_store(self, later_namespaces: Namespaces) -> Iterator[MakeStore]:
-        yield lambda clock: TwiceStore(open_store(later_namespaces.url(), clock=clock))
+        yield lambda clock: RepeatingStore(open_store(later_namespaces.url(), clock=clock))
         later_namespaces.take_back()

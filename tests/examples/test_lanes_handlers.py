@@ -26,7 +26,7 @@ from examples.lanes.world import World
 from examples.lanes.writer import PlainWriter, find_writer
 from headway.contract.views import JobsQuery, JobView, LanesQuery
 from headway.stores.memory.store import MemoryStore
-from tests.runtime.watched import WatchedStore, working
+from tests.runtime.observed_store import ObservedStore, working
 
 HOUR = timedelta(hours=1)
 BEARER = "t0"
@@ -75,7 +75,7 @@ class Rig:
 
     world: World
     app: hw.App
-    store: WatchedStore
+    store: ObservedStore
 
     async def run(self, kind: str, /, **given: Any) -> JobView:
         """Send a job, and run it and the jobs that it creates until all are finished."""
@@ -122,7 +122,7 @@ async def rig(tmp_path: Path, postbox: Postbox) -> Rig:
 
 
 def rig_of(world: World) -> Rig:
-    store = WatchedStore(MemoryStore())
+    store = ObservedStore(MemoryStore())
     app = hw.App(store=cast("Any", store))
     declare_lanes(app, world)
     return Rig(world=world, app=app, store=store)

@@ -35,7 +35,7 @@ class Pair:
 
     def ask(self, question: Callable[[Store], Awaitable[Reply]]) -> Reply | HeadwayError:
         """Call both; return the reply, or the error that both raise, which must be the same."""
-        one, two = (self._told(question(store)) for store in self.stores)
+        one, two = (self._reply_or_error(question(store)) for store in self.stores)
         self._same(plain(one), plain(two))
         self._same_wakes()
         return one
@@ -44,7 +44,9 @@ class Pair:
         """Claim from both, each with its own cursor."""
         last = self.after.get(request.worker) if go_on else None
         replies = [
-            self._told(store.claim(replace(request, after=last[n].after) if last else request))
+            self._reply_or_error(
+                store.claim(replace(request, after=last[n].after) if last else request)
+            )
             for n, store in enumerate(self.stores)
         ]
         self._same(plain(replies[0]), plain(replies[1]))
@@ -80,7 +82,7 @@ class Pair:
             self.loop.run_until_complete(store.close())
         self.loop.close()
 
-    def _told(self, answer: Awaitable[Reply]) -> Reply | HeadwayError:
+    def _reply_or_error(self, answer: Awaitable[Reply]) -> Reply | HeadwayError:
         async def wait() -> Reply:
             return await answer
 

@@ -20,7 +20,7 @@ from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.plain import LANE, assert_clean, claim, count, job, jobs
+from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs
 from tests.postgres.places import Place
 from tests.postgres.test_out_of_order import Held
 

@@ -18,7 +18,7 @@ from headway.stores.postgres import connection
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, job
+from tests.plain_jobs import assert_clean, claim, job
 from tests.postgres.places import Place
 from tests.servers.fixtures import made
 from tests.servers.postgres import PostgresServer
@@ -148,7 +148,7 @@ from headway.core.errors import OutcomeUnknown
 from headway.stores.postgres import connection
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
-from tests.plain import claim
+from tests.plain_jobs import claim
 
 connection.IDLE_MS = 3_000
 def stop(ledger):

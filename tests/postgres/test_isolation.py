@@ -17,7 +17,7 @@ from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.session import lock_key
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import claim, job
+from tests.plain_jobs import claim, job
 from tests.postgres.places import Place
 from tests.postgres.test_beats import until_it_waits
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database

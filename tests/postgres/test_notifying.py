@@ -14,7 +14,7 @@ from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.steps import Steps
 from headway.stores.sql.statement import Rows
 from headway.testing.clock import FakeClock
-from tests.plain import claim, job
+from tests.plain_jobs import claim, job
 from tests.postgres.places import Place
 
 

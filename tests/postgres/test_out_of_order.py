@@ -28,7 +28,7 @@ from headway.stores.postgres.store import PostgresStore
 from headway.stores.sql.statement import Rows
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import LANE, claim, count, job, jobs, succeed
+from tests.plain_jobs import LANE, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
 from tests.servers.postgres import fresh_database
 

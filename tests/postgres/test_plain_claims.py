@@ -31,7 +31,7 @@ from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import LANE, assert_clean, claim, count, job, jobs, succeed
+from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
 from tests.postgres.test_beats import until_it_waits
 

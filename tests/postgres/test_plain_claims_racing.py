@@ -34,7 +34,7 @@ from headway.stores.postgres.store import PostgresStore
 from headway.stores.sql.statement import HIGH_WATER, IDENTITY, Rows
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import LANE, assert_clean, claim, count, job, jobs, succeed
+from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
 from tests.postgres.test_beats import until_it_waits
 from tests.postgres.test_out_of_order import LIMIT, Held

@@ -16,7 +16,7 @@ from headway.core.state import State
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import assert_clean, claim, job, jobs
+from tests.plain_jobs import assert_clean, claim, job, jobs
 from tests.postgres.places import Place
 
 LINE = Slots("line", 3)

@@ -21,7 +21,7 @@ from headway.contract.views import AuditQuery, StatsQuery
 from headway.runtime.timing import pause
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import NEEDED, latest
-from tests.postgres.later import folder_of, migrate_to
+from tests.postgres.other_schemas import folder_of, migrate_to
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 LIMIT = 240.0

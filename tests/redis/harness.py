@@ -11,7 +11,7 @@ import redis
 
 from headway.stores.redis.scripts import key_suffixes, needs, source
 from headway.stores.redis.values import decode_untyped, encode, text_of
-from tests.redis.told import told
+from tests.redis.normalized import normalized
 
 START_AT = 1_700_000_000_000
 _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
@@ -90,7 +90,7 @@ class Snippets:
         Raises:
             SnippetFailed: it raised, and its writes since `Write.begin()` were rolled back.
         """
-        arguments = [*self.keys, encode(_packable(told(request))), str(self.now)]
+        arguments = [*self.keys, encode(_packable(normalized(request))), str(self.now)]
         try:
             reply = self.client.evalsha(self._sha(snippet), len(self.keys), *arguments)
         except redis.ResponseError as problem:
@@ -102,10 +102,10 @@ class Snippets:
         """Call a function of a table; None is passed as nil, but not as the last argument.
 
         Returns:
-            Its first return value, converted by `told`; None for nil.
+            Its first return value, converted by `normalized`; None for nil.
         """
         names = ", ".join(f"request[{place}]" for place in range(1, len(arguments) + 1))
-        return told(self.run(f"return ({function}({names}))", list(arguments)))
+        return normalized(self.run(f"return ({function}({names}))", list(arguments)))
 
     def contents(self) -> dict[str, dict[bytes, object]]:
         """Return everything in the namespace, without empty keys."""

@@ -16,7 +16,7 @@ from headway.stores.memory.journal import Journal
 from headway.stores.memory.records import MemoryKeys, MemorySignals
 from headway.stores.memory.timing import StepTime
 from tests.redis.harness import Snippets
-from tests.redis.told import told
+from tests.redis.normalized import normalized
 
 NAMES = ("a", "a|b", "{}", "ü\U0001f600", "a\x00", "a\x00\x01", "\xff", "z" * 512, "a\n'\"")
 WORKERS = ("w", "w\x00", "w" * 500)
@@ -47,12 +47,12 @@ class Pair:
         key = FlowKey(lane, self.draw.choice(NAMES), self.draw.choice(NAMES), uses)
         flow = self.memory.flow_number(key)
         assert self.lua.call("Jobs.flow_number", key) == flow + 1
-        assert self.lua.call("Jobs.flow", flow + 1) == told(key)
+        assert self.lua.call("Jobs.flow", flow + 1) == normalized(key)
         return flow
 
     def sent(self, row: JobRow) -> dict[str, Any]:
         """Return a row as the scripts represent it."""
-        return {**told(row), "flow": row.flow + 1, "policy": row.policy + 1}
+        return {**normalized(row), "flow": row.flow + 1, "policy": row.policy + 1}
 
     def new(self) -> JobRow:
         """Return a job with a value in every field."""

@@ -232,33 +232,33 @@ async def test_link_to_a_replaced_server_proves_nothing(
 
 
 def test_overtaken_reply_of_the_previous_epoch_is_not_what_was_last_seen() -> None:
-    def told(epoch: int, high: int) -> ScriptReply:
+    def reply(epoch: int, high: int) -> ScriptReply:
         nothing = Raw(b"\xc0")
         return ScriptReply(DONE, nothing, high, [], "store", epoch, high, mismatch=False)
 
     seen = LastSeen()
-    seen.learn(told(1, 5_000))
-    seen.learn(told(2, 3_000))
+    seen.learn(reply(1, 5_000))
+    seen.learn(reply(2, 3_000))
     after = seen.packed
     assert after == encode(("store", 2, 3_000))
-    seen.learn(told(1, 6_000))
+    seen.learn(reply(1, 6_000))
     assert seen.packed == after
 
 
 def test_suspicion_ends_with_a_new_epoch_and_starts_only_from_what_was_seen_here() -> None:
-    def told(epoch: int, high: int, status: int = DONE, *, mismatch: bool = False) -> ScriptReply:
+    def reply(epoch: int, high: int, status: int = DONE, *, mismatch: bool = False) -> ScriptReply:
         return ScriptReply(status, Raw(b"\xc0"), high, [], "store", epoch, high, mismatch)
 
     seen = LastSeen()
-    seen.learn(told(1, 5_000))
+    seen.learn(reply(1, 5_000))
     # Another process detected it; and a reply on an old link proves nothing.
-    seen.learn(told(1, 2_000, CHANGED))
-    seen.learn(told(1, 2_000, MISMATCH, mismatch=True))
+    seen.learn(reply(1, 2_000, CHANGED))
+    seen.learn(reply(1, 2_000, MISMATCH, mismatch=True))
     assert seen.packed == encode(("store", 1, 5_000))
-    seen.learn(told(1, 2_000, mismatch=True))
+    seen.learn(reply(1, 2_000, mismatch=True))
     suspected = encode(("store", 1, 5_000, 1))
     assert seen.packed == suspected
-    seen.learn(told(1, 6_000))
+    seen.learn(reply(1, 6_000))
     assert seen.packed == suspected
-    seen.learn(told(2, 2_000))
+    seen.learn(reply(2, 2_000))
     assert seen.packed == encode(("store", 2, 2_000))

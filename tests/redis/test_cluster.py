@@ -16,7 +16,7 @@ from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.runtime.timing import pause
 from headway.stores import open_store
 from headway.testing.conformance import MakeStore, StoreConformance
-from tests.conformance.twice import TwiceStore
+from tests.conformance.repeating_store import RepeatingStore
 from tests.redis.admin import admin
 from tests.servers.fixtures import made
 from tests.servers.redis import RedisServer
@@ -87,7 +87,7 @@ def new_url(cluster: Cluster) -> str:
 class TestRepeatedClusterStore(StoreConformance):
     @pytest.fixture
     def make_store(self, cluster: Cluster) -> MakeStore:
-        return lambda clock: TwiceStore(open_store(new_url(cluster), clock=clock))
+        return lambda clock: RepeatingStore(open_store(new_url(cluster), clock=clock))
 
 
 def move_slot(url: str, cluster: Cluster) -> tuple[RedisServer, RedisServer]:

@@ -22,8 +22,8 @@ from headway.core.state import State
 from headway.stores.ledger.gaterows import TemplateRow, place_of
 from headway.stores.ledger.insert import follow_up, reconcile_job
 from headway.stores.ledger.rows import JobRow
+from tests.redis.claim_cases import DECIDE, World, decided, world
 from tests.redis.harness import Snippets
-from tests.redis.worlds import DECIDE, World, decided, world
 from tests.servers.redis import GivenRedis, RedisServer
 
 ENGINE = (

@@ -14,7 +14,7 @@ from headway.core.state import State
 from headway.stores.ledger.rows import GatedStart, RunRow
 from tests.redis.harness import Snippets
 from tests.redis.job_pair import NAMES, WORKERS, Pair, cascade
-from tests.redis.told import told
+from tests.redis.normalized import normalized
 from tests.servers.redis import GivenRedis, RedisServer
 
 _namespaces = count(1)
@@ -58,7 +58,7 @@ def start_gated(pair: Pair) -> None:
     candidate, turn = pair.draw.choice((("", None), ("", None), ("c|", None), ("c|", cascade())))
     starts = [GatedStart(row.seq, members, candidate, turn, 5) for row in rows]
     sent = [
-        {**told(start), "id": row.id, "members": members}
+        {**normalized(start), "id": row.id, "members": members}
         for start, row in zip(starts, rows, strict=True)
     ]
     pair.lua.run("Jobs.start_gated(request[1], 'w', 4)", [sent])
@@ -174,11 +174,11 @@ def look(pair: Pair) -> None:
         pair.sent(row) for row in memory.arrived(seq, limit)
     ]
     few = [one for one, row in memory.load(pair.ids).items() if row.run < 100]
-    assert lua.call("Jobs.runs", few) == told(memory.runs(few))
+    assert lua.call("Jobs.runs", few) == normalized(memory.runs(few))
 
 
 def _heads(pair: Pair, heads: Any) -> list[Any]:
-    return [{**told(head), "policy": head.policy + 1} for head in heads]
+    return [{**normalized(head), "policy": head.policy + 1} for head in heads]
 
 
 def _look_at_lane(pair: Pair, lane: str, limit: int) -> None:
@@ -197,7 +197,7 @@ def _look_at_lane(pair: Pair, lane: str, limit: int) -> None:
         for head in heads[:2]:
             place = lua.call("Jobs.place", flow + 1, head.order, 1000)
             assert place == memory.place(flow, head.order, 1000)
-    assert lua.call("Jobs.due", lane, limit) == told(memory.due(lane, limit))
+    assert lua.call("Jobs.due", lane, limit) == normalized(memory.due(lane, limit))
     assert lua.call("Jobs.next_due", lane) == memory.next_due(lane)
     assert lua.call("Jobs.oldest_due", lane) == memory.oldest_due([lane]).get(lane)
     entry = [pair.sent(row) for row in memory.of_entry(lane)]
@@ -213,10 +213,10 @@ def _look_at_gate(pair: Pair, gate: str, limit: int) -> None:
         assert lua.call("Jobs.parked_heads", gate, flow + 1, limit) == heads
         ids = lua.call("Jobs.parked_ids", gate, flow + 1, limit)
         assert ids == memory.parked_ids(gate, [flow], limit)[flow]
-        order = told(memory.parked_order(gate, flow))
+        order = normalized(memory.parked_order(gate, flow))
         assert lua.call("Jobs.parked_order", gate, flow + 1) == order
     for flow in pair.flows:
-        tickets = [{"order": told(o), "amount": n} for o, n in memory.tickets(gate, flow)]
+        tickets = [{"order": normalized(o), "amount": n} for o, n in memory.tickets(gate, flow)]
         assert lua.call("Jobs.tickets", gate, flow + 1) == tickets
     assert lua.call("Jobs.parked_count", gate, limit) == memory.parked_counts([gate], limit)[gate]
     assert lua.call("Jobs.unfit_at", gate, limit) == memory.unfit_at(gate, limit)
@@ -225,7 +225,7 @@ def _look_at_gate(pair: Pair, gate: str, limit: int) -> None:
 
 def _look_at_worker(pair: Pair, worker: str) -> None:
     lua, memory = pair.lua, pair.memory
-    held = told(memory.held_by(worker))
+    held = normalized(memory.held_by(worker))
     names = ("id", "run", "request", "state", "cancel_requested")
     here = [{name: row[name] for name in names} for row in lua.call("Jobs.held_by", worker)]
     assert here == held
@@ -268,7 +268,7 @@ def test_equal_policies_share_a_number_and_are_returned_completely(lua: Snippets
         *(1, 2, 1, 2)
     ]
     for number, policy in ((1, plain), (2, other)):
-        assert lua.call("Jobs.policy", number) == told(policy)
+        assert lua.call("Jobs.policy", number) == normalized(policy)
 
 
 def test_listings_walk_both_ways_from_any_place(lua: Snippets) -> None:
@@ -356,7 +356,7 @@ def test_started_job_does_not_expire(lua: Snippets, gated: bool, ticket: str | N
     lua.call("Jobs.insert", [pair.sent(row)])
     assert lua.call("Jobs.expired", 9) == [row.id]
     if gated:
-        start = {**told(GatedStart(1, {"gate": ""}, "", None, 0)), "id": row.id}
+        start = {**normalized(GatedStart(1, {"gate": ""}, "", None, 0)), "id": row.id}
         lua.run("Jobs.start_gated(request[1], 'w', 4)", [[{**start, "members": {"gate": ""}}]])
     else:
         lua.call("Jobs.start_plain", [row.id], "w", 4)
@@ -375,7 +375,7 @@ def test_start_forgets_what_an_earlier_run_took(lua: Snippets, members: dict[str
     lua.call("Jobs.save", [pair.sent(row)])
     pair.memory.save([row])
     start = GatedStart(row.seq, members, "", None, 9)
-    sent = {**told(start), "id": row.id, "members": members}
+    sent = {**normalized(start), "id": row.id, "members": members}
     lua.run("Jobs.start_gated(request[1], 'w', 4)", [[sent]])
     pair.memory.start_gated([start], "w", 4)
     look(pair)

@@ -23,7 +23,7 @@ from headway.stores.memory.records import MemoryCounts, MemorySignals, MemoryWor
 from headway.stores.memory.timing import StepTime
 from tests.redis.harness import Snippets
 from tests.redis.job_pair import NAMES
-from tests.redis.told import told
+from tests.redis.normalized import normalized
 from tests.servers.redis import GivenRedis, RedisServer
 
 IDS = [derived_id("tables", number) for number in range(5)]
@@ -92,16 +92,16 @@ def _compare_permits(lua: Snippets, memory: MemoryPermits, limit: int) -> None:
     def by_gate(rows: list[Any]) -> list[Any]:
         return sorted(rows, key=lambda row: (row["job"], row["gate"]))
 
-    assert by_gate(lua.call("Permits.of_jobs", IDS)) == by_gate(told(memory.of_jobs(IDS)))
+    assert by_gate(lua.call("Permits.of_jobs", IDS)) == by_gate(normalized(memory.of_jobs(IDS)))
     for gate in NAMES:
         held = memory.at([gate], limit)[gate]
-        assert lua.call("Permits.at", gate, limit) == told(held.first)
+        assert lua.call("Permits.at", gate, limit) == normalized(held.first)
         assert lua.run("return {Permits.count(request)}", gate) == [held.permits, held.amount]
-        assert lua.call("Permits.sums", gate, limit) == told(memory.sums(gate, limit))
+        assert lua.call("Permits.sums", gate, limit) == normalized(memory.sums(gate, limit))
         after = (gate, IDS[2])
-        assert lua.call("Permits.page", after, limit) == told(memory.page(after, limit))
-    assert lua.call("Permits.sums", "", limit) == told(memory.sums("", limit))
-    assert lua.call("Permits.page", ("", ""), limit) == told(memory.page(("", ""), limit))
+        assert lua.call("Permits.page", after, limit) == normalized(memory.page(after, limit))
+    assert lua.call("Permits.sums", "", limit) == normalized(memory.sums("", limit))
+    assert lua.call("Permits.page", ("", ""), limit) == normalized(memory.page(("", ""), limit))
 
 
 def test_starts_are_counted_by_millisecond_and_forgotten_by_time(
@@ -116,12 +116,12 @@ def test_starts_are_counted_by_millisecond_and_forgotten_by_time(
         time.begin()
         gate, at = draw.choice(NAMES), lua.now - draw.choice((0, 3, 9, lua.now, lua.now + 1))
         assert lua.call("Starts.total", gate, at) == memory.total(gate, at)
-        assert lua.call("Starts.oldest", gate, at, 2) == told(memory.oldest(gate, at, 2))
+        assert lua.call("Starts.oldest", gate, at, 2) == normalized(memory.oldest(gate, at, 2))
         if draw.random() < 0.3:
             assert lua.call("Starts.trim", gate, at) == memory.trim(gate, at)
     lua.run(f"Starts.put('a', {{[{lua.now}] = 4, [3] = 2}})")
     memory.put("a", {lua.now: 4, 3: 2})
-    assert lua.call("Starts.oldest", "a", -1, 99) == told(memory.oldest("a", -1, 99))
+    assert lua.call("Starts.oldest", "a", -1, 99) == normalized(memory.oldest("a", -1, 99))
 
 
 def test_rate_of_five_thousand_starts_is_summed_and_trimmed_at_once(lua: Snippets) -> None:
@@ -141,13 +141,13 @@ def test_gates_are_returned_completely_and_idle_ones_are_forgotten(
         lua.call("Gates.save", rows)
         memory.save(rows)
         here = lua.call("Gates.load", NAMES)
-        assert here == told(memory.load(NAMES))
+        assert here == normalized(memory.load(NAMES))
         after = draw.choice(("", *NAMES))
-        assert lua.call("Gates.page", after, 3) == told(memory.page(after, 3))
+        assert lua.call("Gates.page", after, 3) == normalized(memory.page(after, 3))
         assert lua.call("Gates.due_timers", 9) == memory.due_timers(9)
         assert lua.call("Gates.next_timer") == memory.next_timer()
         short = lua.call("Gates.short_horizons", FOREVER, 9)
-        expected = told(memory.short_horizons(FOREVER, 9))
+        expected = normalized(memory.short_horizons(FOREVER, 9))
         assert sorted(short, key=_name) == sorted(expected, key=_name)
     lua.call("Gates.save", [GateRow(name=name, template="") for name in NAMES])
     assert lua.contents() == {}
@@ -179,10 +179,10 @@ def _gate(draw: random.Random, now: int, name: str) -> GateRow:
 def test_declared_gates_keep_the_code_and_the_operator_version(lua: Snippets) -> None:
     hours = hours_spec("09:00-18:00", exceptions={"2026-12-25": None})
     spec = GateSpec(name="h\x00", kind=GateKind.HOURS, shared=True)
-    sent = {**told(spec), "hours": hours.to_dict()}
+    sent = {**normalized(spec), "hours": hours.to_dict()}
     lua.call("Gates.save_template", {"spec": sent})
     assert lua.run("return Gates.current(Gates.templates()['h\\0']).capacity") is None
-    assert lua.call("Gates.templates") == {"h\x00": {"spec": told(sent)}}
+    assert lua.call("Gates.templates") == {"h\x00": {"spec": normalized(sent)}}
     lua.call("Gates.save_template", {"spec": sent, "override": {**sent, "capacity": 2}})
     assert lua.run("return Gates.current(Gates.templates()['h\\0']).capacity") == 2
 
@@ -218,7 +218,7 @@ def _compare_signals(lua: Snippets, memory: MemorySignals, draw: random.Random) 
     scope = draw.choice((*IDS, "a", "a\x00"))
     for event in ("e", "\x00", "e\x00"):
         here = lua.call("Signals.received", scope, event)
-        assert _unnumbered([here] if here else []) == told(
+        assert _unnumbered([here] if here else []) == normalized(
             [row for row in [memory.received(scope, event)] if row]
         )
     for key in NAMES:
@@ -226,12 +226,12 @@ def _compare_signals(lua: Snippets, memory: MemorySignals, draw: random.Random) 
             memory.known(key) or ()
         )
     kept = sorted(memory.kept(scope), key=lambda row: row.at)
-    assert _unnumbered(lua.call("Signals.kept", scope)) == told(kept)
+    assert _unnumbered(lua.call("Signals.kept", scope)) == normalized(kept)
     assert lua.call("Signals.kept_count") == memory.kept_count()
-    assert _unnumbered(lua.call("Signals.stale", 3)) == told(memory.stale(3))
-    assert lua.call("Signals.all_known", "a", 3) == told(memory.all_known("a", 3))
+    assert _unnumbered(lua.call("Signals.stale", 3)) == normalized(memory.stale(3))
+    assert lua.call("Signals.all_known", "a", 3) == normalized(memory.all_known("a", 3))
     after = (scope, "e")
-    assert _unnumbered(lua.call("Signals.all_received", after, 4)) == told(
+    assert _unnumbered(lua.call("Signals.all_received", after, 4)) == normalized(
         memory.all_received(after, 4)
     )
 
@@ -258,9 +258,9 @@ def test_workers_expire_in_the_order_of_their_leases(lua: Snippets, time: StepTi
             gone = draw.sample(NAMES, 2)
             lua.call("Workers.remove", gone)
             memory.remove(gone)
-        assert lua.call("Workers.load", worker.id) == told(memory.load(worker.id))
-        assert lua.call("Workers.lapsed", 3) == told(memory.lapsed(3))
-        assert lua.call("Workers.all") == told(memory.all())
+        assert lua.call("Workers.load", worker.id) == normalized(memory.load(worker.id))
+        assert lua.call("Workers.lapsed", 3) == normalized(memory.lapsed(3))
+        assert lua.call("Workers.all") == normalized(memory.all())
 
 
 def test_counts_and_totals_add_up_by_lane_and_in_total(lua: Snippets) -> None:
@@ -277,9 +277,9 @@ def test_counts_and_totals_add_up_by_lane_and_in_total(lua: Snippets) -> None:
         lua.call("Counts.happened", lane, n)
         memory.happened(lane, n)
     touched = {lane: states for lane, states in memory.of_lanes(NAMES).items() if states}
-    assert lua.call("Counts.of_lanes", NAMES) == told(touched)
-    assert lua.call("Counts.of_states") == told(memory.of_states())
-    assert lua.call("Counts.totals") == told(memory.totals())
+    assert lua.call("Counts.of_lanes", NAMES) == normalized(touched)
+    assert lua.call("Counts.of_states") == normalized(memory.of_states())
+    assert lua.call("Counts.totals") == normalized(memory.totals())
 
 
 def test_lanes_keep_their_settings_and_their_tenants_starts(lua: Snippets) -> None:
@@ -290,7 +290,9 @@ def test_lanes_keep_their_settings_and_their_tenants_starts(lua: Snippets) -> No
     lua.call("Lanes.ensure", NAMES)
     assert lua.call("Lanes.names") == sorted(NAMES)
     found = lua.call("Lanes.load", [*NAMES, "other"])
-    assert found == {name: told(LaneRow(name=name)) for name in NAMES} | {"a": told(row)}
+    assert found == {name: normalized(LaneRow(name=name)) for name in NAMES} | {
+        "a": normalized(row)
+    }
     assert lua.run("return Lanes.current(Lanes.load({'a'}).a).max_backlog") == 0
     starts = {name: 2**50 + place for place, name in enumerate(NAMES)}
     lua.call("Lanes.save_tenant_starts", "a", starts)
@@ -308,7 +310,7 @@ def test_dedupe_keys_of_tenants_are_separate(lua: Snippets) -> None:
     ]
     lua.call("Dedupe.save", rows)
     places = [[row.tenant, row.key] for row in rows]
-    assert lua.call("Dedupe.load", [*places, ["no", "ne"]]) == [*told(rows), False]
+    assert lua.call("Dedupe.load", [*places, ["no", "ne"]]) == [*normalized(rows), False]
     lua.call("Dedupe.forget", "a", "a", IDS[1])
     assert lua.call("Dedupe.get", "a", "a") is not None
     lua.call("Dedupe.forget", "a", "a", IDS[0])
@@ -329,10 +331,10 @@ def test_trail_is_read_from_both_ends(lua: Snippets) -> None:
             page = [row for row in of if before is None or row.seq < before]
             code = "return Trail.page(request.target, request.before, request.limit)"
             asked = {"target": target, "before": before}
-            assert told(lua.run(code, {**asked, "limit": 4})) == told(page[:4])
-            assert told(lua.run(code, {**asked, "limit": 99})) == told(page)
-    assert lua.call("Trail.since", 3, 5) == told(rows[3:8])
-    assert lua.call("Trail.since", 28, 5) == told(rows[28:])
+            assert normalized(lua.run(code, {**asked, "limit": 4})) == normalized(page[:4])
+            assert normalized(lua.run(code, {**asked, "limit": 99})) == normalized(page)
+    assert lua.call("Trail.since", 3, 5) == normalized(rows[3:8])
+    assert lua.call("Trail.since", 28, 5) == normalized(rows[28:])
 
 
 def test_replies_are_kept_for_an_hour_and_the_first_one_stays(lua: Snippets) -> None:
@@ -340,7 +342,7 @@ def test_replies_are_kept_for_an_hour_and_the_first_one_stays(lua: Snippets) -> 
     lua.call("Trail.keep_answer", "r\x00", b"other")
     lua.now += 3_600_000
     lua.call("Trail.keep_answer", "s", b"")
-    assert lua.call("Trail.answer", "r\x00") == told(b"\xff\x00")
+    assert lua.call("Trail.answer", "r\x00") == normalized(b"\xff\x00")
     assert lua.call("Trail.answer", "s") == ""
     lua.now += 7_200_001
     lua.call("Trail.keep_answer", "t", b"x")

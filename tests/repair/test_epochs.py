@@ -11,7 +11,7 @@ from headway.contract.outcomes import Verdict
 from headway.contract.views import StatsQuery, TrailQuery
 from headway.core.errors import StoreChanged
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.plain_jobs import assert_clean, claim, count, job, jobs, succeed
 from tests.repair.sites import Durable, Site
 
 AnySite = Site[Any]

@@ -8,7 +8,7 @@ import pytest
 
 import headway as hw
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore
+from tests.runtime.observed_store import ObservedStore
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 
 THE_RUNTIME_ALONE = {"test_middleware", "test_processes", "test_stopping_handlers"}
@@ -29,12 +29,12 @@ def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[WatchedStore]:
+async def store(url: str) -> AsyncIterator[ObservedStore]:
     inner = open_store(url)
-    yield WatchedStore(inner)
+    yield ObservedStore(inner)
     await inner.close()
 
 
 @pytest.fixture
-def app(store: WatchedStore) -> hw.App:
+def app(store: ObservedStore) -> hw.App:
     return hw.App(store=store)

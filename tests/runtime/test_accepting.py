@@ -10,12 +10,12 @@ import pytest
 import headway as hw
 from headway.contract.views import GatesQuery
 from headway.core.errors import InvalidValue
-from tests.runtime.watched import WatchedStore, soon, working
+from tests.runtime.observed_store import ObservedStore, soon, working
 
 LOCK = hw.Slots("technician:{candidate}", 1)
 
 
-async def test_accepted_offer_keeps_its_lock_until_done(app: hw.App, store: WatchedStore) -> None:
+async def test_accepted_offer_keeps_its_lock_until_done(app: hw.App, store: ObservedStore) -> None:
     told: list[tuple[str, str, str, int]] = []
     taken = asyncio.Event()
 
@@ -48,7 +48,7 @@ async def test_accepted_offer_keeps_its_lock_until_done(app: hw.App, store: Watc
 
 
 async def test_reconcile_answer_does_not_override_an_acceptance(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
 

@@ -24,7 +24,7 @@ from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from headway.testing.jobs import JobFactory
-from tests.runtime.watched import WatchedStore, working
+from tests.runtime.observed_store import ObservedStore, working
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -155,7 +155,9 @@ async def test_second_scheduler_stores_nothing_twice(timed: hw.App, still: Store
     assert len(await fires(still)) == 21
 
 
-async def test_worker_stores_fires_and_runs_them_when_due(app: hw.App, store: WatchedStore) -> None:
+async def test_worker_stores_fires_and_runs_them_when_due(
+    app: hw.App, store: ObservedStore
+) -> None:
     @app.job()
     async def tick(job: hw.Job) -> None: ...
 
@@ -172,7 +174,7 @@ async def test_worker_stores_fires_and_runs_them_when_due(app: hw.App, store: Wa
     assert row.fired_at % 1000 == 0
 
 
-async def test_worker_sweeps_up_after_a_dead_one(app: hw.App, store: WatchedStore) -> None:
+async def test_worker_sweeps_up_after_a_dead_one(app: hw.App, store: ObservedStore) -> None:
     @app.job(retry=hw.Backoff(attempts=2, base="1ms", cap="1ms"))
     async def work(job: hw.Job) -> int:
         return job.attempt
@@ -189,7 +191,7 @@ async def test_worker_sweeps_up_after_a_dead_one(app: hw.App, store: WatchedStor
 
 
 async def test_jobs_of_a_claim_that_finds_an_expired_one_are_started(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def plain(number: int) -> int:
@@ -215,7 +217,7 @@ async def test_worker_ends_expired_jobs(timed: hw.App, still: Store, clock: Fake
     )
     await still.enqueue([made])
     clock.advance(2 * MINUTE)
-    watched = WatchedStore(still)
+    watched = ObservedStore(still)
     async with working(hw.App(store=watched), lanes="main"):
         view = await watched.ends(made.id)
     assert (view.state, view.reason) == ("dead", "expired")

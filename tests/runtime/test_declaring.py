@@ -10,7 +10,7 @@ import pytest
 import headway as hw
 from headway.contract.views import GatesQuery, LanesQuery, SpecsQuery, TimetableQuery
 from headway.core.errors import InvalidValue
-from tests.runtime.watched import WatchedStore
+from tests.runtime.observed_store import ObservedStore
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_unusable_options_of_a_send_are_refused(
 
 @pytest.mark.parametrize("capacity", [2, 3])
 async def test_two_kinds_must_declare_one_gate_alike(
-    app: hw.App, store: WatchedStore, capacity: int
+    app: hw.App, store: ObservedStore, capacity: int
 ) -> None:
     @app.job(gates=[hw.Slots("lines", 2)])
     async def one(job: hw.Job) -> None: ...
@@ -305,7 +305,7 @@ def test_lanes_of_a_worker_are_read_from_text_mapping_or_list(plain: hw.App) -> 
 
 
 async def test_gates_lanes_and_entries_are_declared_to_the_store_once(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     line = hw.Pool("line", {"+1": 1})
 
@@ -334,7 +334,7 @@ async def test_gates_lanes_and_entries_are_declared_to_the_store_once(
 
 
 async def test_backlog_key_and_id_conflicts_reach_the_caller(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     app.lane("calls", max_backlog=3)
 

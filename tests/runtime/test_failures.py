@@ -16,14 +16,14 @@ from headway.core.job import NewJob, derived_id
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import PROGRESS_EVERY
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore, soon, working
+from tests.runtime.observed_store import ObservedStore, soon, working
 
 TWICE = hw.Backoff(attempts=2, base="20s", jitter="none")
 
 
 @pytest.fixture
-async def store() -> WatchedStore:
-    return WatchedStore(open_store("memory://"))
+async def store() -> ObservedStore:
+    return ObservedStore(open_store("memory://"))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 async def test_failed_attempt_is_a_warning_that_says_when_the_next_one_is(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job(retry=TWICE)
     async def work() -> None:
@@ -59,7 +59,7 @@ async def test_failed_attempt_is_a_warning_that_says_when_the_next_one_is(
 
 
 async def test_last_attempt_is_an_error_with_its_traceback(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=1))
     async def work() -> None:
@@ -77,7 +77,7 @@ async def test_last_attempt_is_an_error_with_its_traceback(
 
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_traceback_starts_in_the_handler_and_ends_where_the_error_was_raised(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture, threaded: bool
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture, threaded: bool
 ) -> None:
     def down(left: int) -> None:
         if left == 0:
@@ -108,7 +108,7 @@ async def test_traceback_starts_in_the_handler_and_ends_where_the_error_was_rais
 
 
 async def test_job_given_up_by_its_handler_is_an_error_without_a_traceback(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job()
     async def work() -> None:
@@ -124,7 +124,7 @@ async def test_job_given_up_by_its_handler_is_an_error_without_a_traceback(
 
 
 async def test_jobs_that_a_claim_finds_expired_are_logged(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job()
     async def work() -> None: ...
@@ -244,7 +244,7 @@ async def test_every_way_to_fail_is_logged_and_passed_to_the_hook(
     assert f"kind=work id={sent.id} attempt=1 error=" in line
 
 
-async def test_snooze_can_give_an_error_as_its_reason(app: hw.App, store: WatchedStore) -> None:
+async def test_snooze_can_give_an_error_as_its_reason(app: hw.App, store: ObservedStore) -> None:
     kind = app.job(name="work")(_snoozed_for_no_text)
     sent = await app.send_async(kind)
     async with working(app):
@@ -253,7 +253,7 @@ async def test_snooze_can_give_an_error_as_its_reason(app: hw.App, store: Watche
 
 
 async def test_reason_of_a_failed_job_is_the_raised_error_and_not_a_later_line(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     """Multi-line errors and exception groups end in a line that says nothing."""
 
@@ -275,7 +275,7 @@ async def test_reason_of_a_failed_job_is_the_raised_error_and_not_a_later_line(
 
 
 async def test_job_of_an_unknown_kind_is_logged(
-    app: hw.App, store: WatchedStore, failures: list[hw.Failure]
+    app: hw.App, store: ObservedStore, failures: list[hw.Failure]
 ) -> None:
     other = hw.App(store=store)
 
@@ -290,7 +290,7 @@ async def test_job_of_an_unknown_kind_is_logged(
 
 async def test_error_of_a_lost_run_is_logged(
     app: hw.App,
-    store: WatchedStore,
+    store: ObservedStore,
     failures: list[hw.Failure],
 ) -> None:
     started, failed = asyncio.Event(), asyncio.Event()
@@ -318,7 +318,7 @@ async def test_error_of_a_lost_run_is_logged(
 
 
 async def test_snooze_success_and_hand_back_are_no_failures(
-    app: hw.App, store: WatchedStore, failures: list[hw.Failure], caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, failures: list[hw.Failure], caplog: pytest.LogCaptureFixture
 ) -> None:
     started = asyncio.Event()
 
@@ -338,7 +338,7 @@ async def test_snooze_success_and_hand_back_are_no_failures(
 
 
 async def test_failing_hook_is_logged_and_changes_nothing(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
 
@@ -362,7 +362,7 @@ async def test_failing_hook_is_logged_and_changes_nothing(
 
 @pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
 async def test_hook_that_raises_what_ends_a_task_ends_nothing(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture, raised: type[BaseException]
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture, raised: type[BaseException]
 ) -> None:
     @app.on_failure
     def tell(failure: hw.Failure) -> None:
@@ -381,7 +381,7 @@ async def test_hook_that_raises_what_ends_a_task_ends_nothing(
 
 
 async def test_slot_cancelled_by_an_earlier_handlers_timer_restarts(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     slots: list[Any] = []
 
@@ -446,7 +446,7 @@ class Minutes(Timing):
 
 
 async def test_worker_logs_its_progress_once_a_minute_unless_idle(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headway.worker")
     timing = Minutes()
@@ -478,7 +478,7 @@ async def test_worker_logs_its_progress_once_a_minute_unless_idle(
     ]
 
 
-class Hanging(WatchedStore):
+class Hanging(ObservedStore):
     """A store that does not answer the first beat."""
 
     async def beat(self, request: Any) -> Any:
@@ -488,7 +488,7 @@ class Hanging(WatchedStore):
         return await self.inner.beat(request)
 
 
-async def test_failed_beat_says_why(store: WatchedStore, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_beat_says_why(store: ObservedStore, caplog: pytest.LogCaptureFixture) -> None:
     warned = asyncio.Event()
     caplog.handler.addFilter(lambda record: warned.set() or True)
     app = hw.App(store=Hanging(store.inner))
@@ -529,7 +529,7 @@ def test_program_without_logging_shows_failures_on_standard_error() -> None:
     assert "ValueError: boom" in done.stderr
 
 
-class AwayAtFirst(WatchedStore):
+class AwayAtFirst(ObservedStore):
     """A store that refuses the first declaration and accepts the second."""
 
     async def define(self, request: Any) -> Any:
@@ -541,7 +541,7 @@ class AwayAtFirst(WatchedStore):
 
 
 async def test_worker_that_starts_while_its_store_is_unreachable_retries(
-    store: WatchedStore, caplog: pytest.LogCaptureFixture
+    store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = AwayAtFirst(store.inner)
     app = hw.App(store=away)

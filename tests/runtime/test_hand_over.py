@@ -18,10 +18,10 @@ from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Held
 from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore, beat_soon, soon, working
+from tests.runtime.observed_store import ObservedStore, beat_soon, soon, working
 
 
-def returned(store: WatchedStore) -> Callable[[], Awaitable[bool]]:
+def returned(store: ObservedStore) -> Callable[[], Awaitable[bool]]:
     """Return whether the settlement of a handler that handed over has been written."""
 
     async def settled() -> bool:
@@ -31,7 +31,7 @@ def returned(store: WatchedStore) -> Callable[[], Awaitable[bool]]:
     return settled
 
 
-async def test_signal_settles_a_handed_over_job(app: hw.App, store: WatchedStore) -> None:
+async def test_signal_settles_a_handed_over_job(app: hw.App, store: ObservedStore) -> None:
     @app.job()
     async def call(job: hw.Job) -> str:
         await job.hand_over("CA17", timeout="30m")
@@ -47,7 +47,7 @@ async def test_signal_settles_a_handed_over_job(app: hw.App, store: WatchedStore
 
 
 async def test_early_signal_with_a_nontext_reason_is_applied_at_the_hand_over(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     """The reason may be a provider's code, for example. It is kept and reaches the job's worker."""
     go_on = asyncio.Event()
@@ -69,7 +69,7 @@ async def test_early_signal_with_a_nontext_reason_is_applied_at_the_hand_over(
 
 
 async def test_job_is_known_by_its_reference_and_by_the_providers_id(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     refs: list[str] = []
     known = asyncio.Event()
@@ -96,7 +96,7 @@ async def test_job_is_known_by_its_reference_and_by_the_providers_id(
 
 
 async def test_exception_after_the_hand_over_is_only_recorded(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def call(job: hw.Job) -> None:
@@ -119,7 +119,7 @@ async def test_exception_after_the_hand_over_is_only_recorded(
 
 
 async def test_handler_stopped_by_a_cancel_after_its_hand_over_ends_nothing(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     dialled = asyncio.Event()
 
@@ -146,7 +146,7 @@ async def test_handler_stopped_by_a_cancel_after_its_hand_over_ends_nothing(
 
 
 async def test_explicit_outcome_after_the_hand_over_settles(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(retry=hw.Backoff(base="1ms", cap="1ms"))
     async def call(job: hw.Job) -> None:
@@ -163,7 +163,7 @@ async def test_explicit_outcome_after_the_hand_over_settles(
 
 
 async def test_follow_up_jobs_are_created_with_the_hand_over(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def land(job: hw.Job, ref: str) -> None:
@@ -181,7 +181,7 @@ async def test_follow_up_jobs_are_created_with_the_hand_over(
     assert (view.state, len(view.runs)) == ("succeeded", 1)
 
 
-async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedStore) -> None:
+async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: ObservedStore) -> None:
     refused: list[str] = []
 
     @app.job()
@@ -210,7 +210,7 @@ async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedS
     ],
 )
 async def test_job_with_an_unawaited_verb_dies_with_what_to_write(
-    app: hw.App, store: WatchedStore, verb: str, what: str, given: tuple[str, ...]
+    app: hw.App, store: ObservedStore, verb: str, what: str, given: tuple[str, ...]
 ) -> None:
     @app.job()
     async def call(job: hw.Job) -> str:
@@ -228,7 +228,9 @@ async def test_job_with_an_unawaited_verb_dies_with_what_to_write(
     )
 
 
-async def test_unawaited_verb_is_found_among_awaited_ones(app: hw.App, store: WatchedStore) -> None:
+async def test_unawaited_verb_is_found_among_awaited_ones(
+    app: hw.App, store: ObservedStore
+) -> None:
     @app.job()
     async def both(job: hw.Job) -> None:
         await asyncio.gather(job.known_as("a"), job.known_as("b"))
@@ -245,7 +247,7 @@ async def test_unawaited_verb_is_found_among_awaited_ones(app: hw.App, store: Wa
 
 
 async def test_unawaited_verb_after_the_hand_over_leaves_the_job_to_its_signal(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job()
     async def call(job: hw.Job) -> None:
@@ -266,7 +268,7 @@ async def test_unawaited_verb_after_the_hand_over_leaves_the_job_to_its_signal(
     [("hand_over", ()), ("offer", ()), ("known_as", "x"), ("give_back", "x"), ("progress", "x")],
 )
 async def test_handler_in_a_thread_cannot_call_what_must_be_awaited(
-    app: hw.App, store: WatchedStore, verb: str, value: str
+    app: hw.App, store: ObservedStore, verb: str, value: str
 ) -> None:
     went_on = False
 
@@ -287,7 +289,7 @@ async def test_handler_in_a_thread_cannot_call_what_must_be_awaited(
 
 
 async def test_permits_are_kept_while_awaiting_unless_given_back(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     agents = hw.Pool("agents:{place}", {"ann": 1, "bob": 1}, shared=True)
     plane = hw.Slots("plane:{tail}", 1)
@@ -310,7 +312,7 @@ async def test_permits_are_kept_while_awaiting_unless_given_back(
 
 
 async def test_hand_over_of_a_cancelled_job_is_refused_before_it_does_anything(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     touched: list[str] = []
@@ -472,7 +474,7 @@ async def test_refused_hand_over_of_a_cancelled_handler_stops_no_worker() -> Non
 
 
 async def test_reconcile_handler_decides_when_no_signal_arrived(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     asked: list[hw.Awaited] = []
 
@@ -510,7 +512,7 @@ async def test_reconcile_handler_decides_when_no_signal_arrived(
 
 
 async def test_cascade_asks_one_after_another_until_one_accepts(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     offers: list[tuple[str, str]] = []
     offered = asyncio.Event()
@@ -544,7 +546,7 @@ async def test_cascade_asks_one_after_another_until_one_accepts(
 
 async def test_nothing_is_claimed_after_a_hand_over_or_return_that_releases_no_gate() -> None:
     # Only the memory store wakes no worker for jobs that its own process has just claimed.
-    app, store = hw.App(), WatchedStore(open_store("memory://"))
+    app, store = hw.App(), ObservedStore(open_store("memory://"))
     app.use(store)
     started: asyncio.Queue[str] = asyncio.Queue()
 

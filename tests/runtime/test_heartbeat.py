@@ -19,13 +19,13 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore, StoreProxy
-from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
+from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, soon, working
 
 
 async def test_handler_that_blocks_the_loop_does_not_starve_the_heartbeat(
-    store: WatchedStore,
+    store: ObservedStore,
 ) -> None:
-    class Counting(WatchedStore):
+    class Counting(ObservedStore):
         def _note(self, name: str, args: Any, reply: Any) -> None:
             super()._note(name, args, reply)
             if name == "beat":
@@ -52,7 +52,7 @@ async def test_handler_that_blocks_the_loop_does_not_starve_the_heartbeat(
 
 
 async def test_beat_lists_runs_until_their_settlement_is_answered(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -79,7 +79,7 @@ async def test_beat_lists_runs_until_their_settlement_is_answered(
     assert min(named) >= claims[0]
 
 
-async def test_progress_is_recorded_though_not_awaited(app: hw.App, store: WatchedStore) -> None:
+async def test_progress_is_recorded_though_not_awaited(app: hw.App, store: ObservedStore) -> None:
     go_on = asyncio.Event()
 
     @app.job()
@@ -99,7 +99,7 @@ async def test_progress_is_recorded_though_not_awaited(app: hw.App, store: Watch
     assert view.state == "succeeded"
 
 
-async def test_progress_of_a_failed_beat_is_sent_with_the_next(store: WatchedStore) -> None:
+async def test_progress_of_a_failed_beat_is_sent_with_the_next(store: ObservedStore) -> None:
     faulty = FaultyStore(store)
     app = hw.App(store=faulty)
     go_on = asyncio.Event()
@@ -123,7 +123,7 @@ async def test_progress_of_a_failed_beat_is_sent_with_the_next(store: WatchedSto
 
 
 async def test_handlers_are_stopped_before_the_lease_ends_if_no_beat_succeeds(
-    store: WatchedStore,
+    store: ObservedStore,
 ) -> None:
     faulty = FaultyStore(store.inner)
     app = hw.App(store=faulty)
@@ -168,7 +168,7 @@ def test_progress_of_a_failed_beat_replaces_no_newer_one() -> None:
 
 
 async def test_expiry_postponed_by_a_claim_stops_no_handler(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -232,8 +232,8 @@ def test_prefetched_jobs_are_handed_back_if_no_beat_succeeds(
     assert run_virtually(work, 1_700_000_000_000) == "released"
 
 
-async def test_store_that_cannot_continue_stops_the_worker_loudly(store: WatchedStore) -> None:
-    class Corrupt(WatchedStore):
+async def test_store_that_cannot_continue_stops_the_worker_loudly(store: ObservedStore) -> None:
+    class Corrupt(ObservedStore):
         async def claim(self, request: Any) -> Any:
             message = "page 7 is damaged"
             raise StoreCorrupt(message)
@@ -247,10 +247,10 @@ async def test_store_that_cannot_continue_stops_the_worker_loudly(store: Watched
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("operation", ["claim", "settle", "beat", "sweep", "wait"])
 async def test_failing_operation_is_repeated_and_every_job_runs_once(
-    store: WatchedStore, operation: str, fault: Fault
+    store: ObservedStore, operation: str, fault: Fault
 ) -> None:
     faulty = FaultyStore(store.inner)
-    watched = WatchedStore(faulty)
+    watched = ObservedStore(faulty)
     app = hw.App(store=watched)
     ran: list[int] = []
 

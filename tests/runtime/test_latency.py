@@ -23,7 +23,7 @@ from headway.core.job import NewJob
 from headway.runtime.latency import NEWEST, RECENT_MS, LaneLatency, lane_latencies
 from headway.stores.memory.store import MemoryStore
 from headway.testing.clock import FakeClock
-from tests.runtime.watched import WatchedStore, working
+from tests.runtime.observed_store import ObservedStore, working
 
 TARGET_MS = 5_000
 
@@ -202,7 +202,7 @@ async def test_lane_without_a_target_is_never_in_breach(rig: Rig) -> None:
     assert mail.lane == "mail"
 
 
-async def test_every_store_reports_the_latency_of_a_lane(app: hw.App, store: WatchedStore) -> None:
+async def test_every_store_reports_the_latency_of_a_lane(app: hw.App, store: ObservedStore) -> None:
     app.lane("mail", target="1h")
 
     @app.job(lane="mail")

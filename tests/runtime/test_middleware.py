@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import headway as hw
-from tests.runtime.watched import WatchedStore, working
+from tests.runtime.observed_store import ObservedStore, working
 
 
 async def test_middleware_wraps_handlers_the_first_one_outermost(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     seen: list[str] = []
 
@@ -43,7 +43,7 @@ async def test_middleware_wraps_handlers_the_first_one_outermost(
 
 
 async def test_middleware_sees_failures_and_can_answer_for_a_handler(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.middleware
     async def fix(job: hw.Job, call_next: Any) -> Any:

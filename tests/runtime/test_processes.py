@@ -15,13 +15,13 @@ import pytest
 import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.views import GatesQuery, JobsQuery
-from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, working
+from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, working
 
 NAME = "tests.runtime.process_app"
 
 
 @pytest.fixture
-async def far(store: WatchedStore) -> Any:
+async def far(store: ObservedStore) -> Any:
     """Return the app's module, using the store of this test."""
     sys.modules.pop(NAME, None)
     module = importlib.import_module(NAME)
@@ -30,7 +30,7 @@ async def far(store: WatchedStore) -> Any:
 
 
 async def test_handler_runs_in_another_process_which_is_reused(
-    far: Any, store: WatchedStore
+    far: Any, store: ObservedStore
 ) -> None:
     async with working(far.app, concurrency=1):
         views = [await store.ends((await far.app.send_async(far.square, n=n)).id) for n in (3, 4)]
@@ -41,7 +41,7 @@ async def test_handler_runs_in_another_process_which_is_reused(
 
 
 @pytest.mark.slow
-async def test_crash_of_the_process_fails_only_its_attempt(far: Any, store: WatchedStore) -> None:
+async def test_crash_of_the_process_fails_only_its_attempt(far: Any, store: ObservedStore) -> None:
     async with working(far.app, concurrency=1):
         bad = await store.ends((await far.app.send_async(far.crash, code=7)).id)
         good = await store.ends((await far.app.send_async(far.square, n=2)).id)
@@ -50,7 +50,9 @@ async def test_crash_of_the_process_fails_only_its_attempt(far: Any, store: Watc
     assert good.state == "succeeded"
 
 
-async def test_results_and_errors_are_transferred_completely(far: Any, store: WatchedStore) -> None:
+async def test_results_and_errors_are_transferred_completely(
+    far: Any, store: ObservedStore
+) -> None:
     async def sent(how: str) -> str:
         return (await far.app.send_async(far.fail, how=how)).id
 
@@ -72,15 +74,15 @@ async def test_results_and_errors_are_transferred_completely(far: Any, store: Wa
 
 @pytest.mark.parametrize(("handed", "follow"), [(False, []), (True, ["square"])])
 async def test_follow_ups_of_a_failure_in_a_process_are_those_of_any_handler(
-    far: Any, store: WatchedStore, *, handed: bool, follow: list[str]
+    far: Any, store: ObservedStore, *, handed: bool, follow: list[str]
 ) -> None:
-    async def told() -> bool:
+    async def failure_was_settled() -> bool:
         settled = [one for asked, _ in store.asked("settle") for one in asked.outcomes]
         return any("it failed" in getattr(one, "error", "") for one in settled)
 
     async with working(far.app, concurrency=1):
         sent = await far.app.send_async(far.fail_late, handed=handed)
-        await store.until(told)
+        await store.until(failure_was_settled)
     made = await store.read(JobsQuery(kind="square"))
     (gate,) = (await store.read(GatesQuery(names=("desk",)))).rows
     assert (await store.job(sent.id)).state == ("awaiting" if handed else "dead")
@@ -88,7 +90,7 @@ async def test_follow_ups_of_a_failure_in_a_process_are_those_of_any_handler(
     assert (gate.open, gate.closed_reason) == (False, "it fails")
 
 
-async def test_result_that_cannot_be_stored_is_not_retried(far: Any, store: WatchedStore) -> None:
+async def test_result_that_cannot_be_stored_is_not_retried(far: Any, store: ObservedStore) -> None:
     """The work is already done."""
     strange = far.app.job(name="strange", processes=True, retry=hw.Backoff(attempts=3))(
         far.fail._fn
@@ -99,7 +101,7 @@ async def test_result_that_cannot_be_stored_is_not_retried(far: Any, store: Watc
 
 
 async def test_error_whose_class_takes_other_arguments_is_transferred(
-    far: Any, store: WatchedStore
+    far: Any, store: ObservedStore
 ) -> None:
     retrying = far.app.job(name="retrying", processes=True)(far.fail._fn)
     async with working(far.app, concurrency=2):
@@ -115,7 +117,7 @@ async def test_error_whose_class_takes_other_arguments_is_transferred(
 
 
 async def test_end_of_a_process_is_noticed_though_its_forked_child_lives_on(
-    far: Any, store: WatchedStore, tmp_path: Path
+    far: Any, store: ObservedStore, tmp_path: Path
 ) -> None:
     """The forked process holds the other end of the pipe."""
     path = tmp_path / "child"
@@ -127,7 +129,7 @@ async def test_end_of_a_process_is_noticed_though_its_forked_child_lives_on(
 
 
 async def test_handler_in_a_process_writes_through_its_worker(
-    far: Any, store: WatchedStore
+    far: Any, store: ObservedStore
 ) -> None:
     sent = await far.app.send_async(far.hand)
     async with working(far.app):
@@ -143,7 +145,7 @@ async def test_handler_in_a_process_writes_through_its_worker(
 
 
 async def test_handler_in_a_process_is_killed_when_cancelled_and_at_its_timeout(
-    far: Any, store: WatchedStore
+    far: Any, store: ObservedStore
 ) -> None:
     sent = await far.app.send_async(far.hang)
     late = await far.app.send_async(far.hang_short)
@@ -162,7 +164,7 @@ async def test_handler_in_a_process_is_killed_when_cancelled_and_at_its_timeout(
 
 
 async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_are_cancelled(
-    far: Any, store: WatchedStore
+    far: Any, store: ObservedStore
 ) -> None:
     sent = await far.app.send_async(far.hang)
     before = asyncio.all_tasks()
@@ -191,7 +193,7 @@ async def test_handler_that_a_process_could_not_import_is_refused(app: hw.App) -
 
 
 async def test_job_with_an_unawaited_hand_over_in_a_process_dies(
-    far: Any, store: WatchedStore
+    far: Any, store: ObservedStore
 ) -> None:
     async with working(far.app):
         view = await store.ends((await far.app.send_async(far.forget)).id)

@@ -23,7 +23,7 @@ from headway.core.job import MAX_BATCH
 from headway.runtime.sources import SourceSync
 from headway.runtime.timing import pause
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore, soon, working
+from tests.runtime.observed_store import ObservedStore, soon, working
 
 SINCE = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -69,7 +69,7 @@ def declare(app: hw.App, truth: Truth, **options: object) -> hw.Source:
     return leads
 
 
-async def looked(source: hw.Source, store: WatchedStore) -> None:
+async def looked(source: hw.Source, store: ObservedStore) -> None:
     async def there() -> bool:
         return source.last is not None
 
@@ -77,7 +77,7 @@ async def looked(source: hw.Source, store: WatchedStore) -> None:
 
 
 async def test_missing_jobs_are_created_and_the_others_left_unchanged(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     truth = Truth(pending=["1", "2", "3"])
     leads = declare(app, truth)
@@ -93,7 +93,7 @@ async def test_missing_jobs_are_created_and_the_others_left_unchanged(
 
 
 async def test_jobs_in_flight_hold_their_permits_before_the_first_claim(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     truth = Truth(pending=["1", "2"], calling={"8": "sid8"})
     declare(app, truth, rate=1_000_000)
@@ -116,7 +116,7 @@ async def test_jobs_in_flight_hold_their_permits_before_the_first_claim(
 
 
 async def test_nothing_is_claimed_until_jobs_in_flight_are_known(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "headway.sources")
     truth = Truth(away=True)
@@ -134,7 +134,7 @@ async def test_nothing_is_claimed_until_jobs_in_flight_are_known(
 
 
 async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_number(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     truth = Truth(pending=["a"])
     leads = declare(app, truth, rate=100)
@@ -161,7 +161,7 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
 
 
 async def test_job_without_a_key_is_refused_and_the_worker_continues(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def step() -> None: ...
@@ -182,7 +182,7 @@ async def test_job_without_a_key_is_refused_and_the_worker_continues(
 
 @pytest.mark.parametrize("at", ["its own wait", "a page that is made"])
 async def test_open_source_is_closed_when_its_worker_has_ended(
-    app: hw.App, store: WatchedStore, at: str
+    app: hw.App, store: ObservedStore, at: str
 ) -> None:
     begun, closed, enqueue = asyncio.Event(), list[str](), store.enqueue
 
@@ -263,7 +263,7 @@ async def test_older_state_of_a_store_is_rebuilt_and_jobs_in_flight_not_dispatch
     await early.send_async("call", phone="8", due="2030-01-01T00:00Z")
     await early.close_async()
     shutil.copy(path, tmp_path / "backup.db")
-    store = WatchedStore(open_store(url))
+    store = ObservedStore(open_store(url))
     app = hw.App(store=store)
     declare(app, truth, rate=1_000_000)
     truth.pending = ["1"]

@@ -10,7 +10,7 @@ import headway as hw
 from headway.contract.views import SpecsQuery
 from headway.core.errors import InvalidValue
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore, working
+from tests.runtime.observed_store import ObservedStore, working
 
 NUMBERS = hw.Pool("numbers", {"+1": 1, "+2": 1})
 OFTEN = hw.Rate("often:{phone}", 5, "1h")
@@ -19,7 +19,7 @@ SOON = hw.Backoff(base="1ms", cap="1ms")
 
 
 async def test_handler_chooses_the_gates_of_the_next_stage(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     await app.declare_gates(NUMBERS, OFTEN, OPEN)
     seen: list[Any] = []
@@ -42,7 +42,7 @@ async def test_handler_chooses_the_gates_of_the_next_stage(
 
 
 async def test_gates_unknown_to_the_store_fail_the_run_that_chose_them(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(stages={"check": [], "dial": []}, retry=hw.Backoff(attempts=1))
     async def call(job: hw.Job) -> object:
@@ -59,7 +59,7 @@ async def test_gates_unknown_to_the_store_fail_the_run_that_chose_them(
 
 
 async def test_chosen_gate_that_needs_a_missing_value_fails_the_run(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     await app.declare_gates(OFTEN)
 
@@ -77,7 +77,7 @@ async def test_chosen_gate_that_needs_a_missing_value_fails_the_run(
 
 
 async def test_gates_declared_at_run_time_are_declared_again_to_a_lost_store(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     line = hw.Slots("line", 1)
 
@@ -99,7 +99,7 @@ async def test_gates_declared_at_run_time_are_declared_again_to_a_lost_store(
 
 
 async def test_gates_refused_by_the_store_are_not_remembered(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(gates=[NUMBERS])
     async def call(job: hw.Job) -> None: ...
@@ -119,7 +119,7 @@ async def test_gates_refused_by_the_store_are_not_remembered(
 
 @pytest.mark.parametrize("gates", [None, [OFTEN]], ids=["declared", "chosen"])
 async def test_retry_starts_at_the_stage_that_the_handler_names(
-    app: hw.App, store: WatchedStore, gates: list[Any] | None
+    app: hw.App, store: ObservedStore, gates: list[Any] | None
 ) -> None:
     await app.declare_gates(NUMBERS, OFTEN)
     runs: list[tuple[str, int]] = []
@@ -144,7 +144,7 @@ async def test_retry_starts_at_the_stage_that_the_handler_names(
 
 
 async def test_retry_at_an_unknown_stage_fails_where_it_was(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=1))
     async def call(job: hw.Job) -> None:
@@ -159,7 +159,7 @@ async def test_retry_at_an_unknown_stage_fails_where_it_was(
 
 @pytest.mark.parametrize("chosen", [False, True])
 async def test_reconcile_handler_names_the_stage_and_the_delay_of_the_next_attempt(
-    app: hw.App, store: WatchedStore, chosen: bool
+    app: hw.App, store: ObservedStore, chosen: bool
 ) -> None:
     await app.declare_gates(NUMBERS, OFTEN)
     stages: list[str] = []

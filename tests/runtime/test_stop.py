@@ -22,7 +22,7 @@ from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.faulty import Fault, FaultyStore
-from tests.runtime.watched import LIMIT, WatchedStore, soon, working
+from tests.runtime.observed_store import LIMIT, ObservedStore, soon, working
 
 
 async def ended(task: asyncio.Task[None]) -> None:
@@ -31,7 +31,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 async def test_stop_lets_handlers_finish_and_hands_prefetched_jobs_back_at_once(
-    app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+    app: hw.App, store: ObservedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise the job is back before a slow machine sees that it was claimed.
     monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
@@ -63,7 +63,7 @@ async def test_stop_lets_handlers_finish_and_hands_prefetched_jobs_back_at_once(
 
 
 async def test_stop_hands_back_at_once_what_a_claim_in_flight_returns(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun, go_on, claimed, brought = (asyncio.Event() for _ in range(4))
     claim = store.claim
@@ -101,7 +101,7 @@ async def test_stop_hands_back_at_once_what_a_claim_in_flight_returns(
 
 
 async def test_handlers_beyond_the_grace_are_stopped_and_handed_back(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -155,7 +155,7 @@ def test_handler_that_cleans_up_after_a_cancel_may_finish_while_its_worker_stops
     assert run_virtually(work, 1_700_000_000_000) == ("cancelled", ["cancel"])
 
 
-async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: WatchedStore) -> None:
+async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: ObservedStore) -> None:
     begun = asyncio.Event()
 
     @app.job()
@@ -192,7 +192,7 @@ def still_running(caplog: pytest.LogCaptureFixture) -> str:
 
 async def test_second_stop_abandons_a_handler_that_swallows_its_cancellation(
     app: hw.App,
-    store: WatchedStore,
+    store: ObservedStore,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,7 +215,7 @@ async def test_second_stop_abandons_a_handler_that_swallows_its_cancellation(
 
 async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
     app: hw.App,
-    store: WatchedStore,
+    store: ObservedStore,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -234,7 +234,7 @@ async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
 
 
 async def test_stopped_worker_leaves_and_does_not_count_as_dead(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     sent = await app.send_async("noop")
     async with working(app, name="host:7", chores=False) as worker:
@@ -248,11 +248,11 @@ async def test_stopped_worker_leaves_and_does_not_count_as_dead(
     assert (request.leaving, request.running) == (True, ())
 
 
-async def _beaten(store: WatchedStore) -> bool:
+async def _beaten(store: ObservedStore) -> bool:
     return bool(store.asked("beat"))
 
 
-async def test_each_run_of_a_worker_has_a_random_id(app: hw.App, store: WatchedStore) -> None:
+async def test_each_run_of_a_worker_has_a_random_id(app: hw.App, store: ObservedStore) -> None:
     worker = app.worker(chores=False)
     ids: list[str] = []
     for _ in range(2):
@@ -264,7 +264,7 @@ async def test_each_run_of_a_worker_has_a_random_id(app: hw.App, store: WatchedS
 
 
 async def test_stop_waits_for_a_thread_that_nothing_can_stop(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -283,11 +283,11 @@ async def test_stop_waits_for_a_thread_that_nothing_can_stop(
     worker.stop()
     current: Any = worker._current
 
-    async def told() -> bool:
+    async def was_cancelled() -> bool:
         return any(slot.job is not None and slot.job.cancelled for slot in current._slots)
 
     async with asyncio.timeout(LIMIT):
-        while not await told():
+        while not await was_cancelled():
             await asyncio.wait([task], timeout=0.005)
     assert not task.done()
     go_on.set()
@@ -296,7 +296,7 @@ async def test_stop_waits_for_a_thread_that_nothing_can_stop(
     assert (view.state, view.result) == ("succeeded", b'"whole"')
 
 
-async def test_cancelled_run_hands_back_before_it_ends(app: hw.App, store: WatchedStore) -> None:
+async def test_cancelled_run_hands_back_before_it_ends(app: hw.App, store: ObservedStore) -> None:
     begun = asyncio.Event()
 
     @app.job()
@@ -315,7 +315,7 @@ async def test_cancelled_run_hands_back_before_it_ends(app: hw.App, store: Watch
 
 @pytest.mark.parametrize("first", ["stop", "cancel"])
 async def test_run_cancelled_while_shutting_down_still_hands_back_and_leaves(
-    app: hw.App, store: WatchedStore, first: str
+    app: hw.App, store: ObservedStore, first: str
 ) -> None:
     begun, cleaning, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -350,7 +350,7 @@ async def test_run_cancelled_while_shutting_down_still_hands_back_and_leaves(
 
 
 async def test_handed_over_job_is_not_handed_back_by_a_stop(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun = asyncio.Event()
 
@@ -372,7 +372,7 @@ async def test_handed_over_job_is_not_handed_back_by_a_stop(
 
 @pytest.mark.parametrize("written", [False, True])
 async def test_handler_stopped_before_its_hand_over_is_answered_runs_again(
-    app: hw.App, store: WatchedStore, written: bool
+    app: hw.App, store: ObservedStore, written: bool
 ) -> None:
     settle, sent_off, answers = store.settle, asyncio.Event(), asyncio.Event()
 
@@ -410,7 +410,7 @@ async def test_handler_stopped_before_its_hand_over_is_answered_runs_again(
 
 
 async def test_worker_serves_several_lanes_in_strict_order(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     order: list[str] = []
 
@@ -466,7 +466,7 @@ async def test_outcomes_are_given_up_in_a_hurry_while_the_store_is_unreachable()
 
 
 async def test_many_outcomes_are_written_in_requests_of_a_thousand() -> None:
-    store = WatchedStore(MemoryStore())
+    store = ObservedStore(MemoryStore())
     settler = Settler(store, "w", Held(), Timing())  # type: ignore[arg-type]
     for number in range(MAX_BATCH + 1):
         settler.put(Succeeded(derived_id(str(number)), 1))

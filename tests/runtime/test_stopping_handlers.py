@@ -10,11 +10,11 @@ import pytest
 
 import headway as hw
 from headway.contract.operate import Verb
-from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
+from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, soon, working
 
 
 async def test_cancel_reaches_an_async_handler_by_the_next_beat(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -43,7 +43,7 @@ async def test_cancel_reaches_an_async_handler_by_the_next_beat(
 
 
 async def test_handler_that_cleans_up_is_not_cancelled_again_by_later_beats(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun, cleaning, go_on, cleaned = (asyncio.Event() for _ in range(4))
 
@@ -76,7 +76,7 @@ async def test_handler_that_cleans_up_is_not_cancelled_again_by_later_beats(
 
 
 async def test_cancelled_job_ends_cancelled_whatever_its_handler_does(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun = asyncio.Event()
 
@@ -109,7 +109,7 @@ async def test_cancelled_job_ends_cancelled_whatever_its_handler_does(
 
 @pytest.mark.parametrize("gives_up", [True, False])
 async def test_cancelled_handler_that_gives_up_is_reported_and_one_that_stops_is_not(
-    app: hw.App, store: WatchedStore, *, gives_up: bool
+    app: hw.App, store: ObservedStore, *, gives_up: bool
 ) -> None:
     begun, failures = asyncio.Event(), list[hw.Failure]()
     app.on_failure(failures.append)
@@ -136,7 +136,7 @@ async def test_cancelled_handler_that_gives_up_is_reported_and_one_that_stops_is
 
 
 async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
-    app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+    app: hw.App, store: ObservedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise the job is back before a slow machine sees that it was claimed.
     monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
@@ -169,7 +169,7 @@ async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
 
 
 async def test_prefetched_job_whose_run_was_lost_is_not_started(
-    app: hw.App, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+    app: hw.App, store: ObservedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.runtime.worker.claimer.CHECK_EVERY", LIMIT)
     begun, go_on, started = (asyncio.Event() for _ in range(3))
@@ -206,7 +206,7 @@ async def test_prefetched_job_whose_run_was_lost_is_not_started(
 
 @pytest.mark.parametrize("swallow", [False, True])
 async def test_async_handler_is_stopped_at_its_timeout(
-    app: hw.App, store: WatchedStore, swallow: bool
+    app: hw.App, store: ObservedStore, swallow: bool
 ) -> None:
     @app.job(timeout="20ms", retry=hw.Backoff(attempts=1))
     async def slow(job: hw.Job) -> str:
@@ -229,7 +229,7 @@ async def test_async_handler_is_stopped_at_its_timeout(
 
 
 async def test_handlers_own_timeout_is_not_taken_for_the_kinds(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(timeout="1h", retry=hw.Backoff(attempts=1))
     async def ask(job: hw.Job) -> None:
@@ -244,7 +244,7 @@ async def test_handlers_own_timeout_is_not_taken_for_the_kinds(
 
 @pytest.mark.parametrize("swallow", [False, True])
 async def test_handler_learns_that_its_lease_is_lost_and_writes_nothing(
-    app: hw.App, store: WatchedStore, swallow: bool
+    app: hw.App, store: ObservedStore, swallow: bool
 ) -> None:
     begun, told = asyncio.Event(), asyncio.Event()
     errors: list[str] = []
@@ -281,7 +281,7 @@ async def test_handler_learns_that_its_lease_is_lost_and_writes_nothing(
     ] == ["HandedOver"]
 
 
-async def test_slot_of_a_lost_run_takes_the_next_job(app: hw.App, store: WatchedStore) -> None:
+async def test_slot_of_a_lost_run_takes_the_next_job(app: hw.App, store: ObservedStore) -> None:
     begun = asyncio.Event()
 
     @app.job()
@@ -303,7 +303,7 @@ async def test_slot_of_a_lost_run_takes_the_next_job(app: hw.App, store: Watched
 
 
 async def test_sync_handler_runs_in_a_thread_and_is_stopped_by_a_flag(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -329,7 +329,7 @@ async def test_sync_handler_runs_in_a_thread_and_is_stopped_by_a_flag(
 
 
 async def test_sync_handler_learns_its_timeout_and_its_result_still_counts(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     flag = threading.Event()
 
@@ -350,7 +350,7 @@ async def test_sync_handler_learns_its_timeout_and_its_result_still_counts(
 
 
 async def test_sync_handler_writes_what_an_async_one_awaits(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(gates=[hw.Slots("desk", 1)])
     def call(job: hw.Job, word: str) -> None:
@@ -372,7 +372,7 @@ async def test_sync_handler_writes_what_an_async_one_awaits(
 
 
 async def test_async_handler_that_writes_synchronously_fails_instead_of_blocking_its_worker(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=1))
     async def call(job: hw.Job) -> None:
@@ -385,7 +385,7 @@ async def test_async_handler_that_writes_synchronously_fails_instead_of_blocking
     assert view.runs[0].handed_at is None
 
 
-async def test_sync_handlers_do_not_wait_for_each_other(app: hw.App, store: WatchedStore) -> None:
+async def test_sync_handlers_do_not_wait_for_each_other(app: hw.App, store: ObservedStore) -> None:
     barrier = threading.Barrier(4)
 
     @app.job()
@@ -398,7 +398,7 @@ async def test_sync_handlers_do_not_wait_for_each_other(app: hw.App, store: Watc
     assert sorted(view.result for view in views) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_progress_is_sent_with_a_beat(app: hw.App, store: WatchedStore) -> None:
+async def test_progress_is_sent_with_a_beat(app: hw.App, store: ObservedStore) -> None:
     go_on = asyncio.Event()
 
     @app.job()

@@ -32,7 +32,7 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
 from headway.stores import open_store
-from tests.runtime.watched import WatchedStore, working
+from tests.runtime.observed_store import ObservedStore, working
 from tests.servers.stores import EVERYWHERE, NewUrl
 
 
@@ -54,9 +54,9 @@ class Spans:
 
 
 @pytest.fixture
-async def watched() -> AsyncIterator[WatchedStore]:
+async def watched() -> AsyncIterator[ObservedStore]:
     store = open_store("memory://")
-    yield WatchedStore(store)
+    yield ObservedStore(store)
     await store.close()
 
 
@@ -66,14 +66,14 @@ def spans() -> Spans:
 
 
 @pytest.fixture
-def traced(watched: WatchedStore, spans: Spans) -> hw.App:
+def traced(watched: ObservedStore, spans: Spans) -> hw.App:
     app = hw.App(store=watched)
     trace(app, spans.provider)
     return app
 
 
 async def test_jobs_trace_has_its_id_and_spans_enqueue_claim_and_settle(
-    traced: hw.App, watched: WatchedStore, spans: Spans
+    traced: hw.App, watched: ObservedStore, spans: Spans
 ):
     @traced.job(lane="calls")
     async def call(job: hw.Job, phone: str) -> None: ...
@@ -138,7 +138,7 @@ async def test_sender_and_job_trace_are_linked_both_ways(traced: hw.App, spans: 
 
 
 async def test_spans_of_a_handler_are_children_of_its_run_even_in_threads(
-    traced: hw.App, watched: WatchedStore, spans: Spans
+    traced: hw.App, watched: ObservedStore, spans: Spans
 ):
     tracer = spans.provider.get_tracer("mine")
 
@@ -163,7 +163,7 @@ async def test_spans_of_a_handler_are_children_of_its_run_even_in_threads(
 
 
 async def test_each_attempt_is_a_claim_of_the_same_trace_and_its_error_is_recorded(
-    traced: hw.App, watched: WatchedStore, spans: Spans
+    traced: hw.App, watched: ObservedStore, spans: Spans
 ):
     @traced.job(retry=hw.Backoff(attempts=2, base="1ms", jitter="none"))
     async def fails(job: hw.Job) -> None:
@@ -186,7 +186,7 @@ async def test_each_attempt_is_a_claim_of_the_same_trace_and_its_error_is_record
 
 
 async def test_handler_that_raises_dead_is_an_error_without_a_traceback(
-    traced: hw.App, watched: WatchedStore, spans: Spans
+    traced: hw.App, watched: ObservedStore, spans: Spans
 ):
     @traced.job()
     async def work(job: hw.Job) -> None:
@@ -201,7 +201,7 @@ async def test_handler_that_raises_dead_is_an_error_without_a_traceback(
 
 
 async def test_hand_over_and_the_signal_that_ends_it_are_in_the_trace(
-    traced: hw.App, watched: WatchedStore, spans: Spans
+    traced: hw.App, watched: ObservedStore, spans: Spans
 ):
     @traced.job()
     async def dial(job: hw.Job) -> None:
@@ -222,7 +222,7 @@ async def test_hand_over_and_the_signal_that_ends_it_are_in_the_trace(
     )
 
 
-async def test_processes_that_share_only_the_store_make_one_trace(watched: WatchedStore):
+async def test_processes_that_share_only_the_store_make_one_trace(watched: ObservedStore):
     sending, running = Spans(), Spans()
     apps = [hw.App(store=watched), hw.App(store=watched)]
     for app, spans in zip(apps, (sending, running), strict=True):
@@ -263,7 +263,7 @@ async def test_repeated_enqueue_starts_no_second_trace(traced: hw.App, spans: Sp
 
 
 async def test_follow_up_of_a_run_has_a_trace_linked_to_its_settlement(
-    traced: hw.App, watched: WatchedStore, spans: Spans
+    traced: hw.App, watched: ObservedStore, spans: Spans
 ):
     @traced.job()
     async def child(job: hw.Job) -> None: ...
@@ -285,7 +285,7 @@ async def test_follow_up_of_a_run_has_a_trace_linked_to_its_settlement(
     assert enqueue.links[0].context.span_id == settle.context.span_id
 
 
-async def test_sampled_jobs_are_traced_completely(watched: WatchedStore):
+async def test_sampled_jobs_are_traced_completely(watched: ObservedStore):
     spans = Spans(sampler=ParentBased(JobRatio(0.3)))
     app = hw.App(store=watched)
     trace(app, spans.provider)

@@ -17,11 +17,11 @@ from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
 from headway.runtime.worker.claimer import CHECK_EVERY
 from headway.stores.ledger.lane_claim import FLOWS
-from tests.runtime.watched import WatchedStore, beat_soon, soon, working
+from tests.runtime.observed_store import ObservedStore, beat_soon, soon, working
 
 
 async def test_job_runs_with_its_arguments_and_its_result_is_kept(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def add(job: hw.Job, left: int, right: int = 30) -> dict[str, int]:
@@ -33,7 +33,7 @@ async def test_job_runs_with_its_arguments_and_its_result_is_kept(
     assert (view.state, view.result) == ("succeeded", b'{"sum":42,"attempt":1}')
 
 
-async def test_handler_sees_what_its_job_was_sent_with(app: hw.App, store: WatchedStore) -> None:
+async def test_handler_sees_what_its_job_was_sent_with(app: hw.App, store: ObservedStore) -> None:
     seen: list[Any] = []
     line = hw.Pool("line", {"+1": 1})
 
@@ -58,7 +58,7 @@ async def test_handler_sees_what_its_job_was_sent_with(app: hw.App, store: Watch
 
 
 async def test_failed_attempt_is_recorded_with_its_traceback_and_retried(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=3, base="1ms", cap="2ms"))
     async def flaky(job: hw.Job) -> None:
@@ -76,7 +76,7 @@ async def test_failed_attempt_is_recorded_with_its_traceback_and_retried(
 
 
 async def test_retry_sets_the_time_and_closes_a_gate_in_the_same_step(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     twilio = hw.Slots("rate:twilio", 5)
 
@@ -96,7 +96,7 @@ async def test_retry_sets_the_time_and_closes_a_gate_in_the_same_step(
 
 
 async def test_snooze_closes_a_gate_in_the_same_step_and_uses_no_attempt(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     twilio = hw.Slots("rate:twilio", 5)
 
@@ -114,7 +114,7 @@ async def test_snooze_closes_a_gate_in_the_same_step_and_uses_no_attempt(
     assert (gate.open, gate.closed_reason, gate.used) == (False, "429", 0)
 
 
-async def test_dead_makes_no_further_attempt(app: hw.App, store: WatchedStore) -> None:
+async def test_dead_makes_no_further_attempt(app: hw.App, store: ObservedStore) -> None:
     @app.job()
     async def dial(job: hw.Job) -> None:
         raise hw.Dead("bad number")
@@ -125,7 +125,9 @@ async def test_dead_makes_no_further_attempt(app: hw.App, store: WatchedStore) -
     assert (view.state, view.reason, len(view.runs)) == ("dead", "bad number", 1)
 
 
-async def test_snooze_repeats_the_attempt_but_not_the_run(app: hw.App, store: WatchedStore) -> None:
+async def test_snooze_repeats_the_attempt_but_not_the_run(
+    app: hw.App, store: ObservedStore
+) -> None:
     @app.job()
     async def wait(job: hw.Job) -> hw.Snooze | None:
         return hw.Snooze(after="1ms") if job.run == 1 else None
@@ -140,7 +142,7 @@ async def test_snooze_repeats_the_attempt_but_not_the_run(app: hw.App, store: Wa
 
 
 async def test_next_continues_with_the_gates_of_the_next_stage(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     line = hw.Slots("line:{phone}", 1)
     permits: list[list[str]] = []
@@ -164,7 +166,7 @@ async def test_next_continues_with_the_gates_of_the_next_stage(
 
 
 async def test_follow_up_jobs_are_created_with_the_settlement(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def second(job: hw.Job, word: str) -> str:
@@ -191,7 +193,7 @@ async def _second(ids: list[str]) -> str | None:
 
 
 async def test_follow_up_of_a_dead_job_gets_its_id_and_reason(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     alerts: list[tuple[str, str, str]] = []
     alerted = asyncio.Event()
@@ -211,7 +213,7 @@ async def test_follow_up_of_a_dead_job_gets_its_id_and_reason(
     assert alerts == [(sent.id, "dead", "exhausted")]
 
 
-async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: WatchedStore) -> None:
+async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: ObservedStore) -> None:
     job = NewJob(id="01890000-0000-7000-8000-000000000001", kind="of another app")
     assert await store.enqueue([job]) == [Sent(job.id, True)]
     async with working(app, lanes="main"):
@@ -221,7 +223,7 @@ async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: Watc
 
 
 async def test_unknown_kind_is_dead_at_once_if_the_worker_says_so(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     job = NewJob(id="01890000-0000-7000-8000-000000000003", kind="of another app")
     await store.enqueue([job])
@@ -232,7 +234,7 @@ async def test_unknown_kind_is_dead_at_once_if_the_worker_says_so(
 
 
 async def test_stored_arguments_refused_by_the_handler_fail_the_attempt(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     called: list[int] = []
 
@@ -248,7 +250,7 @@ async def test_stored_arguments_refused_by_the_handler_fail_the_attempt(
     assert called == []
 
 
-async def test_noop_is_built_in_and_takes_any_arguments(app: hw.App, store: WatchedStore) -> None:
+async def test_noop_is_built_in_and_takes_any_arguments(app: hw.App, store: ObservedStore) -> None:
     one = await app.send_async("noop", anything=[1, {"x": None}], more="yes")
     two = NewJob(id="01890000-0000-7000-8000-000000000003", kind="noop", args=b'{"job":1}')
     await store.enqueue([two])
@@ -257,7 +259,7 @@ async def test_noop_is_built_in_and_takes_any_arguments(app: hw.App, store: Watc
     assert (first.state, second.state) == ("succeeded", "succeeded")
 
 
-async def test_thousands_of_jobs_each_run_once(app: hw.App, store: WatchedStore) -> None:
+async def test_thousands_of_jobs_each_run_once(app: hw.App, store: ObservedStore) -> None:
     ran: list[int] = []
 
     @app.job()
@@ -283,7 +285,7 @@ class Mean:
 
 @pytest.mark.parametrize("answer", [object(), {"mean": [math.nan]}, Mean(-math.inf)])
 async def test_result_that_json_cannot_represent_does_not_repeat_the_work(
-    app: hw.App, store: WatchedStore, answer: object
+    app: hw.App, store: ObservedStore, answer: object
 ) -> None:
     @app.job()
     async def strange(job: hw.Job) -> object:
@@ -296,7 +298,7 @@ async def test_result_that_json_cannot_represent_does_not_repeat_the_work(
 
 
 async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     other = hw.App(store=store)
 
@@ -316,7 +318,7 @@ async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(
 
 
 async def test_outcome_is_kept_though_the_gate_to_close_is_unknown(
-    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=2))
     async def send(job: hw.Job, busy: bool) -> str:
@@ -335,7 +337,7 @@ async def test_outcome_is_kept_though_the_gate_to_close_is_unknown(
 
 
 async def test_context_variables_of_one_job_are_not_seen_by_the_next(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     word: ContextVar[str] = ContextVar("word", default="clean")
     seen: list[str] = []
@@ -353,7 +355,7 @@ async def test_context_variables_of_one_job_are_not_seen_by_the_next(
 
 
 async def test_handler_that_exits_or_cancels_itself_fails_like_any_other(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job(retry=hw.Backoff(attempts=1))
     async def leave(job: hw.Job, how: str) -> None:
@@ -379,7 +381,7 @@ async def test_handler_that_exits_or_cancels_itself_fails_like_any_other(
     assert "CancelledError" in views[2].error
 
 
-async def test_waiting_worker_starts_jobs_sent_to_it(app: hw.App, store: WatchedStore) -> None:
+async def test_waiting_worker_starts_jobs_sent_to_it(app: hw.App, store: ObservedStore) -> None:
     @app.job(lane="one")
     async def one(job: hw.Job) -> None: ...
 
@@ -390,11 +392,11 @@ async def test_waiting_worker_starts_jobs_sent_to_it(app: hw.App, store: Watched
     assert view.state == "succeeded"
 
 
-async def _waits(store: WatchedStore) -> bool:
+async def _waits(store: ObservedStore) -> bool:
     return any(not reply.jobs for _, reply in store.asked("claim"))
 
 
-async def test_closed_lane_starts_nothing_until_opened(app: hw.App, store: WatchedStore) -> None:
+async def test_closed_lane_starts_nothing_until_opened(app: hw.App, store: ObservedStore) -> None:
     @app.job()
     async def work(job: hw.Job) -> None: ...
 
@@ -428,7 +430,7 @@ class OneLook(hw.Timing):
 
 
 async def test_prefetched_jobs_of_a_busy_worker_go_to_an_idle_one(
-    store: WatchedStore,
+    store: ObservedStore,
 ) -> None:
     timing = OneLook()
     app = hw.App(store=store, timing=timing)
@@ -465,7 +467,7 @@ async def test_prefetched_jobs_of_a_busy_worker_go_to_an_idle_one(
 
 
 async def test_worker_without_a_free_handler_leaves_new_jobs_to_others(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     begun = asyncio.Event()
 
@@ -495,7 +497,7 @@ async def test_worker_without_a_free_handler_leaves_new_jobs_to_others(
 
 
 async def test_job_behind_more_closed_flows_than_a_claim_examines_is_started(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     @app.job()
     async def work(job: hw.Job) -> None: ...

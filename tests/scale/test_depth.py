@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.contract.claims import Claimed
-from tests.scale.crowd import HOUR_MS, Crowd, crowd
+from tests.scale.large_store import HOUR_MS, LargeStore, large_store
 from tests.scale.meter import Reading
 
 FEW = 1_000
@@ -21,7 +21,7 @@ FEW_AND_MANY = [
 async def test_enqueue_and_claim_beside_many_scheduled_jobs_write_the_same_rows(
     path: Path, scheduled: int
 ) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         await c.add(FEW, in_ms=HOUR_MS)
         shallow = await costs(c)
         await c.add(scheduled - FEW, in_ms=HOUR_MS)
@@ -35,7 +35,7 @@ async def test_enqueue_and_claim_beside_many_scheduled_jobs_write_the_same_rows(
 
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
 async def test_claim_from_many_waiting_jobs_writes_the_same_rows(path: Path, waiting: int) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         await c.add(FEW)
         shallow = await costs(c)
         await c.add(waiting - FEW)
@@ -48,7 +48,7 @@ async def test_claim_from_many_waiting_jobs_writes_the_same_rows(path: Path, wai
 OPERATIONS = ("enqueue", "schedule", "claim 1", "claim 50", "settle", "sweep")
 
 
-async def costs(c: Crowd) -> dict[str, tuple[int, int]]:
+async def costs(c: LargeStore) -> dict[str, tuple[int, int]]:
     """Return rows written and steps done, by operation."""
     for what in OPERATIONS:
         await cost(c, what)  # names are interned once
@@ -61,7 +61,7 @@ async def costs(c: Crowd) -> dict[str, tuple[int, int]]:
     return sums
 
 
-async def cost(c: Crowd, what: str) -> Reading:
+async def cost(c: LargeStore, what: str) -> Reading:
     """Perform one operation; the setup it needs is not counted."""
     started: list[Claimed] = []
     verb, _, n = what.partition(" ")

@@ -12,7 +12,7 @@ from headway.contract.outcomes import HandedOver, Returned
 from headway.contract.views import FlowsQuery, GatesQuery, JobsQuery, Query
 from headway.core.job import MAX_BATCH
 from headway.core.state import State
-from tests.scale.crowd import LANE, crowd
+from tests.scale.large_store import LANE, large_store
 
 FEW = 1_000
 MANY = [
@@ -25,7 +25,7 @@ AT_ONCE = 20
 
 async def steps_beside(path: Path, ended: int) -> dict[str, tuple[int, int]]:
     """Return the rows and steps of each read; the jobs arrived after the ended ones."""
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         (lock,) = await c.declare(LOCK)
         for _ in range(ended // MAX_BATCH):
             await c.add(MAX_BATCH)

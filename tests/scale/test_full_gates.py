@@ -8,7 +8,7 @@ import pytest
 
 from headway import Slots
 from headway.core.gates.spec import GateSpec
-from tests.scale.crowd import Crowd, crowd
+from tests.scale.large_store import LargeStore, large_store
 
 FEW_AND_MANY = [
     pytest.param(2_000),
@@ -25,7 +25,7 @@ OTHER = "mail"
 async def test_two_alternating_full_gates_write_a_bounded_number_of_rows_per_start(
     path: Path, waiting: int
 ) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         left, right = await c.declare(Slots("left", 1), Slots("right", 1))
         await c.add(waiting, [left, right])
         await c.add(12, [left], lane="left only")
@@ -40,7 +40,7 @@ async def test_two_alternating_full_gates_write_a_bounded_number_of_rows_per_sta
         assert (await c.counts())["waiting"] == waiting - 11 + 2
 
 
-async def one_start_between_two_blocks(c: Crowd) -> None:
+async def one_start_between_two_blocks(c: LargeStore) -> None:
     """Fill the left gate, then the right one, then neither: one of the crowd starts."""
     left = await c.take(1, "left only")
     assert not await c.take(1)
@@ -59,7 +59,7 @@ async def one_start_between_two_blocks(c: Crowd) -> None:
 async def test_one_released_permit_starts_exactly_one(
     path: Path, waiting: int, spec: GateSpec
 ) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         (line,) = await c.declare(spec)
         await c.add(waiting, [line])
         started = await c.take(1)
@@ -84,7 +84,7 @@ async def test_one_released_permit_starts_exactly_one(
 async def test_jobs_behind_a_full_gate_do_not_make_other_claims_slower(
     path: Path, waiting: int, spec: GateSpec
 ) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         (line,) = await c.declare(spec)
         await c.add(10, [line])
         await c.take(1)
@@ -97,7 +97,7 @@ async def test_jobs_behind_a_full_gate_do_not_make_other_claims_slower(
         assert beside[1] <= 1.2 * alone[1]
 
 
-async def cost_of_others(c: Crowd) -> tuple[int, int]:
+async def cost_of_others(c: LargeStore) -> tuple[int, int]:
     """Return rows and steps of claims of jobs in the same lane that no gate blocks."""
     rows, steps = 0, 0
     for _ in range(5):

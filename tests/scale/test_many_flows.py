@@ -7,13 +7,13 @@ from pathlib import Path
 from headway import Slots
 from headway.contract.definitions import SetGate
 from headway.testing.jobs import use_of
-from tests.scale.crowd import crowd
+from tests.scale.large_store import large_store
 
 FLOWS, DEEP = 60, 20
 
 
 async def test_one_free_permit_among_many_flows_reads_few_heads_of_each(path: Path) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         phone = Slots("phone:{phone}", 1)
         line, _ = await c.declare(Slots("line", 1), phone)
         for n in range(FLOWS):
@@ -33,7 +33,7 @@ async def test_one_free_permit_among_many_flows_reads_few_heads_of_each(path: Pa
 async def test_everything_startable_among_many_flows_starts_behind_the_rest(
     path: Path,
 ) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         phone = Slots("phone:{phone}", 1)
         line, _ = await c.declare(Slots("line", 1_000), phone)
         for n in range(12):

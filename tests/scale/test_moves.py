@@ -9,7 +9,7 @@ import pytest
 
 from headway import Hours, Slots
 from headway.contract.definitions import CloseGate, Item, OpenGate, SetGate
-from tests.scale.crowd import HOUR_MS, LANE, crowd
+from tests.scale.large_store import HOUR_MS, LANE, large_store
 
 FEW_AND_MANY = [
     pytest.param(5_000),
@@ -27,7 +27,7 @@ MOVES: list[Callable[[str], Item]] = [
 
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
 async def test_pausing_and_resuming_write_at_most_ten_rows(path: Path, waiting: int) -> None:
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         (line,) = await c.declare(Slots("line", 10))
         await c.add(waiting, [line])
         for gate in ("line", f"lane:{LANE}", "kind:dial", "tenant:", "all"):
@@ -50,7 +50,7 @@ async def test_pausing_and_resuming_write_at_most_ten_rows(path: Path, waiting: 
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
 async def test_hours_that_open_and_close_write_at_most_ten_rows(path: Path, waiting: int) -> None:
     # The fake clock starts on a Thursday at midnight.
-    async with crowd(path) as c:
+    async with large_store(path) as c:
         (hours,) = await c.declare(Hours("office", "09:00-18:00", days="mon-fri", tz="UTC"))
         await c.add(waiting, [hours])
         assert await c.take(10) == []

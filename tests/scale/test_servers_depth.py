@@ -68,16 +68,16 @@ async def look(store: Store) -> None:
 
 async def cost(
     store: Store,
-    told: Callable[[], Awaitable[dict[str, int]]],
+    statistics: Callable[[], Awaitable[dict[str, int]]],
     once: Callable[[Store], Awaitable[None]] = work,
 ) -> dict[str, int]:
     """Return what ten claims and settlements, or ten reads, add to the server's counts."""
     for _ in range(10):
         await once(store)  # cached data is not queried again
-    before = await told()
+    before = await statistics()
     for _ in range(10):
         await once(store)
-    after = await told()
+    after = await statistics()
     return {name: after[name] - before.get(name, 0) for name in after}
 
 
@@ -97,7 +97,7 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
 ) -> None:
     with fresh_database(fast_postgres_server.url) as url:
 
-        async def told() -> dict[str, int]:
+        async def statistics() -> dict[str, int]:
             # A backend's counts are certain to be reported when it exits.
             nonlocal store
             await store.close()
@@ -117,10 +117,10 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
         store = open_store(url)
         now: Any = Reopened()
         await add(now, FEW)
-        few, few_looks = await cost(now, told), await cost(now, told, look)
+        few, few_looks = await cost(now, statistics), await cost(now, statistics, look)
         await add(now, many)
         await add(now, many, due_at=2**41)
-        beside, looks = await cost(now, told), await cost(now, told, look)
+        beside, looks = await cost(now, statistics), await cost(now, statistics, look)
         await store.close()
     assert beside["scanned"] == 0
     assert few["fetched"] > 0
@@ -138,7 +138,7 @@ async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
     store = open_store(new_url(redis_server.url))
     with admin(redis_server.url) as other:
 
-        async def told() -> dict[str, int]:
+        async def statistics() -> dict[str, int]:
             stats = other.info("commandstats")
             return {
                 name: one["calls"]
@@ -147,10 +147,10 @@ async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
             }
 
         await add(store, FEW)
-        few, few_looks = await cost(store, told), await cost(store, told, look)
+        few, few_looks = await cost(store, statistics), await cost(store, statistics, look)
         await add(store, many)
         await add(store, many, due_at=2**41)
-        beside, looks = await cost(store, told), await cost(store, told, look)
+        beside, looks = await cost(store, statistics), await cost(store, statistics, look)
     await store.close()
     assert few["cmdstat_evalsha"] == 20
     assert beside["cmdstat_evalsha"] == 20

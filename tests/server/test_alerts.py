@@ -60,7 +60,7 @@ class Hand(Timing):
         return self.now
 
 
-class Told:
+class RecordingSink:
     """A sink that records alerts."""
 
     def __init__(self) -> None:
@@ -86,10 +86,10 @@ class World:
         self.app = hw.App(store=self.store)
         self.timing = Hand()
         self.settings = AlertSettings.model_construct(**settings)
-        self.told = Told()
+        self.told = RecordingSink()
         self.watch = self.another(self.told)
 
-    def another(self, told: Told) -> AlertWatcher:
+    def another(self, told: RecordingSink) -> AlertWatcher:
         alerts = Alerts()
         alerts.off = self.settings.off
         return AlertWatcher(
@@ -330,7 +330,7 @@ async def test_new_leader_starts_with_fresh_rules(world: World):
 
     world.books = [RuleBook(rules=make, see=see, runbooks="page")]
     world.watch = world.another(world.told)
-    other = world.another(Told())
+    other = world.another(RecordingSink())
     await world.check()
     made.clear()
     world.pass_by(5 * MINUTE)
@@ -357,7 +357,7 @@ async def test_systems_rule_can_be_disabled_by_name(world: World):
 
 
 async def test_only_the_leading_server_alerts_and_another_takes_over(world: World):
-    told = Told()
+    told = RecordingSink()
     other = world.another(told)
     await world.app.send_async("noop", lane="calls")
     for _ in range(2):
@@ -377,7 +377,7 @@ async def test_only_the_leading_server_alerts_and_another_takes_over(world: Worl
 async def test_new_leader_repeats_standing_alerts(
     world: World,
 ):
-    other = world.another(Told())
+    other = world.another(RecordingSink())
     await world.app.send_async("noop", lane="calls")
     await world.check()
     assert await world.check(MINUTE) == [("no_worker", "calls", False)]
@@ -390,7 +390,7 @@ async def test_new_leader_repeats_standing_alerts(
 
 
 async def test_unreachable_store_is_also_reported_by_the_others_after_a_longer_wait(world: World):
-    told = Told()
+    told = RecordingSink()
     other = world.another(told)
     await world.watch.check()
     await other.check()

@@ -22,7 +22,7 @@ from headway.systems.directory.alert_place import SCHEMA, AlertPlace
 from headway.systems.directory.database import Directory
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
-from tests.server.test_alerts import Told
+from tests.server.test_alerts import RecordingSink
 
 MINUTE = 60_000
 TERM = 3 * MINUTE
@@ -51,7 +51,7 @@ class Server:
         read = AlertSettings.model_construct(**settings)
         alerts = Alerts()
         alerts.off, alerts.place = read.off, world.place
-        self.told = Told()
+        self.told = RecordingSink()
         self.world = world
         self.watch = AlertWatcher(
             world.store,

@@ -57,15 +57,15 @@ class Served:
                 os.kill(self.process.pid, signal.SIGKILL)
             await self.process.wait()
 
-    def told(self) -> list[tuple[str, bool]]:
+    def reported(self) -> list[tuple[str, bool]]:
         """Return the subjects of `no_worker` alerts, and whether each was reported as recovered."""
         lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
-        told = [one for one in map(json.loads, lines) if one.get("rule") == "no_worker"]
-        return [(one["subject"], one["healed"]) for one in told]
+        reported = [one for one in map(json.loads, lines) if one.get("rule") == "no_worker"]
+        return [(one["subject"], one["healed"]) for one in reported]
 
-    async def tells(self, subject: str, *, healed: bool) -> None:
+    async def wait_for_alert(self, subject: str, *, healed: bool) -> None:
         async with asyncio.timeout(LIMIT_S):
-            while (subject, healed) not in self.told():
+            while (subject, healed) not in self.reported():
                 await REAL.pause(0.05)
 
     async def command(self, *line: str) -> None:
@@ -97,20 +97,20 @@ async def test_successor_of_a_killed_server_repeats_nothing_and_heals_what_ended
         if beside:
             await second.start()
         await first.send("mail")
-        await first.tells("mail", healed=False)
+        await first.wait_for_alert("mail", healed=False)
         # Once it reports another lane at a later look, its report of this one has been stored.
         await first.send("post")
-        await first.tells("post", healed=False)
+        await first.wait_for_alert("post", healed=False)
         await first.kill()
         if not beside:
             await second.start()
         await second.send("other")
-        await second.tells("other", healed=False)
+        await second.wait_for_alert("other", healed=False)
         # It knows that what it found in the same looks was already reported.
-        assert ("mail", False) not in second.told()
+        assert ("mail", False) not in second.reported()
         await second.command("pause", "lane:mail")
-        await second.tells("mail", healed=True)
-        assert [one for one in second.told() if one[0] == "mail"] == [("mail", True)]
+        await second.wait_for_alert("mail", healed=True)
+        assert [one for one in second.reported() if one[0] == "mail"] == [("mail", True)]
     finally:
         await first.kill()
         await second.kill()

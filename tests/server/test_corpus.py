@@ -76,7 +76,7 @@ def in_path(name: str) -> str:
     return "".join(f"%{byte:02X}" for byte in name[:600].encode())
 
 
-class Told:
+class Recorder:
     """Calls a server and records its replies."""
 
     def __init__(self, rig: Rig) -> None:
@@ -95,9 +95,9 @@ class Told:
         return reply
 
 
-async def tell(rig: Rig, name: str) -> Transcript:
+async def record(rig: Rig, name: str) -> Transcript:
     """Use a name for everything that has a name."""
-    told = Told(rig)
+    told = Recorder(rig)
     path = in_path(name)
     job = {
         "lane": name,
@@ -152,7 +152,7 @@ async def tell(rig: Rig, name: str) -> Transcript:
 
 async def work(rig: Rig, name: str) -> Transcript:
     """Do the one job of a lane, as a worker of that name; a pattern would match other lanes."""
-    told = Told(rig)
+    told = Recorder(rig)
     if {*"*?["} & {*name}:
         return told.transcript
     worker = name[:400]
@@ -186,7 +186,7 @@ def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
 async def test_every_name_means_the_same_on_every_store_and_no_other(url: str) -> None:
     async with both(url) as (rig, reference):
         for name in (*NAMES, *REFUSED):
-            assert await tell(rig, name) == await tell(reference, name)
+            assert await record(rig, name) == await record(reference, name)
         for name in NAMES:
             assert await work(rig, name) == await work(reference, name)
         for path in ("/v1/lanes", "/v1/gates", "/v1/jobs", "/v1/audit"):

@@ -57,7 +57,7 @@ async def opened(rig: Rig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection(host, int(port))
 
 
-async def tell(rig: Rig, *parts: str | bytes) -> bytes:
+async def send_bytes(rig: Rig, *parts: str | bytes) -> bytes:
     """Send bytes on a separate connection; return the reply up to the server's close."""
     reader, writer = await opened(rig)
     try:
@@ -118,7 +118,7 @@ def resident() -> int:
 async def test_decisive_headers_have_one_meaning(
     rig: Rig, headers: tuple[str, ...], status: int
 ) -> None:
-    reply = await tell(rig, posted(rig, *headers))
+    reply = await send_bytes(rig, posted(rig, *headers))
     assert reply.startswith(b"HTTP/1.1 %d " % status), reply
     assert await jobs(rig) == (status == 201)
 
@@ -136,7 +136,7 @@ async def test_request_without_a_host_is_refused_unless_it_is_http_1_0(
     rig: Rig, version: str, headers: tuple[str, ...], status: int
 ) -> None:
     said = posted(rig, JSON.strip(), *headers).replace("Host: here\r\n", "")
-    reply = await tell(rig, said.replace("HTTP/1.1", f"HTTP/{version}"))
+    reply = await send_bytes(rig, said.replace("HTTP/1.1", f"HTTP/{version}"))
     assert reply.startswith(b"HTTP/1.1 %d " % status), reply
     assert await jobs(rig) == (status == 201)
 
@@ -144,7 +144,7 @@ async def test_request_without_a_host_is_refused_unless_it_is_http_1_0(
 @pytest.mark.parametrize("path", ["/v1/jobs/", "//v1/jobs", "/v1/../v1/jobs", "/v1/jobs//"])
 async def test_no_path_is_redirected_or_corrected(rig: Rig, path: str) -> None:
     said = posted(rig, JSON.strip()).replace("/v1/jobs", path, 1)
-    reply = await tell(rig, said.replace("Host: here", "Host: there.example"))
+    reply = await send_bytes(rig, said.replace("Host: here", "Host: there.example"))
     assert reply.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 405 ")), reply
     assert b"there.example" not in reply
     assert await jobs(rig) == 0
@@ -154,10 +154,12 @@ async def test_no_path_is_redirected_or_corrected(rig: Rig, path: str) -> None:
 async def test_endless_head_is_cut_off(rig: Rig, after: str) -> None:
     before = resident()
     piece = "a" * MIB
-    reply = await tell(rig, f"GET /v1/me HTTP/1.1\r\nHost: here\r\n{after}X: ", *[piece] * 64)
+    reply = await send_bytes(rig, f"GET /v1/me HTTP/1.1\r\nHost: here\r\n{after}X: ", *[piece] * 64)
     assert not reply or reply.startswith(b"HTTP/1.1 431 ")
     many = "".join(f"x{n}: 1\r\n" for n in range(100_000))
-    reply = await tell(rig, f"GET /v1/me HTTP/1.1\r\nHost: here\r\n{after}", *[many] * 16, "\r\n")
+    reply = await send_bytes(
+        rig, f"GET /v1/me HTTP/1.1\r\nHost: here\r\n{after}", *[many] * 16, "\r\n"
+    )
     assert not reply or reply.startswith(b"HTTP/1.1 431 ")
     assert resident() - before < 32 * MIB
     assert await rig.ask(None, "/healthz") == {"status": "ok"}
@@ -166,7 +168,7 @@ async def test_endless_head_is_cut_off(rig: Rig, after: str) -> None:
 async def test_largest_head_is_accepted_and_a_larger_one_refused(rig: Rig) -> None:
     for size, status in ((MOST_HEAD - 500, 401), (MOST_HEAD + 1, 431)):
         text = f"GET /v1/me HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX: {'a' * size}\r\n\r\n"
-        reply = await tell(rig, text)
+        reply = await send_bytes(rig, text)
         assert reply.startswith(b"HTTP/1.1 %d " % status), reply
         assert json.loads(reply.partition(b"\r\n\r\n")[2])["status"] == status
 
@@ -181,7 +183,7 @@ async def test_everything_beside_a_body_is_bounded_too(rig: Rig, endless: bytes)
     head = "POST /v1/jobs HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
     for token in ("", f"Authorization: Bearer {rig.tokens[Role.PRODUCER]}\r\n"):
         said = head.replace("Host: here\r\n", f"Host: here\r\n{token}")
-        reply = await tell(rig, said.encode() + endless, endless)
+        reply = await send_bytes(rig, said.encode() + endless, endless)
         assert not reply.startswith(b"HTTP/1.1 2")
     assert resident() - before < 64 * MIB
 
@@ -195,14 +197,14 @@ async def test_offer_of_another_protocol_is_ignored_and_the_body_is_read(
     # As Java's HttpClient sends it with each request, and in more than one packet.
     offer = posted(rig, JSON.rstrip(), f"Upgrade: {offered}", "HTTP2-Settings: AAMAAABkAAQ")
     offers = 2 * offer.replace("Connection: close", "Connection: Upgrade, HTTP2-Settings")
-    reply = await tell(rig, offers[:cut], offers[cut:] + posted(rig, JSON.rstrip()))
+    reply = await send_bytes(rig, offers[:cut], offers[cut:] + posted(rig, JSON.rstrip()))
     assert reply.count(b"HTTP/1.1 201 ") == reply.count(b"HTTP/1.1 ") == 3, reply
     assert await jobs(rig) == 3
 
 
 async def test_data_after_a_refused_tunnel_is_the_next_request(rig: Rig) -> None:
     tunnel = "CONNECT /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
-    reply = await tell(rig, tunnel + posted(rig, JSON.rstrip()))
+    reply = await send_bytes(rig, tunnel + posted(rig, JSON.rstrip()))
     assert reply.startswith(b"HTTP/1.1 405 "), reply
     assert await jobs(rig) == 1
 
@@ -210,7 +212,7 @@ async def test_data_after_a_refused_tunnel_is_the_next_request(rig: Rig) -> None
 async def test_many_requests_in_a_row_are_all_answered(rig: Rig) -> None:
     one = "GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
     last = "GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
-    reply = await tell(rig, one * 3_000 + last)
+    reply = await send_bytes(rig, one * 3_000 + last)
     assert reply.count(b"HTTP/1.1 200 ") == 3_001
 
 
@@ -223,7 +225,7 @@ async def test_client_that_sends_no_request_is_disconnected(
     rig: Rig, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HEAD_WITHIN_S", 0.2)
-    assert await tell(rig, begun) == b""
+    assert await send_bytes(rig, begun) == b""
 
 
 async def test_client_that_sends_a_byte_now_and_then_is_disconnected(
@@ -579,7 +581,7 @@ async def test_making_few_large_jobs_lets_others_run(rig: Rig) -> None:
     ],
 )
 async def test_path_that_is_not_utf_8_is_refused(rig: Rig, name: str, status: int) -> None:
-    reply = await tell(
+    reply = await send_bytes(
         rig,
         f"GET /v1/lanes/{name} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
         f"Authorization: Bearer {rig.tokens[Role.VIEWER]}\r\n\r\n",
@@ -598,7 +600,7 @@ async def test_path_that_is_not_utf_8_is_refused(rig: Rig, name: str, status: in
     ],
 )
 async def test_query_that_is_not_utf_8_is_refused(rig: Rig, lane: str, status: int) -> None:
-    reply = await tell(
+    reply = await send_bytes(
         rig,
         f"GET /v1/jobs?lane={lane} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
         f"Authorization: Bearer {rig.tokens[Role.VIEWER]}\r\n\r\n",

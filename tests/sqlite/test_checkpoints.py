@@ -10,7 +10,7 @@ import apsw
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.connection import connect, create
 from headway.stores.sqlite.disk import LATE, SOON, Checkpoints
-from tests.plain import job, jobs
+from tests.plain_jobs import job, jobs
 from tests.sqlite.rig import options
 
 FRAME = 4096 + 24

@@ -15,7 +15,7 @@ from headway.stores.sql.statement import HIGH_WATER
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, system_clock
 from headway.testing.clock import FakeClock
-from tests.plain import claim, count, job, succeed
+from tests.plain_jobs import claim, count, job, succeed
 from tests.sqlite.rig import number, options
 
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ import pytest
 
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
-from tests.plain import claim, job, succeed
+from tests.plain_jobs import claim, job, succeed
 
 
 class CountingFile(apsw.VFSFile):

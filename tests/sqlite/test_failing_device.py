@@ -13,7 +13,7 @@ from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.database import explain, is_broken
 from headway.stores.sqlite.session import Session
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, count, job, succeed
+from tests.plain_jobs import assert_clean, claim, count, job, succeed
 from tests.sqlite.rig import options
 
 real_commit = Session.commit

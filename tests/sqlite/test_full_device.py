@@ -16,7 +16,7 @@ from headway.core.errors import StoreError, StoreFull
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.call_queue import Call
 from headway.stores.sqlite.ledger import SqliteLedger
-from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.plain_jobs import assert_clean, claim, count, job, jobs, succeed
 from tests.sqlite.rig import door_shut, one_turn, options
 
 BIG = b'{"n":"' + b"x" * 2000 + b'"}'

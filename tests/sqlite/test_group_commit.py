@@ -25,7 +25,7 @@ from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.writer import GROUP_CALLS
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.plain_jobs import assert_clean, claim, count, job, jobs, succeed
 from tests.sqlite.rig import door_shut, number, one_turn, options
 
 UNKNOWN = (GateUse(name="nobody", template="nobody", shared=True),)

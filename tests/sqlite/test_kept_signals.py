@@ -7,7 +7,7 @@ from headway.contract.signals import Signal, SignalKind, SignalResult
 from headway.core.job import JobPolicy
 from headway.stores.sqlite import SqliteStore
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, job
+from tests.plain_jobs import assert_clean, job
 
 
 async def kept(store: SqliteStore) -> int:

@@ -30,7 +30,7 @@ from headway.stores.memory import MemoryStore
 from headway.stores.sqlite import SqliteOptions, SqliteStore, connection, parse_url
 from headway.stores.sqlite.connection import migrate
 from headway.testing.conformance.granting import SENDER
-from tests.plain import assert_clean, count, job, jobs
+from tests.plain_jobs import assert_clean, count, job, jobs
 from tests.sqlite.rig import drive, options
 
 NOBODY = 65_534

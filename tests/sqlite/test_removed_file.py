@@ -8,7 +8,7 @@ import pytest
 from headway.core.errors import StoreError
 from headway.stores.sqlite import SqliteStore
 from headway.testing.clock import FakeClock
-from tests.plain import job
+from tests.plain_jobs import job
 from tests.sqlite.rig import options
 
 

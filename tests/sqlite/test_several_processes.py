@@ -16,7 +16,7 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.notifier import folder_of
-from tests.plain import LANE, assert_clean, claim, count, job, jobs
+from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs
 from tests.sqlite.processes import (
     LIMIT,
     SPAWN,

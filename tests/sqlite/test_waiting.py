@@ -13,7 +13,7 @@ from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite import SqliteStore, notifier
 from headway.stores.sqlite.notifier import Notifier, folder_of
 from headway.testing.clock import FakeClock
-from tests.plain import LANE, claim, job
+from tests.plain_jobs import LANE, claim, job
 from tests.sqlite.rig import one_turn, options
 
 LIMIT = 120

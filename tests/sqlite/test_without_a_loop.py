@@ -16,7 +16,7 @@ from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.caches import WAKES
 from headway.stores.sqlite.call_queue import AnyCall
-from tests.plain import LANE, job, jobs
+from tests.plain_jobs import LANE, job, jobs
 from tests.sqlite.rig import door_shut, drive, number, options
 
 LIMIT = 120

@@ -22,7 +22,7 @@ from tests.torture.checker import Violation
 from tests.torture.evidence import Evidence
 from tests.torture.faults import fail_again_and_again
 from tests.torture.field import offer_and_kill
-from tests.torture.flag import stop
+from tests.torture.file_flag import stop
 from tests.torture.histories import live_through
 from tests.torture.kills import kill_again_and_again
 from tests.torture.notify import Size, notify_and_kill
@@ -184,7 +184,7 @@ def _races(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> F
 def _kills(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     kills = wanted.kills or (QUICK_KILLS if wanted.quick else KILLS)
     seen, violations, killed = kill_again_and_again(folder, site, seed, kills, _say, wanted.plant)
-    what = f"{killed.by_rig} killed at random moments, {killed.by_fate} where it hurts; "
+    what = f"{killed.by_rig} killed at random moments, {killed.by_themselves} where it hurts; "
     what += f"{killed.stopped} stopped for longer than their lease"
     return [what, *_summary(seen)], violations
 
@@ -192,7 +192,7 @@ def _kills(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> F
 def _faults(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     seconds = wanted.seconds or (QUICK_FAULTS_S if wanted.quick else FAULTS_S)
     seen, violations, faults = fail_again_and_again(folder, site, seed, seconds, _say)
-    return [faults.told, *_summary(seen)], violations
+    return [faults.summary, *_summary(seen)], violations
 
 
 def _history(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:

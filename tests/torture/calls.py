@@ -23,7 +23,7 @@ from headway.contract.views import AuditQuery, GatesQuery, JobsQuery
 from headway.core.state import State
 from headway.stores import open_store
 from headway.systems.calls.catalogue import DEFAULT_POOL
-from tests.torture.calls_judge import Story, judge, told_in
+from tests.torture.calls_judge import Story, judge, reported_in
 from tests.torture.calls_points import POINTS, RINGS
 from tests.torture.calls_site import CHANNELS, NUMBERS, CallsSite, ended, kill
 from tests.torture.checker import Violation
@@ -271,7 +271,7 @@ def call_and_kill(
     story = torture.story
     (folder / "ledger.json").write_text(json.dumps(story.ledger, indent=1))
     (folder / "leads.json").write_text(json.dumps(story.leads, indent=1))
-    story.witnessed = told_in(folder / "witness.jsonl")
+    story.witnessed = reported_in(folder / "witness.jsonl")
     lines, violations = judge(story)
     points = f"{story.kills} kills at {len(torture.killed)} points of {len(POINTS)}"
     return [points, *lines], violations

@@ -24,7 +24,7 @@ OUTCOMES = {
 REFUSED = {"FAILED", "NUMBER_UNAVAILABLE"}
 """A lead's outcome if the carrier refused to place its call."""
 
-Told = dict[str, Any]
+Reported = dict[str, Any]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,9 +44,9 @@ class Story:
     """
 
     sent: list[str] = field(default_factory=list[str])
-    leads: list[Told] = field(default_factory=list[Told])
-    ledger: Told = field(default_factory=dict[str, Any])
-    witnessed: list[Told] = field(default_factory=list[Told])
+    leads: list[Reported] = field(default_factory=list[Reported])
+    ledger: Reported = field(default_factory=dict[str, Any])
+    witnessed: list[Reported] = field(default_factory=list[Reported])
     wanted: int = 0
     kills: int = 0
     looks: int = 0
@@ -54,9 +54,9 @@ class Story:
     found: list[Violation] = field(default_factory=list[Violation])
 
 
-def told_in(path: Path) -> list[Told]:
+def reported_in(path: Path) -> list[Reported]:
     """Return the lines of a witness's file that were not torn by a kill."""
-    told: list[Told] = []
+    told: list[Reported] = []
     for line in path.read_text().splitlines():
         try:
             told.append(json.loads(line)) if line else None
@@ -71,7 +71,7 @@ def judge(story: Story) -> tuple[list[str], list[Violation]]:
     Returns:
         Lines to print, and violations.
     """
-    calls: dict[str, list[Told]] = defaultdict(list)
+    calls: dict[str, list[Reported]] = defaultdict(list)
     for call in story.ledger["calls"]:
         calls[call["ref"]].append(call)
     attempts = {
@@ -96,7 +96,7 @@ def _crowded(story: Story) -> Iterator[Violation]:
             yield Violation("crowded", f"{number} carried {peak} calls")
 
 
-def _of_lead(lead: Told, calls: dict[str, list[Told]]) -> Iterator[Violation]:
+def _of_lead(lead: Reported, calls: dict[str, list[Reported]]) -> Iterator[Violation]:
     if lead["status"] != "FINISHED":
         yield Violation("not finished", f"{lead['id']}: {lead['status']}, {lead['why']}")
         return
@@ -124,7 +124,7 @@ class _Ways:
     """
 
     heard: set[str] = field(default_factory=set[str])
-    asked: dict[str, list[Told]] = field(default_factory=lambda: defaultdict(list))
+    asked: dict[str, list[Reported]] = field(default_factory=lambda: defaultdict(list))
 
 
 def _ways(story: Story) -> _Ways:
@@ -137,7 +137,9 @@ def _ways(story: Story) -> _Ways:
     return ways
 
 
-def _of_attempt(ref: str, attempt: Told, calls: list[Told], ways: _Ways) -> Iterator[Violation]:
+def _of_attempt(
+    ref: str, attempt: Reported, calls: list[Reported], ways: _Ways
+) -> Iterator[Violation]:
     outcome, said = attempt["outcome"], f"{ref} says {attempt}"
     if outcome is None or attempt["ended_at"] is None:
         yield Violation("an attempt without an end", said)
@@ -155,7 +157,7 @@ def _of_attempt(ref: str, attempt: Told, calls: list[Told], ways: _Ways) -> Iter
         yield Violation("ended by nobody", said)
 
 
-def _of_call(attempt: Told, call: Told, said: str) -> Iterator[Violation]:
+def _of_call(attempt: Reported, call: Reported, said: str) -> Iterator[Violation]:
     if call["ended_at"] is None or attempt["ended_at"] < call["ended_at"]:
         yield Violation("freed under a live call", f"{said}, which ends at {call['ended_at']}")
     if call["placed_at"] < attempt["started_at"]:
@@ -166,7 +168,7 @@ def _of_call(attempt: Told, call: Told, said: str) -> Iterator[Violation]:
         yield Violation("another call", f"{said}, and the call is {call['sid']}")
 
 
-def _lines(story: Story, attempts: dict[str, Told], ways: _Ways) -> Iterator[str]:
+def _lines(story: Story, attempts: dict[str, Reported], ways: _Ways) -> Iterator[str]:
     calls = story.ledger["calls"]
     outcomes = Counter(str(one["outcome"]) for one in attempts.values())
     yield (

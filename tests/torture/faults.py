@@ -52,7 +52,7 @@ class Faults:
     longest_s: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return a summary for people."""
         return ", ".join(
             f"{count} {name} (work after {self.longest_s[name]:.1f} s)"

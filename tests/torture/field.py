@@ -23,7 +23,7 @@ from headway.core.state import State
 from headway.stores import open_store
 from headway.systems.field_service.request import acceptor
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, phone_of
-from tests.systems.field_service.story import all_jobs, read_story
+from tests.systems.field_service.history_checks import all_jobs, read_story
 from tests.systems.telephony.carrier_rig import carrying
 from tests.torture.checker import Violation
 from tests.torture.field_judge import Seen, judge, two_at_once

@@ -12,7 +12,7 @@ from headway.core.cascade import Answer
 from headway.core.state import State
 from headway.systems.field_service.request import acceptor, last_run, offer_of, run_of
 from tests.systems.field_service.field_rig import phone_of
-from tests.systems.field_service.story import Story, check_story
+from tests.systems.field_service.history_checks import Story, check_story
 from tests.torture.checker import Violation
 
 WON = "You have it"

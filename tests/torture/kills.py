@@ -45,12 +45,12 @@ class Killed:
 
     Attributes:
         by_rig: killed from outside, at a random time.
-        by_fate: killed by themselves, at a critical point.
+        by_themselves: killed by themselves, at a critical point.
         stopped: not killed, but stopped for longer than their lease.
     """
 
     by_rig: int = 0
-    by_fate: int = 0
+    by_themselves: int = 0
     stopped: int = 0
 
 
@@ -189,7 +189,7 @@ def _strike(rig: Rig, crew: Crew, kills: int) -> Killed:
     killed = Killed()
     while killed.by_rig < kills:
         dead = crew.bury(crew.dead(chance.uniform(SOONEST_S, LATEST_S)))
-        killed.by_fate += dead
+        killed.by_themselves += dead
         if not dead:
             crew.replace(chance.choice(crew.members))
             killed.by_rig += 1
@@ -197,5 +197,7 @@ def _strike(rig: Rig, crew: Crew, kills: int) -> Killed:
                 crew.stop_for_a_while(chance, STOPPED_S)
                 killed.stopped += 1
             if killed.by_rig % 10 == 0:
-                rig.say(f"{killed.by_rig} of {kills} killed, {killed.by_fate} by their own hand")
+                rig.say(
+                    f"{killed.by_rig} of {kills} killed, {killed.by_themselves} by their own hand"
+                )
     return killed

@@ -18,7 +18,7 @@ from headway.contract.views import AuditQuery, GatesQuery, JobQuery, StatsQuery
 from headway.core.gates.slots import Slots
 from headway.core.job import NewJob, derived_id
 from headway.testing.jobs import use_of
-from tests.torture.patience import until_told
+from tests.torture.retrying import retry_until_reported
 
 LANE = "calls"
 LINES = Slots("lines", 6)
@@ -57,7 +57,7 @@ class Load:
         define = DefineRequest(
             items=(DeclareGate(spec=LINES), DeclareGate(spec=PHONE)), author="ann"
         )
-        await until_told(lambda: self._stores[0].define(define))
+        await retry_until_reported(lambda: self._stores[0].define(define))
         async with asyncio.TaskGroup() as crew:
             for n, store in enumerate(self._stores):
                 crew.create_task(self._produce(store))
@@ -87,7 +87,7 @@ class Load:
                 key=f"order-{number}",
                 gates=uses if number % 2 else (),
             )
-            replies, _ = await until_told(lambda: store.enqueue([job]))  # noqa: B023  (awaited here)
+            replies, _ = await retry_until_reported(lambda: store.enqueue([job]))  # noqa: B023  (awaited here)
             self.acked.append(replies[0].id)
 
     async def _work(self, store: Store, worker: str) -> None:
@@ -96,11 +96,11 @@ class Load:
                 worker=worker, request=request, lanes=((LANE, 1),), n=AT_ONCE, free=AT_ONCE
             )
             claimed: ClaimReply
-            claimed, _ = await until_told(lambda: store.claim(wanted))  # noqa: B023  (awaited here)
+            claimed, _ = await retry_until_reported(lambda: store.claim(wanted))  # noqa: B023  (awaited here)
             if claimed.jobs:
                 outcomes = tuple(Succeeded(job.id, job.run) for job in claimed.jobs)
                 said = SettleRequest(worker=worker, outcomes=outcomes)
-                verdicts, unknown = await until_told(lambda: store.settle(said))  # noqa: B023  (awaited here)
+                verdicts, unknown = await retry_until_reported(lambda: store.settle(said))  # noqa: B023  (awaited here)
                 known = {"done", "already"} if unknown else {"done"}
                 assert {str(one) for one in verdicts} <= known, verdicts
                 self.done += len(verdicts)
@@ -109,7 +109,7 @@ class Load:
                 return
             else:
                 beat = BeatRequest(worker=worker, request=request, lanes=(LANE,))
-                await until_told(lambda: store.beat(beat))  # noqa: B023  (awaited here)
+                await retry_until_reported(lambda: store.beat(beat))  # noqa: B023  (awaited here)
 
     async def check(self, store: Store) -> None:
         """Check that what was acknowledged has been done once, and nothing else exists.

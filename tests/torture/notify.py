@@ -18,7 +18,7 @@ import httpx
 from twilio.request_validator import RequestValidator
 
 from tests.torture.checker import Violation
-from tests.torture.notify_judge import Case, Planned, Span, Told, judge
+from tests.torture.notify_judge import Case, Planned, Reported, Span, judge
 from tests.torture.notify_providers import Providers, providing
 from tests.torture.notify_site import AT_ONCE, CHANNELS, CONCURRENCY, FROM, TOKEN, Engines
 from tests.torture.site import Site
@@ -102,7 +102,7 @@ async def _run(
             latest = await _latest(engines, http, planned, providers, seen)
             case = Case(
                 planned={one.number: one for one in planned},
-                told=await _told(engines, http, seen),
+                told=await _reported(engines, http, seen),
                 arrivals=providers.arrivals,
                 opted_out=seen.opted_out,
                 reported=seen.reported,
@@ -277,10 +277,10 @@ async def _queued(engines: Engines, http: httpx.AsyncClient) -> bool:
     return False
 
 
-async def _told(engines: Engines, http: httpx.AsyncClient, seen: _Seen) -> dict[int, Told]:
-    found: dict[int, Told] = {}
+async def _reported(engines: Engines, http: httpx.AsyncClient, seen: _Seen) -> dict[int, Reported]:
+    found: dict[int, Reported] = {}
     async for row in _rows(engines, http, ""):
-        found[seen.ids[row["id"]]] = Told(row["status"], row["reason"])
+        found[seen.ids[row["id"]]] = Reported(row["status"], row["reason"])
     return found
 
 

@@ -42,7 +42,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """The system's final report on a notification.
 
     Attributes:
@@ -73,7 +73,7 @@ class Case:
     """
 
     planned: Mapping[int, Planned]
-    told: Mapping[int, Told]
+    told: Mapping[int, Reported]
     arrivals: Sequence[Arrival]
     opted_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
     reported: Collection[int] = ()

@@ -22,7 +22,7 @@ from headway.contract.views import AuditQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores import open_store
-from tests.torture.flag import Flag
+from tests.torture.file_flag import Flag
 
 LANE = "calls"
 LOOK_S = 0.05

@@ -15,8 +15,7 @@ from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime import event_loop
 from headway.runtime.timing import PASSING
 from headway.stores import open_store
-from tests.torture import flag
-from tests.torture.fate import Fate
+from tests.torture import file_flag
 from tests.torture.plan import (
     DEADLINE_MS,
     LIGHT,
@@ -27,7 +26,8 @@ from tests.torture.plan import (
     declare,
     declare_varied,
 )
-from tests.torture.watched import WatchedStore
+from tests.torture.random_kills import RandomKills
+from tests.torture.recorded_store import RecordedStore
 from tests.torture.witness import Witness
 
 PAUSE_S = 0.05
@@ -113,11 +113,11 @@ class _Process:
     def __init__(self, role: Role) -> None:
         self.role = role
         self.witness = witness = Witness(witness_file(role.folder))
-        self.fate = Fate(witness, f"{role.seed} {role.name}", role.chance)
+        self.kills = RandomKills(witness, f"{role.seed} {role.name}", role.chance)
         self.random = random.Random(f"work {role.seed} {role.name}")
         self.lost: list[str] = []
         self.store = _open(role.url)
-        watched = WatchedStore(self.store, witness, self.fate)
+        watched = RecordedStore(self.store, witness, self.kills)
         self.app = declare(role.url, self.work, self.call, store=watched)
         if role.begin_at:
             declare_varied(self.app, self.work, self.offer, role.begin_at)
@@ -134,7 +134,7 @@ class _Process:
             tasks.append(asyncio.create_task(worker.run()))
         if role.jobs:
             tasks.append(asyncio.create_task(self.make()))
-        stop = flag.stop(role.folder)
+        stop = file_flag.stop(role.folder)
         while not stop.up:
             await asyncio.sleep(PAUSE_S)
             for task in tasks:
@@ -158,7 +158,7 @@ class _Process:
             varied=role.varied,
         )
         left = role.jobs
-        enough = flag.enough(role.folder)
+        enough = file_flag.enough(role.folder)
         while left and not enough.up:
             size = self.random.randint(1, min(role.batch, MAX_BATCH))
             if left > 0:
@@ -169,7 +169,7 @@ class _Process:
             else:
                 await self.enqueue([jobs.draw(time.time_ns() // 1_000_000) for _ in range(size)])
             await asyncio.sleep(role.pause_s)
-        flag.made(role.folder, role.name).hoist()
+        file_flag.made(role.folder, role.name).hoist()
 
     async def enqueue(self, asked: list[Asked]) -> None:
         self.witness.note("asked", jobs=[one.fact for one in asked])
@@ -214,12 +214,12 @@ class _Process:
         try:
             if self.role.plant != "call early":
                 await job.hand_over(timeout=f"{DEADLINE_MS}ms")
-                self.fate.meet("after hand-over")
+                self.kills.meet("after hand-over")
                 self.witness.note("handed", job=job.id, run=job.run)
                 await self.dwell(job)
             # From here on the outside world is touched: it must happen once, or never.
             self.witness.note("called", job=job.id, run=job.run)
-            self.fate.meet("after call")
+            self.kills.meet("after call")
             await self.dwell(job)
             outcome = "done"
         finally:
@@ -230,7 +230,7 @@ class _Process:
         outcome = "stopped"
         try:
             await job.offer(timeout=f"{OFFER_MS}ms")
-            self.fate.meet("after hand-over")
+            self.kills.meet("after hand-over")
             self.witness.note("offered", job=job.id, run=job.run)
             outcome = "done"
         finally:
@@ -257,11 +257,11 @@ class _Process:
             stage=job.stage,
             candidate=job.candidate,
         )
-        self.fate.meet("at begin")
+        self.kills.meet("at begin")
 
     def end(self, job: hw.Job, outcome: str) -> None:
         if self.role.plant == "leave early":
             # Continues to work after it has reported that it was done.
             self.witness.note("begin", job=job.id, run=job.run, members=dict(job.permits))
         self.witness.note("end", job=job.id, run=job.run, outcome=outcome)
-        self.fate.meet("at end")
+        self.kills.meet("at end")

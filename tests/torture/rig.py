@@ -19,7 +19,7 @@ from typing import Any
 from headway.contract.definitions import DefineRequest, EnableEntry
 from headway.contract.views import GatesQuery
 from headway.stores import open_store
-from tests.torture import flag, onlookers, process
+from tests.torture import file_flag, process, side_processes
 from tests.torture.checker import Violation, check
 from tests.torture.evidence import Evidence, read_evidence
 from tests.torture.plan import (
@@ -38,7 +38,7 @@ from tests.torture.witness import Witness
 
 # A clean server forks the processes: each starts without threads, and within milliseconds.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.torture.process", "tests.torture.onlookers"])
+_PROCESSES.set_forkserver_preload(["tests.torture.process", "tests.torture.side_processes"])
 DRAIN_S = 900.0
 SLACK_MS = 100
 """Allowance for the time between a worker's reading of the clock and a handler's first line."""
@@ -81,14 +81,14 @@ class Rig:
             "audits": 5,
         }
         onlooking: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-            (onlookers.audit, (self.folder,)),
-            (onlookers.answer, (self.folder, self.seed, self.answered_s)),
+            (side_processes.audit, (self.folder,)),
+            (side_processes.answer, (self.folder, self.seed, self.answered_s)),
         ]
         if self.begin_at:
             plan["hours"] = open_spans(self.begin_at)
             plan["entries"] = {TICK: {"every_ms": TICK_MS}}
             plan["offer_ms"] = OFFER_MS
-            onlooking.append((onlookers.operate, (self.folder, self.seed)))
+            onlooking.append((side_processes.operate, (self.folder, self.seed)))
         self.witness.note("plan", plan=plan)
         (self.folder / "url").write_text(self.site.url)
         asyncio.run(_prepare(self.site.own_url, self.begin_at))
@@ -104,7 +104,7 @@ class Rig:
     def wait_until_made(self, *names: str) -> None:
         """Wait until these processes have created all their jobs, or one of them has failed."""
         end = time.monotonic() + DRAIN_S
-        while not all(flag.made(self.folder, name).up for name in names):
+        while not all(file_flag.made(self.folder, name).up for name in names):
             if time.monotonic() > end or self.failed():
                 return
             time.sleep(0.1)
@@ -129,13 +129,13 @@ class Rig:
 
     def end(self) -> None:
         """Stop the producers, wait until no job is left, and stop everything."""
-        flag.enough(self.folder).hoist()
+        file_flag.enough(self.folder).hoist()
         if self.begin_at:
             asyncio.run(_disable_the_timetable(self.site.own_url))
         self.work_off()
-        flag.stop(self.folder).hoist()
+        file_flag.stop(self.folder).hoist()
         _join(self.running)
-        flag.over(self.folder).hoist()
+        file_flag.over(self.folder).hoist()
         _join(self.looking)
 
     def verdict(self) -> tuple[Evidence, list[Violation]]:
@@ -217,7 +217,7 @@ async def _work_off(
     end = time.monotonic() + DRAIN_S
     told = 0.0
     try:
-        while left := await onlookers.unfinished(store, lanes):
+        while left := await side_processes.unfinished(store, lanes):
             if time.monotonic() > end or failed():
                 return left
             if time.monotonic() - told > 2:

@@ -16,7 +16,7 @@ from headway.core.job import JobPolicy
 from headway.core.state import State
 from headway.systems.telephony.voice import CallStatus
 from tests.systems.field_service.field_rig import LINE, phone_of
-from tests.systems.field_service.story import Story
+from tests.systems.field_service.history_checks import Story
 from tests.torture.checker import Violation
 from tests.torture.field_judge import Seen, judge, two_at_once
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.torture.notify_judge import Case, Planned, Told, judge
+from tests.torture.notify_judge import Case, Planned, Reported, judge
 from tests.torture.notify_providers import Arrival
 
 DUE = 1_800_000_000_000
-SENT = Told("SENT", "")
-LOST = Told("SENT", "sent, answer lost")
+SENT = Reported("SENT", "")
+LOST = Reported("SENT", "sent, answer lost")
 
 
 def planned(number: int, **more: Any) -> Planned:
@@ -53,9 +53,9 @@ def test_message_reported_as_lost_may_have_arrived_or_not():
     [
         ({"arrivals": [came(1), came(2), came(2)]}, "sent twice"),
         ({"arrivals": [came(1)]}, "told and not sent"),
-        ({"arrivals": [came(1)], "told": {1: SENT, 2: Told("FAILED", "")}}, "not sent"),
-        ({"told": {1: SENT, 2: Told("FAILED", "")}}, "sent and not told"),
-        ({"told": {1: SENT, 2: Told("QUEUED", "")}}, "not told"),
+        ({"arrivals": [came(1)], "told": {1: SENT, 2: Reported("FAILED", "")}}, "not sent"),
+        ({"told": {1: SENT, 2: Reported("FAILED", "")}}, "sent and not told"),
+        ({"told": {1: SENT, 2: Reported("QUEUED", "")}}, "not told"),
         ({"told": {1: SENT}}, "not told"),
         ({"opted_out": {("r2", "email"): DUE - 1_000}}, "sent after opt-out"),
         ({"rates": {"email": 1}}, "rate"),
@@ -86,7 +86,7 @@ def test_message_may_be_in_flight_within_a_second_of_an_opt_out():
 
 
 def test_message_skipped_after_an_opt_out_is_not_missing():
-    case = replace(FINE, arrivals=[came(1)], told={1: SENT, 2: Told("SKIPPED", "opted out")})
+    case = replace(FINE, arrivals=[came(1)], told={1: SENT, 2: Reported("SKIPPED", "opted out")})
     assert rules(case) == ["not sent"]
     assert rules(replace(case, opted_out={("r2", "email"): DUE})) == []
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
-from tests.torture.flag import stop
+from tests.torture.file_flag import stop
 from tests.torture.open_transactions import (
     Passage,
     beside_open_send,

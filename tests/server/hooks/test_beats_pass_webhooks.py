@@ -13,7 +13,7 @@ from headway.contract.definitions import Role
 from headway.runtime.timing import REAL
 from headway.stores.sqlite import SqliteStore
 from headway.testing.clock import START_AT
-from tests.server.hooks.outside import applied, awaiting
+from tests.server.hooks.awaiting_jobs import applied, awaiting
 from tests.server.hooks.senders import SECRET, from_standard
 from tests.server.rig import serving
 from tests.sqlite.rig import door_shut, one_turn, options

@@ -17,7 +17,7 @@ from headway.contract.views import JobsQuery
 from headway.runtime.signals import SignalUrls
 from headway.runtime.timing import REAL
 from headway.stores import open_store
-from tests.server.hooks.outside import ALERTED, applied, awaiting, post, seen
+from tests.server.hooks.awaiting_jobs import ALERTED, applied, awaiting, post, seen
 from tests.server.hooks.senders import TOKEN, Sent, call_status, from_twilio
 from tests.servers.process import ServerProcess
 from tests.servers.stores import DURABLE, NewUrl

@@ -18,7 +18,7 @@ from headway.server.listener import ListenAddress, Listener
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.testing.faulty import Fault, FaultyStore
-from tests.server.hooks.outside import ALERTED, applied, awaiting, begun, post, post_all, seen
+from tests.server.hooks.awaiting_jobs import ALERTED, applied, awaiting, begun, post, post_all, seen
 from tests.server.hooks.senders import (
     CALL,
     MESSAGE,

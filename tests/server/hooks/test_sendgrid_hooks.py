@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from headway.runtime.timing import REAL
-from tests.server.hooks.outside import applied, awaiting, post, seen
+from tests.server.hooks.awaiting_jobs import applied, awaiting, post, seen
 from tests.server.hooks.senders import Mailer
 from tests.server.rig import Rig, serving
 
@@ -22,7 +22,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield made
 
 
-async def told(rig: Rig, *events: Any) -> httpx.Response:
+async def send_events(rig: Rig, *events: Any) -> httpx.Response:
     return await post(
         rig.http, MAILER.sends(f"{rig.url}/hooks/sendgrid", list(events), now=REAL.wall_at())
     )
@@ -37,7 +37,7 @@ async def test_events_of_many_mails_in_one_webhook_reach_their_jobs(rig: Rig) ->
     by_mail = await awaiting(rig.store, "14c5d75ce93.dfd.64b469")
     bounced = await awaiting(rig.store, "s7lTBqSdTRq_x-y")
     way = ".filterdrecv-5645d9c87f-78xgx-1-5F5F-1.0"
-    reply = await told(
+    reply = await send_events(
         rig,
         event("processed", "e1", headway_ref=by_ref),
         event("delivered", "e2", headway_ref=by_ref, response="250 OK"),
@@ -55,8 +55,10 @@ async def test_events_of_many_mails_in_one_webhook_reach_their_jobs(rig: Rig) ->
 
 async def test_events_after_the_end_are_recorded(rig: Rig) -> None:
     ref = await awaiting(rig.store)
-    await told(rig, event("delivered", "e1", headway_ref=ref))
-    await told(rig, event("open", "e2", headway_ref=ref), event("click", "e3", headway_ref=ref))
+    await send_events(rig, event("delivered", "e1", headway_ref=ref))
+    await send_events(
+        rig, event("open", "e2", headway_ref=ref), event("click", "e3", headway_ref=ref)
+    )
     job = await seen(rig.store, ref)
     assert [one.reason for one in job.trail if one.author == "signal"] == [
         "delivered",
@@ -77,7 +79,7 @@ async def test_one_unintelligible_event_does_not_stop_the_others(rig: Rig) -> No
         event("delivered", "z", headway_ref="k" * 600),
         event("teleported", "t", headway_ref=ref),
     ]
-    reply = await told(rig, *strange, event("delivered", "e1", headway_ref=ref))
+    reply = await send_events(rig, *strange, event("delivered", "e1", headway_ref=ref))
     assert reply.status_code == 204
     assert (await seen(rig.store, ref)).state == "succeeded"
 
@@ -85,8 +87,8 @@ async def test_one_unintelligible_event_does_not_stop_the_others(rig: Rig) -> No
 async def test_event_without_an_id_is_identified_by_its_content(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     opened = {"event": "open", "headway_ref": ref, "timestamp": 1}
-    await told(rig, opened)
-    await told(rig, dict(reversed(opened.items())), {**opened, "timestamp": 2})
+    await send_events(rig, opened)
+    await send_events(rig, dict(reversed(opened.items())), {**opened, "timestamp": 2})
     assert await applied(rig.store) == (2, 0)
 
 
@@ -109,6 +111,6 @@ async def test_foreign_mail_is_ignored_if_only_references_count() -> None:
     async with serving(hooks=table) as rig:
         mine, other = await awaiting(rig.store), await awaiting(rig.store, "mail-1")
         delivered = event("delivered", "e1", sg_message_id="mail-1.filter1")
-        await told(rig, delivered, event("delivered", "e2", headway_ref=mine))
+        await send_events(rig, delivered, event("delivered", "e2", headway_ref=mine))
         assert (await seen(rig.store, mine)).state == "succeeded"
         assert (await seen(rig.store, other)).state == "awaiting"

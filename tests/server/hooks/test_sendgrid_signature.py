@@ -13,7 +13,7 @@ from sendgrid.helpers.eventwebhook import EventWebhook
 
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.server.hooks.providers import read_hooks
-from tests.server.hooks import flips
+from tests.server.hooks import byte_flips
 from tests.server.hooks.senders import NOW, Mailer, Sent, public_text
 
 URL = "https://hw.example.org/hooks/sendgrid"
@@ -65,9 +65,9 @@ def test_flipping_any_byte_of_body_signature_or_timestamp_refuses() -> None:
     sent = MAILER.sends(URL, EVENTS)
     assert accepted(sent)
     changed = [
-        *flips.bodies(sent),
-        *flips.headers(sent, SIGNATURE),
-        *flips.headers(sent, TIMESTAMP),
+        *byte_flips.bodies(sent),
+        *byte_flips.headers(sent, SIGNATURE),
+        *byte_flips.headers(sent, TIMESTAMP),
     ]
     assert [one for one in changed if accepted(one)] == []
 

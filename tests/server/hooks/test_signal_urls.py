@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
 from headway.runtime.signals import LIVES_MS, SignalUrls, find_fault, read_signing_keys
-from tests.server.hooks.flips import flipped
+from tests.server.hooks.byte_flips import flipped
 
 NOW = 1_795_000_000_000
 DAY_MS = 86_400_000

@@ -14,8 +14,8 @@ from headway.contract.definitions import Role
 from headway.runtime.signals import LIVES_MS, SignalUrls
 from headway.runtime.timing import REAL
 from headway.server.routes.signals import signal_urls
+from tests.server.hooks.awaiting_jobs import applied, awaiting, post_all, seen
 from tests.server.hooks.calling_app import app, in_loop, in_process, in_thread
-from tests.server.hooks.outside import applied, awaiting, post_all, seen
 from tests.server.hooks.senders import CALL, Sent, call_status
 from tests.server.rig import Rig, serving
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from headway.runtime.timing import REAL
-from tests.server.hooks.outside import applied, awaiting, post, seen
+from tests.server.hooks.awaiting_jobs import applied, awaiting, post, seen
 from tests.server.hooks.senders import SECRET, PublicSigner, from_standard
 from tests.server.rig import Rig, serving
 
@@ -23,7 +23,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield made
 
 
-async def told(rig: Rig, data: Any, own: str = "msg_1", **more: Any) -> httpx.Response:
+async def send_webhook(rig: Rig, data: Any, own: str = "msg_1", **more: Any) -> httpx.Response:
     said = {"type": "headway.signal", "timestamp": "2026-01-01T00:00:00Z", "data": data, **more}
     url = f"{rig.url}/hooks/payments"
     return await post(rig.http, from_standard(url, said, own=own, now=REAL.wall_at()))
@@ -32,7 +32,7 @@ async def told(rig: Rig, data: Any, own: str = "msg_1", **more: Any) -> httpx.Re
 async def test_data_is_a_signal(rig: Rig) -> None:
     ref = await awaiting(rig.store, "order 7")
     data = {"key": "order 7", "final": "dead", "reason": "declined", "body": {"ü": [1]}}
-    assert (await told(rig, data)).status_code == 204
+    assert (await send_webhook(rig, data)).status_code == 204
     job = await seen(rig.store, ref)
     assert (job.state, job.reason, job.result) == ("dead", "declined", '{"ü":[1]}'.encode())
 
@@ -40,9 +40,9 @@ async def test_data_is_a_signal(rig: Rig) -> None:
 async def test_webhook_id_is_the_event_id_unless_the_data_has_one(rig: Rig) -> None:
     await awaiting(rig.store, "k")
     for own in ("m1", "m1", "m2"):
-        assert (await told(rig, {"key": "k", "note": "SEEN"}, own)).status_code == 204
+        assert (await send_webhook(rig, {"key": "k", "note": "SEEN"}, own)).status_code == 204
     for own in ("m3", "m4"):
-        await told(rig, {"key": "k", "note": "SEEN", "event": "e1"}, own)
+        await send_webhook(rig, {"key": "k", "note": "SEEN", "event": "e1"}, own)
     assert await applied(rig.store) == (3, 0)
 
 
@@ -60,7 +60,7 @@ async def test_webhook_signed_with_a_public_key_is_accepted_under_its_own_name(
 
 async def test_data_of_another_type_changes_no_job(rig: Rig) -> None:
     ref = await awaiting(rig.store)
-    reply = await told(rig, {"key": ref, "final": "succeeded"}, type="invoice.paid")
+    reply = await send_webhook(rig, {"key": ref, "final": "succeeded"}, type="invoice.paid")
     assert reply.status_code == 204
     assert await applied(rig.store) == (0, 0)
 
@@ -85,7 +85,7 @@ async def test_data_of_another_type_changes_no_job(rig: Rig) -> None:
     ],
 )
 async def test_invalid_signal_is_refused(rig: Rig, data: Any) -> None:
-    reply = await told(rig, data)
+    reply = await send_webhook(rig, data)
     assert reply.status_code == 422
     assert reply.json()["code"] == "invalid_value"
     assert await applied(rig.store) == (0, 0)

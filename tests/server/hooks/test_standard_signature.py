@@ -15,7 +15,7 @@ from standardwebhooks import Webhook
 from headway.core.errors import InvalidValue, Unauthenticated
 from headway.runtime.timing import REAL
 from headway.server.hooks.providers import read_hooks
-from tests.server.hooks import flips
+from tests.server.hooks import byte_flips
 from tests.server.hooks.senders import NOW, SECRET, PublicSigner, Sent, from_standard
 
 URL = "https://hw.example.org/hooks/payments"
@@ -56,8 +56,8 @@ def test_flipping_any_byte_of_body_or_headers_refuses() -> None:
     ):
         assert accepted(sent, key)
         changed = [
-            *flips.bodies(sent),
-            *(one for name in NAMES for one in flips.headers(sent, name)),
+            *byte_flips.bodies(sent),
+            *(one for name in NAMES for one in byte_flips.headers(sent, name)),
         ]
         assert [one for one in changed if accepted(one, key)] == []
 

@@ -16,7 +16,7 @@ from headway.server.hooks.request import HookRequest
 from headway.server.listener import ListenAddress, Listener
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
-from tests.server.hooks.outside import applied, awaiting, labels, post, post_all, seen
+from tests.server.hooks.awaiting_jobs import applied, awaiting, labels, post, post_all, seen
 from tests.server.hooks.senders import CALL, MESSAGE, TOKEN, call_status, from_twilio
 from tests.server.rig import Rig, serving
 

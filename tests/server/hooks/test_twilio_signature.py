@@ -13,7 +13,7 @@ from twilio.request_validator import RequestValidator
 from headway.core.errors import Unauthenticated
 from headway.server.hooks.request import FORM
 from headway.server.hooks.twilio import Twilio, both_ports
-from tests.server.hooks import flips
+from tests.server.hooks import byte_flips
 from tests.server.hooks.senders import (
     CALL,
     NOW,
@@ -60,7 +60,11 @@ def test_signature_of_twilios_own_documentation_is_accepted() -> None:
 def test_flipping_any_byte_of_body_url_or_signature_refuses() -> None:
     sent = from_twilio(f"{URL}?ref=a%3A1", FIELDS)
     assert accepted(sent)
-    changed = [*flips.bodies(sent), *flips.urls(sent), *flips.headers(sent, "X-Twilio-Signature")]
+    changed = [
+        *byte_flips.bodies(sent),
+        *byte_flips.urls(sent),
+        *byte_flips.headers(sent, "X-Twilio-Signature"),
+    ]
     assert len(changed) > 150
     assert [one for one in changed if accepted(one)] == []
 
@@ -126,7 +130,9 @@ def test_any_of_several_tokens_is_accepted_and_none_refuses() -> None:
 def test_json_is_accepted_by_its_hash_in_the_signed_url() -> None:
     sent = json_from_twilio(URL, {"status": "ok"})
     assert accepted(sent)
-    assert [one for one in (*flips.bodies(sent), *flips.urls(sent)) if accepted(one)] == []
+    assert [
+        one for one in (*byte_flips.bodies(sent), *byte_flips.urls(sent)) if accepted(one)
+    ] == []
 
 
 def test_json_without_its_hash_refuses_and_an_empty_body_needs_none() -> None:

@@ -111,7 +111,7 @@ class Calls:
         assert reply.status_code == status, reply.text
         return reply.json()["id"]
 
-    async def told(self, lead: str) -> Any:
+    async def get_lead(self, lead: str) -> Any:
         """Return the reply to GET /leads/{id}."""
         return await self.ask(f"/leads/{lead}")
 
@@ -130,7 +130,7 @@ class Calls:
                 return found
         except TimeoutError:
             leads = (await self.ask("/leads"))["rows"]
-            told = [(one, await self.told(one["id"])) for one in leads]
+            told = [(one, await self.get_lead(one["id"])) for one in leads]
             message = f"never {what}: {[(one, now['why']) for one, now in told]}"
             raise AssertionError(message) from None
 
@@ -138,7 +138,7 @@ class Calls:
         """Return the lead, once it has this status and these values."""
 
         async def has() -> Any:
-            found = await self.told(lead)
+            found = await self.get_lead(lead)
             fits = found["status"] == status and all(found[one] == more[one] for one in more)
             return found if fits else None
 
@@ -152,7 +152,7 @@ class Calls:
         """Return why a lead waits, once the reason contains these words."""
 
         async def says() -> str | None:
-            why = (await self.told(lead))["why"] or ""
+            why = (await self.get_lead(lead))["why"] or ""
             return why if all(word in why for word in words) else None
 
         return await self.until(says, f"why with {words}")

@@ -141,7 +141,7 @@ async def test_token_for_another_reseller_or_lane_finds_and_changes_nothing(
         await calls.number()
         await calls.template("greeting")
         lead = await calls.lead(reseller="globex", next_attempt_at="1d")
-        before = await calls.told(lead)
+        before = await calls.get_lead(lead)
         scoped = await calls.rig.token(Role.OPERATOR, **scope)
         for name, expected in EXPECTED.items():
             if "/migration" in name or expected.reach is Reach.OPEN:
@@ -157,7 +157,7 @@ async def test_token_for_another_reseller_or_lane_finds_and_changes_nothing(
                     assert told.get("leads", 0) == 0, name
                 case _:
                     problem(reply, 403, "forbidden")
-        assert await calls.told(lead) == before
+        assert await calls.get_lead(lead) == before
         assert [one["number"] for one in (await calls.ask("/numbers"))["rows"]] == [NUMBER]
         assert len((await calls.ask("/leads"))["rows"]) == 1
 

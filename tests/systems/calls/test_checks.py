@@ -15,7 +15,7 @@ from headway.stores import open_store
 from headway.systems.calls.checks import Checked, Checking, Refused
 from headway.systems.calls.template import HttpCheckBody, Template
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
-from tests.systems.calls.far_service import FarService, far_service
+from tests.systems.calls.check_service import CheckService, check_service
 
 LEAD = Checked(lead_id="1", phone=PHONE, tz="UTC", reseller="acme", template="t", payload=None)
 
@@ -47,8 +47,8 @@ def patience() -> Patience:
 
 
 @pytest.fixture
-async def far(patience: Patience) -> AsyncIterator[FarService]:
-    async with far_service() as found:
+async def far(patience: Patience) -> AsyncIterator[CheckService]:
+    async with check_service() as found:
         found.silent = patience.over
         yield found
 
@@ -60,7 +60,7 @@ async def calls(tmp_path: Path, patience: Patience) -> AsyncIterator[Calls]:
         yield found
 
 
-def http(far: FarService, **more: Any) -> dict[str, Any]:
+def http(far: CheckService, **more: Any) -> dict[str, Any]:
     return {"check": "http", "url": far.url, "tries": 1, **more}
 
 
@@ -86,7 +86,7 @@ async def test_refusing_check_finishes_the_lead_with_its_reason(
     assert passes["outcome"] == "COMPLETED"
 
 
-async def test_callers_service_is_asked_and_obeyed(calls: Calls, far: FarService) -> None:
+async def test_callers_service_is_asked_and_obeyed(calls: Calls, far: CheckService) -> None:
     check = http(far, field="answer.call", expected="yes")
     await calls.template("asked", checks=[check])
     far.answers = [{"answer": {"call": "yes"}}, {"answer": {"call": "no"}}]
@@ -109,7 +109,7 @@ async def test_callers_service_is_asked_and_obeyed(calls: Calls, far: FarService
     ("expected", "answer"), [(True, 1), (1, True), (0, False), (False, 0), ("1", 1), (None, False)]
 )
 async def test_answer_of_an_unexpected_type_is_a_no(
-    far: FarService, expected: Any, answer: Any
+    far: CheckService, expected: Any, answer: Any
 ) -> None:
     far.answers = [{"allowed": answer}, {"allowed": expected}]
     checking = Checking(REAL)
@@ -126,7 +126,7 @@ async def test_answer_of_an_unexpected_type_is_a_no(
 )
 @pytest.mark.parametrize("trouble", [None, 500, {"else": 1}, 302])
 async def test_silent_service_is_asked_again_and_then_its_policy_decides(
-    calls: Calls, far: FarService, policy: str, outcome: str, trouble: Any
+    calls: Calls, far: CheckService, policy: str, outcome: str, trouble: Any
 ) -> None:
     far.answers = [trouble]
     check = http(far, tries=3, timeout=f"{LIMIT_S}s", on_failure=policy)
@@ -138,7 +138,7 @@ async def test_silent_service_is_asked_again_and_then_its_policy_decides(
 
 @pytest.mark.parametrize("trouble", [..., b'"\xff"', b"[" * 60_000], ids=["drips", "bytes", "deep"])
 async def test_unreadable_or_endless_answer_counts_as_none(
-    far: FarService, patience: Patience, trouble: Any
+    far: CheckService, patience: Patience, trouble: Any
 ) -> None:
     far.answers = [trouble]
     checking = Checking(patience)
@@ -149,14 +149,14 @@ async def test_unreadable_or_endless_answer_counts_as_none(
     await checking.close()
 
 
-async def test_no_line_is_held_while_a_lead_is_checked(calls: Calls, far: FarService) -> None:
+async def test_no_line_is_held_while_a_lead_is_checked(calls: Calls, far: CheckService) -> None:
     far.answers, far.silent = [None], lambda: None
     await calls.template("asked", checks=[http(far, timeout="1m")])
     lead = await calls.lead(template="asked")
     await far.held.wait()
     (gate,) = (await calls.store.read(GatesQuery(names=("calls.numbers",)))).rows
     assert gate.used == 0
-    assert (await calls.told(lead))["status"] == "BACKLOG"
+    assert (await calls.get_lead(lead))["status"] == "BACKLOG"
     assert (await calls.finished(await calls.lead("+14155550111")))["outcome"] == "COMPLETED"
     far.free.set()
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
@@ -180,7 +180,7 @@ async def test_removed_or_changed_template_applies_to_waiting_leads(calls: Calls
     assert call.heard == ["Other words."]
 
 
-async def test_stale_check_is_repeated_before_the_dial(tmp_path: Path, far: FarService) -> None:
+async def test_stale_check_is_repeated_before_the_dial(tmp_path: Path, far: CheckService) -> None:
     clock = LiveClock()
     store = open_store("memory://", clock=clock)
     async with calling(tmp_path, store=store) as calls:
@@ -200,7 +200,7 @@ async def test_stale_check_is_repeated_before_the_dial(tmp_path: Path, far: FarS
     await store.close()
 
 
-async def test_fresh_check_is_not_repeated(calls: Calls, far: FarService) -> None:
+async def test_fresh_check_is_not_repeated(calls: Calls, far: CheckService) -> None:
     await calls.change(NUMBER, status="DISABLED")
     await calls.template("asked", checks=[http(far)])
     lead = await calls.lead(template="asked")
@@ -211,7 +211,7 @@ async def test_fresh_check_is_not_repeated(calls: Calls, far: FarService) -> Non
 
 
 async def test_check_at_the_dial_holds_its_line_for_a_bounded_time(
-    calls: Calls, far: FarService
+    calls: Calls, far: CheckService
 ) -> None:
     far.answers = [{"allowed": True}, None]
     template = {"check_valid": 0, "recheck_within": f"{RECHECK_S}s"}
@@ -229,7 +229,7 @@ async def test_check_at_the_dial_holds_its_line_for_a_bounded_time(
 
 
 async def test_more_concurrent_checks_than_pooled_connections_are_all_asked(
-    far: FarService,
+    far: CheckService,
 ) -> None:
     far.answers = [None]
     checking = Checking(REAL)
@@ -245,7 +245,7 @@ async def test_more_concurrent_checks_than_pooled_connections_are_all_asked(
 
 
 async def test_blacklisted_phone_is_not_called_though_it_was_checked_before(
-    tmp_path: Path, far: FarService
+    tmp_path: Path, far: CheckService
 ) -> None:
     clock = LiveClock()
     store = open_store("memory://", clock=clock)

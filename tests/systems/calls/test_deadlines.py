@@ -59,7 +59,7 @@ async def dialled(calls: Calls) -> str:
     lead = await calls.lead()
 
     async def known() -> Any:
-        attempts = (await calls.told(lead))["attempts"]
+        attempts = (await calls.get_lead(lead))["attempts"]
         return attempts and attempts[-1]["call_id"]
 
     await calls.until(known, "a call")
@@ -94,7 +94,7 @@ async def test_call_whose_end_was_not_reported_ends_with_its_own_outcome(
 ) -> None:
     lead = await dialled(calls)
     await over(calls)
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     waits = await calls.lead("+14155550111")
     await calls.until_why(waits, "1 of 1")
     await calls.jump(clock, DEADLINE_MS)
@@ -118,7 +118,7 @@ async def test_live_line_is_not_released_however_often_its_deadline_passes(
         before = await deadline(calls, lead)
         await calls.jump(clock, ahead)
         await asked_again(calls, lead, before)
-        assert (await calls.told(lead))["status"] == "PROCESSING"
+        assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         await calls.until_why(waits, "1 of 1")
     (call,) = calls.calls_to()
     await calls.carrier.world.hang_up(call.sid)
@@ -132,7 +132,7 @@ async def test_call_unknown_to_the_provider_is_lost_at_its_deadline_and_not_befo
     lead = await dialled(calls)
     calls.carrier.world.ledger.calls.clear()
     await calls.jump(clock, DEADLINE_MS - 60_000)
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     await calls.jump(clock, 60_000)
     told = await calls.finished(lead)
     assert told["outcome"] == "WEBHOOK_LOST"
@@ -148,7 +148,7 @@ async def test_lost_call_is_repeated_if_the_template_says_so(
     calls.carrier.world.ledger.calls.clear()
     await calls.jump(clock, DEADLINE_MS)
     await calls.until_status(lead, "PROCESSING", attempt_count=2)
-    told = await calls.told(lead)
+    told = await calls.get_lead(lead)
     assert told["attempts"][0]["outcome"] == "WEBHOOK_LOST"
     assert pending_again == [told["attempts"][0]["run"]]
 
@@ -162,7 +162,7 @@ async def test_line_is_kept_while_the_provider_does_not_answer(
     before = await deadline(calls, lead)
     await calls.jump(clock, DEADLINE_MS)
     await asked_again(calls, lead, before)
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     calls.carrier.world.change({"away": False})
     left = await deadline(calls, lead) - await calls.rig.service.now()
     assert AGAIN_MS - 60_000 < left <= AGAIN_MS
@@ -173,12 +173,12 @@ async def test_line_is_kept_while_the_provider_does_not_answer(
 async def test_late_webhook_and_a_deadline_end_a_lead_once(calls: Calls, clock: LiveClock) -> None:
     lead = await dialled(calls)
     await over(calls)
-    attempt = (await calls.told(lead))["attempts"][0]
+    attempt = (await calls.get_lead(lead))["attempts"][0]
     await calls.jump(clock, DEADLINE_MS)
     told = await calls.finished(lead)
     reply = await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "busy", n=2)
     assert reply.status_code == 204
-    assert await calls.told(lead) == told
+    assert await calls.get_lead(lead) == told
     await calls.audit()
 
 
@@ -206,7 +206,7 @@ async def test_call_is_looked_up_where_it_was_placed_though_its_number_moved_to_
         before = await deadline(calls, lead)
         await calls.jump(clock, DEADLINE_MS)
         await asked_again(calls, lead, before)
-        assert (await calls.told(lead))["status"] == "PROCESSING"
+        assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         await calls.audit()
     await store.close()
 
@@ -229,7 +229,7 @@ async def test_another_leads_call_to_the_same_phone_is_not_mistaken_for_it(
         assert (await calls.finished(other))["outcome"] == "COMPLETED"
         # Its own call was never placed, as far as the provider knows, and is placed now.
         await calls.carrier.until(lambda world: len(world.ledger.calls) == 2, "called")
-        assert (await calls.told(lost))["attempt_count"] == 1
+        assert (await calls.get_lead(lost))["attempt_count"] == 1
         await calls.audit()
     await store.close()
 
@@ -257,7 +257,7 @@ async def test_earlier_call_of_a_lead_is_not_mistaken_for_its_next(
     await calls.carrier.until(lambda _: len(orders) == 2, "asked for a second call")
     await calls.jump(clock, DEADLINE_MS)
     await calls.carrier.until(lambda world: len(world.ledger.calls) == 2, "called again")
-    told = await calls.told(lead)
+    told = await calls.get_lead(lead)
     assert [one["outcome"] for one in told["attempts"]] == ["BUSY", None]
 
 
@@ -303,7 +303,7 @@ async def test_call_never_placed_is_no_attempt_and_is_made_at_the_deadline(
 ) -> None:
     async with killed_before_its_call(tmp_path, clock) as (calls, lead):
         await calls.jump(clock, DEADLINE_MS - 60_000)
-        assert (await calls.told(lead))["status"] == "PROCESSING"
+        assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         assert not calls.calls_to()
         await calls.jump(clock, 60_000)
         await calls.carrier.until(lambda world: world.ledger.calls, "called")
@@ -332,7 +332,7 @@ async def test_empty_call_listing_is_trusted_only_once_it_has_caught_up(
             return 0 <= await deadline(calls, lead) - certain_at < 60_000
 
         await calls.until(put_off, "a later deadline")
-        assert (await calls.told(lead))["status"] == "PROCESSING"
+        assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         # A call that is listed late is recognised as the lead's own, and is not repeated.
         world = calls.carrier.world
         fate, nth = world.next_fate(PHONE)

@@ -57,7 +57,7 @@ async def test_number_refused_by_the_provider_rests_and_another_is_used(
         lead = await calls.lead()
         await calls.until_why(lead, "calls.numbers", "is closed by", "until")
         assert len(pending_again) == 1
-        told = await calls.told(lead)
+        told = await calls.get_lead(lead)
         assert told["attempts"][0]["outcome"] == "NUMBER_UNAVAILABLE"
         await calls.number(OTHER)
         told = await calls.finished(lead)
@@ -83,7 +83,7 @@ async def test_too_many_requests_rest_the_number_and_cost_the_lead_nothing(tmp_p
         lead = await calls.lead()
 
         await calls.until_why(lead, "calls.numbers")
-        (first,) = (await calls.told(lead))["attempts"]
+        (first,) = (await calls.get_lead(lead))["attempts"]
         assert first["outcome"] == "NUMBER_UNAVAILABLE"
         await calls.open(f"calls.numbers/{NUMBER}")
         told = await calls.finished(lead)
@@ -150,7 +150,7 @@ async def test_worker_frozen_at_the_hand_over_calls_nobody(
 
         await calls.until(is_through, "through")
         assert not calls.calls_to()
-        assert (await calls.told(lead))["attempts"] == told["attempts"]
+        assert (await calls.get_lead(lead))["attempts"] == told["attempts"]
 
 
 async def test_second_provider_is_used_only_after_a_definite_refusal(tmp_path: Path) -> None:

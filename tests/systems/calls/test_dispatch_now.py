@@ -37,7 +37,7 @@ async def test_current_call_is_hung_up_only_on_request(tmp_path: Path) -> None:
         )
         assert (await calls.call("POST", f"/leads/{lead}/dispatch-now")).status_code == 409
         assert (await calls.call("DELETE", f"/leads/{lead}")).status_code == 409
-        assert (await calls.told(lead))["status"] == "PROCESSING"
+        assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         reply = await calls.call("DELETE", f"/leads/{lead}?hangup=true")
         assert reply.status_code in {200, 202}
         told = await calls.finished(lead)
@@ -55,7 +55,7 @@ async def test_provider_is_asked_once_to_hang_up_however_many_webhooks_arrive(
         lead = await calls.lead()
 
         async def known() -> bool:
-            attempts = (await calls.told(lead))["attempts"]
+            attempts = (await calls.get_lead(lead))["attempts"]
             return bool(attempts and attempts[0]["call_id"])
 
         await calls.until(known, "a call")

@@ -42,7 +42,7 @@ async def test_aliases_for_reseller_and_key_are_understood(calls: Calls) -> None
     body = {"phone": PHONE, "tz": "UTC", "reseller_id": "acme", "request_id": "r1"}
     first = await calls.call("POST", "/leads", body)
     again = await calls.call("POST", "/leads", lead(tz="UTC", key="r1"))
-    told = await calls.told(first.json()["id"])
+    told = await calls.get_lead(first.json()["id"])
     assert again.json()["id"] == told["id"]
     assert (told["reseller"], told["key"]) == ("acme", "r1")
 
@@ -52,7 +52,7 @@ async def test_list_is_answered_in_order(calls: Calls) -> None:
     reply = await calls.call("POST", "/leads", [lead(phone=one) for one in phones])
     assert reply.status_code == 200
     ids = [one["id"] for one in reply.json()["leads"]]
-    assert [(await calls.told(one))["phone"] for one in ids] == phones
+    assert [(await calls.get_lead(one))["phone"] for one in ids] == phones
 
 
 async def test_repeated_list_returns_the_state_of_its_leads(calls: Calls) -> None:
@@ -157,7 +157,7 @@ async def test_lead_is_due_at_its_time_or_a_little_later_and_never_before(
 async def test_lead_without_a_time_is_due_after_its_templates_offset(calls: Calls) -> None:
     await calls.template("slow", initial_offset="2h")
     now = await calls.rig.service.now()
-    told = await calls.told(await calls.lead(template="slow"))
+    told = await calls.get_lead(await calls.get_lead(template="slow"))
     assert 7_200_000 <= told["due_at"] - now < 7_260_000
     assert told["why"].startswith("scheduled")
 
@@ -178,7 +178,7 @@ async def test_token_reaches_only_the_leads_of_its_resellers(calls: Calls) -> No
     refused = await calls.call("POST", "/leads", lead(reseller="globex"), who=token)
     assert refused.status_code == 403
     own = await calls.call("POST", "/leads", {"phone": PHONE, "tz": "UTC"}, who=token)
-    assert (await calls.told(own.json()["id"]))["reseller"] == "acme"
+    assert (await calls.get_lead(own.json()["id"]))["reseller"] == "acme"
     for path in ("/numbers", "/templates"):
         assert (await calls.call("GET", path, who=token)).status_code == 403
     body = {"number": "+15550001009", "provider": "twilio", "maximum_channels": 1}
@@ -189,7 +189,7 @@ async def test_waiting_lead_is_called_off_at_once(calls: Calls) -> None:
     waits = await calls.lead(next_attempt_at=LATER)
     reply = await calls.call("DELETE", f"/leads/{waits}")
     assert reply.json() == {"id": waits, "status": "FINISHED", "outcome": "ABORT"}
-    assert (await calls.told(waits))["outcome"] == "ABORT"
+    assert (await calls.get_lead(waits))["outcome"] == "ABORT"
     assert (await calls.call("DELETE", f"/leads/{waits}")).status_code == 409
     assert (await calls.call("DELETE", "/leads/nothing")).status_code == 404
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture.calls import call_and_kill
-from tests.torture.calls_judge import Story, Told, judge
+from tests.torture.calls_judge import Reported, Story, judge
 from tests.torture.calls_points import POINTS
 
 LIMIT_S = 900
@@ -35,7 +35,7 @@ def test_fault_planted_in_the_dial_is_found(tmp_path: Path, plant: str) -> None:
     assert rules & {"two calls for one attempt", "called by nobody", "called before the hand-over"}
 
 
-def a_story() -> tuple[Story, Told, Told]:
+def a_story() -> tuple[Story, Reported, Reported]:
     """Return a lead that was called once, its attempt, and its call."""
     attempt = {
         "n": 1,
@@ -72,47 +72,47 @@ def test_correct_call_is_no_violation() -> None:
     assert judge(a_story()[0])[1] == []
 
 
-def _twice(story: Story, attempt: Told, call: Told) -> None:
+def _twice(story: Story, attempt: Reported, call: Reported) -> None:
     story.ledger["twice"] = {call["ref"]: 2}
     story.ledger["calls"].append({**call, "sid": "CA2", "placed_at": 9_500, "ended_at": 9_600})
 
 
-def _at_once(story: Story, attempt: Told, call: Told) -> None:
+def _at_once(story: Story, attempt: Reported, call: Reported) -> None:
     story.ledger["calls"].append({**call, "ref": f"{LEAD}:3", "placed_at": 5_000})
 
 
-def _unknown(story: Story, attempt: Told, call: Told) -> None:
+def _unknown(story: Story, attempt: Reported, call: Reported) -> None:
     story.leads[0]["attempts"] = []
 
 
-def _early(story: Story, attempt: Told, call: Told) -> None:
+def _early(story: Story, attempt: Reported, call: Reported) -> None:
     call["placed_at"] = 999
 
 
-def _freed(story: Story, attempt: Told, call: Told) -> None:
+def _freed(story: Story, attempt: Reported, call: Reported) -> None:
     attempt["ended_at"] = 8_998
 
 
-def _crowded(story: Story, attempt: Told, call: Told) -> None:
+def _crowded(story: Story, attempt: Reported, call: Reported) -> None:
     story.ledger["peaks"]["+15550001001"] = 5
 
 
-def _another(story: Story, attempt: Told, call: Told) -> None:
+def _another(story: Story, attempt: Reported, call: Reported) -> None:
     attempt["outcome"] = story.leads[0]["outcome"] = "BUSY"
 
 
-def _nameless(story: Story, attempt: Told, call: Told) -> None:
+def _nameless(story: Story, attempt: Reported, call: Reported) -> None:
     attempt["call_id"] = None
 
 
-def _lost_early(story: Story, attempt: Told, call: Told) -> None:
+def _lost_early(story: Story, attempt: Reported, call: Reported) -> None:
     story.ledger["calls"].clear()
     attempt["outcome"] = story.leads[0]["outcome"] = "WEBHOOK_LOST"
     asked = {"event": "asked", "ref": f"{LEAD}:2", "told": "unknown", "at": 1_500}
     story.witnessed.append(asked)
 
 
-def _unheard(story: Story, attempt: Told, call: Told) -> None:
+def _unheard(story: Story, attempt: Reported, call: Reported) -> None:
     story.witnessed.clear()
 
 

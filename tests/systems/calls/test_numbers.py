@@ -34,7 +34,7 @@ async def from_(calls: Calls, lead: str) -> str:
     told = await calls.until_status(lead, "PROCESSING")
 
     async def known() -> Any:
-        found = await calls.told(lead)
+        found = await calls.get_lead(lead)
         return found["attempts"] and found["attempts"][-1]["call_id"] and found
 
     told = await calls.until(known, "a call")
@@ -43,7 +43,7 @@ async def from_(calls: Calls, lead: str) -> str:
 
 async def end(calls: Calls, lead: str) -> None:
     """End the call of a lead."""
-    attempt = (await calls.told(lead))["attempts"][-1]
+    attempt = (await calls.get_lead(lead))["attempts"][-1]
     await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "completed", n=3)
 
 
@@ -107,7 +107,7 @@ async def test_reseller_with_many_leads_does_not_keep_the_only_line(calls: Calls
 
         async def called() -> Any:
             for lead in waiting:
-                attempts = (await calls.told(lead))["attempts"]
+                attempts = (await calls.get_lead(lead))["attempts"]
                 if attempts and attempts[-1]["call_id"]:
                     return lead
             return None
@@ -126,7 +126,7 @@ async def test_more_channels_apply_at_once_and_fewer_leave_live_calls_alone(call
     await from_(calls, second)
     await calls.change(NUMBER, maximum_channels=1)
     third = await calls.lead("+14155550102")
-    assert (await calls.told(first))["status"] == "PROCESSING"
+    assert (await calls.get_lead(first))["status"] == "PROCESSING"
     await end(calls, first)
     await calls.until_why(third, "1 of 1")
     await end(calls, second)
@@ -141,10 +141,10 @@ async def test_disabled_number_starts_no_call_and_its_live_calls_continue(calls:
     await calls.change(NUMBER, status="DISABLED")
     second = await calls.lead("+14155550111")
     await calls.until_why(second, "no member with a capacity above 0")
-    assert (await calls.told(first))["status"] == "PROCESSING"
+    assert (await calls.get_lead(first))["status"] == "PROCESSING"
     await end(calls, first)
-    assert (await calls.told(first))["outcome"] == "COMPLETED"
-    assert (await calls.told(second))["status"] == "BACKLOG"
+    assert (await calls.get_lead(first))["outcome"] == "COMPLETED"
+    assert (await calls.get_lead(second))["status"] == "BACKLOG"
     await calls.change(NUMBER, status="AVAILABLE")
     assert await from_(calls, second) == NUMBER
 
@@ -162,7 +162,7 @@ async def test_waiting_leads_move_to_the_resellers_own_number_as_soon_as_it_exis
     reply = await calls.call("DELETE", f"/numbers/{OTHER}")
     assert reply.status_code == 204
     assert await from_(calls, waits) == NUMBER
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
 
 
 async def test_template_can_have_its_own_pool(calls: Calls) -> None:

@@ -18,7 +18,7 @@ from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import CHECK, LEAD
 from headway.systems.calls.overview import Event
 from headway.systems.telephony.voice import CallEvent, CallStatus
-from tests.plain import LANE, claim
+from tests.plain_jobs import LANE, claim
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
 
 SILENT: dict[str, Any] = {"post_lost": 1.0}
@@ -40,7 +40,7 @@ async def called(calls: Calls, n: int = 1) -> tuple[str, str, str]:
     lead = rows[0]["id"] if rows else await calls.lead()
 
     async def known() -> Any:
-        attempts = (await calls.told(lead))["attempts"]
+        attempts = (await calls.get_lead(lead))["attempts"]
         return attempts[n - 1] if len(attempts) >= n and attempts[n - 1]["call_id"] else None
 
     attempt = await calls.until(known, f"call {n}")
@@ -58,7 +58,7 @@ async def test_ended_call_releases_its_line_and_finishes_its_lead(calls: Calls) 
     await calls.until_why(waits, "calls.numbers", "1 of 1")
     reply = await calls.webhook(ref, call, "completed", n=3, CallDuration="7")
     assert reply.status_code == 204
-    assert (await calls.told(lead))["outcome"] == "COMPLETED"
+    assert (await calls.get_lead(lead))["outcome"] == "COMPLETED"
     job = await calls.job(lead)
     assert job.result is not None
     assert b'"duration_s":7' in job.result
@@ -124,9 +124,9 @@ async def test_duplicate_webhook_is_applied_once(calls: Calls) -> None:
         assert (await calls.webhook(ref, call, "busy", n=2)).status_code == 204
     _, second, other = await called(calls, 2)
     assert (await calls.webhook(ref, call, "busy", n=2)).status_code == 204
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     await calls.webhook(second, other, "completed", n=3)
-    assert (await calls.told(lead))["attempt_count"] == 2
+    assert (await calls.get_lead(lead))["attempt_count"] == 2
     assert (await totals(calls, Event.WEBHOOK_TWICE))[NUMBER] == 3
     assert await totals(calls, Event.OUTCOME) == {"BUSY": 1, "COMPLETED": 1}
 
@@ -134,10 +134,10 @@ async def test_duplicate_webhook_is_applied_once(calls: Calls) -> None:
 async def test_late_webhook_changes_nothing(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     await calls.webhook(ref, call, "completed", n=3)
-    before = await calls.told(lead)
+    before = await calls.get_lead(lead)
     for n, status in enumerate(["ringing", "in-progress", "busy", "completed"], 4):
         assert (await calls.webhook(ref, call, status, n=n)).status_code == 204
-    assert await calls.told(lead) == before
+    assert await calls.get_lead(lead) == before
     assert (await totals(calls, Event.WEBHOOK_LATE))[NUMBER] == 4
     await calls.audit()
 
@@ -169,7 +169,7 @@ async def test_webhook_of_an_earlier_attempt_does_not_end_the_next(calls: Calls)
     await calls.webhook(ref, call, "busy", n=2)
     await called(calls, 2)
     assert (await calls.webhook(ref, call, "completed", n=3)).status_code == 204
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
 
 
 async def test_webhook_in_the_wrong_order_undoes_nothing(calls: Calls) -> None:
@@ -181,7 +181,7 @@ async def test_webhook_in_the_wrong_order_undoes_nothing(calls: Calls) -> None:
     await calls.webhook(ref, call, "ringing", n=1)
     assert (await calls.job(lead)).progress == progress
     await calls.webhook(ref, call, "completed", n=3)
-    assert (await calls.told(lead))["outcome"] == "COMPLETED"
+    assert (await calls.get_lead(lead))["outcome"] == "COMPLETED"
 
 
 async def test_answered_call_has_its_whole_time_from_then_on(calls: Calls) -> None:
@@ -205,7 +205,7 @@ async def test_unsigned_webhook_is_refused(calls: Calls) -> None:
         assert reply.status_code == 401
     other = await calls.rig.http.post(url.replace("/twilio", "/nobody"), data=form)
     assert other.status_code == 404
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
 
 
 async def test_webhook_of_no_call_is_accepted_and_counted(calls: Calls) -> None:
@@ -215,7 +215,7 @@ async def test_webhook_of_no_call_is_accepted_and_counted(calls: Calls) -> None:
     for ref in (gone, "nonsense", f"{lead}:99"):
         assert (await calls.webhook(ref, stray, "completed", n=3)).status_code == 204
     assert (await totals(calls, Event.WEBHOOK_ORPHAN))["twilio"] == 3
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
 
 
 async def test_webhook_that_names_a_job_of_another_lane_changes_nothing(calls: Calls) -> None:
@@ -243,7 +243,7 @@ async def test_webhook_of_one_call_that_names_the_run_of_another_changes_nothing
     lead, ref, _ = await called(calls)
     other = "CA" + "9" * 32
     assert (await calls.webhook(ref, other, "completed", n=3)).status_code == 204
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"twilio": 1}
 
 
@@ -255,7 +255,7 @@ async def test_webhook_of_another_provider_that_names_the_run_of_a_call_changes_
         provider="vonage", call_id=call, ref=ref, status=CallStatus.COMPLETED, event="ended"
     )
     assert await apply_event(calls.system.context, event) is None
-    assert (await calls.told(lead))["status"] == "PROCESSING"
+    assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"vonage": 1}
 
 
@@ -268,4 +268,4 @@ async def test_progress_signalled_by_another_caller_delays_no_webhook(
     assert (await calls.call("POST", f"/v1/signals/{ref}", body)).json()["answer"] == "applied"
     for n, status in enumerate(("ringing", "completed"), start=7):
         assert (await calls.webhook(ref, call, status, n=n)).status_code == 204
-    assert (await calls.told(lead))["outcome"] == "COMPLETED"
+    assert (await calls.get_lead(lead))["outcome"] == "COMPLETED"

@@ -15,7 +15,7 @@ from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service.answering import Verdict, answer
 from headway.systems.field_service.records import TEXTS_KEPT_MS, offer_answered
-from tests.plain import claim, job
+from tests.plain_jobs import claim, job
 from tests.server.problems import problem
 from tests.servers.postgres import fresh_database
 from tests.systems.field_service.directories import opened

@@ -24,7 +24,7 @@ from headway.systems.field_service.request import LINES
 from headway.systems.field_service.ringing import ask, certain_ms, given_up_ms
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
-from tests.systems.field_service.story import calls_at_once
+from tests.systems.field_service.history_checks import calls_at_once
 
 SLOW = {"speed": 0.001}
 """With this speed no call ends before a test ends it."""

@@ -13,7 +13,7 @@ from headway.carrier.world import World
 from headway.runtime.timing import REAL
 from tests.servers.stores import NewUrl
 from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, FieldRig, a_field
-from tests.systems.field_service.story import calls_at_once, check_record
+from tests.systems.field_service.history_checks import calls_at_once, check_record
 
 TECHNICIANS = 30
 SHORT, LONG = 12, 60

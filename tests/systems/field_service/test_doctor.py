@@ -19,31 +19,31 @@ __all__ = ["folder", "headway"]
 async def test_doctor_warns_without_a_dispatcher_or_with_an_unreachable_one(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
 
-        async def warnings() -> list[str]:
-            told = await field.rig.ask(None, "/field-service/doctor")
-            return [one["found"] for one in told["warnings"]]
+        async def found_warnings() -> list[str]:
+            warnings = await field.rig.ask(None, "/field-service/doctor")
+            return [one["found"] for one in warnings["warnings"]]
 
-        (found,) = await warnings()
+        (found,) = await found_warnings()
         assert "no user has the role Dispatcher" in found
         await field.user("dora", roles=("dispatcher",))
-        (found,) = await warnings()
+        (found,) = await found_warnings()
         assert "dora is a dispatcher and has no channel" in found
         await field.user("dan", "text:+15557770001", roles=("DISPATCHER",))
-        assert len(await warnings()) == 1
+        assert len(await found_warnings()) == 1
 
 
 async def test_server_that_can_reach_no_technician_says_so_at_its_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with a_field(tmp_path, work=False, lines={}) as field:
-        told = await field.rig.ask(None, "/field-service/doctor")
-    assert told["warnings"][-1]["subject"] == "telephony"
+        warnings = await field.rig.ask(None, "/field-service/doctor")
+    assert warnings["warnings"][-1]["subject"] == "telephony"
     said = [one.getMessage() for one in caplog.records if one.name == "headway.field_service"]
-    assert said == [f"{told['warnings'][-1]['found']}: {told['warnings'][-1]['hint']}"]
+    assert said == [f"{warnings['warnings'][-1]['found']}: {warnings['warnings'][-1]['hint']}"]
 
 
 def test_command_warns_where_the_system_is_configured(folder: Path, headway: Headway):
-    def told() -> list[tuple[str, str]]:
+    def found_warnings() -> list[tuple[str, str]]:
         findings = headway("doctor", "--json").document["findings"]
         return [
             (one["health"], one["found"])
@@ -52,11 +52,11 @@ def test_command_warns_where_the_system_is_configured(folder: Path, headway: Hea
         ]
 
     headway("migrate")
-    assert told() == []
+    assert found_warnings() == []
     (folder / "headway.toml").write_text(
         '[telephony.simulated]\n[field_service.lines]\n"+15559990000" = 2\n'
     )
-    assert told() == [("warning", "there is no directory yet")]
+    assert found_warnings() == [("warning", "there is no directory yet")]
 
     async def make(user: User | None) -> None:
         directory = Directory("sqlite:///headway-directory.db")
@@ -70,9 +70,9 @@ def test_command_warns_where_the_system_is_configured(folder: Path, headway: Hea
         await directory.close()
 
     asyncio.run(make(None))
-    ((health, found),) = told()
+    ((health, found),) = found_warnings()
     assert health == "warning"
     assert "no user has the role Dispatcher" in found
     dora = User(id="d", name="D", roles=["Dispatcher"], channels=["text:+15557770001"], version=1)
     asyncio.run(make(dora))
-    assert told() == [("ok", "technicians and dispatchers can be reached")]
+    assert found_warnings() == [("ok", "technicians and dispatchers can be reached")]

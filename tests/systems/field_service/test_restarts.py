@@ -21,7 +21,7 @@ from headway.carrier.world import World
 from headway.runtime.timing import REAL
 from headway.stores import open_store
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field, phone_of
-from tests.systems.field_service.story import all_jobs, calls_at_once, check_record
+from tests.systems.field_service.history_checks import all_jobs, calls_at_once, check_record
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
 LIMIT_S = 240

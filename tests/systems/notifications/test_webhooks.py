@@ -15,7 +15,7 @@ from headway.core.job import NewJob
 from headway.runtime.timing import REAL
 from headway.server.hooks.signals import MAX_REASON
 from headway.systems.notifications.sender import Accepted, Message, Outcome
-from tests.server.hooks.outside import post
+from tests.server.hooks.awaiting_jobs import post
 from tests.server.hooks.senders import Mailer
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying

@@ -19,7 +19,7 @@ from tests.systems.telephony.accounts import (
     vonage,
     vonage_made,
 )
-from tests.systems.telephony.far_end import Act, cuts, far_end, hangs, says
+from tests.systems.telephony.raw_server import Act, cuts, hangs, raw_server, says
 
 TAKES = says(201, twilio_call())
 BY_VONAGE = says(201, vonage_made())
@@ -38,7 +38,7 @@ async def dialled(
 
     # A provider that never answers has a short timeout; the others have time on a busy machine.
     soon = {"timeout": "1s"} if first is hangs else {}
-    async with far_end(first) as one, far_end(second) as other:
+    async with raw_server(first) as one, raw_server(second) as other:
         exchange = Exchange({"twilio": twilio(one.url, **soon), "vonage": vonage(other.url)}, {})
         try:
             result: Dialled | ProviderError = await dial(exchange, made, providers)
@@ -65,9 +65,9 @@ async def test_next_one_is_asked_after_a_refusal_of_the_provider_or_the_sender(
 
 
 async def test_next_one_is_asked_when_the_first_is_unreachable() -> None:
-    async with far_end(hangs) as gone:
+    async with raw_server(hangs) as gone:
         pass
-    async with far_end(BY_VONAGE) as other:
+    async with raw_server(BY_VONAGE) as other:
         exchange = Exchange({"twilio": twilio(gone.url), "vonage": vonage(other.url)}, {})
         made = await dial(exchange, lambda _: order(), ["twilio", "vonage"])
         await exchange.close()
@@ -114,7 +114,7 @@ async def test_provider_named_twice_is_asked_once() -> None:
 async def test_missing_provider_is_reported_before_anybody_is_asked(
     providers: list[str],
 ) -> None:
-    async with far_end(TAKES) as end:
+    async with raw_server(TAKES) as end:
         exchange = Exchange({"twilio": twilio(end.url)}, {})
         with pytest.raises(InvalidValue):
             await dial(exchange, lambda _: order(), providers)

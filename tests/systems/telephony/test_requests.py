@@ -43,7 +43,7 @@ from tests.systems.telephony.accounts import (
     vonage_list,
     vonage_made,
 )
-from tests.systems.telephony.far_end import far_end, says
+from tests.systems.telephony.raw_server import raw_server, says
 
 CALLS = f"/2010-04-01/Accounts/{ACCOUNT}/Calls"
 STATUS_URL = "https://headway.test/calls/hooks/x?ref=0190-job%3A3"
@@ -58,7 +58,7 @@ def listed(*calls: object) -> dict[str, object]:
 
 
 async def test_twilio_request_for_a_call_contains_the_whole_order() -> None:
-    async with far_end(says(201, twilio_call())) as end:
+    async with raw_server(says(201, twilio_call())) as end:
         account = twilio(end.url)
         made = await account.dial(order(Say(text="<Good> & day"), ring_s=25, limit_s=900))
         await account.close()
@@ -79,7 +79,7 @@ async def test_twilio_request_for_a_call_contains_the_whole_order() -> None:
 
 
 async def test_twilio_fetches_your_script_and_no_limit_is_set_if_none_is_given() -> None:
-    async with far_end(says(201, twilio_call())) as end:
+    async with raw_server(says(201, twilio_call())) as end:
         account = twilio(end.url)
         await account.dial(order(Fetch(url="https://yours.test/script?a=1")))
         await account.close()
@@ -91,7 +91,7 @@ async def test_api_key_acts_for_the_account_or_else_the_first_token() -> None:
     key = {"api_key": "SK" + "9" * 32, "api_secret": "of the key"}
     tokens = {"auth_token": None, "auth_tokens": [NEXT_TOKEN, TOKEN]}
     for more, user in [(key, f"SK{'9' * 32}:of the key"), (tokens, f"{ACCOUNT}:{NEXT_TOKEN}")]:
-        async with far_end(says(201, twilio_call())) as end:
+        async with raw_server(says(201, twilio_call())) as end:
             account = twilio(end.url, **more)
             await account.dial(order())
             await account.close()
@@ -103,7 +103,7 @@ async def test_twilios_own_variables_do_not_mix_with_the_settings(
 ) -> None:
     monkeypatch.setenv("TWILIO_EDGE", "dublin")
     monkeypatch.setenv("TWILIO_REGION", "ie1")
-    async with far_end(says(201, twilio_call())) as end:
+    async with raw_server(says(201, twilio_call())) as end:
         account = twilio(end.url)
         assert (await account.dial(order())).call_id == CALL
         await account.close()
@@ -130,7 +130,7 @@ async def test_question_is_spoken_twice_and_only_the_second_silence_is_reported(
 
 async def test_twilio_message_is_requested_once_and_silence_is_uncertain() -> None:
     text = TextOrder(ref="j:1", to=TO, from_=FROM, text="Können Sie?", status_url=STATUS_URL)
-    async with far_end(says(201, {"sid": MESSAGE, "status": "queued"})) as end:
+    async with raw_server(says(201, {"sid": MESSAGE, "status": "queued"})) as end:
         account = twilio(end.url)
         assert await account.send(text) == MESSAGE
         await account.send(TextOrder(ref="j:1", to=TO, from_=FROM, text="x"))
@@ -152,7 +152,7 @@ async def test_twilio_message_is_requested_once_and_silence_is_uncertain() -> No
 
 async def test_twilio_call_is_looked_up_by_its_id() -> None:
     ended = twilio_call(status="completed", duration="61")
-    async with far_end(says(200, ended)) as end:
+    async with raw_server(says(200, ended)) as end:
         account = twilio(end.url)
         found = await account.look_up(sought(CALL))
         end.will(says(200, twilio_call(status="in-progress", duration=None)))
@@ -176,7 +176,9 @@ async def test_twilio_call_without_id_is_searched_by_callee_and_time() -> None:
     """A call that waits to be placed has no start time, and is found by its status."""
     at = "Fri, 15 Jan 2027 08:00:03 +0000"
     before = twilio_call(OTHER_CALL, "completed", start_time="Fri, 15 Jan 2027 07:59:00 +0000")
-    async with far_end(says(200, listed(before, twilio_call(CALL, "busy", start_time=at)))) as end:
+    async with raw_server(
+        says(200, listed(before, twilio_call(CALL, "busy", start_time=at)))
+    ) as end:
         account = twilio(end.url)
         found = await account.look_up(sought())
         nothing = await account.look_up(sought(None, CALL))
@@ -199,7 +201,7 @@ async def test_no_call_is_guessed_among_several_and_no_running_one_counts_as_unk
     status: str,
 ) -> None:
     ended = twilio_call(OTHER_CALL, "completed")
-    async with far_end(says(200, listed(ended, twilio_call(CALL, "no-answer")))) as end:
+    async with raw_server(says(200, listed(ended, twilio_call(CALL, "no-answer")))) as end:
         account = twilio(end.url)
         assert await account.look_up(sought()) is NotFound.UNCLEAR
         end.will(says(200, listed(ended, twilio_call(CALL, status))))
@@ -210,7 +212,7 @@ async def test_no_call_is_guessed_among_several_and_no_running_one_counts_as_unk
 
 
 async def test_hanging_up_is_one_request_whether_a_call_rings_or_is_answered() -> None:
-    async with far_end(says(200, twilio_call(status="completed"))) as end:
+    async with raw_server(says(200, twilio_call(status="completed"))) as end:
         account = twilio(end.url)
         await account.hang_up(CALL)
         # Twilio may return the call's status from just before.
@@ -231,7 +233,7 @@ async def test_hanging_up_is_one_request_whether_a_call_rings_or_is_answered() -
 
 async def test_vonage_request_for_a_call_contains_the_whole_order() -> None:
     ask = Ask(text="Press 1", answer_url="https://h.test/a", digits=2, wait_s=30)
-    async with far_end(says(201, vonage_made())) as end:
+    async with raw_server(says(201, vonage_made())) as end:
         application = vonage(end.url + "/at/a/path")
         made = await application.dial(order(ask, ring_s=600, limit_s=900))
         await application.dial(order(Fetch(url="https://yours.test/script")))
@@ -268,7 +270,7 @@ async def test_vonage_request_for_a_call_contains_the_whole_order() -> None:
 
 
 async def test_order_that_vonage_cannot_execute_is_refused_without_a_request() -> None:
-    async with far_end(says(201, vonage_made())) as end:
+    async with raw_server(says(201, vonage_made())) as end:
         application = vonage(end.url)
         with pytest.raises(ProviderRefused) as refused:
             await application.dial(order(Say(text="x" * 1501)))
@@ -278,7 +280,7 @@ async def test_order_that_vonage_cannot_execute_is_refused_without_a_request() -
 
 
 async def test_vonage_call_is_looked_up_by_its_id() -> None:
-    async with far_end(says(200, vonage_call(duration="61"))) as end:
+    async with raw_server(says(200, vonage_call(duration="61"))) as end:
         application = vonage(end.url)
         found = await application.look_up(sought(UUID))
         end.will(says(404, {"type": "about:404", "title": "Not found"}))
@@ -294,7 +296,7 @@ async def test_vonage_call_without_id_is_searched_on_all_pages() -> None:
     elsewhere = vonage_call(OTHER_UUID, to={"type": "phone", "number": "4915100000000"})
     mine = vonage_call(UUID, "answered")
     pages = [says(200, vonage_list(elsewhere, more=True)), says(200, vonage_list(mine))]
-    async with far_end(*pages) as end:
+    async with raw_server(*pages) as end:
         application = vonage(end.url)
         found = await application.look_up(sought())
         end.will(says(200, vonage_list(mine)))
@@ -312,7 +314,7 @@ async def test_vonage_call_without_id_is_searched_on_all_pages() -> None:
 
 async def test_vonage_hang_up_counts_a_refusal_only_while_the_call_runs() -> None:
     no = says(400, {"type": "about:400", "title": "Bad request"})
-    async with far_end(says(204)) as end:
+    async with raw_server(says(204)) as end:
         application = vonage(end.url)
         await application.hang_up(UUID)
         assert (end.seen[0].method, end.seen[0].json()) == ("PUT", {"action": "hangup"})
@@ -326,7 +328,7 @@ async def test_vonage_hang_up_counts_a_refusal_only_while_the_call_runs() -> Non
 
 async def test_no_secret_and_no_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with far_end(says(401, twilio_error(401, 20003))) as end:
+    async with raw_server(says(401, twilio_error(401, 20003))) as end:
         account, application = twilio(end.url), vonage(end.url)
         for provider in (account, application):
             with pytest.raises(ProviderRefused) as refused:

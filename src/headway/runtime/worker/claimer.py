@@ -24,7 +24,7 @@ MOST_AHEAD = 0.5
 WINDOW = 1.0
 """Seconds over which the handlers' throughput is measured."""
 
-LOOK_EVERY = 0.05
+CHECK_EVERY = 0.05
 """Seconds between two checks of the prefetched jobs."""
 
 CHECKS_KEPT = 10
@@ -205,7 +205,7 @@ class Claimer:
             queue.filled.clear()
             surplus = Surplus(len(queue.plain), queue.started)
             while queue.plain:
-                await timing.pause(LOOK_EVERY)
+                await timing.pause(CHECK_EVERY)
                 ready = len(queue.plain)
                 keep = surplus.keep(ready, queue.started, dry=self._dry)
                 if keep < ready:

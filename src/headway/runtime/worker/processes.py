@@ -30,7 +30,7 @@ from headway.runtime.worker.endings import HandlerCrashed, describe
 Write = Callable[[Outcome], Verdict]
 
 
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds between two checks that a silent process is still alive."""
 
 
@@ -160,7 +160,7 @@ class _Process:
         Raises:
             EOFError: the process has died.
         """
-        while not self.pipe.poll(LOOK_EVERY):
+        while not self.pipe.poll(CHECK_EVERY):
             # A process that it forked may live on and keep the pipe open.
             if not self.process.is_alive() and not self.pipe.poll():
                 raise EOFError

@@ -130,7 +130,7 @@ class RunningBody(RunBody):
 
     progress: Any = Field(default=None, description="New progress, shown unchanged: any JSON.")
 
-    def told_progress(self) -> bytes | None:
+    def encoded_progress(self) -> bytes | None:
         """Return the progress as JSON, if there is any.
 
         Raises:

@@ -242,7 +242,7 @@ async def beat(
     A lease that has ended is not revived: its runs are returned as lost, and their jobs are
     retried. With `leaving`, jobs that the worker holds and does not list are handed back.
     """
-    progress = ((one.job, one.run, one.told_progress()) for one in body.running)
+    progress = ((one.job, one.run, one.encoded_progress()) for one in body.running)
     result = await service.store.beat(
         BeatRequest(
             worker=caller.worker(body.worker),

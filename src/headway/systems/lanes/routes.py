@@ -232,7 +232,7 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
     """
     job = await find_id(service, caller, body.job_id, body.tenant)
     run = (job, body.run)
-    progress = RunningBody(job=job, run=body.run, progress=body.progress).told_progress()
+    progress = RunningBody(job=job, run=body.run, progress=body.progress).encoded_progress()
     reply = await service.store.beat(
         BeatRequest(
             worker=caller.worker(body.worker),

@@ -27,7 +27,7 @@ from headway.testing.clock import FakeClock
 SECOND = 1_000
 MINUTE = 60 * SECOND
 LINES = hw.Pool("calls.numbers", {"+15550001": 2, "+15550002": 3}, shared=True)
-Told = tuple[str, str, bool]
+SentAlert = tuple[str, str, bool]
 
 
 class Hand(Timing):
@@ -94,16 +94,16 @@ class World:
         self.clock.advance(ms)
         self.timing.now += ms / 1000
 
-    async def alerts(self, after_ms: int = 0) -> list[Told]:
+    async def alerts(self, after_ms: int = 0) -> list[SentAlert]:
         """Return the alerts of all rules after this time."""
         self.pass_by(after_ms)
         await self.watch.check()
         told, self.sink.alerts = self.sink.alerts, []
         return [(one.rule, one.subject, one.healed) for one in told]
 
-    async def alerts_within(self, for_ms: int, each_ms: int = 10_000) -> list[Told]:
+    async def alerts_within(self, for_ms: int, each_ms: int = 10_000) -> list[SentAlert]:
         """Return the alerts within this time, checking as often as a server does."""
-        told: list[Told] = []
+        told: list[SentAlert] = []
         for _ in range(for_ms // each_ms):
             told += await self.alerts(each_ms)
         return told
@@ -182,6 +182,6 @@ async def world_in(folder: Path, **thresholds: Any) -> AsyncIterator[World]:
         await made.store.close()
 
 
-def only(told: Sequence[Told], rule: str) -> list[Told]:
+def only(told: Sequence[SentAlert], rule: str) -> list[SentAlert]:
     """Return the alerts of one rule."""
     return [one for one in told if one[0] == rule]

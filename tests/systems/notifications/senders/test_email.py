@@ -24,7 +24,7 @@ from headway.systems.notifications.sender import (
 from headway.systems.notifications.sendgrid_mail import SendGridMail
 from tests.systems.notifications.senders.messages import message, read_senders
 from tests.systems.notifications.senders.smtp_server import PASSWORD, USER, Mailbox, smtp
-from tests.systems.telephony.far_end import FarEnd, cuts, far_end, hangs, hangs_up, says
+from tests.systems.telephony.raw_server import RawServer, cuts, hangs, hangs_up, raw_server, says
 
 FROM = "Shop <news@example.org>"
 TO = "ada@example.net"
@@ -47,7 +47,7 @@ async def sender(box: Mailbox, timing: Timing = REAL, **more: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def by_sendgrid(end: FarEnd, **more: Any) -> AsyncIterator[SendGridMail]:
+async def by_sendgrid(end: RawServer, **more: Any) -> AsyncIterator[SendGridMail]:
     told = {"api_key": KEY, "base_url": end.url, "timeout": "2m", **more}
     email = read_senders({"email": {"from": FROM, "sendgrid": told}}).email
     assert email is not None
@@ -146,7 +146,7 @@ async def test_text_that_would_add_a_header_or_a_recipient_is_refused_unsent(
     assert isinstance(outcome, Refused)
     assert "eve" not in outcome.reason
     assert box.sessions == []
-    async with far_end(says(202)) as end, by_sendgrid(end) as other:
+    async with raw_server(says(202)) as end, by_sendgrid(end) as other:
         assert await other.send(message(**given)) == outcome
     assert end.seen == []
 
@@ -363,7 +363,7 @@ async def test_server_with_another_certificate_is_sent_nothing(tmp_path: Path, t
 
 
 async def test_mail_is_sent_to_sendgrid_as_its_api_requires():
-    async with far_end(says(202, X_Message_Id="m-1")) as end, by_sendgrid(end) as one:
+    async with raw_server(says(202, X_Message_Id="m-1")) as end, by_sendgrid(end) as one:
         outcome = await one.send(message(TO, html="<p>Größe</p>", unsubscribe_url=URL))
     assert outcome == Accepted("m-1")
     (seen,) = end.seen
@@ -410,20 +410,20 @@ def fault(text: str) -> dict[str, Any]:
     ],
 )
 async def test_refusal_by_sendgrid_is_the_outcome(act: Any, expected: Any):
-    async with far_end(act) as end, by_sendgrid(end) as one:
+    async with raw_server(act) as end, by_sendgrid(end) as one:
         assert await one.send(message(TO)) == expected
     assert len(end.seen) == 1
 
 
 @pytest.mark.parametrize("act", [says(500, fault("oh")), cuts, hangs_up])
 async def test_unclear_sendgrid_reply_is_uncertain_and_sent_once(act: Any):
-    async with far_end(act) as end, by_sendgrid(end) as one:
+    async with raw_server(act) as end, by_sendgrid(end) as one:
         assert isinstance(await one.send(message(TO)), Unsure)
     assert len(end.seen) == 1
 
 
 async def test_sendgrid_that_never_answers_is_uncertain():
-    async with far_end(hangs) as end, by_sendgrid(end, timeout="1s") as one:
+    async with raw_server(hangs) as end, by_sendgrid(end, timeout="1s") as one:
         outcome = await one.send(message(TO))
     assert isinstance(outcome, Unsure)
 
@@ -431,13 +431,13 @@ async def test_sendgrid_that_never_answers_is_uncertain():
 async def test_unreachable_sendgrid_was_sent_nothing():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    async with by_sendgrid(FarEnd(url=f"http://127.0.0.1:{port}")) as one:
+    async with by_sendgrid(RawServer(url=f"http://127.0.0.1:{port}")) as one:
         assert isinstance(await one.send(message(TO)), Unavailable)
 
 
 async def test_key_is_never_logged(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
-    async with far_end(says(401, fault("bad key"))) as end, by_sendgrid(end) as one:
+    async with raw_server(says(401, fault("bad key"))) as end, by_sendgrid(end) as one:
         outcome = await one.send(message(TO))
     assert end.seen
     assert "hunter2" not in caplog.text + str(outcome)

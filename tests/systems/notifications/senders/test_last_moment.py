@@ -23,7 +23,7 @@ from tests.systems.notifications.senders.test_push import sender as by_apns
 from tests.systems.notifications.senders.test_sms import sender as by_sms
 from tests.systems.notifications.senders.test_webhook_and_apprise import by_apprise, url_of, webhook
 from tests.systems.telephony.accounts import MESSAGE, TO
-from tests.systems.telephony.far_end import far_end, says
+from tests.systems.telephony.raw_server import raw_server, says
 
 # Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
@@ -43,25 +43,25 @@ async def to_smtp(folder: Path) -> AsyncIterator[Way]:
 
 @asynccontextmanager
 async def to_sendgrid(_: Path) -> AsyncIterator[Way]:
-    async with far_end(says(202)) as end, by_sendgrid(end) as one:
+    async with raw_server(says(202)) as end, by_sendgrid(end) as one:
         yield Way(one, message("ada@example.net"), end.seen)
 
 
 @asynccontextmanager
 async def to_sms(_: Path) -> AsyncIterator[Way]:
-    async with far_end(says(201, {"sid": MESSAGE})) as end, by_sms(end.url) as one:
+    async with raw_server(says(201, {"sid": MESSAGE})) as end, by_sms(end.url) as one:
         yield Way(one, message(TO), end.seen)
 
 
 @asynccontextmanager
 async def to_webhook(_: Path) -> AsyncIterator[Way]:
-    async with far_end(says(204)) as end, webhook() as one:
+    async with raw_server(says(204)) as end, webhook() as one:
         yield Way(one, message(f"{end.url}/hook"), end.seen)
 
 
 @asynccontextmanager
 async def to_apprise(_: Path) -> AsyncIterator[Way]:
-    async with far_end(says(200)) as end, by_apprise() as one:
+    async with raw_server(says(200)) as end, by_apprise() as one:
         yield Way(one, message(url_of(end)), end.seen)
 
 

@@ -18,7 +18,7 @@ from headway.systems.notifications.senders import Sms
 from tests.systems.notifications.senders.messages import message
 from tests.systems.telephony.accounts import FROM, MESSAGE, TO, twilio, twilio_error
 from tests.systems.telephony.carrier_rig import carrying
-from tests.systems.telephony.far_end import FarEnd, cuts, far_end, hangs_up, says
+from tests.systems.telephony.raw_server import RawServer, cuts, hangs_up, raw_server, says
 
 BASE = "https://headway.test"
 
@@ -47,7 +47,7 @@ async def test_text_reaches_a_phone_of_the_simulated_carrier():
 
 
 async def test_provider_is_given_the_url_for_delivery_reports():
-    async with far_end(says(201, {"sid": MESSAGE})) as end:
+    async with raw_server(says(201, {"sid": MESSAGE})) as end:
         async with sender(end.url) as one:
             assert await one.send(sms()) == Accepted(MESSAGE)
         async with sender(end.url, base_url="") as one:
@@ -73,7 +73,7 @@ async def test_provider_is_given_the_url_for_delivery_reports():
     ],
 )
 async def test_refusal_by_twilio_is_the_outcome(status: int, code: int, expected: Any):
-    async with far_end(says(status, twilio_error(status, code))) as end, sender(end.url) as one:
+    async with raw_server(says(status, twilio_error(status, code))) as end, sender(end.url) as one:
         outcome = await one.send(sms())
     assert type(outcome) is type(expected)
     assert getattr(outcome, "gone", None) == getattr(expected, "gone", None)
@@ -82,7 +82,7 @@ async def test_refusal_by_twilio_is_the_outcome(status: int, code: int, expected
 
 
 async def test_status_429_says_when_to_retry():
-    async with far_end(says(429, Retry_After="9")) as end, sender(end.url) as one:
+    async with raw_server(says(429, Retry_After="9")) as end, sender(end.url) as one:
         outcome = await one.send(sms())
     assert isinstance(outcome, Limited)
     assert outcome.retry_after_ms == 9_000
@@ -90,13 +90,13 @@ async def test_status_429_says_when_to_retry():
 
 @pytest.mark.parametrize("act", [says(500), says(503), cuts, hangs_up])
 async def test_unclear_twilio_reply_is_uncertain_and_sent_once(act: Any):
-    async with far_end(act) as end, sender(end.url) as one:
+    async with raw_server(act) as end, sender(end.url) as one:
         assert isinstance(await one.send(sms()), Unsure)
     assert len(end.seen) == 1
 
 
 async def test_unreachable_provider_was_sent_nothing():
-    async with far_end(hangs_up) as end:
+    async with raw_server(hangs_up) as end:
         pass
     async with sender(end.url) as one:
         assert isinstance(await one.send(sms()), Unavailable)
@@ -104,6 +104,6 @@ async def test_unreachable_provider_was_sent_nothing():
 
 @pytest.mark.parametrize("to", ["", "0123", "+1 415", "+14155550100\r\n", "whatsapp:+14155550100"])
 async def test_invalid_number_is_refused_unsent(to: str):
-    end = FarEnd(url="http://127.0.0.1:1")
+    end = RawServer(url="http://127.0.0.1:1")
     async with sender(end.url) as one:
         assert await one.send(sms(to)) == Refused("the number is not in E.164")

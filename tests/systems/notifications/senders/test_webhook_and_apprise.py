@@ -18,7 +18,7 @@ from headway.systems.notifications.sender import (
 )
 from headway.systems.notifications.senders import AppriseTable, AppriseUrl, Webhook, WebhookTable
 from tests.systems.notifications.senders.messages import message
-from tests.systems.telephony.far_end import babbles, cuts_head, far_end, hangs, hangs_up, says
+from tests.systems.telephony.raw_server import babbles, cuts_head, hangs, hangs_up, raw_server, says
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -33,7 +33,7 @@ async def webhook(*, private: bool = True) -> AsyncIterator[Webhook]:
 
 
 async def test_webhook_is_signed_as_the_official_package_verifies_it():
-    async with far_end(says(204)) as end, webhook() as one:
+    async with raw_server(says(204)) as end, webhook() as one:
         sent = message(f"{end.url}/hook", channel="webhook")
         assert await one.send(sent) == Accepted(None)
     (seen,) = end.seen
@@ -68,13 +68,13 @@ async def test_webhook_is_signed_as_the_official_package_verifies_it():
     ],
 )
 async def test_reply_of_a_receiver_is_the_outcome(act: Any, expected: Any):
-    async with far_end(act) as end, webhook() as one:
+    async with raw_server(act) as end, webhook() as one:
         assert await one.send(message(end.url)) == expected
     assert len(end.seen) == 1
 
 
 async def test_unreachable_receiver_was_sent_nothing():
-    async with far_end(hangs_up) as end:
+    async with raw_server(hangs_up) as end:
         pass
     async with webhook() as one:
         outcome = await one.send(message(end.url))
@@ -82,7 +82,7 @@ async def test_unreachable_receiver_was_sent_nothing():
 
 
 async def test_nothing_is_sent_to_a_private_address():
-    async with far_end(says(204)) as end, webhook(private=False) as one:
+    async with raw_server(says(204)) as end, webhook(private=False) as one:
         outcome = await one.send(message(end.url))
     assert isinstance(outcome, Refused)
     assert "private address" in outcome.reason
@@ -119,7 +119,7 @@ def url_of(end: Any) -> str:
 @apprise
 async def test_message_is_sent_to_the_service_of_its_url(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
-    async with far_end(says(200)) as end, by_apprise() as one:
+    async with raw_server(says(200)) as end, by_apprise() as one:
         assert await one.send(message(url_of(end))) == Accepted(None)
     told = json.loads(end.seen[0].body)
     assert (told["title"], told["message"]) == ("Your parcel", "It comes today.")
@@ -131,7 +131,7 @@ async def test_message_is_sent_to_the_service_of_its_url(caplog: pytest.LogCaptu
 async def test_service_that_does_not_confirm_is_uncertain(
     act: Any, caplog: pytest.LogCaptureFixture
 ):
-    async with far_end(act) as end, by_apprise() as one:
+    async with raw_server(act) as end, by_apprise() as one:
         assert await one.send(message(url_of(end))) == Unsure("json did not confirm it")
     assert len(end.seen) == 1
     assert "hunter2" not in caplog.text
@@ -139,7 +139,7 @@ async def test_service_that_does_not_confirm_is_uncertain(
 
 @apprise
 async def test_service_that_does_not_answer_is_uncertain():
-    async with far_end(hangs) as end, by_apprise(timeout="2s") as one:
+    async with raw_server(hangs) as end, by_apprise(timeout="2s") as one:
         assert await one.send(message(url_of(end))) == Unsure("json did not answer in time")
 
 

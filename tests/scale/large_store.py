@@ -26,7 +26,7 @@ HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True)
-class Crowd:
+class LargeStore:
     """An open store and one of its workers.
 
     Attributes:
@@ -108,7 +108,7 @@ class Crowd:
 
 
 @asynccontextmanager
-async def crowd(path: Path, clock: FakeClock | None = None) -> AsyncGenerator[Crowd]:
+async def large_store(path: Path, clock: FakeClock | None = None) -> AsyncGenerator[LargeStore]:
     """Open a store under a meter; a store that was filled before may be opened again."""
     meter = Meter()
     clock = clock or FakeClock()
@@ -117,6 +117,6 @@ async def crowd(path: Path, clock: FakeClock | None = None) -> AsyncGenerator[Cr
         worker = PlayedWorker(store, "first")
         await worker.beat()
         try:
-            yield Crowd(store, clock, meter, worker)
+            yield LargeStore(store, clock, meter, worker)
         finally:
             await store.close()

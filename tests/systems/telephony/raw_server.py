@@ -51,7 +51,7 @@ Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass(kw_only=True)
-class FarEnd:
+class RawServer:
     """A server that records the requests made to it.
 
     Attributes:
@@ -85,9 +85,9 @@ class FarEnd:
 
 
 @asynccontextmanager
-async def far_end(*acts: Act) -> AsyncIterator[FarEnd]:
+async def raw_server(*acts: Act) -> AsyncIterator[RawServer]:
     """Run a far end on a free port until the block exits."""
-    end = FarEnd(acts=list(acts))
+    end = RawServer(acts=list(acts))
     tasks: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

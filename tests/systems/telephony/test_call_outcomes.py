@@ -32,17 +32,17 @@ from tests.systems.telephony.accounts import (
     vonage,
     vonage_made,
 )
-from tests.systems.telephony.far_end import (
+from tests.systems.telephony.raw_server import (
     Act,
-    FarEnd,
+    RawServer,
     babbles,
     cuts,
     cuts_head,
     drips,
-    far_end,
     floods,
     hangs,
     hangs_up,
+    raw_server,
     says,
 )
 
@@ -95,7 +95,7 @@ async def closing(provider: Provider):
 @BOTH
 @pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
 async def test_unclear_reply_is_uncertain_and_requested_once(make: Make, act: Act) -> None:
-    async with far_end(act) as end, closing(impatient(make, end.url, act)) as provider:
+    async with raw_server(act) as end, closing(impatient(make, end.url, act)) as provider:
         with pytest.raises(ProviderUnsure):
             await provider.dial(order())
         assert [(one.method, one.path) for one in end.seen] == [("POST", end.seen[0].path)]
@@ -103,14 +103,14 @@ async def test_unclear_reply_is_uncertain_and_requested_once(make: Make, act: Ac
 
 @BOTH
 async def test_endless_reply_does_not_fill_memory(make: Make) -> None:
-    async with far_end(floods) as end, closing(patient(make, end.url)) as provider:
+    async with raw_server(floods) as end, closing(patient(make, end.url)) as provider:
         with pytest.raises(ProviderUnsure, match="longer than"):
             await provider.dial(order())
 
 
 @BOTH
 async def test_connection_that_cannot_be_made_is_a_refusal_of_the_provider(make: Make) -> None:
-    async with far_end(hangs) as gone:
+    async with raw_server(hangs) as gone:
         pass
     async with closing(make(gone.url)) as provider:
         with pytest.raises(ProviderRefused) as refused:
@@ -128,7 +128,7 @@ async def test_unknown_host_name_is_a_refusal_of_the_provider(make: Make) -> Non
 
 @BOTH
 async def test_tls_failure_before_the_request_is_a_refusal_of_the_provider(make: Make) -> None:
-    async with far_end(hangs) as end:
+    async with raw_server(hangs) as end:
         async with closing(make(end.url.replace("http:", "https:"))) as provider:
             with pytest.raises(ProviderRefused) as refused:
                 await provider.dial(order())
@@ -166,7 +166,7 @@ async def test_too_many_requests_are_a_refusal_with_a_time(make: Make) -> None:
         ("soon", None),
     ]:
         act = says(429, said, Retry_After=written)
-        async with far_end(act) as end, closing(make(end.url)) as provider:
+        async with raw_server(act) as end, closing(make(end.url)) as provider:
             with pytest.raises(ProviderRefused) as refused:
                 await provider.dial(order())
             assert (refused.value.concerns, refused.value.retry_after_ms) == ("provider", ms)
@@ -177,7 +177,7 @@ async def test_too_many_requests_are_a_refusal_with_a_time(make: Make) -> None:
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 407, 413, 422])
 async def test_refusal_of_unknown_form_concerns_the_provider(make: Make, status: int) -> None:
     act = says(status, "<html>who are you?</html>")
-    async with far_end(act) as end, closing(make(end.url)) as provider:
+    async with raw_server(act) as end, closing(make(end.url)) as provider:
         with pytest.raises(ProviderRefused) as refused:
             await provider.dial(order())
         assert (refused.value.concerns, refused.value.provider_code) == ("provider", "")
@@ -189,7 +189,7 @@ async def test_refusal_of_unknown_form_concerns_the_provider(make: Make, status:
 async def test_unreachable_provider_does_not_mean_that_there_is_no_call(
     make: Make, act: Act
 ) -> None:
-    async with far_end(act) as end, closing(impatient(make, end.url, act)) as provider:
+    async with raw_server(act) as end, closing(impatient(make, end.url, act)) as provider:
         for call_id in (CALL if make is twilio else UUID, None):
             sought = Sought(ref="j:1", to=TO, from_=FROM, since=SINCE, call_id=call_id)
             with pytest.raises(ProviderUnsure):
@@ -200,7 +200,7 @@ async def test_unreachable_provider_does_not_mean_that_there_is_no_call(
 async def test_foreign_404_does_not_mean_that_there_is_no_call(
     make: Make,
 ) -> None:
-    async with far_end(says(404, "not here")) as end, closing(make(end.url)) as provider:
+    async with raw_server(says(404, "not here")) as end, closing(make(end.url)) as provider:
         sought = Sought(ref="j:1", to=TO, from_=FROM, since=SINCE, call_id=CALL)
         with pytest.raises(ProviderUnsure):
             await provider.look_up(sought)
@@ -208,13 +208,16 @@ async def test_foreign_404_does_not_mean_that_there_is_no_call(
 
 async def test_many_concurrent_calls_are_each_requested_once() -> None:
     async with (
-        far_end(says(201, twilio_call())) as end,
+        raw_server(says(201, twilio_call())) as end,
         closing(patient(twilio, end.url)) as provider,
     ):
         made = await asyncio.gather(*(provider.dial(order()) for _ in range(150)))
         assert made == [Dialled("twilio", CALL)] * 150
         assert len(end.seen) == 150
-    async with far_end(says(201, vonage_made())) as end, closing(patient(vonage, end.url)) as other:
+    async with (
+        raw_server(says(201, vonage_made())) as end,
+        closing(patient(vonage, end.url)) as other,
+    ):
         made = await asyncio.gather(*(other.dial(order()) for _ in range(20)))
         assert made == [Dialled("vonage", UUID)] * 20
         assert len({one.headers["authorization"] for one in end.seen}) == 20
@@ -255,7 +258,7 @@ async def test_connections_are_reused_and_a_bounded_number_is_kept(
         await asyncio.gather(*asked)
 
     async with (
-        far_end(says(201, twilio_call())) as end,
+        raw_server(says(201, twilio_call())) as end,
         closing(patient(twilio, end.url)) as provider,
     ):
         for _ in range(5):
@@ -268,7 +271,7 @@ async def test_connections_are_reused_and_a_bounded_number_is_kept(
         assert end.links - before == AT_ONCE - wire.KEPT
 
 
-async def asked_by_many(provider: Provider, end: FarEnd) -> list[asyncio.Task[Dialled]]:
+async def asked_by_many(provider: Provider, end: RawServer) -> list[asyncio.Task[Dialled]]:
     """Start ten more dials than can run at once; return when the maximum is running."""
     asked = [asyncio.create_task(provider.dial(order())) for _ in range(AT_ONCE + 10)]
     async with asyncio.timeout(120):
@@ -284,7 +287,7 @@ async def test_waiting_request_has_neither_been_sent_nor_lost_time() -> None:
         await answers.wait()
         await says(201, twilio_call())(writer)
 
-    async with far_end(held) as end, closing(counted(end.url, timing, "30s")) as provider:
+    async with raw_server(held) as end, closing(counted(end.url, timing, "30s")) as provider:
         asked = await asked_by_many(provider, end)
         # Each waiting dial has one timeout for that, and each running one has one more.
         assert timing.begun == AT_ONCE + 10 + AT_ONCE
@@ -296,7 +299,7 @@ async def test_waiting_request_has_neither_been_sent_nor_lost_time() -> None:
 
 async def test_request_whose_turn_does_not_come_is_refused_temporarily_and_not_sent() -> None:
     timing = Counted()
-    async with far_end(hangs) as end, closing(counted(end.url, timing, "3s")) as provider:
+    async with raw_server(hangs) as end, closing(counted(end.url, timing, "3s")) as provider:
         asked = await asked_by_many(provider, end)
         timing.hurries = True
         with pytest.raises(ProviderRefused) as refused:
@@ -334,7 +337,7 @@ async def test_twilio_refusal_concerns_whom_its_code_says(
     status: int, code: int, concerns: str
 ) -> None:
     act = says(status, twilio_error(status, code))
-    async with far_end(act) as end, closing(twilio(end.url)) as provider:
+    async with raw_server(act) as end, closing(twilio(end.url)) as provider:
         with pytest.raises(ProviderRefused) as refused:
             await provider.dial(order())
     assert (refused.value.concerns, refused.value.provider_code) == (concerns, str(code))
@@ -357,7 +360,7 @@ async def test_vonage_refusal_concerns_whom_its_invalid_field_says(
 ) -> None:
     said = {"type": "about:x", "title": "Bad", "detail": "so", "invalid_parameters": wrong}
     act = says(status, said)
-    async with far_end(act) as end, closing(vonage(end.url)) as provider:
+    async with raw_server(act) as end, closing(vonage(end.url)) as provider:
         with pytest.raises(ProviderRefused) as refused:
             await provider.dial(order())
     assert (refused.value.concerns, refused.value.provider_code) == (concerns, str(status))

@@ -23,7 +23,7 @@ POINTS = (
 """Critical points for a kill: after an effect, but before it is known."""
 
 
-class Fate:
+class RandomKills:
     """Kills its own process occasionally.
 
     Args:

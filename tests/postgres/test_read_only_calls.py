@@ -16,7 +16,7 @@ from headway.stores.postgres.store import PostgresStore
 from headway.stores.sql.statement import Select, of
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain import assert_clean, claim, job
+from tests.plain_jobs import assert_clean, claim, job
 from tests.postgres.places import Place
 
 MINUTE = 60_000

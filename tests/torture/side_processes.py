@@ -19,11 +19,11 @@ from headway.contract.store import Store
 from headway.contract.views import AuditQuery, LanesQuery
 from headway.runtime import event_loop
 from headway.stores import open_store
-from tests.torture import flag
-from tests.torture.flag import Flag
-from tests.torture.patience import until_told
+from tests.torture import file_flag
+from tests.torture.file_flag import Flag
 from tests.torture.plan import VARIED, WORK
 from tests.torture.process import store_url, witness_file
+from tests.torture.retrying import retry_until_reported
 from tests.torture.witness import Witness
 
 SILENT = 0.05
@@ -47,13 +47,13 @@ def audit(folder: Path) -> None:
 async def _audit(folder: Path) -> None:
     witness = Witness(witness_file(folder))
     store = open_store(store_url(folder))
-    over = flag.over(folder)
+    over = file_flag.over(folder)
     while not over.up:
         differences: list[str] = []
         held, cursor = 0, None
         while True:
             query = AuditQuery(cursor=cursor, limit=10_000)
-            page, _ = await until_told(lambda: store.read(query))  # noqa: B023  (awaited here)
+            page, _ = await retry_until_reported(lambda: store.read(query))  # noqa: B023  (awaited here)
             differences += [f"{one.where}: {one.what}" for one in page.differences]
             held += page.held
             cursor = page.cursor
@@ -73,7 +73,7 @@ async def _answer(folder: Path, seed: int, within_s: float) -> None:
     witness = Witness(witness_file(folder))
     store = open_store(store_url(folder))
     chance = random.Random(f"world {seed}")
-    over = flag.over(folder)
+    over = file_flag.over(folder)
     async with asyncio.TaskGroup() as calls:
         async for fact in _facts(witness_file(folder), over, "called", "offered"):
             if chance.random() < SILENT:
@@ -98,7 +98,7 @@ async def _ring_off(
     for _ in range(times):
         since = time.monotonic_ns()
         signal = Signal(key=f"{job}:{run}", event=event)
-        reply, unknown = await until_told(lambda: store.signal(signal))  # noqa: B023  (awaited here)
+        reply, unknown = await retry_until_reported(lambda: store.signal(signal))  # noqa: B023  (awaited here)
         # The reply to the first try is lost, but an event is refused only if it was applied before.
         mine = unknown and reply.answer is SignalResult.ALREADY and not told
         answer = SignalResult.APPLIED if mine else reply.answer
@@ -114,7 +114,7 @@ async def _answer_offer(
     said = Decided.ACCEPTED if accepts else Decided.DECLINED
     signal = Signal(key=f"{job}:{run}", event=uuid4().hex, decided=said)
     since = time.monotonic_ns()
-    reply, unknown = await until_told(lambda: store.signal(signal))
+    reply, unknown = await retry_until_reported(lambda: store.signal(signal))
     applied = unknown and reply.answer is SignalResult.ALREADY
     answer = SignalResult.APPLIED if applied else reply.answer
     witness.note("answered", job=job, run=run, since=since, said=str(said), answer=str(answer))
@@ -129,9 +129,9 @@ async def _operate(folder: Path, seed: int) -> None:
     witness = Witness(witness_file(folder))
     store = open_store(store_url(folder))
     chance = random.Random(f"operator {seed}")
-    enough = flag.enough(folder)
+    enough = file_flag.enough(folder)
     async with asyncio.TaskGroup() as moves:
-        moves.create_task(_close_again_and_again(store, witness, chance, enough))
+        moves.create_task(_close_repeatedly(store, witness, chance, enough))
         async for fact in _facts(witness_file(folder), enough, "acked"):
             for job in fact["jobs"]:
                 if chance.random() < CANCELLED:
@@ -142,11 +142,11 @@ async def _operate(folder: Path, seed: int) -> None:
 async def _cancel(store: Store, witness: Witness, job: str, seconds: float) -> None:
     await asyncio.sleep(seconds)
     act = ActRequest(request=uuid4().hex, ids=(job,), verb=Verb.CANCEL, author="operator")
-    replies, _ = await until_told(lambda: store.act(act))
+    replies, _ = await retry_until_reported(lambda: store.act(act))
     witness.note("cancelled", job=job, answer=str(replies[0].answer))
 
 
-async def _close_again_and_again(
+async def _close_repeatedly(
     store: Store, witness: Witness, chance: random.Random, enough: Flag
 ) -> None:
     while not enough.up:
@@ -156,11 +156,11 @@ async def _close_again_and_again(
             DefineRequest(items=(item,), author="operator")
             for item in (CloseGate(name=gate), OpenGate(name=gate))
         )
-        await until_told(lambda: store.define(close))  # noqa: B023  (awaited here)
+        await retry_until_reported(lambda: store.define(close))  # noqa: B023  (awaited here)
         from_ms = time.time_ns() // 1_000_000
         await asyncio.sleep(chance.uniform(0.1, 0.8))
         to_ms = time.time_ns() // 1_000_000
-        await until_told(lambda: store.define(reopen))  # noqa: B023  (awaited here)
+        await retry_until_reported(lambda: store.define(reopen))  # noqa: B023  (awaited here)
         witness.note("closed", gate=gate, from_ms=from_ms, to_ms=to_ms)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from headway.contract.extensions import InsertsWithin, Movable, Repairable
 
 
-def pass_on_extensions(wrapper: Any, inner: object) -> None:
+def forward_extensions(wrapper: Any, inner: object) -> None:
     """Give a wrapper with a `__getattr__` the extensions of the store that it wraps.
 
     From Python 3.12 on, `isinstance` does not use `__getattr__` to find the methods of a protocol.

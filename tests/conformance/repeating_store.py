@@ -7,18 +7,18 @@ from typing import Any
 
 from headway.contract.store import Store
 from headway.core.errors import CallerError
-from tests.passing_on import pass_on_extensions
+from tests.forwarding import forward_extensions
 
 # Never repeated: a read and a wait change nothing, and no caller requests a sweep.
 ONCE = {"read", "wait", "close", "sweep"}
 
 
-class TwiceStore:
+class RepeatingStore:
     """Executes each operation twice, and returns the first reply."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        pass_on_extensions(self, inner)
+        forward_extensions(self, inner)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         operation = getattr(self.inner, name)

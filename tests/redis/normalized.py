@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 
-def told(value: object) -> Any:
+def normalized(value: object) -> Any:
     """Return a value as scripts represent it: records are maps without None values, bytes are text.
 
     An empty map becomes an empty list, because Lua has the same value for both.
@@ -29,10 +29,10 @@ def told(value: object) -> Any:
     elif isinstance(value, Mapping):
         found = _record(cast("Mapping[str, object]", value))
     elif isinstance(value, list | tuple):
-        found = [told(one) for one in cast("Sequence[object]", value)]
+        found = [normalized(one) for one in cast("Sequence[object]", value)]
     return found
 
 
 def _record(values: Mapping[str, object]) -> Any:
-    found = {name: told(one) for name, one in values.items() if one is not None}
+    found = {name: normalized(one) for name, one in values.items() if one is not None}
     return found or []

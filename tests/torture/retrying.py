@@ -13,7 +13,7 @@ Reply = TypeVar("Reply")
 PAUSE_S = 0.05
 
 
-async def until_told(call: Callable[[], Awaitable[Reply]]) -> tuple[Reply, bool]:
+async def retry_until_reported(call: Callable[[], Awaitable[Reply]]) -> tuple[Reply, bool]:
     """Repeat a call until there is a reply, whatever fails meanwhile.
 
     Args:

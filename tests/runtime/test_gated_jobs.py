@@ -8,10 +8,10 @@ from typing import Any
 import headway as hw
 from headway.contract.views import AuditQuery
 from headway.runtime.timing import pause
-from tests.runtime.watched import WatchedStore, soon, working
+from tests.runtime.observed_store import ObservedStore, soon, working
 
 
-async def test_gated_jobs_are_never_prefetched(app: hw.App, store: WatchedStore) -> None:
+async def test_gated_jobs_are_never_prefetched(app: hw.App, store: ObservedStore) -> None:
     most: list[int] = []
     line = hw.Slots("line", 100)
 
@@ -42,7 +42,7 @@ async def _ended(worker: hw.Worker, n: int) -> bool:
 
 
 async def test_gated_job_not_started_in_time_is_handed_back(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     timing = Late()
 
@@ -71,7 +71,7 @@ class Late(hw.Timing):
 
 
 async def test_gated_jobs_get_handlers_beside_a_flood_of_others(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     started = asyncio.Event()
     left = [True]
@@ -95,7 +95,7 @@ async def test_gated_jobs_get_handlers_beside_a_flood_of_others(
 
 
 async def test_released_permit_starts_the_next_job_of_a_lock(
-    app: hw.App, store: WatchedStore
+    app: hw.App, store: ObservedStore
 ) -> None:
     running: list[str] = []
 

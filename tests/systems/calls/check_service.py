@@ -18,7 +18,7 @@ from headway.server.listener import ListenAddress, Listener
 
 
 @dataclass(kw_only=True)
-class FarService:
+class CheckService:
     """The requests made to the service, and its answers.
 
     Attributes:
@@ -59,9 +59,9 @@ class FarService:
 
 
 @asynccontextmanager
-async def far_service() -> AsyncIterator[FarService]:
+async def check_service() -> AsyncIterator[CheckService]:
     """Run the service until the block exits."""
-    far = FarService()
+    far = CheckService()
     app = Starlette(routes=[Route("/check", far.answer, methods=["POST"])])
     listener = Listener(app, ListenAddress(port=0))
     running = asyncio.create_task(listener.run())

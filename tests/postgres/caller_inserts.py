@@ -14,7 +14,7 @@ from headway.stores.postgres.guests import Inserting, Woken
 from headway.stores.postgres.options import PostgresOptions
 
 
-class Door(Inserting):
+class CallerInserts(Inserting):
     """Enqueues on callers' connections, and records the wakes."""
 
     def __init__(self, options: PostgresOptions) -> None:

@@ -10,7 +10,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
 from headway.contract.store import Sent, Store
 from headway.core.job import NewJob
-from tests.torture.fate import Fate
+from tests.torture.random_kills import RandomKills
 from tests.torture.witness import Witness
 
 WORDS = {
@@ -23,41 +23,41 @@ WORDS = {
 }
 
 
-class WatchedStore:
+class RecordedStore:
     """Forwards everything.
 
     Args:
         store: the real store.
         witness: the witness to report to.
-        fate: fate, met before and after each call.
+        kills: random kills, met before and after each call.
     """
 
-    def __init__(self, store: Store, witness: Witness, fate: Fate) -> None:
+    def __init__(self, store: Store, witness: Witness, kills: RandomKills) -> None:
         self._store = store
         self._witness = witness
-        self._fate = fate
+        self._kills = kills
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        self._fate.meet("before enqueue")
+        self._kills.meet("before enqueue")
         reply = await self._store.enqueue(jobs)
-        self._fate.meet("after enqueue")
+        self._kills.meet("after enqueue")
         return reply
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         reply = await self._store.claim(request)
         if reply.jobs:
-            self._fate.meet("after claim")
+            self._kills.meet("after claim")
         return reply
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         handing = any(isinstance(one, HandedOver) for one in request.outcomes)
-        self._fate.meet("before hand-over" if handing else "before settle")
+        self._kills.meet("before hand-over" if handing else "before settle")
         since = time.monotonic_ns()
         reply = await self._store.settle(request)
-        self._fate.meet("after settle")
+        self._kills.meet("after settle")
         self._witness.note(
             "settled",
             since=since,

@@ -12,7 +12,7 @@ from headway.contract.definitions import DefineRequest, OpenGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import JobQuery
 from headway.core.state import FINAL
-from tests.passing_on import pass_on_extensions
+from tests.forwarding import forward_extensions
 
 LIMIT = 120.0
 OPERATIONS = frozenset(
@@ -35,7 +35,7 @@ OPERATIONS = frozenset(
 )
 
 
-class WatchedStore:
+class ObservedStore:
     """Forwards everything; records requests and replies in order."""
 
     def __init__(self, inner: Any) -> None:
@@ -43,7 +43,7 @@ class WatchedStore:
         self.calls: list[tuple[str, Any, Any]] = []
         self._loop = asyncio.get_running_loop()
         self._asked = asyncio.Event()
-        pass_on_extensions(self, inner)
+        forward_extensions(self, inner)
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self.inner, name)

@@ -18,7 +18,7 @@ SCAN = """
 """A search without an index and without skills; a radius would only reduce the sorting."""
 
 
-class Everybody:
+class FullScan:
     """All technicians on duty, prepared for a scan."""
 
     def __init__(self, technicians: Sequence[Technician]) -> None:

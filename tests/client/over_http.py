@@ -48,7 +48,7 @@ OVER_HTTP = (
 )
 
 
-class ThroughStore:
+class HttpStore:
     """Both ways to access one store.
 
     Args:
