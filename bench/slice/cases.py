@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench.slice.api_client import ApiClient
 from bench.slice.check_service import checking
-from bench.slice.office import Office
 from bench.slice.plan import (
     MINUTE,
     PAUSED,
@@ -50,7 +50,7 @@ class Asked:
 async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any], Use]:
     """Run a campaign in real time: hours open, a reseller is paused, a number loses channels."""
     with started(folder, store, asked.talk) as (carrier, server):
-        office = Office(server.url, carrier.url)
+        api = ApiClient(server.url, carrier.url)
         async with checking(CHECK_S) as check:
             begins_at = _begin_at(align=asked.align)
             plan = Plan(
@@ -60,23 +60,23 @@ async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any
                 begins_at=begins_at,
             )
             for number in plan.all_numbers():
-                await office.number(number, plan.channels)
+                await api.number(number, plan.channels)
             for name, spans in plan.hours().items():
-                await office.template(name, check, spans)
+                await api.template(name, check, spans)
             leads = plan.all_leads()
-            ids = await office.send(leads, _written(begins_at))
+            ids = await api.send(leads, _written(begins_at))
             cpu = {}
             await asyncio.gather(
-                _operate(office, plan),
+                _operate(api, plan),
                 _cpu(begins_at + RAMP, 30.0, {"server": server, "carrier": carrier}, cpu),
-                office.until_finished(len(ids)),
+                api.until_finished(len(ids)),
             )
         found, use = _results(
             plan,
-            joined(await office.jobs(), ledger := await office.calls(), _by_id(ids, leads)),
+            joined(await api.jobs(), ledger := await api.calls(), _by_id(ids, leads)),
             ledger,
         )
-        await office.close()
+        await api.close()
         return {**found, "cpu_of_a_core": cpu}, use
 
 
@@ -86,8 +86,8 @@ async def single(folder: Path, store: str, n: int = 320) -> dict[str, Any]:
     The first ones, which pay for loading and connecting, are reported separately.
     """
     with started(folder, store, "100ms") as (carrier, server):
-        office = Office(server.url, carrier.url)
-        await office.number("+15550000001", 50)
+        api = ApiClient(server.url, carrier.url)
+        await api.number("+15550000001", 50)
         first_at = _now() + 3 * SECOND
         ids: list[str] = []
         leads = [
@@ -101,10 +101,10 @@ async def single(folder: Path, store: str, n: int = 320) -> dict[str, Any]:
             for k in range(n)
         ]
         for k, one in enumerate(leads):
-            ids += await office.send([one], _written(first_at + 100 * k))
-        await office.until_finished(n)
-        calls = joined(await office.jobs(), await office.calls(), _by_id(ids, leads))
-        await office.close()
+            ids += await api.send([one], _written(first_at + 100 * k))
+        await api.until_finished(n)
+        calls = joined(await api.jobs(), await api.calls(), _by_id(ids, leads))
+        await api.close()
         calls.sort(key=lambda one: one.due_at)
         late = [one.placed_at - one.due_at for one in calls]
         taken = [one.claimed_at - one.due_at for one in calls]
@@ -120,8 +120,8 @@ async def single(folder: Path, store: str, n: int = 320) -> dict[str, Any]:
 async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0) -> dict[str, Any]:
     """Measure the server's CPU while leads wait at a full pool, compared with an idle server."""
     with started(folder, store, "30m") as (carrier, server):
-        office = Office(server.url, carrier.url)
-        await office.number("+15550000001", 5)
+        api = ApiClient(server.url, carrier.url)
+        await api.number("+15550000001", 5)
         await asyncio.sleep(5)
         idle = await _used(server, seconds)
         leads = [
@@ -134,7 +134,7 @@ async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0)
             )
             for k in range(n)
         ]
-        await office.send(leads, None)
+        await api.send(leads, None)
         while True:
             # All have been checked and wait at the pool when the CPU becomes idle.
             before = server.cpu_s()
@@ -142,8 +142,8 @@ async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0)
             if server.cpu_s() - before < 0.2:
                 break
         waiting = await _used(server, seconds)
-        stats = await office.ask("GET", "/v1/stats")
-        await office.close()
+        stats = await api.ask("GET", "/v1/stats")
+        await api.close()
         return {"counts": stats["counts"], "idle_cpu": idle, "full_cpu": waiting}
 
 
@@ -186,14 +186,14 @@ def _faults(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> list
     return faults
 
 
-async def _operate(office: Office, plan: Plan) -> None:
+async def _operate(api: ApiClient, plan: Plan) -> None:
     """Perform the operator's actions at their times."""
     for at, act in sorted(
         [
-            (plan.paused[0], lambda: office.close_gate(f"tenant:{PAUSED}")),
-            (plan.paused[1], lambda: office.open_gate(f"tenant:{PAUSED}")),
-            (plan.shrunk[0], lambda: office.channels(RENTED, RENTED_LEFT)),
-            (plan.shrunk[1], lambda: office.channels(RENTED, plan.channels)),
+            (plan.paused[0], lambda: api.close_gate(f"tenant:{PAUSED}")),
+            (plan.paused[1], lambda: api.open_gate(f"tenant:{PAUSED}")),
+            (plan.shrunk[0], lambda: api.channels(RENTED, RENTED_LEFT)),
+            (plan.shrunk[1], lambda: api.channels(RENTED, plan.channels)),
         ],
         key=lambda one: one[0],
     ):

@@ -17,10 +17,10 @@ from rich.live import Live
 from examples.demo.airports import Airports
 from examples.demo.automations.gardens import Gardens, missing
 from examples.demo.call_centre.centre import CallCentre
+from examples.demo.display import Display
 from examples.demo.mail_room.postbox import Postbox, taking
 from examples.demo.mail_room.room import MailRoom, mail_room
 from examples.demo.newsroom.newsroom import BUSY, Newsroom
-from examples.demo.picture import Picture
 from examples.demo.repairs.desk import Repairs
 from examples.demo.serving import Served, serving
 from examples.demo.telephones import telephones
@@ -80,10 +80,10 @@ async def run(
         if (await store.read(StatsQuery())).counts:
             message = f"{url} already has jobs: name a new file"
             raise Refused(message)
-        picture = Picture(store, url)
-        airports = picture.airports = Airports(store, asked.speed, picture.notify)
+        display = Display(store, url)
+        airports = display.airports = Airports(store, asked.speed, display.notify)
         await airports.import_day()
-        gardens = picture.gardens = await _gardens(folder, picture, console)
+        gardens = display.gardens = await _gardens(folder, display, console)
         inbox = Postbox(asked.seed, "Issue", BUSY)
         async with (
             telephones(asked.seed) as phones,
@@ -94,21 +94,21 @@ async def run(
             say(console, f"The store is {url}; what is written beside it is in {folder}")
             if gardens is not None:
                 gardens.connect(served.url)
-            calls = CallCentre(served.url, phones, asked.seed, picture.notify)
-            repairs = Repairs(served.url, phones, asked.seed, picture.notify)
-            newsroom = Newsroom(served.url, inbox, asked.seed, picture.notify)
-            picture.calls, picture.repairs, picture.newsroom = calls, repairs, newsroom
+            calls = CallCentre(served.url, phones, asked.seed, display.notify)
+            repairs = Repairs(served.url, phones, asked.seed, display.notify)
+            newsroom = Newsroom(served.url, inbox, asked.seed, display.notify)
+            display.calls, display.repairs, display.newsroom = calls, repairs, newsroom
             async with (
                 _closing(calls, repairs, newsroom, *([gardens] if gardens else [])),
-                mail_room(store, served.url, folder, asked.seed, picture.notify) as mail,
+                mail_room(store, served.url, folder, asked.seed, display.notify) as mail,
             ):
-                picture.mail = mail
+                display.mail = mail
                 say(console, f"The mail room's mail goes to {mail.smtp}")
                 await calls.prepare()
                 await repairs.prepare()
                 await newsroom.prepare()
                 programs = Programs(airports, calls, repairs, mail, newsroom, gardens)
-                await _work(asked, picture, programs, served, console, over)
+                await _work(asked, display, programs, served, console, over)
                 evidence = Evidence(
                     calls=await calls.evidence(),
                     repairs=await repairs.evidence(),
@@ -141,19 +141,19 @@ def _greet(console: Console, server: str, carrier: str) -> None:
     say(console, f"The carrier, which speaks Twilio's API, is {carrier}: /_calls, /_texts")
 
 
-async def _gardens(folder: Path, picture: Picture, console: Console) -> Gardens | None:
+async def _gardens(folder: Path, display: Display, console: Console) -> Gardens | None:
     """Create the repositories; return None if this machine cannot run sessions."""
     if why := missing():
         say(console, f"No automations: {why}")
         return None
-    gardens = Gardens(folder, picture.notify)
+    gardens = Gardens(folder, display.notify)
     await asyncio.to_thread(gardens.make)
     return gardens
 
 
 async def _work(
     asked: argparse.Namespace,
-    picture: Picture,
+    display: Display,
     programs: Programs,
     served: Served,
     console: Console,
@@ -172,7 +172,7 @@ async def _work(
         task.add_done_callback(lambda _: over.set())
     mail.open()
     try:
-        await _show(asked, picture, console, over)
+        await _show(asked, display, console, over)
     finally:
         for task in coming:
             task.cancel()
@@ -187,7 +187,7 @@ async def _work(
 
 
 async def _show(
-    asked: argparse.Namespace, picture: Picture, console: Console, over: asyncio.Event
+    asked: argparse.Namespace, display: Display, console: Console, over: asyncio.Event
 ) -> None:
     begun = monotonic()
     until = begun + asked.seconds if asked.seconds is not None else float("inf")
@@ -195,19 +195,19 @@ async def _show(
     live = Live(console=console, auto_refresh=False, transient=False)
     with nullcontext() if plain else live:
         while not over.is_set() and monotonic() < until:
-            seen = await picture.look()
+            seen = await display.read()
             seconds = monotonic() - begun
             if plain:
-                say(console, "\n".join(picture.lines(seen, seconds)))
+                say(console, "\n".join(display.lines(seen, seconds)))
             else:
-                live.update(picture.drawn(seen, seconds, console.size), refresh=True)
-            if asked.seconds is None and await _day_is_done(picture):
+                live.update(display.drawn(seen, seconds, console.size), refresh=True)
+            if asked.seconds is None and await _day_is_done(display):
                 return
             pause = min(PLAIN_S if plain else LOOK_S, max(0.0, until - monotonic()))
             with suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), pause)
 
 
-async def _day_is_done(picture: Picture) -> bool:
-    lanes = await picture.store.read(LanesQuery(names=("departures", "landings")))
+async def _day_is_done(display: Display) -> bool:
+    lanes = await display.store.read(LanesQuery(names=("departures", "landings")))
     return bool(lanes) and not any(lane.unfinished for lane in lanes)

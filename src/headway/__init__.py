@@ -62,14 +62,23 @@ if TYPE_CHECKING:
     from headway.core.retry import Backoff
     from headway.core.state import State
     from headway.core.timetable.schedule import At, Cron, Every
-    from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unfit, Unknown
-    from headway.runtime.awaited import Awaited
+    from headway.runtime.handler_results import (
+        Dead,
+        Ended,
+        Next,
+        Retry,
+        Running,
+        Snooze,
+        Unfit,
+        Unknown,
+    )
     from headway.runtime.inserting import CalledOff
     from headway.runtime.job import Job
     from headway.runtime.kind import Kind
+    from headway.runtime.reconciliation import Awaited
     from headway.runtime.sources import Source, in_flight
     from headway.runtime.timing import Timing
-    from headway.runtime.worker.endings import Failure
+    from headway.runtime.worker.outcomes import Failure
     from headway.runtime.worker.worker import Worker
 
     __version__: str
@@ -162,14 +171,14 @@ _HOMES = {
     "headway.core.retry": "Backoff",
     "headway.core.state": "State",
     "headway.core.timetable.schedule": "At Cron Every",
-    "headway.runtime.answers": "Dead Ended Next Retry Running Snooze Unfit Unknown",
-    "headway.runtime.awaited": "Awaited",
+    "headway.runtime.handler_results": "Dead Ended Next Retry Running Snooze Unfit Unknown",
+    "headway.runtime.reconciliation": "Awaited",
     "headway.runtime.inserting": "CalledOff",
     "headway.runtime.job": "Job",
     "headway.runtime.kind": "Kind",
     "headway.runtime.sources": "Source in_flight",
     "headway.runtime.timing": "Timing",
-    "headway.runtime.worker.endings": "Failure",
+    "headway.runtime.worker.outcomes": "Failure",
     "headway.runtime.worker.worker": "Worker",
 }
 """Public names by module; all others are errors."""

@@ -18,8 +18,8 @@ import headway as hw
 from headway.bridges.cassandra.link import CassandraSettings
 from headway.bridges.cassandra.monitoring import FAMILIES as OF_CALENDAR
 from headway.bridges.kafka.metrics import FAMILIES as BRIDGE_FAMILIES
+from headway.bridges.kafka.monitoring import FAMILIES as WATCH_FAMILIES
 from headway.bridges.kafka.settings import InSettings, KafkaSettings, OutSettings
-from headway.bridges.kafka.watching import FAMILIES as WATCH_FAMILIES
 from headway.cli.failures import exit_code
 from headway.cli.settings import PREFIX, Settings
 from headway.client.client import JobFilters

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.lab.outside import Carrier, Fate
+from headway.lab.outside_world import Carrier, Fate
 from headway.lab.virtual_time import VirtualLoop, run_virtually
 from headway.runtime.timing import pause
 

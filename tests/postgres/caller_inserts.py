@@ -9,8 +9,8 @@ import psycopg
 from headway.contract.store import Sent
 from headway.core.errors import KeyConflict
 from headway.core.job import NewJob, derived_id
+from headway.stores.postgres.caller_transactions import Inserting, Woken
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.guests import Inserting, Woken
 from headway.stores.postgres.options import PostgresOptions
 
 
@@ -36,7 +36,7 @@ class CallerInserts(Inserting):
 
 
 def job(number: int) -> NewJob:
-    return NewJob(id=derived_id("guests", number), kind="noop", args=b'{"n":%d}' % number)
+    return NewJob(id=derived_id("callers", number), kind="noop", args=b'{"n":%d}' % number)
 
 
 def there(url: str) -> int:

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from headway.contract.store import Sent
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
 from headway.core.job import NewJob
+from headway.stores.postgres.caller_transactions import Woken
 from headway.stores.postgres.connection import Connection
-from headway.stores.postgres.guests import Woken
 from headway.stores.postgres.options import PostgresOptions
 from tests.postgres.caller_inserts import CallerInserts, job, there
 from tests.postgres.callers import LikeDjango

@@ -13,10 +13,10 @@ import pytest
 from headway.cli.doctor import Finding, Health
 from headway.cli.doctor import postgres_server as server
 from headway.cli.main import call
-from headway.stores.postgres.checkup import Bloat, Checkup, Holder, check, migrate
 from headway.stores.postgres.failures import grants
 from headway.stores.postgres.options import PostgresOptions, parse_url
 from headway.stores.postgres.schema import latest
+from headway.stores.postgres.server_facts import Bloat, Holder, ServerFacts, migrate, read_facts
 from tests.postgres.roles import as_role, fresh_role
 from tests.servers.fixtures import made
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
@@ -37,9 +37,9 @@ def options(url: str) -> PostgresOptions:
 
 
 @pytest.fixture
-def seen(options: PostgresOptions) -> Checkup:
+def seen(options: PostgresOptions) -> ServerFacts:
     migrate(options)
-    return check(options)
+    return read_facts(options)
 
 
 @pytest.fixture
@@ -97,11 +97,11 @@ def test_unreachable_server_is_a_problem_and_its_password_is_not_shown():
         (190_000, Health.WARNING),
     ],
 )
-def test_versions_from_14_to_18_are_fine(seen: Checkup, version: int, expected: Health):
+def test_versions_from_14_to_18_are_fine(seen: ServerFacts, version: int, expected: Health):
     assert server.check_version(replace(seen, version=version)).health is expected
 
 
-def test_standby_and_another_encoding_are_problems(seen: Checkup):
+def test_standby_and_another_encoding_are_problems(seen: ServerFacts):
     assert server.check_version(replace(seen, standby=True)).health is Health.PROBLEM
     settings = {**seen.settings, "server_encoding": "LATIN1"}
     assert server.check_version(replace(seen, settings=settings)).health is Health.PROBLEM
@@ -110,7 +110,7 @@ def test_standby_and_another_encoding_are_problems(seen: Checkup):
 def test_server_that_does_not_sync_its_device_is_reported():
     loose = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
     with made(lambda: PostgresServer({**loose, "autovacuum": "off"})) as loose_server:
-        seen = check(parse_url(loose_server.url))
+        seen = read_facts(parse_url(loose_server.url))
     found = server.check_durability(seen)
     assert [one.health for one in found] == [Health.PROBLEM, Health.PROBLEM, Health.WARNING]
     assert server.check_vacuum(seen).health is Health.PROBLEM
@@ -124,19 +124,19 @@ def test_server_that_does_not_sync_its_device_is_reported():
         (61_000, Health.PROBLEM, "ahead"),
     ],
 )
-def test_clock_skew_is_reported(seen: Checkup, offset_ms: int, expected: Health, word: str):
+def test_clock_skew_is_reported(seen: ServerFacts, offset_ms: int, expected: Health, word: str):
     found = server.check_server_clock(offset_ms)
     assert found.health is expected
     assert word in found.found
 
 
-def test_server_with_few_connections_left_is_a_warning(seen: Checkup, options: PostgresOptions):
+def test_server_with_few_connections_left_is_a_warning(seen: ServerFacts, options: PostgresOptions):
     assert server.check_connections(seen).health is Health.OK
     crowded = replace(seen, connections=int(seen.settings["max_connections"]) - 8)
     assert server.check_connections(crowded).health is Health.WARNING
 
 
-def test_pooler_unknown_to_the_store_is_a_warning(seen: Checkup, options: PostgresOptions):
+def test_pooler_unknown_to_the_store_is_a_warning(seen: ServerFacts, options: PostgresOptions):
     assert not seen.pooled
     pooled = replace(seen, pooled=True)
     assert server.check_pooler(pooled, options).health is Health.WARNING
@@ -146,7 +146,7 @@ def test_pooler_unknown_to_the_store_is_a_warning(seen: Checkup, options: Postgr
 def test_long_open_transaction_is_named(url: str, options: PostgresOptions):
     with psycopg.connect(url, application_name="the report") as db:
         db.execute("SELECT 1")
-        seen = check(options)
+        seen = read_facts(options)
         (held,) = [one for one in seen.holders if "the report" in one.who]
         assert held.since_ms < server.OPEN_MS
         db.rollback()
@@ -157,13 +157,13 @@ def test_long_open_transaction_is_named(url: str, options: PostgresOptions):
     assert "process 7 of report" in found.found
 
 
-def test_unused_slot_that_keeps_dead_rows_is_named(seen: Checkup):
+def test_unused_slot_that_keeps_dead_rows_is_named(seen: ServerFacts):
     (found,) = server.check_transactions(replace(seen, holders=(), idle_slots=("old_copy",)))
     assert found.health is Health.WARNING
     assert "old_copy" in found.hint
 
 
-def test_table_of_dead_rows_is_a_warning(seen: Checkup):
+def test_table_of_dead_rows_is_a_warning(seen: ServerFacts):
     bloated = replace(seen, bloat=Bloat("job", 500_000, 1_000))
     assert server.check_vacuum(bloated).health is Health.WARNING
     assert server.check_vacuum(seen).health is Health.OK
@@ -174,15 +174,15 @@ def test_missing_rights_are_named_with_the_grants_for_them(url: str, options: Po
     with fresh_role(url) as role, psycopg.connect(url, autocommit=True) as owner:
         theirs = parse_url(as_role(url, role))
         for grant in grants(options, role):
-            found = server.check_rights(check(theirs), theirs)
+            found = server.check_rights(read_facts(theirs), theirs)
             if found.health is Health.OK:
                 break
             assert found.health is Health.PROBLEM
             assert grant in found.hint
             owner.execute(grant.encode())
-        assert server.check_rights(check(theirs), theirs).health is Health.OK
+        assert server.check_rights(read_facts(theirs), theirs).health is Health.OK
         owner.execute(f'REVOKE DELETE ON headway.job FROM "{role}"'.encode())
-        assert check(theirs).missing == {"table job": ("DELETE",)}
+        assert read_facts(theirs).missing == {"table job": ("DELETE",)}
 
 
 def test_doctor_of_a_missing_store_creates_nothing(headway: Headway, url: str):

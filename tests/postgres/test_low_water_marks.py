@@ -8,8 +8,8 @@ from headway import Slots
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.outcomes import SettleRequest, Snoozed
 from headway.core.job import NewJob
-from headway.stores.postgres import marks
-from headway.stores.postgres.marks import WHOLE, Marks
+from headway.stores.postgres import low_water_marks
+from headway.stores.postgres.low_water_marks import WHOLE, LowWaterMarks
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
@@ -19,11 +19,11 @@ from tests.postgres.places import Place
 
 @pytest.fixture(autouse=True)
 def used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "LEAST", 1)
+    monkeypatch.setattr(low_water_marks, "LEAST", 1)
 
 
 def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
-    known = Marks()
+    known = LowWaterMarks()
     assert known.ranges(1) is WHOLE
     known.rise(1, {5: (100, 7)}, 3)
     assert known.ranges(1) is not WHOLE
@@ -32,13 +32,13 @@ def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
 
 
 def test_ranges_of_a_flow_omit_only_what_precedes_a_mark() -> None:
-    known = Marks()
+    known = LowWaterMarks()
     known.rise(1, {5: (100, 7), 2: (50, 3)}, 3)
     assert known.ranges(1) == ((-1, 0, 0, 2), (2, 50, 3, 5), (5, 100, 7, 2**62))
 
 
 def test_mark_moves_back_to_a_job_waiting_before_it() -> None:
-    known = Marks()
+    known = LowWaterMarks()
     known.rise(1, {5: (100, 7)}, 3)
     known.lower(1, 5, 100, 9)
     assert known.ranges(1)[1] == (5, 100, 7, 2**62)
@@ -47,7 +47,7 @@ def test_mark_moves_back_to_a_job_waiting_before_it() -> None:
 
 
 def test_mark_is_not_raised_by_a_read_before_another_step_queued_a_job() -> None:
-    known = Marks()
+    known = LowWaterMarks()
     read_at = known.lowered
     known.lower(1, 5, 99, 9)
     known.rise(1, {5: (100, 7)}, 3, read_at)
@@ -57,7 +57,7 @@ def test_mark_is_not_raised_by_a_read_before_another_step_queued_a_job() -> None
 
 
 def test_dropped_mark_is_not_raised_by_an_earlier_read() -> None:
-    known = Marks()
+    known = LowWaterMarks()
     for forget in (lambda: known.drop([1]), known.clear):
         known.rise(1, {5: (100, 7)}, 3)
         read_at = known.lowered
@@ -67,10 +67,10 @@ def test_dropped_mark_is_not_raised_by_an_earlier_read() -> None:
 
 
 def test_whole_flow_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Marks()
+    known = LowWaterMarks()
     known.rise(1, {5: (100, 7)}, 3)
-    now = marks.monotonic() + marks.SECONDS
-    monkeypatch.setattr(marks, "monotonic", lambda: now)
+    now = low_water_marks.monotonic() + low_water_marks.SECONDS
+    monkeypatch.setattr(low_water_marks, "monotonic", lambda: now)
     assert known.ranges(1) is WHOLE
     known.rise(1, {5: (200, 8)}, 1)
     assert known.ranges(1)[1] == (5, 200, 8, 2**62)

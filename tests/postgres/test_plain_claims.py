@@ -24,7 +24,7 @@ from headway.contract.outcomes import SettleRequest, Snoozed, Verdict
 from headway.contract.views import JobQuery, WorkersQuery
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
-from headway.stores.postgres import marks
+from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.plain_claims import LONGEST_PAUSE, MOST_FLOWS
 from headway.stores.postgres.session import lock_key
@@ -136,7 +136,7 @@ async def test_plain_claim_looks_further_if_all_first_jobs_are_locked(
 async def test_skipped_jobs_go_first_again_if_the_claim_that_locked_them_fails(
     store: PostgresStore, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marks, "LEAST", 1)
+    monkeypatch.setattr(low_water_marks, "LEAST", 1)
     made = jobs(1, 12)
     await store.enqueue(made)
     assert started(await claim(store, request=2, n=2)) == of(made[:2])

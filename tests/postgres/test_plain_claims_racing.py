@@ -26,7 +26,7 @@ from headway.contract.definitions import (
 from headway.contract.outcomes import SettleRequest, Snoozed
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreChanged
-from headway.stores.postgres import marks
+from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.link import BoundStatement, Link
 from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.plain_claims import PlainClaims
@@ -324,7 +324,7 @@ async def snooze(store: PostgresStore, clock: FakeClock, one: tuple[str, int]) -
 async def test_job_requeued_during_a_plain_claim_is_not_skipped(
     store: PostgresStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    monkeypatch.setattr(marks, "LEAST", 1)
+    monkeypatch.setattr(low_water_marks, "LEAST", 1)
     made = jobs(1, 12)
     await store.enqueue(made)
     first = (await claim(store, request=2, n=2)).jobs[0]

@@ -18,7 +18,7 @@ from headway.server.alerts.rule_book import Alerts
 from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS, AlertWatcher
 from headway.stores import open_store
-from headway.systems.directory.alert_place import SCHEMA, AlertPlace
+from headway.systems.directory.alert_storage import SCHEMA, AlertTable
 from headway.systems.directory.database import Directory
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
@@ -50,7 +50,7 @@ class Server:
     def __init__(self, world: World, begins_s: float, **settings: Any) -> None:
         read = AlertSettings.model_construct(**settings)
         alerts = Alerts()
-        alerts.off, alerts.place = read.off, world.place
+        alerts.off, alerts.storage = read.off, world.storage
         self.told = RecordingSink()
         self.world = world
         self.watch = AlertWatcher(
@@ -77,7 +77,7 @@ class World:
         self.clock = FakeClock()
         self.store = FaultyStore(open_store("memory://", clock=self.clock))
         self.app = hw.App(store=self.store)
-        self.place = AlertPlace(directory)
+        self.storage = AlertTable(directory)
         self._begun = 0
 
     def server(self, **settings: Any) -> Server:
@@ -205,10 +205,10 @@ async def test_former_leader_writes_nothing(world: World):
     first = await a_server_that_told(world)
     other = world.server()
     await other.check(TERM)
-    kept = await world.place.read()
+    kept = await world.storage.read()
     keeper: Any = first.watch._keeper  # pyright: ignore[reportPrivateUsage]
-    await world.place.write(keeper._holder, b"{}")
-    assert await world.place.read() == kept
+    await world.storage.write(keeper._holder, b"{}")
+    assert await world.storage.read() == kept
 
 
 async def test_rule_disabled_meanwhile_is_not_healed(world: World):
@@ -285,8 +285,8 @@ async def test_unintelligible_alert_state_is_left_alone(
     world: World, caplog: pytest.LogCaptureFixture
 ):
     await world.app.send_async("noop", lane="calls")
-    await world.place.take_over("x")
-    await world.place.write("x", b'{"standing": 7}')
+    await world.storage.take_over("x")
+    await world.storage.write("x", b'{"standing": 7}')
     with caplog.at_level(logging.WARNING):
         server = world.server()
         assert await server.check() == []
@@ -303,7 +303,7 @@ async def test_unchanged_alert_state_is_not_written(world: World, monkeypatch: p
         del holder
         written.append(value)
 
-    monkeypatch.setattr(world.place, "write", write)
+    monkeypatch.setattr(world.storage, "write", write)
     for _ in range(5):
         await server.check(1_000)
     assert written == []

@@ -9,7 +9,7 @@ import pytest
 
 import headway as hw
 from headway.bridges.cassandra.reader import Reader
-from headway.bridges.kafka.watching import kafka_page
+from headway.bridges.kafka.monitoring import kafka_page
 from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, Role
 from headway.contract.outcomes import Died, Failed, HandedOver
 from headway.core.gates.pool import Pool

@@ -18,8 +18,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from examples.demo.asking import Asking
 from examples.demo.automations.rules import Line, Written
+from examples.demo.http_client import Asking
 
 LANE = "automations"
 LIMIT = 2

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from examples.demo.asking import Asking
 from examples.demo.call_centre.rules import Evidence, Pause
 from examples.demo.call_centre.terms import BARRED, CLOSES, NUMBERS, OPENS
+from examples.demo.http_client import Asking
 from examples.demo.telephones import Telephones
 from headway.lab.draws import Draws
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from examples.demo.asking import Asking
+from examples.demo.http_client import Asking
 from examples.demo.mail_room.postbox import Postbox
 from examples.demo.newsroom.rules import Evidence, Issue
 from headway.lab.draws import Draws

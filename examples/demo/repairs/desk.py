@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from examples.demo.asking import Asking
+from examples.demo.http_client import Asking
 from examples.demo.repairs.rules import Evidence
 from examples.demo.telephones import Telephones
 from headway.lab.draws import Draws

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
 from headway.carrier.application import Application, DeliveryRefused, Message, Notice, read_twiml
+from headway.carrier.call_lifecycle import Life
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
-from headway.carrier.life import Life
 from headway.carrier.script import Fate, Person, Rates, SimulatedSettings, fate_of
 from headway.carrier.webhook_delivery import Pace, Tasks, WebhookSender, delivery_of
 from headway.core.errors import InvalidValue

@@ -65,8 +65,8 @@ def migrate_postgres(url: str) -> tuple[int, int]:
     """
     try:
         # Imported here: the driver may not be installed.
-        from headway.stores.postgres.checkup import migrate  # noqa: PLC0415
         from headway.stores.postgres.options import parse_url  # noqa: PLC0415
+        from headway.stores.postgres.server_facts import migrate  # noqa: PLC0415
     except ImportError as error:
         message = f"the PostgreSQL store needs a package that is not installed: {error.name}"
         raise StoreUnavailable(message, hint=DRIVER) from error

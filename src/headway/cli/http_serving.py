@@ -187,7 +187,7 @@ class HttpServing:
         address = self.address.address(has_tokens=has_tokens)
         service = Service(store, self._options(), app=self.app)
         if self.systems.parts is not None:
-            service.alerts.place = self.systems.parts.alert_place
+            service.alerts.storage = self.systems.parts.alert_storage
         pages = [self._watch_kafka(service)] if self.settings.kafka else []
         server = build(service, self.systems.each)
         add_dashboard(server, service, self.systems.each, pages)
@@ -204,13 +204,13 @@ class HttpServing:
     def _watch_kafka(self, service: Service) -> Page:
         """Watch the consumer group of [kafka.in], and return its dashboard page."""
         with needs_extra("kafka"):
-            from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
-            from headway.bridges.kafka.watching import (  # noqa: PLC0415
+            from headway.bridges.kafka.monitoring import (  # noqa: PLC0415
                 kafka_page,
-                start_seeing_kafka,
+                start_kafka_monitoring,
             )
+            from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
         settings = read_kafka_settings(self.settings.kafka)
-        return kafka_page(start_seeing_kafka(service, settings), settings)
+        return kafka_page(start_kafka_monitoring(service, settings), settings)
 
     async def _listen(self, listener: Listener) -> None:
         logging_task = asyncio.create_task(self._log_address(listener))

@@ -24,7 +24,7 @@ class Parts(Protocol):
     """Resources that systems share, to be opened and closed here."""
 
     @property
-    def alert_place(self) -> AlertStorage:
+    def alert_storage(self) -> AlertStorage:
         """Where sent alerts are stored, to survive a server's restart."""
         ...
 

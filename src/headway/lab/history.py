@@ -71,7 +71,7 @@ class History:
         jobs: all jobs in the store, with their runs.
         changes: capacities and limits that operators changed, in order.
         differences: findings of the store's own audit.
-        outside: violations observed by the outside world.
+        outside_violations: violations observed by the outside world.
         refused: unusable rows of files.
     """
 
@@ -82,7 +82,7 @@ class History:
     closings: list[Closed] = field(default_factory=list[Closed])
     changes: list[Changed] = field(default_factory=list[Changed])
     differences: tuple[Difference, ...] = ()
-    outside: list[str] = field(default_factory=list[str])
+    outside_violations: list[str] = field(default_factory=list[str])
     refused: list[str] = field(default_factory=list[str])
 
     def runs(self) -> Iterator[tuple[JobView, RunView]]:

@@ -274,7 +274,7 @@ def store_passes_its_audit(history: History, _: Limits) -> Iterator[Violation]:
 
 def outside_world_saw_no_violation(history: History, _: Limits) -> Iterator[Violation]:
     """The outside world observed no work started twice, and no line overbooked."""
-    for violation in history.outside:
+    for violation in history.outside_violations:
         yield Violation("outside", violation)
 
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.local_time import find_zone
 from headway.core.naming import did_you_mean
-from headway.lab.declared import backoff, gate_spec
 from headway.lab.scenario import Scenario
+from headway.lab.scenario_app import backoff, gate_spec
 from headway.runtime.faults import faults
 
 _SHOWN = 5

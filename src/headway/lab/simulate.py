@@ -17,11 +17,9 @@ from headway.contract.views import StatsQuery
 from headway.core.errors import CallerError, HeadwayError, located
 from headway.core.job import MAX_BATCH, NewJob
 from headway.lab.arrivals import Arrival, Arrivals
-from headway.lab.crew import Crew
-from headway.lab.declared import declared_app
 from headway.lab.history import FAR_AT, Changed, Closed, History, read_into
 from headway.lab.invariants import check
-from headway.lab.outside import Outside
+from headway.lab.outside_world import OutsideWorld
 from headway.lab.report import Report, report
 from headway.lab.scenario import (
     CapacityMove,
@@ -32,8 +30,10 @@ from headway.lab.scenario import (
     ResumeMove,
     Scenario,
 )
+from headway.lab.scenario_app import declared_app
 from headway.lab.scenario_file import read_scenarios
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
+from headway.lab.workers import ScenarioWorkers
 from headway.runtime.chores import Sweep
 from headway.stores.memory import MemoryStore
 
@@ -80,11 +80,11 @@ class _Play:
         self.progress = progress
         self.timing = VirtualTiming(loop)
         self.store = MemoryStore(loop.clock)
-        self.outside = Outside(scenario, self.store, self.timing)
+        self.world = OutsideWorld(scenario, self.store, self.timing)
         self.history = History(start_at=scenario.start)
         self.arrivals = Arrivals(scenario, folder)
-        self.crew = Crew(scenario, self.outside, self.store, self.timing)
-        self.app = declared_app(scenario, self.outside, self.store, self.timing)
+        self.workers = ScenarioWorkers(scenario, self.world, self.store, self.timing)
+        self.app = declared_app(scenario, self.world, self.store, self.timing)
         duration = scenario.duration
         self.until_at = scenario.start + (LONGEST_MS if duration is None else duration)
         self.last_at = self.until_at + (0 if duration is None else scenario.drain)
@@ -94,7 +94,7 @@ class _Play:
         try:
             await self.app.declare()
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self.crew.work())]
+                tasks = [group.create_task(self.workers.work())]
                 # One sweeper for all workers, which run without chores.
                 tasks.append(group.create_task(Sweep(self.store, self.timing).run()))
                 tasks += [
@@ -112,8 +112,8 @@ class _Play:
             # Raise the error itself, not the exception group of the tasks.
             raise _first_error(errors) from None
         finally:
-            await self.outside.carrier.close()
-        return Played(history=self.history, fates=self.outside.fates)
+            await self.world.carrier.close()
+        return Played(history=self.history, fates=self.world.fates)
 
     async def _wait_until_done(self) -> None:
         if self.scenario.duration is not None:
@@ -134,7 +134,7 @@ class _Play:
     async def _read_history(self) -> None:
         history = self.history
         await read_into(history, self.store)
-        history.outside = list(self.outside.carrier.violations)
+        history.outside_violations = list(self.world.carrier.violations)
         history.refused = list(self.arrivals.refused)
         history.end_at = self.loop.clock()
         ends = [job.finished_at or 0 for job in history.jobs]
@@ -197,7 +197,7 @@ class _Play:
         await self._sleep_until(move.at.resolve(self.scenario.start, self.scenario.tz))
         with located(f"moves[{number}]: ", HeadwayError):
             if isinstance(move, KillMove):
-                await self.crew.kill(move)
+                await self.workers.kill(move)
             else:
                 await self._operate(move)
 
@@ -219,7 +219,7 @@ class _Play:
             case CapacityMove():
                 item = SetGate(name=move.gate, capacity=move.to)
                 history.changes.append(Changed(gate=move.gate, at=now, to=move.to))
-                channels = self.outside.carrier.channels
+                channels = self.world.carrier.channels
                 if move.gate in channels:
                     # A channel that is removed stays in use until its call ends.
                     channels[move.gate] = max(channels[move.gate], move.to)

@@ -53,7 +53,7 @@ from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources import Rows, Source, SourceOptions, SourceSync
 from headway.runtime.timing import Timing, persist
-from headway.runtime.worker.endings import OnFailure, check_hook
+from headway.runtime.worker.outcomes import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import Lanes, WorkerOptions, read_lanes

@@ -28,7 +28,7 @@ from headway.core.errors import (
 )
 from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.core.naming import check_name
-from headway.runtime.answers import Dead, moment
+from headway.runtime.handler_results import Dead, moment
 from headway.runtime.records import encode, text_of
 
 Stop = Literal["cancel", "lost", "stop", "timeout"]

@@ -10,7 +10,7 @@ from headway.contract.store import Store
 from headway.core.errors import InvariantBroken
 from headway.runtime.app import App
 from headway.runtime.timing import REAL, Timing
-from headway.systems.directory.alert_place import AlertPlace
+from headway.systems.directory.alert_storage import AlertTable
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import Tally
 from headway.systems.telephony.exchange import Exchange
@@ -43,7 +43,7 @@ class Parts:
         base_url: public URL of the server; empty until it is known.
         signing_keys: keys for links in messages; the first signs, all are accepted.
         cassandra: connection for the calendar and history; None if Cassandra is not used.
-        alert_place: the stored state of sent alerts.
+        alert_storage: the stored state of sent alerts.
     """
 
     directory: Directory
@@ -52,11 +52,11 @@ class Parts:
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
     timing: Timing = REAL
     cassandra: Link | None = None
-    alert_place: AlertPlace = field(init=False)
+    alert_storage: AlertTable = field(init=False)
     _resources: list[Closable] = field(default_factory=list[Closable], init=False)
 
     def __post_init__(self) -> None:
-        self.alert_place = AlertPlace(self.directory)
+        self.alert_storage = AlertTable(self.directory)
 
     def also(self, resource: Closable) -> None:
         """Close a resource together with the parts, and open it with them if it is `Openable`."""

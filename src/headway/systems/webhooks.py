@@ -25,11 +25,11 @@ import httpcore
 
 from headway.core.duration import read_retry_after
 from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
-from headway.runtime.answers import Dead, Retry
+from headway.runtime.handler_results import Dead, Retry
 from headway.runtime.timing import Timing
 from headway.server.hooks.providers import SHORTEST_SECRET
 from headway.server.hooks.request import strict_base64
-from headway.systems.last_moment import FirstByte
+from headway.systems.pre_send_check import PreSendTrace
 
 _NOT_PUBLIC_4 = tuple(
     map(
@@ -319,7 +319,7 @@ class Reporter:
             "user-agent": "headway",
             **sign(self._keys, event, self._timing.wall_at() // 1000, body),
         }
-        first_byte = FirstByte()
+        first_byte = PreSendTrace()
         try:
             async with (
                 self._semaphore,

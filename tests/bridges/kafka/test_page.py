@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from headway.bridges.kafka.monitoring import GroupMonitor, GroupStatus, kafka_page
 from headway.bridges.kafka.settings import KafkaSettings, read_kafka_settings
-from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_page
 from headway.contract.definitions import Role
 from tests.web.rig import HOSTILE, dashboard, signed_in
 from tests.web.test_web_pages import plain
@@ -18,7 +18,7 @@ def settings() -> KafkaSettings:
     return read_kafka_settings({"in": {"topics": ["orders"], "lag_above": 10, "group": "g"}})
 
 
-class Answers(GroupWatch):
+class Answers(GroupMonitor):
     """Returns a given status as the brokers' reply, once it is allowed to."""
 
     def __init__(self, **said: object) -> None:
@@ -32,7 +32,7 @@ class Answers(GroupWatch):
         return GroupStatus(at=now, **self._said)
 
 
-async def shown(watch: GroupWatch, who: Role = Role.VIEWER) -> tuple[int, str]:
+async def shown(watch: GroupMonitor, who: Role = Role.VIEWER) -> tuple[int, str]:
     async with (
         dashboard(pages=[kafka_page(watch, settings())]) as rig,
         signed_in(rig, who) as http,

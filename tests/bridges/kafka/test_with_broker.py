@@ -13,9 +13,9 @@ import pytest
 import headway as hw
 from headway.bridges.kafka.consuming import KafkaIn
 from headway.bridges.kafka.message import EnqueueSink, JobReader
+from headway.bridges.kafka.monitoring import GroupMonitor
 from headway.bridges.kafka.publishing import Publisher, declare_kafka
 from headway.bridges.kafka.settings import producer_config, read_kafka_settings
-from headway.bridges.kafka.watching import GroupWatch
 from headway.contract.views import JobsQuery
 from tests.bridges.kafka.rig import Topics, bridge, count, end, kill, sqlite, until
 from tests.servers.brokers.kafka import GivenKafka, KafkaServer
@@ -348,7 +348,7 @@ async def test_server_shows_lag_and_dead_letters_without_a_bridge(
     topics.send(topic, [b"nonsense", *numbers(9)])
     given = {"topics": [topic, "missing"], "group": topic, "dead_letters": dead}
     settings = read_kafka_settings({"servers": topics.address, "in": given})
-    seen = await GroupWatch(settings).status()
+    seen = await GroupMonitor(settings).status()
     assert (sum(seen.lag.values()), len(seen.lag), seen.dead_letters) == (10, 2, 0)
     assert (seen.missing, seen.away) == (["missing"], "")
     store = sqlite(tmp_path)
@@ -361,5 +361,5 @@ async def test_server_shows_lag_and_dead_letters_without_a_bridge(
 
         await until(committed)
         assert end(process) == 0
-    seen = await GroupWatch(settings).status()
+    seen = await GroupMonitor(settings).status()
     assert (sum(seen.lag.values()), seen.dead_letters) == (0, 1)

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from headway.runtime.timing import REAL
 from headway.systems.automations.config import Automation, parse_config
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.session import End, Session, session_id
 
 LIMIT_S = 120
@@ -74,7 +74,7 @@ def _toml(value: Any) -> str:
 class Play:
     """A running session, and its owner."""
 
-    places: Places
+    folders: Folders
     session: Session
     lease_s: float = 60.0
     renewals: list[Mapping[str, object]] = field(default_factory=list)
@@ -92,18 +92,18 @@ class Play:
     async def end(self, every_s: float = 1.0) -> End:
         until = REAL.monotonic() + self.lease_s
         async with asyncio.timeout(LIMIT_S):
-            return await self.session.work(self.places, REAL, until, self.renew, every_s)
+            return await self.session.work(self.folders, REAL, until, self.renew, every_s)
 
     @property
     def log(self) -> str:
-        return self.places.log(self.session.id).read_text()
+        return self.folders.log(self.session.id).read_text()
 
 
 def play(tmp_path: Path, one: Automation, *, run: int = 1, **more: Any) -> Play:
-    places = Places(root=tmp_path / "state")
-    places.make()
+    folders = Folders(root=tmp_path / "state")
+    folders.make()
     session = Session(id=session_id(one.id, JOB), automation=one, run=run)
-    return Play(places=places, session=session, **more)
+    return Play(folders=folders, session=session, **more)
 
 
 async def until(condition: Any) -> None:

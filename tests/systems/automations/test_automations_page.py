@@ -21,6 +21,7 @@ from headway.core.timetable.schedule import Cron, Every
 from headway.runtime.timing import REAL
 from headway.systems.automations import make
 from headway.systems.automations.dispatcher import Dispatcher
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.pages import (
     AHEAD_MS,
     TAIL,
@@ -30,7 +31,6 @@ from headway.systems.automations.pages import (
     session_view,
     strip,
 )
-from headway.systems.automations.places import Places
 from tests.server.rig import Rig
 from tests.systems.automations.sessions_rig import LIMIT_S, new_repository
 from tests.systems.automations.test_dispatching import entry, holding
@@ -276,15 +276,15 @@ def a_session(automation: str, job_id: str) -> SessionView:
 
 
 def test_tail_of_a_log_is_bounded_and_starts_with_a_whole_line(tmp_path):
-    places = Places(root=tmp_path)
-    places.make()
+    folders = Folders(root=tmp_path)
+    folders.make()
     one = a_session("a", "1")
-    assert read_tail(places, one) is None
-    log = places.log("cron:a:1")
+    assert read_tail(folders, one) is None
+    log = folders.log("cron:a:1")
     log.write_bytes(b"first\n\xff\n")
-    assert read_tail(places, one) == ("first\n\N{REPLACEMENT CHARACTER}\n", False)
+    assert read_tail(folders, one) == ("first\n\N{REPLACEMENT CHARACTER}\n", False)
     log.write_text("".join(f"line {n:06}\n" for n in range(10_000)))
-    found = read_tail(places, one)
+    found = read_tail(folders, one)
     assert found is not None
     text, more = found
     assert more
@@ -294,14 +294,14 @@ def test_tail_of_a_log_is_bounded_and_starts_with_a_whole_line(tmp_path):
 
 
 def test_no_file_beside_the_logs_is_read_whatever_a_job_says(tmp_path):
-    places = Places(root=tmp_path)
-    places.make()
+    folders = Folders(root=tmp_path)
+    folders.make()
     (tmp_path / "logs" / "cron_x").mkdir()
     (tmp_path / "secret_1.log").write_text("secret")
-    assert read_tail(places, a_session("x/../../secret", "1")) is None
+    assert read_tail(folders, a_session("x/../../secret", "1")) is None
     (tmp_path / "logs" / "cron_l_1.log").symlink_to(tmp_path / "secret_1.log")
-    assert read_tail(places, a_session("l", "1")) is None
-    assert read_tail(places, a_session("n\0", "1")) is None
+    assert read_tail(folders, a_session("l", "1")) is None
+    assert read_tail(folders, a_session("n\0", "1")) is None
 
 
 def test_colours_and_invisible_characters_are_removed_from_a_log():

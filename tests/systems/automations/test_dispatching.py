@@ -22,13 +22,13 @@ from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
-from headway.runtime.answers import Dead
+from headway.runtime.handler_results import Dead
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL, Timing
 from headway.stores.memory import MemoryStore
 from headway.systems.automations import make
 from headway.systems.automations.dispatcher import Dispatcher
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
 from headway.testing.faulty import Fault, FaultyStore
@@ -507,10 +507,10 @@ async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, reposi
     work, hand_over = Session.work, Job.hand_over
 
     async def noted(
-        self: Session, places: Any, timing: Timing, until: float, renew: Any, every_s: float
+        self: Session, folders: Any, timing: Timing, until: float, renew: Any, every_s: float
     ) -> Any:
         seen.append((until - begun[0], every_s))
-        return await work(self, places, timing, until, renew, every_s)
+        return await work(self, folders, timing, until, renew, every_s)
 
     async def handed_over(self: Job, **options: Any) -> None:
         begun.append(REAL.monotonic())
@@ -529,7 +529,7 @@ async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, reposi
 async def test_session_of_a_repository_no_longer_in_its_entry_is_not_run(tmp_path, repository):
     file = tmp_path / "automations.toml"
     file.write_text(entry("a", repository))
-    one = Dispatcher(file=file, places=Places(root=tmp_path / "state"), lease_ms=60_000)
+    one = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
     job: Any = None
     with pytest.raises(Dead, match="its repository has changed"):
         await one.work(MemoryStore(), job, "a", "elsewhere")
@@ -538,7 +538,7 @@ async def test_session_of_a_repository_no_longer_in_its_entry_is_not_run(tmp_pat
 async def test_lease_that_cannot_be_renewed_lasts_no_longer_than_known(tmp_path):
     away = FaultyStore(MemoryStore())
     away.plan(Fault.REFUSE)
-    runner = SessionRunner(places=Places(root=tmp_path), lease_ms=60_000, timing=REAL)
+    runner = SessionRunner(folders=Folders(root=tmp_path), lease_ms=60_000, timing=REAL)
     job: Any = SimpleNamespace(id="a", ref="a:1")
     known = [5.0]
     assert await runner._renew(away, job, known, {}) == 5.0

@@ -22,7 +22,7 @@ from headway.systems.automations import (
 )
 from headway.systems.automations.config import parse_config
 from headway.systems.automations.dispatcher import Dispatcher
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from tests.cli.conftest import Headway
 from tests.systems.automations.sessions_rig import new_repository
 from tests.systems.automations.test_dispatching import entry, holding, service
@@ -117,7 +117,7 @@ def test_only_a_load_with_a_threshold_lowers_the_limit_and_never_raises_it(
 ) -> None:
     file = tmp_path / "automations.toml"
     file.write_text(f"{HEAD}{governor}\n")
-    one = Dispatcher(file=file, places=Places(root=tmp_path), lease_ms=1, load=lambda: load)
+    one = Dispatcher(file=file, folders=Folders(root=tmp_path), lease_ms=1, load=lambda: load)
     one.read()
     assert one.most == most
     edits = one.revision

@@ -13,7 +13,7 @@ import pytest
 
 from headway.runtime.timing import REAL
 from headway.systems.automations.config import parse_config
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.runner import Notices
 from tests.systems.automations.sessions_rig import git, new_repository
 from tests.systems.automations.test_dispatching import entry, service
@@ -174,11 +174,11 @@ async def test_permanently_failed_entry_fires_again_after_a_successful_session(
 
 async def test_recreated_mirror_is_announced(tmp_path, repository, receiver):
     url = f"sqlite:///{tmp_path}/h.db"
-    places = Places(root=tmp_path / "state")
-    places.make()
+    folders = Folders(root=tmp_path / "state")
+    folders.make()
     async with service(tmp_path, url, entry("a", repository), head=head(receiver)) as one:
         await one.ended("a")
-        (mirror,) = places.mirrors.glob("*.git")
+        (mirror,) = folders.mirrors.glob("*.git")
         (mirror / "HEAD").write_bytes(b"\0")
         await one.post("/a/run")
         await one.until(lambda: _async(bool(receiver.taken)))

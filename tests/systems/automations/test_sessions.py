@@ -45,7 +45,7 @@ async def test_session_works_in_a_clone_of_the_default_branch(tmp_path, reposito
     assert end.succeeded, one.log
     assert "hello\n" in one.log
     assert str(repository) in one.log
-    assert list(one.places.work.iterdir()) == []
+    assert list(one.folders.work.iterdir()) == []
 
 
 async def test_mirror_is_updated_and_a_ref_is_checked_out(tmp_path, repository):
@@ -87,7 +87,7 @@ async def test_token_in_the_url_reaches_neither_log_nor_mirror_nor_arguments(tmp
     end = await one.end()
     assert (end.reason, end.step) == ("setup", "git fetch")
     assert "127.0.0.1" in one.log
-    for path in one.places.root.rglob("*"):
+    for path in one.folders.root.rglob("*"):
         assert "T0KEN" not in path.name
         assert not path.is_file() or b"T0KEN" not in path.read_bytes(), path
 
@@ -98,7 +98,7 @@ async def test_log_is_private_bounded_and_ends_with_the_status(tmp_path, reposit
     end = await one.end()
     assert (end.reason, end.status, end.truncated) == ("exit", 3, True)
     assert end.bytes > 200_000
-    path = one.places.log(one.session.id)
+    path = one.folders.log(one.session.id)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.stat().st_size < 6000
     assert one.log.endswith("headway: ended: exit, status 3\n")
@@ -109,7 +109,7 @@ async def test_artefacts_are_kept_and_none_from_outside(tmp_path, repository):
     command = f"mkdir -p out; echo 1 > out/a.txt; ln -s {tmp_path}/outside.txt out/b.txt; exit 1"
     one = play(tmp_path, automation(repository, command, artifacts=["out/*.txt"]))
     assert not (await one.end()).succeeded
-    kept = [path.name for path in one.places.artifacts.rglob("*") if path.is_file()]
+    kept = [path.name for path in one.folders.artifacts.rglob("*") if path.is_file()]
     assert kept == ["a.txt"]
     # It was passed over, not tried.
     assert "not kept" not in one.log
@@ -119,7 +119,7 @@ async def test_no_artefact_has_the_url_with_its_token(tmp_path, repository):
     command = "ln -s .git/config link; cp .git/config copy; true"
     one = play(tmp_path, automation(repository, command, artifacts=[".git/*", "link", "copy"]))
     assert (await one.end()).succeeded
-    kept = [path.name for path in one.places.artifacts.rglob("*") if path.is_file()]
+    kept = [path.name for path in one.folders.artifacts.rglob("*") if path.is_file()]
     assert kept == ["copy"]
 
 
@@ -134,7 +134,7 @@ async def test_only_artefacts_of_the_newest_sessions_are_kept(tmp_path, reposito
 async def test_worktree_of_a_failed_session_is_kept_if_the_entry_says_so(tmp_path, repository):
     one = play(tmp_path, automation(repository, "touch mark; false", keep_worktree="failed"))
     assert not (await one.end()).succeeded
-    (kept,) = one.places.work.iterdir()
+    (kept,) = one.folders.work.iterdir()
     assert (kept / "repository" / "mark").exists()
 
 
@@ -288,20 +288,20 @@ async def test_mirror_with_a_damaged_file_is_kept_aside_and_recreated(tmp_path, 
 
 async def test_worktree_in_the_way_is_kept_aside_and_recreated(tmp_path, repository):
     one = play(tmp_path, automation(repository, "cat hello.txt"))
-    left = one.places.work / f"{JOB}-1" / "repository"
+    left = one.folders.work / f"{JOB}-1" / "repository"
     left.mkdir(parents=True)
     (left / "hello.txt").write_text("of another run\n")
     assert (await one.end()).succeeded, one.log
     assert one.session.remade == ["worktree"]
     assert "another run" not in one.log
-    (kept,) = one.places.work.iterdir()
+    (kept,) = one.folders.work.iterdir()
     assert (kept / "repository" / "hello.txt").read_text() == "of another run\n"
 
 
 async def test_mirror_prepared_by_another_session_is_waited_for(tmp_path, repository):
     one = play(tmp_path, automation(repository, "true"))
     assert (await one.end()).succeeded
-    (mirror,) = one.places.mirrors.glob("*.lock")
+    (mirror,) = one.folders.mirrors.glob("*.lock")
     other = mirror.open("w")
     fcntl.flock(other, fcntl.LOCK_EX)
     two = play(tmp_path, automation(repository, "true", timeout="1s"), run=2)
@@ -316,7 +316,7 @@ async def test_worktree_is_locked_while_its_session_runs(tmp_path, repository):
     one = play(tmp_path, automation(repository, f"while [ -e {hold} ]; do sleep 0.05; done"))
     running = asyncio.ensure_future(one.end())
     await until(lambda: one.session.pid is not None)
-    (work,) = one.places.work.iterdir()
+    (work,) = one.folders.work.iterdir()
     folder = os.open(work, os.O_RDONLY)
     try:
         with pytest.raises(BlockingIOError):
@@ -333,15 +333,15 @@ async def test_worktree_of_a_killed_supervisor_is_removed_and_a_live_one_is_not(
     one = play(tmp_path, automation(repository, "true"))
     long_ago = 1_000_000_000
     for name in ("left", "live", "failed.kept"):
-        (one.places.work / name).mkdir()
-        os.utime(one.places.work / name, (long_ago, long_ago))
-    live = os.open(one.places.work / "live", os.O_RDONLY)
+        (one.folders.work / name).mkdir()
+        os.utime(one.folders.work / name, (long_ago, long_ago))
+    live = os.open(one.folders.work / "live", os.O_RDONLY)
     fcntl.flock(live, fcntl.LOCK_EX)
     try:
         assert (await one.end()).succeeded
     finally:
         os.close(live)
-    assert sorted(path.name for path in one.places.work.iterdir()) == ["failed.kept", "live"]
+    assert sorted(path.name for path in one.folders.work.iterdir()) == ["failed.kept", "live"]
 
 
 @pytest.mark.parametrize(
@@ -397,19 +397,19 @@ async def test_unwritable_folders_are_removed_with_the_worktree(tmp_path, reposi
     command = "mkdir -p module/a && touch module/a/x && chmod -R a-w module && chmod 0 ../../*"
     one = play(tmp_path, automation(repository, command))
     assert (await one.end()).succeeded, one.log
-    assert list(one.places.work.iterdir()) == []
+    assert list(one.folders.work.iterdir()) == []
 
 
 async def test_artefact_that_cannot_be_kept_does_not_stop_the_others(tmp_path, repository):
     command = "touch a.txt b.txt; false"
     entry = automation(repository, command, artifacts=["?.txt"], keep_worktree="failed")
     one = play(tmp_path, entry)
-    to = one.places.artifacts / "one" / f"{JOB}-1"
+    to = one.folders.artifacts / "one" / f"{JOB}-1"
     (to / "a.txt").mkdir(parents=True)
     assert not (await one.end()).succeeded
     assert (to / "b.txt").is_file()
     assert "headway: artefact a.txt not kept: Is a directory\n" in one.log
-    (kept,) = one.places.work.iterdir()
+    (kept,) = one.folders.work.iterdir()
     assert kept.name.endswith(".kept")
 
 

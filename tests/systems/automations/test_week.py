@@ -21,7 +21,7 @@ from headway.runtime.timing import Timing
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.systems.automations.dispatcher import Dispatcher
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.session import End, Renew, Session
 
 START = datetime(2026, 3, 26, 10, 7, tzinfo=UTC)
@@ -127,9 +127,9 @@ async def live_a_week(
 ) -> list[Ran]:
     timing, store = VirtualTiming(loop), MemoryStore(loop.clock)
     app = App(opener=open_store, store=store, timing=timing)
-    places = Places(root=folder / "state")
+    folders = Folders(root=folder / "state")
     dispatcher = Dispatcher(
-        file=folder / "automations.toml", places=places, lease_ms=600_000, timing=timing
+        file=folder / "automations.toml", folders=folders, lease_ms=600_000, timing=timing
     )
     dispatcher.open()
     dispatcher.declare(app)
@@ -146,10 +146,15 @@ async def live_a_week(
     )
 
     async def work(
-        session: Session, places: Places, timing: Timing, until: float, renew: Renew, every_s: float
+        session: Session,
+        folders: Folders,
+        timing: Timing,
+        until: float,
+        renew: Renew,
+        every_s: float,
     ) -> End:
         """Run for one to nine minutes, derived from the session's due time."""
-        del places, until
+        del folders, until
         begin_at = loop.clock()
         left_s = 60.0 * (1 + (due[session.id] // MINUTE_MS) % 9)
         while left_s > 0:

@@ -15,13 +15,13 @@ from headway.contract.views import StatsQuery
 from headway.core.errors import ProviderUnsure
 from headway.core.job import derived_id
 from headway.core.state import State
-from headway.runtime.answers import Ended, Running
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Ended, Running
+from headway.runtime.reconciliation import Awaited
 from headway.runtime.timing import REAL, Timing
-from headway.systems.field_service import ringing
-from headway.systems.field_service.after import hang_up_others
+from headway.systems.field_service import offer_calls
+from headway.systems.field_service.follow_ups import hang_up_others
+from headway.systems.field_service.offer_calls import ask, certain_ms, given_up_ms
 from headway.systems.field_service.request import LINES
-from headway.systems.field_service.ringing import ask, certain_ms, given_up_ms
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
 from tests.systems.field_service.history_checks import calls_at_once
@@ -183,7 +183,7 @@ async def test_dispatcher_can_assign_somebody_who_is_on_the_phone(tmp_path: Path
 async def test_lost_end_is_queried_and_the_next_offer_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(offer_calls, "ASK_EACH_S", 0.1)
     async with a_field(tmp_path, offer_timeout="1h", carrier={"post_lost": 1.0}) as field:
         await field.technician("ada", "silent")
         first = await field.ask()
@@ -197,8 +197,8 @@ async def test_lost_end_is_queried_and_the_next_offer_is_made(
 async def test_nobody_is_blocked_forever_by_a_call_whose_end_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(ringing, "given_up_ms", a_second)
+    monkeypatch.setattr(offer_calls, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(offer_calls, "given_up_ms", a_second)
     slow: dict[str, Any] = {**SLOW, "post_lost": 1.0}
     async with a_field(tmp_path, offer_timeout="1h", carrier=slow) as field:
         await field.technician("ada", "silent")
@@ -214,8 +214,8 @@ async def test_nobody_is_blocked_forever_by_a_call_whose_end_is_not_reported(
 async def test_call_with_an_unknown_end_does_not_end_its_offer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ringing, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(ringing, "given_up_ms", a_second)
+    monkeypatch.setattr(offer_calls, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(offer_calls, "given_up_ms", a_second)
     silent: dict[str, Any] = {**SLOW, "post_lost": 1.0}
     async with a_field(tmp_path, offer_timeout="1h", carrier=silent) as field:
         await field.technician("ada", "silent")
@@ -295,7 +295,7 @@ async def test_provider_answer_decides_until_the_limit(
             assert (found.final, found.reason) == ("succeeded", "completed")
         else:
             # The outcome is unknown: the offer's own timeout decides.
-            assert (found.final, found.reason) == ("dead", ringing.UNSURE)
+            assert (found.final, found.reason) == ("dead", offer_calls.UNSURE)
 
 
 class StandsStill(Timing):
@@ -312,7 +312,7 @@ class StandsStill(Timing):
 async def test_worker_frozen_before_the_call_places_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ringing, "REFUSED_AGAIN", "50ms")
+    monkeypatch.setattr(offer_calls, "REFUSED_AGAIN", "50ms")
     async with a_field(tmp_path, offer_timeout="1h") as field:
         field.system.context.parts.timing = StandsStill()
         await field.technician("ada", "accept")

@@ -16,7 +16,7 @@ from headway.core.cascade import Cascade
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds
-from headway.systems.field_service.after import FollowUps
+from headway.systems.field_service.follow_ups import FollowUps
 from headway.systems.field_service.passing_over import pass_over_assigned
 from headway.systems.jobs import act
 from tests.server.problems import problem

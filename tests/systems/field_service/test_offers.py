@@ -13,7 +13,7 @@ from headway.contract.operate import Edit, Verb
 from headway.core.retry import Backoff
 from headway.core.state import State
 from headway.runtime.timing import REAL
-from headway.systems.field_service import kinds, ringing
+from headway.systems.field_service import kinds, offer_calls
 from headway.systems.field_service.live_view import answer, read_live_view
 from headway.systems.jobs import act
 from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, a_field, phone_of
@@ -116,7 +116,7 @@ async def test_request_with_nobody_near_is_pending_at_once_and_alerts_each_dispa
 async def test_unreached_dispatcher_is_alerted_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ringing, "NEXT_CHANNEL_MS", 10)
+    monkeypatch.setattr(offer_calls, "NEXT_CHANNEL_MS", 10)
     async with a_field(tmp_path) as field:
         await field.user("dora", "call:+15557770001", "text:+15557770001")
         field.carrier.person("+15557770001", "busy", "ignore")
@@ -130,7 +130,7 @@ async def test_unconfirmed_alert_is_sent_again_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # The limit for the alert's whole call is a tenth of a second.
-    monkeypatch.setattr(ringing, "SPARE_S", -1.9)
+    monkeypatch.setattr(offer_calls, "SPARE_S", -1.9)
     unheard: dict[str, Any] = {"speed": 0.001, "post_lost": 1.0}
     limits: dict[str, Any] = {"ring": "1s", "call_limit": "1s"}
     async with a_field(tmp_path, carrier=unheard, **limits) as field:
@@ -153,7 +153,7 @@ async def test_alert_that_no_channel_delivers_backs_off_before_a_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: list[str], tried: int
 ):
     """Otherwise a short outage of the provider would use up all its attempts."""
-    monkeypatch.setattr(ringing, "NEXT_CHANNEL_MS", 10)
+    monkeypatch.setattr(offer_calls, "NEXT_CHANNEL_MS", 10)
     monkeypatch.setattr(kinds, "_OFTEN", Backoff(attempts=12, base="1h", factor=1, jitter="none"))
     async with a_field(tmp_path) as field:
         await field.user("dora", *channels)
@@ -185,7 +185,7 @@ async def test_alert_without_a_message_provider_uses_the_next_channel_at_once(
         assert alert.state is State.SUCCEEDED
         refused, chosen, _ = alert.runs
         assert refused.error == "refused: no provider of messages is configured"
-        assert chosen.due_at - (refused.ended_at or 0) == ringing.NEXT_CHANNEL_MS
+        assert chosen.due_at - (refused.ended_at or 0) == offer_calls.NEXT_CHANNEL_MS
 
 
 async def test_message_without_a_provider_is_dead_at_once(tmp_path: Path):

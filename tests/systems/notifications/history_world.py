@@ -28,7 +28,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView
 from headway.core.job import DAY_MS, NewJob
 from headway.core.state import State
-from headway.runtime.answers import Snooze
+from headway.runtime.handler_results import Snooze
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing
 from headway.stores.memory.store import MemoryStore

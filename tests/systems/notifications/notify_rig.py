@@ -17,12 +17,12 @@ from headway.contract.views import JobQuery, JobView
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
-from headway.systems.last_moment import last_moment
 from headway.systems.notifications import Notifications, make
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.sender import Accepted, Message, Outcome
 from headway.systems.parts import Parts
+from headway.systems.pre_send_check import check_before_send
 from headway.systems.telephony.exchange import read_exchange
 from tests.server.rig import Rig, serving
 
@@ -48,7 +48,7 @@ class Box:
     async def send(self, message: Message) -> Outcome:
         if self.queue is not None:
             await self.queue()
-        await last_moment()
+        await check_before_send()
         self.got.append(message)
         if not self.answers:
             return Accepted(f"p-{message.id}-{len(self.got)}" if self.ids else None)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from headway.bridges.cassandra.link import Cql, Values
-from headway.cli.doctor import surroundings
+from headway.cli.doctor import other_services
 from headway.cli.settings import Settings
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import LanesQuery, NoteView
@@ -382,13 +382,13 @@ async def test_doctor_reports_what_waits_for_the_history(monkeypatch: pytest.Mon
         pass
 
     world.link.close = close  # type: ignore[attr-defined]
-    monkeypatch.setattr(surroundings, "make_link", lambda _: world.link)
+    monkeypatch.setattr(other_services, "make_link", lambda _: world.link)
     settings = Settings(cassandra={"hosts": ["a"]})
     patient = {"alerts": {"history_behind_above": "11m"}}
 
     async def said(**more: Any) -> list[tuple[str, str]]:
         asked = settings.model_copy(update=more)
-        found = await surroundings.check_calendar(asked, world.store)
+        found = await other_services.check_calendar(asked, world.store)
         return [(one.health, one.found) for one in found if one.subject == "history"]
 
     assert await said() == [("ok", "no notification is waiting to be written")]

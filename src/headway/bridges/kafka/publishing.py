@@ -21,8 +21,8 @@ from headway.bridges.kafka.settings import KafkaSettings, producer_config, read_
 from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
-from headway.runtime.answers import Dead, Retry
 from headway.runtime.app import App
+from headway.runtime.handler_results import Dead, Retry
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing

@@ -36,7 +36,7 @@ with needs_extra("server"):
         anchored,
         entries_of,
     )
-    from headway.systems.automations.places import read_places, read_settings
+    from headway.systems.automations.folders import read_folders, read_settings
     from headway.systems.automations.reports import (
         concurrency,
         listing,
@@ -232,7 +232,7 @@ def logs(
     """
     dispatcher = _dispatcher(session, file)
     name, _ = session.with_app(_app(session, dispatcher), lambda store: session_of(store, which))
-    path = dispatcher.places.log(name)
+    path = dispatcher.folders.log(name)
     try:
         text = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
     except OSError:
@@ -335,7 +335,9 @@ def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
     """
     settings = read_settings(session.settings.automations)
     dispatcher = Dispatcher(
-        file=file or settings.file, places=read_places(settings.state_dir), lease_ms=settings.lease
+        file=file or settings.file,
+        folders=read_folders(settings.state_dir),
+        lease_ms=settings.lease,
     )
     dispatcher.read()
     if dispatcher.unreadable is not None:
@@ -426,7 +428,7 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> str:
     if session.named_store is not None:
         # From the settings it is read again: it may have a password, and every user sees this line.
         line.append(f"--store={session.named_store}")
-    errors = dispatcher.places.logs / "dispatch.err"
+    errors = dispatcher.folders.logs / "dispatch.err"
     make, private = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
     # It outlives this process, so `subprocess`, which waits for its children, is unsuitable.
     child = os.posix_spawn(

@@ -8,6 +8,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.doctor import Finding, Health, ok, problem
+from headway.cli.doctor.other_services import check_calendar, check_field_service, check_kafka
 from headway.cli.doctor.sqlite_file import (
     check_integrity,
     check_library,
@@ -24,7 +25,6 @@ from headway.cli.doctor.store import (
     check_signal_urls,
     whole_audit,
 )
-from headway.cli.doctor.surroundings import check_calendar, check_field_service, check_kafka
 from headway.cli.extras import is_postgres
 from headway.cli.failures import NO
 from headway.cli.options import Signed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headway.cli.doctor import Finding, check_server_clock, ok, problem, warning
 from headway.cli.terminal import rough
 from headway.core.errors import StoreError
-from headway.stores.postgres.checkup import Checkup, check
 from headway.stores.postgres.failures import grants
 from headway.stores.postgres.options import PostgresOptions, parse_url
+from headway.stores.postgres.server_facts import ServerFacts, read_facts
 
 OLDEST, NEWEST = 14, 18
 """Supported versions."""
@@ -22,7 +22,7 @@ def check_postgres(url: str) -> list[Finding]:
     """Check a PostgreSQL store's server."""
     options = parse_url(url)
     try:
-        seen = check(options)
+        seen = read_facts(options)
     except StoreError as error:
         return [problem("server", error.message, error.hint)]
     return [
@@ -37,7 +37,7 @@ def check_postgres(url: str) -> list[Finding]:
     ]
 
 
-def check_version(seen: Checkup) -> Finding:
+def check_version(seen: ServerFacts) -> Finding:
     """Check that the server's version is supported, and that it accepts writes."""
     major = seen.version // 10_000
     found = f"PostgreSQL {seen.version_text}"
@@ -56,7 +56,7 @@ def check_version(seen: Checkup) -> Finding:
     return ok("server", found)
 
 
-def check_durability(seen: Checkup) -> list[Finding]:
+def check_durability(seen: ServerFacts) -> list[Finding]:
     """Check that acknowledged writes survive a crash."""
     findings: list[Finding] = []
     for name in ("fsync", "full_page_writes"):
@@ -70,7 +70,7 @@ def check_durability(seen: Checkup) -> list[Finding]:
     return findings or [ok("durability", "commits are on disk before they are acknowledged")]
 
 
-def check_connections(seen: Checkup) -> Finding:
+def check_connections(seen: ServerFacts) -> Finding:
     """Check that more processes can connect."""
     read = seen.settings.get
     reserved = ("superuser_reserved_connections", "reserved_connections")
@@ -82,7 +82,7 @@ def check_connections(seen: Checkup) -> Finding:
     return ok("connections", found)
 
 
-def check_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
+def check_pooler(seen: ServerFacts, options: PostgresOptions) -> Finding:
     """Check whether a pooler is in between, and the URL says so."""
     if not seen.pooled:
         return ok("pooler", "no pooler between Headway and the server")
@@ -94,7 +94,7 @@ def check_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
     return warning("pooler", "there is a pooler before the server", hint)
 
 
-def check_transactions(seen: Checkup) -> list[Finding]:
+def check_transactions(seen: ServerFacts) -> list[Finding]:
     """Check for long transactions and unused slots, which keep dead rows from being removed."""
     findings = [
         warning(
@@ -113,7 +113,7 @@ def check_transactions(seen: Checkup) -> list[Finding]:
     return findings or [ok("transactions", f"none has been open for more than {rough(OPEN_MS)}")]
 
 
-def check_vacuum(seen: Checkup) -> Finding:
+def check_vacuum(seen: ServerFacts) -> Finding:
     """Check that dead rows are removed."""
     if seen.settings.get("autovacuum") == "off":
         return problem("vacuum", "autovacuum is off", "ALTER SYSTEM SET autovacuum = on")
@@ -125,7 +125,7 @@ def check_vacuum(seen: Checkup) -> Finding:
     return ok("vacuum", "autovacuum is on")
 
 
-def check_rights(seen: Checkup, options: PostgresOptions) -> Finding:
+def check_rights(seen: ServerFacts, options: PostgresOptions) -> Finding:
     """Check that the role has the permissions of a worker."""
     if not seen.missing:
         return ok("rights", f"the role {seen.role} can read and write")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from headway.cli.doctor import Finding, check_server_clock, ok, problem, warning
 from headway.core.errors import HeadwayError
-from headway.stores.redis.checkup import Checkup, check
 from headway.stores.redis.failures import RIGHTS
 from headway.stores.redis.options import parse_url
 from headway.stores.redis.server import OLDEST
+from headway.stores.redis.server_facts import ServerFacts, read_facts
 
 NEWEST = 9
 """The first version that has not been tested."""
@@ -25,7 +25,7 @@ def check_redis(url: str) -> list[Finding]:
     """Check a Redis store's server."""
     options = parse_url(url)
     try:
-        seen = check(options)
+        seen = read_facts(options)
     except HeadwayError as error:
         return [problem("server", error.message, error.hint)]
     return [
@@ -41,7 +41,7 @@ def check_redis(url: str) -> list[Finding]:
     ]
 
 
-def check_version(seen: Checkup) -> Finding:
+def check_version(seen: ServerFacts) -> Finding:
     """Check that the server's version is supported, and that it accepts writes."""
     server = seen.server
     version = ".".join(map(str, server.version))
@@ -57,7 +57,7 @@ def check_version(seen: Checkup) -> Finding:
     return ok("server", found)
 
 
-def check_eviction(seen: Checkup) -> Finding:
+def check_eviction(seen: ServerFacts) -> Finding:
     """Check that it does not evict jobs when its memory is full."""
     policy = seen.server.eviction
     if policy != "noeviction":
@@ -66,7 +66,7 @@ def check_eviction(seen: Checkup) -> Finding:
     return ok("eviction", "when memory is full, new jobs are refused and none is lost")
 
 
-def check_durability(seen: Checkup) -> Finding:
+def check_durability(seen: ServerFacts) -> Finding:
     """Check which acknowledged writes survive a crash."""
     facts = seen.server.facts
     if facts.get("aof_enabled") != "1":
@@ -84,7 +84,7 @@ def check_durability(seen: Checkup) -> Finding:
     return ok("durability", found)
 
 
-def check_device(seen: Checkup) -> list[Finding]:
+def check_device(seen: ServerFacts) -> list[Finding]:
     """Check that its last writes to the device succeeded."""
     facts, hint = seen.server.facts, "free some space there, and check the server's log"
     names = {
@@ -96,7 +96,7 @@ def check_device(seen: Checkup) -> list[Finding]:
     return [problem("device", text, hint) for text in failed]
 
 
-def check_memory(seen: Checkup) -> Finding:
+def check_memory(seen: ServerFacts) -> Finding:
     """Check that there is memory for new jobs."""
     facts = seen.server.facts
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
@@ -110,7 +110,7 @@ def check_memory(seen: Checkup) -> Finding:
     return ok("memory", found)
 
 
-def check_replicas(seen: Checkup) -> Finding:
+def check_replicas(seen: ServerFacts) -> Finding:
     """Check whether a failover could lose acknowledged writes."""
     replicas = int(seen.server.facts.get("connected_slaves", 0))
     if not replicas:
@@ -123,7 +123,7 @@ def check_replicas(seen: Checkup) -> Finding:
     return ok("replicas", f"{found}, but refused with fewer than {least} replicas")
 
 
-def check_latency(seen: Checkup) -> Finding:
+def check_latency(seen: ServerFacts) -> Finding:
     """Check the latency of calls."""
     found = f"an empty call takes {seen.ping_ms:.2f} ms"
     if seen.ping_ms > SLOW_MS:
@@ -131,7 +131,7 @@ def check_latency(seen: Checkup) -> Finding:
     return ok("latency", found)
 
 
-def check_rights(seen: Checkup) -> Finding:
+def check_rights(seen: ServerFacts) -> Finding:
     """Check that the user has the permissions of a worker."""
     if seen.missing:
         return problem(

@@ -21,8 +21,8 @@ from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Sent, Store
 from headway.core.job import NewJob
-from headway.runtime.answers import Dead, Retry
 from headway.runtime.app import App
+from headway.runtime.handler_results import Dead, Retry
 from headway.runtime.job import Job
 from headway.runtime.tracing.recorder import Recorder, now_ns
 from headway.runtime.worker.plans import CallNext, Middleware

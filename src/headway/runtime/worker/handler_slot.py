@@ -16,8 +16,8 @@ from headway.runtime.handler import Place
 from headway.runtime.job import HandlerContext, Job, Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.runtime.worker.endings import Failures, outcome_of_error, outcome_of_return
 from headway.runtime.worker.lease import Held, Run
+from headway.runtime.worker.outcomes import Failures, outcome_of_error, outcome_of_return
 from headway.runtime.worker.plans import Plan, Plans
 from headway.runtime.worker.settler import Settler
 

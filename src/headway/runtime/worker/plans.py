@@ -14,14 +14,14 @@ import msgspec
 from headway.contract.claims import Claimed
 from headway.contract.store import Store
 from headway.core.errors import HandlerError, UnknownKind
-from headway.runtime.answers import Dead
-from headway.runtime.awaited import reconcile
 from headway.runtime.handler import Handler, Place
+from headway.runtime.handler_results import Dead
 from headway.runtime.job import HandlerContext, Job
 from headway.runtime.kind import NOOP, Kind
+from headway.runtime.reconciliation import reconcile
 from headway.runtime.records import text_of
 from headway.runtime.timing import Timing
-from headway.runtime.worker.endings import HandlerCrashed, Unusable
+from headway.runtime.worker.outcomes import HandlerCrashed, Unusable
 from headway.runtime.worker.processes import Processes
 
 Call = Callable[[Job], Awaitable[object]]

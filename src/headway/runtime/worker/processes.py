@@ -20,12 +20,12 @@ from headway.contract.claims import Claimed
 from headway.contract.outcomes import Closing, Outcome, Verdict
 from headway.core.errors import HeadwayError, InvalidValue, InvariantBroken, PayloadTooLarge
 from headway.core.job import NewJob
-from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.handler import Handler
+from headway.runtime.handler_results import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.records import encode
-from headway.runtime.worker.endings import HandlerCrashed, describe
+from headway.runtime.worker.outcomes import HandlerCrashed, describe
 
 Write = Callable[[Outcome], Verdict]
 

@@ -21,8 +21,8 @@ from headway.contract.store import Store
 from headway.core.errors import CallerError, Forbidden, StoreUnavailable, UnknownGate
 from headway.core.job import MAX_BATCH
 from headway.runtime.timing import Timing, persist
-from headway.runtime.worker.endings import describe
 from headway.runtime.worker.lease import Held, Run
+from headway.runtime.worker.outcomes import describe
 
 STAYING = frozenset({HandedOver, KnownAs, GaveBack})
 """Outcomes after which the worker still holds the run, because its handler still runs."""

@@ -22,9 +22,9 @@ from headway.runtime.job import Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.claimer import Claimer, Prefetch, wake_after_settling
-from headway.runtime.worker.endings import Failures
 from headway.runtime.worker.handler_slot import HandlerSlot, ReadyQueue
 from headway.runtime.worker.lease import Heartbeat, HeartbeatThread, Held, Lease, Run
+from headway.runtime.worker.outcomes import Failures
 from headway.runtime.worker.plans import Plans
 from headway.runtime.worker.settler import Settler
 from headway.runtime.worker.worker_options import (

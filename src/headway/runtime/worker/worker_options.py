@@ -17,7 +17,7 @@ from headway.runtime.chores import Sweepers
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
-from headway.runtime.worker.endings import OnFailure, check_hook
+from headway.runtime.worker.outcomes import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware, Unknown
 
 MOST_AHEAD = 2_000

@@ -125,13 +125,13 @@ class Alerts:
     Attributes:
         leads: whether this server is the leader, which sends the alerts.
         off: names of disabled rules.
-        place: where sent alerts are stored across restarts; None to keep them in memory only.
+        storage: where sent alerts are stored across restarts; None to keep them in memory only.
     """
 
     def __init__(self) -> None:
         self.leads = False
         self.off: frozenset[str] = frozenset()
-        self.place: AlertStorage | None = None
+        self.storage: AlertStorage | None = None
         self._books: list[Book] = []
 
     @property

@@ -215,7 +215,7 @@ class AlertStateKeeper:
 
     def __init__(
         self,
-        place: AlertStorage,
+        storage: AlertStorage,
         holder: str,
         timing: Timing,
         alerts: Alerts,
@@ -229,7 +229,7 @@ class AlertStateKeeper:
             alerts: for its disabled rules.
             books: the rule books, each with its throttle.
         """
-        self._place = place
+        self._storage = storage
         self._holder = holder
         self._timing = timing
         self._alerts = alerts
@@ -269,7 +269,7 @@ class AlertStateKeeper:
             return
         try:
             async with self._timing.limit(STORAGE_PATIENCE_S):
-                await self._place.write(self._holder, value)
+                await self._storage.write(self._holder, value)
         except (StoreError, TimeoutError) as error:
             _log.warning("alerts were not stored: %s", error or "timeout")
         else:
@@ -279,8 +279,8 @@ class AlertStateKeeper:
         try:
             async with self._timing.limit(STORAGE_PATIENCE_S):
                 if not take:
-                    return await self._place.read()
-                value = await self._place.take_over(self._holder)
+                    return await self._storage.read()
+                value = await self._storage.take_over(self._holder)
         except (StoreError, TimeoutError) as error:
             _log.warning("stored alerts could not be read: %s", error or "timeout")
             return None
@@ -342,8 +342,10 @@ class AlertWatcher:
         self._each_ms = each_ms
         self._holder = uuid4().hex
         self._keeper = None
-        if alerts.place is not None:
-            self._keeper = AlertStateKeeper(alerts.place, self._holder, timing, alerts, self._books)
+        if alerts.storage is not None:
+            self._keeper = AlertStateKeeper(
+                alerts.storage, self._holder, timing, alerts, self._books
+            )
         self._leads = False
         self._answered_at = self._at()
 

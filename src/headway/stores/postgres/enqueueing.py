@@ -13,7 +13,7 @@ from headway.stores.ledger.verbs import enqueue
 from headway.stores.postgres.call_queue import AnyCall, serve_alone
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.ledger import PostgresLedger
-from headway.stores.postgres.link import GuestLink
+from headway.stores.postgres.link import CallerLink
 from headway.stores.postgres.shared import Done, Woken
 from headway.stores.postgres.statement import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
@@ -118,7 +118,9 @@ class Enqueues:
 
     # Within a transaction of the caller
 
-    def as_guest(self, connection: Connection, jobs: Sequence[NewJob]) -> tuple[Replies, Woken]:
+    def insert_for_caller(
+        self, connection: Connection, jobs: Sequence[NewJob]
+    ) -> tuple[Replies, Woken]:
         """Insert in a savepoint of the transaction that is open on a connection.
 
         Returns:
@@ -128,9 +130,9 @@ class Enqueues:
             NeedsMore: `prepare` must create hours first; nothing was written.
         """
         shared = self._steps.shared
-        link = GuestLink(connection, shared.options.namespace)
-        guest = Steps(shared, {}, opener=lambda: link)
-        replies, done = guest.run(Mode.GUEST, lambda ledger: enqueue(ledger, jobs))
+        link = CallerLink(connection, shared.options.namespace)
+        steps = Steps(shared, {}, opener=lambda: link)
+        replies, done = steps.run(Mode.CALLER, lambda ledger: enqueue(ledger, jobs))
         return replies, done.woken
 
     def prepare(self, jobs: Sequence[NewJob]) -> tuple[None, Done]:

@@ -255,7 +255,7 @@ def open_link(options: PostgresOptions) -> Link:
     return Link(connect(options), options.namespace, silence_ms(options))
 
 
-class GuestLink(Link):
+class CallerLink(Link):
     """A link on a connection that the caller owns."""
 
     def run(self, batch: Sequence[BoundStatement]) -> list[Rows]:

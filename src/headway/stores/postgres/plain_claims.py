@@ -21,7 +21,7 @@ from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.link import BoundStatement
-from headway.stores.postgres.marks import WHOLE, Range
+from headway.stores.postgres.low_water_marks import WHOLE, Range
 from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, same_store
 from headway.stores.postgres.shared import Done, Lanes
 from headway.stores.postgres.statement import NeedsMore

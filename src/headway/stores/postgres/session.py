@@ -347,7 +347,7 @@ class Session:
         """Send the start of the step together with `batch`, and apply the store's facts."""
         terms, time = self._terms, self.shared.time
         head: list[BoundStatement] = [(terms.begin, ())] if terms.begin else []
-        if self._settings and self.mode is not Mode.GUEST:
+        if self._settings and self.mode is not Mode.CALLER:
             head.append((self._settings, ()))
         if terms.lock:
             head.append((terms.lock, (self._lock,)))
@@ -382,7 +382,7 @@ class Session:
             found = facts.get(SCHEMA, 0)
             message = f"the schema of the store became {found}, this program has {latest()}"
             raise SchemaMismatch(message, hint="restart this process with the current program")
-        if self.mode is Mode.GUEST:
+        if self.mode is Mode.CALLER:
             # Cache nothing: the caller's transaction may see an old state, or be rolled back.
             if facts.get(IDENTITY, 0) != shared.identity:
                 message = "the connection is to a different database from the store's"
@@ -433,7 +433,7 @@ class Session:
     @property
     def learns(self) -> bool:
         """Whether its reads may be cached: they are committed, in the store's own transaction."""
-        return not self.defined and self.mode is not Mode.GUEST
+        return not self.defined and self.mode is not Mode.CALLER
 
     @property
     def has_tokens(self) -> bool:
@@ -534,7 +534,7 @@ class Session:
             self.shared.forget()
             return
         self._link = link
-        if self.mode is Mode.GUEST:
+        if self.mode is Mode.CALLER:
             link.run([(text, ()) for text in UNDO_GUEST])
         elif link.connection.info.transaction_status is not TransactionStatus.IDLE:
             link.run([("ROLLBACK", ())])

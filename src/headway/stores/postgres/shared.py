@@ -16,7 +16,7 @@ from headway.stores.ledger.gaterows import GateRow, TemplateRow, place_of
 from headway.stores.ledger.lane_claim import heads_of_each
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.link import BoundStatement
-from headway.stores.postgres.marks import Marks
+from headway.stores.postgres.low_water_marks import LowWaterMarks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import latest
@@ -195,7 +195,7 @@ class Shared:
         self.templates: Templates | None = None
         self.lanes = Lanes(-1, {})
         self.hours: dict[str, GateRow] = {}
-        self.marks = Marks()
+        self.marks = LowWaterMarks()
         self.prefetches: dict[Hashable, Prefetch] = {}
         self._learning = Lock()
         self.unfolded = 0

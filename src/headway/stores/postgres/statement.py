@@ -30,7 +30,7 @@ class Mode(Enum):
     """Runs beside other shared steps, in one trip; its assumptions are checked as it writes."""
     BLIND = auto()
     """Only adds, without reading; its assumptions are checked as it writes."""
-    GUEST = auto()
+    CALLER = auto()
     """Only adds, within a transaction of the caller."""
 
     # In C, because Enum's own __hash__ is Python code, and a step calls it many times.
@@ -73,7 +73,7 @@ TERMS: dict[Mode, Terms] = {
     Mode.READ_OR_ABORT: Terms(_SNAPSHOT, end="COMMIT", checked=True, marked=True),
     Mode.WHOLE: Terms(lock=_SHARED, checked=True, marked=True),
     Mode.BLIND: Terms(beside=True),
-    Mode.GUEST: Terms(_SAVEPOINT, end=f"RELEASE {_SAVEPOINT}"),
+    Mode.CALLER: Terms(_SAVEPOINT, end=f"RELEASE {_SAVEPOINT}"),
 }
 UNDO_GUEST = (f"ROLLBACK TO {_SAVEPOINT}", f"RELEASE {_SAVEPOINT}")
 """Roll back a step within a caller's transaction."""

@@ -185,7 +185,7 @@ class Steps:
                 if mode is Mode.BLIND:
                     raise NeedsMore from error
                 raise Repeat from error
-            if is_broken(error) and not committing and mode is not Mode.GUEST:
+            if is_broken(error) and not committing and mode is not Mode.CALLER:
                 # Nothing was committed; a new connection may work, or report what is wrong.
                 raise Repeat from error
             if isinstance(error, LockNotAvailable) and not session.patient and mode in _ADDING:

@@ -27,10 +27,10 @@ from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.verbs.signal import check_signal
 from headway.stores.postgres.call_queue import TOGETHER, AnyCall, Call, CallQueue, serve, share
+from headway.stores.postgres.caller_transactions import Inserting
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.failures import explain
-from headway.stores.postgres.guests import Inserting
 from headway.stores.postgres.link import open_link
 from headway.stores.postgres.operations import (
     Beats,
@@ -98,7 +98,7 @@ class PostgresStore(SqlStore):
         self._turns_together = Turns(turns, self._claims, self._settles).run
         self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
-        self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
+        self._inserting = Inserting(options, self._insert_for_caller, self._wakes.announce)
         self._insert_queue = CallQueue("headway-insert", 256, self._insert, inserts.close)
         self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, joins_turn)
         self._claim_queue = CallQueue("headway-claim", 1, self._work, claims.close)
@@ -229,16 +229,16 @@ class PostgresStore(SqlStore):
         if done.woken:
             self._wakes.announce(done.woken, notified=done.notified)
 
-    def _insert_as_guest(
+    def _insert_for_caller(
         self, connection: Connection, jobs: Sequence[NewJob]
     ) -> tuple[list[Sent], Woken]:
         if not self._shared.identity:
             self._ask_inserts(self._enqueues.read_identity)
         try:
-            return self._enqueues.as_guest(connection, jobs)
+            return self._enqueues.insert_for_caller(connection, jobs)
         except NeedsMore:
             self._ask_inserts(lambda: self._enqueues.prepare(jobs))
-        return self._enqueues.as_guest(connection, jobs)
+        return self._enqueues.insert_for_caller(connection, jobs)
 
     def _ask_inserts(self, work: Callable[[], tuple[None, Done]]) -> None:
         call = Call(work, own_thread=True)

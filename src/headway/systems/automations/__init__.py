@@ -21,8 +21,8 @@ from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
+from headway.systems.automations.folders import read_folders, read_settings
 from headway.systems.automations.pages import pages_of
-from headway.systems.automations.places import read_places, read_settings
 from headway.systems.automations.reports import concurrency, health, listing, metrics
 from headway.systems.automations.routes import ROUTES
 from headway.systems.jobs import find_lane
@@ -221,6 +221,8 @@ def _result(last: Mapping[str, Any] | None) -> Metric:
 def make(settings: Mapping[str, object]) -> AutomationsSystem:
     """Build the system from the [automations] settings."""
     read = read_settings(settings)
-    dispatcher = Dispatcher(file=read.file, places=read_places(read.state_dir), lease_ms=read.lease)
+    dispatcher = Dispatcher(
+        file=read.file, folders=read_folders(read.state_dir), lease_ms=read.lease
+    )
     alerts = read_table("automations.alerts", Thresholds, read.alerts)
     return AutomationsSystem(dispatcher, look_each_ms=read.look_each, alerts=alerts)

@@ -38,14 +38,14 @@ from headway.core.naming import did_you_mean
 from headway.core.retry import Backoff
 from headway.core.state import State
 from headway.core.timetable.schedule import Every, Schedule
-from headway.runtime.answers import Dead
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
+from headway.runtime.handler_results import Dead
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
-from headway.systems.automations.places import Places, log, write_log
+from headway.systems.automations.folders import Folders, log, write_log
 from headway.systems.automations.runner import Notices, SessionRunner
 from headway.systems.automations.session import End
 
@@ -82,7 +82,7 @@ class Dispatcher:
     """
 
     file: Path
-    places: Places
+    folders: Folders
     lease_ms: int
     timing: Timing = REAL
     config: Config = field(default_factory=Config)
@@ -96,7 +96,9 @@ class Dispatcher:
     _seen: object = None
 
     def __post_init__(self) -> None:
-        self.runner = SessionRunner(places=self.places, lease_ms=self.lease_ms, timing=self.timing)
+        self.runner = SessionRunner(
+            folders=self.folders, lease_ms=self.lease_ms, timing=self.timing
+        )
 
     # -------------------------------------------------------------------------------- the file
 
@@ -314,10 +316,10 @@ class Dispatcher:
         Raises:
             InvalidValue: a folder cannot be created.
         """
-        self.places.make()
-        write_log(self.places)
+        self.folders.make()
+        write_log(self.folders)
         if self.runner.notices is None:
-            memory = self.places.root / "faults.json"
+            memory = self.folders.root / "faults.json"
             self.runner.notices = Notices(timing=self.timing, memory=memory)
             self.runner.notices.use(self.config.dispatcher.notifications)
         self.read()

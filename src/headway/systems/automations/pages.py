@@ -30,7 +30,7 @@ from headway.systems.automations.dispatcher import (
     Dispatcher,
     entries_of,
 )
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.reports import document_of, sessions, status
 from headway.systems.automations.routes import (
     check_caller,
@@ -348,19 +348,19 @@ async def _one_session(dispatcher: Dispatcher, view: PageView, job: str) -> dict
     return {
         "session": session,
         "id": session_id(session.automation, found.id),
-        "output": await asyncio.to_thread(read_tail, dispatcher.places, session),
+        "output": await asyncio.to_thread(read_tail, dispatcher.folders, session),
     }
 
 
-def read_tail(places: Places, session: SessionView) -> tuple[str, bool] | None:
+def read_tail(folders: Folders, session: SessionView) -> tuple[str, bool] | None:
     """Read the end of a session's log.
 
     Returns:
         The last whole lines, at most 32 KiB, without unprintable characters; and whether there is
         more before them. None if the log is not on this machine.
     """
-    path = places.log(session_id(session.automation, session.job.id))
-    if path.parent != places.logs or "/" in session.automation:
+    path = folders.log(session_id(session.automation, session.job.id))
+    if path.parent != folders.logs or "/" in session.automation:
         return None
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

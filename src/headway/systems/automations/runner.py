@@ -21,7 +21,7 @@ from headway.runtime.timing import Timing, persist
 from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import Alert, Sink
 from headway.systems.automations.config import Automation, Fault, NotificationsTable
-from headway.systems.automations.places import Places, log
+from headway.systems.automations.folders import Folders, log
 from headway.systems.automations.session import End, Session, session_id
 
 Event = Literal["invalid_entry", "spawn_failure", "recovery", "start", "complete", "error"]
@@ -185,7 +185,7 @@ class SessionRunner:
         remade: repositories with a recreated mirror or worktree, until a session succeeds there.
     """
 
-    places: Places
+    folders: Folders
     lease_ms: int
     timing: Timing
     counts: Counts = field(default_factory=Counts)
@@ -213,7 +213,7 @@ class SessionRunner:
         self._started(job, session)
         try:
             renew = partial(self._renew, store, job, [until])
-            end = await session.work(self.places, self.timing, until, renew, self.lease_ms / 3000)
+            end = await session.work(self.folders, self.timing, until, renew, self.lease_ms / 3000)
         except OSError as error:
             end = End(reason="setup", step=f"start: {error.strerror}")
         finally:

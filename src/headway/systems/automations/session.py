@@ -18,7 +18,7 @@ from typing import Any
 
 from headway.runtime.timing import Timing
 from headway.systems.automations.config import HOUR_MS, Automation
-from headway.systems.automations.places import Places
+from headway.systems.automations.folders import Folders
 from headway.systems.automations.supervisor import flock, remove
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -117,7 +117,7 @@ class Session:
         return {"session_id": self.id, "pid": self.pid, "hostname": socket.gethostname()}
 
     async def work(
-        self, places: Places, timing: Timing, until: float, renew: Renew, every_s: float
+        self, folders: Folders, timing: Timing, until: float, renew: Renew, every_s: float
     ) -> End:
         """Run the session until all its processes are gone.
 
@@ -128,7 +128,7 @@ class Session:
         Raises:
             OSError: the supervisor cannot be started.
         """
-        spec = self._spec(places, until)
+        spec = self._spec(folders, until)
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -151,7 +151,7 @@ class Session:
             if process.returncode is None:
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(process.wait())
-            await asyncio.to_thread(_prune, self, places)
+            await asyncio.to_thread(_prune, self, folders)
 
     def end(self, reason: str, *, grace_s: float | None = None) -> None:
         """Request the end of the session: SIGTERM, then SIGKILL.
@@ -209,10 +209,10 @@ class Session:
         kill_marked(self.id, self.pid)
         return End(reason="killed")
 
-    def _spec(self, places: Places, until: float) -> dict[str, Any]:
+    def _spec(self, folders: Folders, until: float) -> dict[str, Any]:
         one, table = self.automation, self.automation.table
-        work = places.work / f"{self.id.rpartition(':')[2]}-{self.run}"
-        artifacts = places.artifacts / one.id / work.name
+        work = folders.work / f"{self.id.rpartition(':')[2]}-{self.run}"
+        artifacts = folders.artifacts / one.id / work.name
         given = _environment(table.pass_env) | table.env
         given |= {
             MARK: self.id,
@@ -220,13 +220,13 @@ class Session:
             "HEADWAY_REPOSITORY": one.repository.key,
         }
         return {
-            "log": str(places.log(self.id)),
+            "log": str(folders.log(self.id)),
             "max_output": table.max_output,
             "secrets": one.repository.secrets,
             "until": until,
             "timeout_s": min(table.timeout, self.lock_timeout_ms) / 1000,
             "grace_s": table.grace / 1000,
-            "mirror": str(places.mirrors / f"{_short(one.repository.key)}.git"),
+            "mirror": str(folders.mirrors / f"{_short(one.repository.key)}.git"),
             "work": str(work),
             "url": one.repository.url,
             "ref": table.ref,
@@ -266,26 +266,26 @@ def _short(key: str) -> str:
     return f"{name.strip('-.')}-{sha256(key.encode()).hexdigest()[:12]}"
 
 
-def _prune(session: Session, places: Places) -> None:
+def _prune(session: Session, folders: Folders) -> None:
     """Delete old artefacts and logs of this automation, and broken or abandoned folders."""
     table = session.automation.table
-    begin = f"{places.log(session.id).name[: -len('.log') - 36]}"
+    begin = f"{folders.log(session.id).name[: -len('.log') - 36]}"
     with suppress(OSError):
         logs = [
-            one for one in places.logs.glob(f"{begin}*.log") if len(one.stem) == len(begin) + 36
+            one for one in folders.logs.glob(f"{begin}*.log") if len(one.stem) == len(begin) + 36
         ]
         for old in _newest_first(logs)[LOGS_KEPT:]:
             old.unlink()
-        folder = places.artifacts / table.id
+        folder = folders.artifacts / table.id
         kept = _newest_first(folder.iterdir() if folder.exists() else ())
         old_ones = kept[table.keep_artifacts :] + [
             old
             for pattern in ("mirrors/*.broken-*", "work/*.broken-*", "work/*.kept")
-            for old in _newest_first(places.root.glob(pattern))[ASIDE_KEPT:]
+            for old in _newest_first(folders.root.glob(pattern))[ASIDE_KEPT:]
         ]
         # The run log has just been written, so its time is now.
-        now_s = places.log(session.id).stat().st_mtime
-        old_ones += [one for one in places.work.iterdir() if _is_abandoned(one, now_s)]
+        now_s = folders.log(session.id).stat().st_mtime
+        old_ones += [one for one in folders.work.iterdir() if _is_abandoned(one, now_s)]
         for old in old_ones:
             remove(str(old))
 

@@ -25,7 +25,7 @@ from headway.systems.calls.pages import pages_of
 from headway.systems.calls.requeueing import watch
 from headway.systems.calls.source_table import read_source_table
 from headway.systems.calls.template import CallsSettings
-from headway.systems.directory.alert_place import SCHEMA as ALERTS
+from headway.systems.directory.alert_storage import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
 from headway.systems.webhooks import Reporter

@@ -9,11 +9,11 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
 from headway.core.state import State
-from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.app import App
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
+from headway.runtime.reconciliation import Awaited
 from headway.server.replies import answer
 from headway.systems.calls.catalogue import REPORTS, check_gate, customer_gate
 from headway.systems.calls.context import CallsContext

@@ -7,8 +7,8 @@ import logging
 from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery, JobView, RunView, StatsQuery
 from headway.core.errors import ProviderError, ProviderUnsure, StoreError
-from headway.runtime.answers import Ended, Running, Unknown
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Ended, Running, Unknown
+from headway.runtime.reconciliation import Awaited
 from headway.systems.calls.call_events import (
     event_body,
     known_call,

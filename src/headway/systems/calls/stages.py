@@ -17,7 +17,7 @@ from headway.core.errors import (
     UnknownRecord,
 )
 from headway.core.gates.pool import member_gate
-from headway.runtime.answers import Dead, Next, Retry, Snooze
+from headway.runtime.handler_results import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
 from headway.runtime.timing import persist
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number

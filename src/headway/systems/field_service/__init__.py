@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from headway.runtime.app import App
 from headway.server.service import Service
-from headway.systems.directory.alert_place import SCHEMA as ALERTS
+from headway.systems.directory.alert_storage import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.field_service.answering import ROUTES as HOOK_ROUTES
 from headway.systems.field_service.context import FieldContext

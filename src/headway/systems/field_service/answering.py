@@ -21,8 +21,8 @@ from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.directory.tally import Tally
-from headway.systems.field_service.after import BY_CALL
 from headway.systems.field_service.context import FieldContext, TheContext
+from headway.systems.field_service.follow_ups import BY_CALL
 from headway.systems.field_service.intake import review_now
 from headway.systems.field_service.messages import (
     ASK_AGAIN,
@@ -37,6 +37,12 @@ from headway.systems.field_service.messages import (
     accepted_text,
 )
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
+from headway.systems.field_service.offer_calls import (
+    ASK_EACH_S,
+    CHOOSE,
+    delay_after_missed,
+    longest_ms,
+)
 from headway.systems.field_service.passing_over import request_held_by
 from headway.systems.field_service.records import offer_answered
 from headway.systems.field_service.request import (
@@ -45,12 +51,6 @@ from headway.systems.field_service.request import (
     asked_now,
     read_request,
     run_of,
-)
-from headway.systems.field_service.ringing import (
-    ASK_EACH_S,
-    CHOOSE,
-    delay_after_missed,
-    longest_ms,
 )
 from headway.systems.field_service.technicians import technician_of_phone
 from headway.systems.jobs import find_run, ref_of

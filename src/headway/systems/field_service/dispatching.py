@@ -16,9 +16,9 @@ from headway.server.replies import answer, reply_model
 from headway.server.routes.moves import Operator
 from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
-from headway.systems.field_service.after import REASSIGNED
 from headway.systems.field_service.bodies import AssignBody, TimesBody
 from headway.systems.field_service.context import FieldContext, TheContext, check_caller
+from headway.systems.field_service.follow_ups import REASSIGNED
 from headway.systems.field_service.intake import candidates_for, review_now
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.passing_over import lock_state

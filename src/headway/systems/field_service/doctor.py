@@ -11,8 +11,8 @@ from headway.server.access import Observer, Public
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import router
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.after import DISPATCHER
 from headway.systems.field_service.context import TheContext, check_caller
+from headway.systems.field_service.follow_ups import DISPATCHER
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.field_service.users import users_with_role
 

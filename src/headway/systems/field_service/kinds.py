@@ -13,19 +13,20 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.job import NewJob, derived_id
 from headway.core.retry import Backoff
-from headway.runtime.answers import Snooze, Unfit
 from headway.runtime.app import App
+from headway.runtime.handler_results import Snooze, Unfit
 from headway.runtime.job import Job
 from headway.runtime.records import encode
-from headway.systems.field_service.after import FollowUps
 from headway.systems.field_service.cells import distance_km
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.follow_ups import FollowUps
 from headway.systems.field_service.messages import (
     assigned_text,
     given_away_text,
     offer_spoken,
     offer_written,
 )
+from headway.systems.field_service.offer_calls import ASK_WITHIN, CALL, CHOOSE, Alert, Ring
 from headway.systems.field_service.records import Channel, Technician, lacking
 from headway.systems.field_service.request import (
     AFTER,
@@ -49,7 +50,6 @@ from headway.systems.field_service.request import (
     Urgency,
     read_request,
 )
-from headway.systems.field_service.ringing import ASK_WITHIN, CALL, CHOOSE, Alert, Ring
 from headway.systems.field_service.settings import current_times
 
 ASSIGNING = "1m"

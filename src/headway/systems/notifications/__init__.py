@@ -12,13 +12,13 @@ from headway.core.errors import InvalidValue, located
 from headway.runtime.app import App
 from headway.runtime.settings_table import read_table
 from headway.server.service import Service
-from headway.systems.directory.alert_place import SCHEMA as ALERTS
+from headway.systems.directory.alert_storage import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.delivery import ROUTES as HOOK_ROUTES
 from headway.systems.notifications.mail import Smtp
 from headway.systems.notifications.message_templates import ROUTES as TEMPLATE_ROUTES
-from headway.systems.notifications.metrics import Thresholds, start_seeing
+from headway.systems.notifications.metrics import Thresholds, start_monitoring
 from headway.systems.notifications.notification import NAME, Channel
 from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
 from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
@@ -60,7 +60,7 @@ class Notifications:
         """Register the context, metrics and alert rules; log a warning if there is no sender."""
         if not self.context.senders:
             _log.warning("no sender configured: add a table such as [notifications.senders.email]")
-        start_seeing(service, self.context.tally, self.context.thresholds)
+        start_monitoring(service, self.context.tally, self.context.thresholds)
         service.system_services[NAME] = self.context
         if self.context.parts.cassandra is not None:
             start_calendar(service, self.context.parts.cassandra)

@@ -19,8 +19,8 @@ from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import StoreError
 from headway.core.job import derived_id
 from headway.core.state import FINAL
-from headway.runtime.answers import Snooze
 from headway.runtime.app import App
+from headway.runtime.handler_results import Snooze
 from headway.runtime.job import Job
 from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.context import NotifyContext

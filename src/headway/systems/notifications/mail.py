@@ -33,7 +33,6 @@ from pydantic import Field, model_validator
 
 from headway.runtime.settings_table import Table
 from headway.runtime.timing import Timing
-from headway.systems.last_moment import last_moment
 from headway.systems.notifications.sender import (
     Accepted,
     Limited,
@@ -46,6 +45,7 @@ from headway.systems.notifications.sender import (
     Unsure,
     tls_context,
 )
+from headway.systems.pre_send_check import check_before_send
 
 
 class SmtpTable(Table):
@@ -315,7 +315,7 @@ class _Delivery:
         self._check_limit()
         await client.rcpt(self._to)
         self._check_limit()
-        await last_moment()
+        await check_before_send()
         self.started = True
         await client.data(self._content)
 

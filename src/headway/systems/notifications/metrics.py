@@ -285,7 +285,7 @@ def history_behind_ms(overview: Overview) -> int:
     return max(0, overview.stats.now - lane.oldest_due_at)
 
 
-def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
+def start_monitoring(service: Service, tally: Tally, thresholds: Thresholds) -> None:
     """Add the rules and metrics of notifications to a server that is starting."""
 
     async def see(facts: Facts) -> NotificationsOverview | None:

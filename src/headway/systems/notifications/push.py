@@ -32,7 +32,6 @@ from pydantic import Field, model_validator
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import Table
 from headway.runtime.timing import Timing
-from headway.systems.last_moment import last_moment
 from headway.systems.notifications.sender import (
     Accepted,
     Limited,
@@ -45,6 +44,7 @@ from headway.systems.notifications.sender import (
     Unsure,
     tls_context,
 )
+from headway.systems.pre_send_check import check_before_send
 
 APNS_HOST = "api.push.apple.com"
 APNS_SANDBOX_HOST = "api.development.push.apple.com"
@@ -286,7 +286,7 @@ class Apns:
                 self._pool.connections.remove(found)
             elif found.conn.outbound_flow_control_window < size:
                 await self._timing.pause(0.01)
-            elif not await last_moment():
+            elif not await check_before_send():
                 return found
 
     def _make_pool(self) -> APNsKeyConnectionPool:

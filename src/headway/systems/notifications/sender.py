@@ -96,7 +96,7 @@ class Sender(Protocol):
         Failures of the provider or the network are outcomes, not exceptions.
 
         Raises:
-            Withdrawn: raised by `last_moment`, to be called before the first byte of the message.
+            Withdrawn: from `check_before_send`, called before the first byte of the message.
         """
         ...
 

@@ -21,7 +21,6 @@ from headway.runtime.settings_table import Table
 from headway.runtime.timing import Timing
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.server.hooks.providers import Keys
-from headway.systems.last_moment import Withdrawn, last_moment
 from headway.systems.notifications.sender import (
     Accepted,
     Limited,
@@ -33,6 +32,7 @@ from headway.systems.notifications.sender import (
     Unsure,
     outcome_of,
 )
+from headway.systems.pre_send_check import Withdrawn, check_before_send
 from headway.systems.telephony.phone import Phone, is_phone
 from headway.systems.telephony.texts import TextOrder, Texts
 from headway.systems.webhooks import GONE, Posted, PrivateAddress, Reporter
@@ -208,7 +208,7 @@ class AppriseUrl:
         loop, context = asyncio.get_running_loop(), copy_context()
 
         def run() -> bool | None:
-            check = context.run(asyncio.run_coroutine_threadsafe, last_moment(), loop)
+            check = context.run(asyncio.run_coroutine_threadsafe, check_before_send(), loop)
             check.result(self._timeout_s)
             return address.send(message.title, message.text, NotifyType.INFO)
 

@@ -21,11 +21,10 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.retry import Backoff
-from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.app import App
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.job import Job
-from headway.systems.last_moment import Withdrawn, checking
+from headway.runtime.reconciliation import Awaited
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.history import declare_history
 from headway.systems.notifications.message_templates import Rendered, forms_of, render
@@ -65,6 +64,7 @@ from headway.systems.notifications.sender import (
     Unavailable,
     Unsure,
 )
+from headway.systems.pre_send_check import Withdrawn, checking
 
 AWAY = "5s"
 """How long a notification is postponed while the directory is unavailable."""
@@ -202,7 +202,7 @@ class Attempt:
             tally.happened(Tallied.LATE_MS, channel, late_ms)
 
     async def _check(self) -> bool:
-        """Read the opt-outs again, unless they were just read; see `last_moment`.
+        """Read the opt-outs again, unless they were just read; see `check_before_send`.
 
         Raises:
             Withdrawn: the recipient has opted out, the opt-outs cannot be read in time, or the

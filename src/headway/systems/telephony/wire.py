@@ -16,7 +16,7 @@ import httpx
 from headway.core.duration import read_retry_after
 from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
-from headway.systems.last_moment import FirstByte, Withdrawn
+from headway.systems.pre_send_check import PreSendTrace, Withdrawn
 
 UNSURE = frozenset({408, 409, 425})
 """Statuses of 4xx after which the request may still have been carried out."""
@@ -129,7 +129,7 @@ class Wire:
             ) from None
 
     async def _sent(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
-        first_byte = FirstByte()
+        first_byte = PreSendTrace()
         request.extensions |= {"trace": first_byte.trace, "timeout": self._phases}
         try:
             async with self._timing.limit(self._timeout_s):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headway.web.page import Page
-from headway.web.pages import dead, gates, job, jobs, lanes, timetable, whole
+from headway.web.pages import dead, gates, job, jobs, lanes, overview, timetable
 
 PAGES: tuple[Page, ...] = (
-    whole.NOW,
+    overview.NOW,
     lanes.PAGE,
     gates.PAGE,
     jobs.PAGE,
@@ -14,6 +14,6 @@ PAGES: tuple[Page, ...] = (
     dead.PAGE,
     timetable.PAGE,
     jobs.CASCADES,
-    whole.WORKERS,
-    whole.TRAIL,
+    overview.WORKERS,
+    overview.TRAIL,
 )

@@ -113,7 +113,7 @@ class PostgresGates(SqlTable[Session]):
             if session.mode is Mode.BLIND:
                 return self._known_hours(wanted)
             take_gates(session, missing, session.fetch(LOAD, (Texts(missing),)))
-        if session.mode in {Mode.INSERT, Mode.GUEST} and any(
+        if session.mode in {Mode.INSERT, Mode.CALLER} and any(
             known[name] is None for name in wanted
         ):
             # New hours need an exclusive step, because other steps read their row.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headway.stores.ledger.feeding import FEED_HEADS
 from headway.stores.postgres.arrays import Numbers, Texts
-from headway.stores.postgres.marks import WHOLE
+from headway.stores.postgres.low_water_marks import WHOLE
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Read
 from headway.stores.postgres.step_cache import Ticket

@@ -32,11 +32,11 @@ from sqlalchemy import (
 from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
-from headway.runtime.answers import Ended, Next
 from headway.runtime.app import App
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Ended, Next
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
+from headway.runtime.reconciliation import Awaited
 from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import Base
 from headway.systems.calls.source_table.lead_table import LeadTable, insert_into

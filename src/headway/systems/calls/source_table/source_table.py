@@ -19,8 +19,8 @@ from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, KeyConflict, StoreError, UnknownGate
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.state import FINAL, State
-from headway.runtime.answers import Dead
 from headway.runtime.app import App
+from headway.runtime.handler_results import Dead
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
 from headway.server.access import Definer, Observer
@@ -28,15 +28,15 @@ from headway.server.bodies.base import Body, TenantName
 from headway.server.paging import WhichPage, decode_cursor, encode_cursor
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import router
-from headway.systems.calls.source_table.following import (
+from headway.systems.calls.source_table.lead_table import PAGE, LeadTable, insert_into
+from headway.systems.calls.source_table.row_sync import (
     NOT_OURS,
-    Adopting,
-    Following,
-    declare_adopting,
+    RowMigration,
+    RowSync,
+    declare_row_migration,
     declare_source,
     is_elsewhere,
 )
-from headway.systems.calls.source_table.lead_table import PAGE, LeadTable, insert_into
 from headway.systems.calls.source_table.settings import Chosen, LeadRow, Mode, Recipe, lead_of
 from headway.systems.calls.source_table.shadow import (
     Choice,
@@ -295,13 +295,13 @@ class SourceTable:
     def declare(self, app: App, lead: Kind, recipe: Recipe) -> None:
         """Declare the source table, and if its rows have owners, the migration and the shadow."""
         self._app = app
-        following = Following(lambda: app.store, recipe)
+        sync = RowSync(lambda: app.store, recipe)
         if self.table.has_owners:
             # First, so that the worker's same look sees rows that have just become ours.
-            adopting = Adopting(self.table, self.migration, following)
-            declare_adopting(app, adopting, self.migration)
+            row_migration = RowMigration(self.table, self.migration, sync)
+            declare_row_migration(app, row_migration, self.migration)
             declare_shadow(app, recipe, self.table, self.migration, self._book)
-        declare_source(app, lead, recipe, self.table, following)
+        declare_source(app, lead, recipe, self.table, sync)
 
     async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
         """Create the jobs of rows just written, if the store accepts them within a second.

@@ -10,7 +10,7 @@ import httpx
 from bench.slice.plan import Lead
 
 
-class Office:
+class ApiClient:
     """Sends requests to a server and a carrier."""
 
     def __init__(self, server: str, carrier: str) -> None:

@@ -38,7 +38,7 @@ _pending: WeakKeyDictionary[object, list[Callable[[], None]]] = WeakKeyDictionar
 _NAMES = {1: "READ UNCOMMITTED", 2: "READ COMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE"}
 
 
-class Guest(psycopg.Connection[tuple[Any, ...]]):
+class CallerConnection(psycopg.Connection[tuple[Any, ...]]):
     """The caller's connection with the store's types and rows, without prepared statements.
 
     It starts and ends no transaction on its own, and is never closed, because the caller owns it.
@@ -171,7 +171,7 @@ def check_usable(connection: Driver) -> None:
 
 
 @contextmanager
-def as_guest(connection: Driver) -> Generator[Connection]:
+def as_caller_connection(connection: Driver) -> Generator[Connection]:
     """Use the caller's connection, in its open transaction.
 
     If no transaction is open, start one as the driver would; on an autocommit connection, it is
@@ -185,16 +185,16 @@ def as_guest(connection: Driver) -> Generator[Connection]:
     """
     pgconn = connection.pgconn
     handlers = pgconn.notice_handler, pgconn.notify_handler
-    guest = Guest(pgconn)
+    borrowed = CallerConnection(pgconn)
     try:
         if pgconn.transaction_status != TransactionStatus.IDLE:
-            yield guest
+            yield borrowed
         elif not connection.autocommit:
-            guest.execute(_begin(connection).encode())
-            yield guest
+            borrowed.execute(_begin(connection).encode())
+            yield borrowed
         else:
-            with guest.transaction():
-                yield guest
+            with borrowed.transaction():
+                yield borrowed
     finally:
         pgconn.notice_handler, pgconn.notify_handler = handlers
 
@@ -269,8 +269,8 @@ class Inserting:
     def _within(self, driver: Driver, jobs: Sequence[NewJob]) -> tuple[list[Sent], Woken]:
         check_usable(driver)
         try:
-            with as_guest(driver) as guest:
-                return self._insert(guest, jobs)
+            with as_caller_connection(driver) as borrowed:
+                return self._insert(borrowed, jobs)
         except Failure as error:
             raise explain(error, self._options) from error
 

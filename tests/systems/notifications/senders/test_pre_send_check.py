@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from headway.runtime.timing import pause
-from headway.systems.last_moment import Withdrawn, checking
 from headway.systems.notifications.sender import Accepted, Message, Sender
+from headway.systems.pre_send_check import Withdrawn, checking
 from tests.systems.notifications.senders.apns_server import apns
 from tests.systems.notifications.senders.messages import message
 from tests.systems.notifications.senders.smtp_server import smtp

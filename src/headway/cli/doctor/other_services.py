@@ -24,9 +24,9 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     with needs_extra("kafka"):
         from headway.bridges.kafka.settings import read_kafka_settings  # noqa: PLC0415
     with needs_extra("server"):
-        from headway.bridges.kafka.watching import GroupWatch  # noqa: PLC0415
+        from headway.bridges.kafka.monitoring import GroupMonitor  # noqa: PLC0415
     read = read_kafka_settings(settings.kafka)
-    seen = await GroupWatch(read).status()
+    seen = await GroupMonitor(read).status()
     if seen.away:
         hint = "check servers and client in [kafka], and the brokers"
         return [problem("kafka", f"no broker reachable at {read.servers}: {seen.away}", hint)]

@@ -13,11 +13,12 @@ from headway.core.cascade import Answer
 from headway.core.errors import ProviderError, StoreUnavailable
 from headway.core.job import MAX_BATCH, NewJob, derived_id
 from headway.core.state import QUEUED, State
-from headway.runtime.answers import Snooze
+from headway.runtime.handler_results import Snooze
 from headway.runtime.job import Job
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
+from headway.systems.field_service.offer_calls import UNSURE
 from headway.systems.field_service.passing_over import pass_over_assigned, reconsider_parked
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import (
@@ -32,7 +33,6 @@ from headway.systems.field_service.request import (
     read_request,
     run_of,
 )
-from headway.systems.field_service.ringing import UNSURE
 from headway.systems.field_service.technicians import became_idle
 from headway.systems.field_service.users import users_with_role
 from headway.systems.jobs import act, find_run

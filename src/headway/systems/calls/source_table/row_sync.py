@@ -59,7 +59,7 @@ def _has_called(view: JobView) -> bool:
 _log = logging.getLogger("headway.calls")
 
 
-class Following:
+class RowSync:
     """Keeps jobs in line with their rows.
 
     Args:
@@ -139,15 +139,13 @@ class Following:
 TABLE = "calls.table"
 
 
-def declare_source(
-    app: App, lead: Kind, recipe: Recipe, table: LeadTable, following: Following
-) -> None:
+def declare_source(app: App, lead: Kind, recipe: Recipe, table: LeadTable, sync: RowSync) -> None:
     """Declare the source table as a source of an app."""
 
     @app.source(name=TABLE, every=table.settings.every, rate=table.settings.rate)
     async def pending() -> AsyncGenerator[NewJob]:
         async for page in table.pending(ours=True):
-            for job in await following.missing(page):
+            for job in await sync.missing(page):
                 yield job
 
     @pending.in_flight
@@ -186,13 +184,13 @@ def _members(specs: Sequence[GateSpec], number: str | None) -> dict[str, str]:
 ADOPTING = "calls.migration"
 
 
-class Adopting:
+class RowMigration:
     """Moves rows between the older system and Headway."""
 
-    def __init__(self, table: LeadTable, migration: Migration, following: Following) -> None:
+    def __init__(self, table: LeadTable, migration: Migration, sync: RowSync) -> None:
         self._table = table
         self._migration = migration
-        self._following = following
+        self._sync = sync
 
     async def step(self) -> None:
         """Move the pending rows whose owner differs from the current choice.
@@ -212,19 +210,17 @@ class Adopting:
                 gone = await self._table.give_back(some)
                 if gone:
                     _log.info("rows returned to the older system: rows=%d", len(gone))
-                    await self._following.cancel(gone)
+                    await self._sync.cancel(gone)
 
     async def _take_over(self, chosen: Chosen) -> None:
         async for page in self._table.pending(ours=False):
             # A row that is not a valid lead stays with the older system.
-            wanted = [
-                row for row in page if chosen.has(row) and self._following.job(row) is not None
-            ]
+            wanted = [row for row in page if chosen.has(row) and self._sync.job(row) is not None]
             for some in self._batches(wanted):
                 taken = await self._table.take_over(some)
                 if taken:
                     _log.info("rows taken from the older system: rows=%d", len(taken))
-                    await self._following.make(taken)
+                    await self._sync.make(taken)
 
     def _batches(self, rows: list[LeadRow]) -> list[list[str]]:
         size = self._migration.settings.batch
@@ -232,12 +228,12 @@ class Adopting:
         return [ids[begin : begin + size] for begin in range(0, len(ids), size)]
 
 
-def declare_adopting(app: App, adopting: Adopting, migration: Migration) -> None:
+def declare_row_migration(app: App, row_migration: RowMigration, migration: Migration) -> None:
     """Declare a source whose looks move rows."""
 
     @app.source(name=ADOPTING, every=migration.settings.every)
     async def rows() -> AsyncGenerator[NewJob]:
-        await adopting.step()
+        await row_migration.step()
         # The source yields nothing: jobs are created as their rows become ours.
         for job in ():
             yield job

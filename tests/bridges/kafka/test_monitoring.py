@@ -6,13 +6,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import headway as hw
-from headway.bridges.kafka import declare_kafka, watching
+from headway.bridges.kafka import declare_kafka, monitoring
 from headway.bridges.kafka.metrics import TallyCollector
+from headway.bridges.kafka.monitoring import GroupMonitor, GroupStatus, kafka_rules
 from headway.bridges.kafka.publishing import Tally
 from headway.bridges.kafka.settings import consumer_config, producer_config, read_kafka_settings
-from headway.bridges.kafka.watching import GroupStatus, GroupWatch, kafka_rules
 from headway.cli.doctor import Health
-from headway.cli.doctor.surroundings import check_kafka
+from headway.cli.doctor.other_services import check_kafka
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.server.alerts.rules import Rule
@@ -69,22 +69,22 @@ async def test_brokers_are_asked_again_while_the_coordinator_moves(
 
     timing = Pauses()
 
-    def moving(self: GroupWatch, now: int) -> GroupStatus:
+    def moving(self: GroupMonitor, now: int) -> GroupStatus:
         if timing.at < 7.0 + moves_s:
             raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
         return GroupStatus(at=now, lag={("orders", 0): 3})
 
-    monkeypatch.setattr(GroupWatch, "_query", moving)
-    seen = await GroupWatch(read_kafka_settings(SETTINGS), timing).status()
+    monkeypatch.setattr(GroupMonitor, "_query", moving)
+    seen = await GroupMonitor(read_kafka_settings(SETTINGS), timing).status()
     assert (seen.at, seen.away, bool(seen.lag)) == (7_000, away, not away)
 
 
 async def test_brokers_without_a_reply_are_reported_unreachable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "LIMIT", 0.2)
+    monkeypatch.setattr(monitoring, "LIMIT", 0.2)
     settings = {"servers": "127.0.0.1:9", **SETTINGS}
-    watch = GroupWatch(read_kafka_settings(settings))
+    watch = GroupMonitor(read_kafka_settings(settings))
     metrics = {one.name: one for one in await watch.metrics(None)}
     assert metrics["headway_kafka_up"].samples[0].value == 0
     assert not metrics["headway_kafka_group_lag"].samples

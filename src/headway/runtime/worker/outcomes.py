@@ -34,7 +34,7 @@ from headway.core.errors import (
 )
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_ERROR
-from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
+from headway.runtime.handler_results import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import Gates

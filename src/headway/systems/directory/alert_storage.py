@@ -24,27 +24,27 @@ _TAKE = text(
 _WRITE = text("UPDATE alerts_told SET value = :value WHERE id = 1 AND holder = :holder")
 
 
-class AlertPlace:
-    """Implements `headway.server.alerts.rules.Place` in a table that all servers share."""
+class AlertTable:
+    """Implements `headway.server.alerts.rules.AlertStorage` in a table that all servers share."""
 
     def __init__(self, directory: Directory) -> None:
         """Use a directory that has the table of `SCHEMA`."""
         self._directory = directory
 
     async def read(self) -> bytes | None:
-        """See `Place.read`."""
+        """See `AlertStorage.read`."""
         async with self._directory.read() as session:
             value = (await session.execute(_READ)).scalar()
         return None if value is None else value.encode()
 
     async def take_over(self, holder: str) -> bytes | None:
-        """See `Place.take_over`."""
+        """See `AlertStorage.take_over`."""
         async with self._directory.change() as session:
             await session.execute(_TAKE, {"holder": holder})
             value = (await session.execute(_READ)).scalar()
         return None if value is None else value.encode()
 
     async def write(self, holder: str, value: bytes) -> None:
-        """See `Place.write`."""
+        """See `AlertStorage.write`."""
         async with self._directory.change() as session:
             await session.execute(_WRITE, {"holder": holder, "value": value.decode()})

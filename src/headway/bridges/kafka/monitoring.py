@@ -73,7 +73,7 @@ class GroupStatus:
     away: str = ""
 
 
-class GroupWatch:
+class GroupMonitor:
     """A watch that queries the brokers about the configured group without joining it."""
 
     def __init__(self, settings: KafkaSettings, timing: Timing = REAL) -> None:
@@ -209,16 +209,16 @@ def _dead(grown: Mapping[str, int]) -> Texts:
     }
 
 
-def start_seeing_kafka(service: Service, settings: KafkaSettings) -> GroupWatch:
+def start_kafka_monitoring(service: Service, settings: KafkaSettings) -> GroupMonitor:
     """Add the alert rules and metrics to a server before it starts; return their shared watch."""
-    watch = GroupWatch(settings, service.timing)
+    monitor = GroupMonitor(settings, service.timing)
 
     async def see(facts: Facts) -> GroupStatus | None:
-        return replace(await watch.status(), at=facts.at)
+        return replace(await monitor.status(), at=facts.at)
 
     service.alerts.add(RuleBook(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
-    service.scrapes.add(watch)
-    return watch
+    service.scrapes.add(monitor)
+    return monitor
 
 
 MOST = 200
@@ -227,13 +227,13 @@ PATIENCE_S = 0.2
 """Seconds a page waits for the brokers; a later refresh shows a late reply."""
 
 
-def kafka_page(watch: GroupWatch, settings: KafkaSettings) -> Page:
+def kafka_page(monitor: GroupMonitor, settings: KafkaSettings) -> Page:
     """Return the dashboard page of the configured group."""
     wanted = settings.in_
 
     async def read(view: PageView) -> PageFacts:
         now = (await view.reads.overview()).stats.now
-        found = await watch.status_within(PATIENCE_S)
+        found = await monitor.status_within(PATIENCE_S)
         status, age_ms = found or (None, 0)
         lag: Mapping[tuple[str, int], int] = {} if status is None else status.lag
         return {

@@ -14,7 +14,7 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.retry import Backoff, RetryPolicy
-from headway.lab.outside import Outside
+from headway.lab.outside_world import OutsideWorld
 from headway.lab.scenario import (
     GateTable,
     HoursTable,
@@ -75,7 +75,7 @@ _KEPT = timedelta(days=3650)
 
 def declared_app(
     scenario: Scenario,
-    outside: Outside,
+    world: OutsideWorld,
     store: Store,
     timing: Timing,
     *,
@@ -93,8 +93,8 @@ def declared_app(
     for name, lane in scenario.lanes.items():
         app.lane(name, **_lane_options(lane))
     for name, kind in scenario.kinds.items():
-        handler = outside.handler(name, _arguments(scenario, name), dead)
-        app.job(**_options(scenario, outside, name, kind))(handler)
+        handler = world.handler(name, _arguments(scenario, name), dead)
+        app.job(**_options(scenario, world, name, kind))(handler)
     return app
 
 
@@ -116,7 +116,7 @@ def _never(url: str) -> Store:
     raise InvariantBroken(message)
 
 
-def _options(scenario: Scenario, outside: Outside, name: str, kind: KindTable) -> JobOptions:
+def _options(scenario: Scenario, world: OutsideWorld, name: str, kind: KindTable) -> JobOptions:
     options = JobOptions(
         name=name,
         lane=kind.lane,
@@ -137,7 +137,7 @@ def _options(scenario: Scenario, outside: Outside, name: str, kind: KindTable) -
     if kind.hand_over is not None:
         options["on_deadline"] = kind.hand_over.on_deadline
         if kind.hand_over.ask:
-            options["reconcile"] = outside.ask
+            options["reconcile"] = world.ask
     return options
 
 

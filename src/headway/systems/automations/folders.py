@@ -55,7 +55,7 @@ def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class Folders:
     """The folders of the system, accessible to their owner only.
 
     Attributes:
@@ -93,12 +93,12 @@ class Places:
         return self.logs / f"{session.replace(':', '_')}.log"
 
 
-def read_places(state_dir: Path | None) -> Places:
+def read_folders(state_dir: Path | None) -> Folders:
     """Return the folders under a state directory; None for the user's state directory."""
     if state_dir is not None:
-        return Places(root=state_dir.expanduser().absolute())
+        return Folders(root=state_dir.expanduser().absolute())
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Places(root=Path(base) / "headway" / "automations")
+    return Folders(root=Path(base) / "headway" / "automations")
 
 
 class _JsonLines(logging.Formatter):
@@ -111,9 +111,9 @@ class _JsonLines(logging.Formatter):
         return json.dumps(line | getattr(record, "facts", {}), default=str)
 
 
-def write_log(places: Places) -> None:
+def write_log(folders: Folders) -> None:
     """Also write the system's log to `dispatcher.log`."""
-    path = places.logs / "dispatcher.log"
+    path = folders.logs / "dispatcher.log"
     for old in [one for one in _log.handlers if isinstance(one, LogFile)]:
         if old.baseFilename == str(path):
             return

@@ -62,7 +62,7 @@ _LINES_WIDE, _LINES_NARROW = 21, 29
 
 
 @dataclass(slots=True)
-class Looked:
+class Readings:
     """A snapshot of the store.
 
     Attributes:
@@ -80,7 +80,7 @@ class Looked:
 
 
 @dataclass(slots=True)
-class Picture:
+class Display:
     """The state of the display.
 
     Attributes:
@@ -105,14 +105,14 @@ class Picture:
         self.events.append((word, sentence))
         self.counted[word] = self.counted.get(word, 0) + 1
 
-    async def look(self) -> Looked:
+    async def read(self) -> Readings:
         """Take a snapshot of the store."""
         if self.calls is not None:
             self.calls.watch()
         lanes = await self.store.read(LanesQuery(names=LANES_SHOWN))
         names = (NUMBERS, LINES, *AGENTS)
         gates = await self.store.read(GatesQuery(names=names))
-        return Looked(
+        return Readings(
             lanes={lane.name: lane.counts for lane in lanes},
             gates={gate.name: gate for gate in gates.rows},
             stats=await self.store.read(StatsQuery()),
@@ -144,26 +144,26 @@ class Picture:
 
     # ---------------------------------------------------------------------------------- lines
 
-    def lines(self, seen: Looked, seconds: float) -> list[str]:
+    def lines(self, readings: Readings, seconds: float) -> list[str]:
         """Return a few lines for output without a terminal."""
-        lines = [f"{seconds:5.1f} s  {self._flights(seen)}"]
-        lines.append(f"         {self._calls(seen)}")
+        lines = [f"{seconds:5.1f} s  {self._flights(readings)}"]
+        lines.append(f"         {self._calls(readings)}")
         lines.append(f"         {self._repairs()}")
         if self.newsroom:
             lines.append(f"         {_issues(self.newsroom)}")
         if self.gardens:
-            lines.append(f"         {self._sessions(seen)}")
-        bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
+            lines.append(f"         {self._sessions(readings)}")
+        bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(readings))
         lines.append(f"         {bars}")
         if self.mail:
-            rows = [mail_line(self.mail), *lane_lines(seen.mail)]
+            rows = [mail_line(self.mail), *lane_lines(readings.mail)]
             lines += [f"         {row}" for row in rows]
-        if seen.why:
-            lines.append(f"         why: {seen.why}")
+        if readings.why:
+            lines.append(f"         why: {readings.why}")
         return lines
 
-    def _flights(self, seen: Looked) -> str:
-        counts = seen.lanes.get("departures", {})
+    def _flights(self, readings: Readings) -> str:
+        counts = readings.lanes.get("departures", {})
         clock = self.airports.clock() if self.airports else None
         waiting = counts.get("waiting", 0) + counts.get("parked", 0)
         return (
@@ -172,8 +172,8 @@ class Picture:
             f"{counts.get('scheduled', 0)} to come"
         )
 
-    def _calls(self, seen: Looked) -> str:
-        counts, calls = seen.lanes.get("calls", {}), self.calls
+    def _calls(self, readings: Readings) -> str:
+        counts, calls = readings.lanes.get("calls", {}), self.calls
         held = counts.get("waiting", 0) + counts.get("parked", 0)
         return (
             f"calls: {calls.dialled if calls else 0} dialled, {calls.live if calls else 0} live, "
@@ -187,8 +187,8 @@ class Picture:
         listed = ", ".join(f"{counts[one]} {one}" for one in shown)
         return f"repairs: {listed}"
 
-    def _sessions(self, seen: Looked) -> str:
-        counts = seen.lanes.get("automations", {})
+    def _sessions(self, readings: Readings) -> str:
+        counts = readings.lanes.get("automations", {})
         held = counts.get("waiting", 0) + counts.get("parked", 0)
         return (
             f"automations: {counts.get('awaiting', 0)} sessions run, {held} wait, "
@@ -197,11 +197,11 @@ class Picture:
 
     # --------------------------------------------------------------------------------- screen
 
-    def drawn(self, seen: Looked, seconds: float, size: ConsoleDimensions) -> RenderableType:
+    def drawn(self, readings: Readings, seconds: float, size: ConsoleDimensions) -> RenderableType:
         """Return the whole screen.
 
         Args:
-            seen: The snapshot.
+            readings: The snapshot.
             seconds: Time since the start.
             size: Size of the terminal; the log fills the remaining lines.
         """
@@ -212,9 +212,9 @@ class Picture:
         head.truncate(size.width)
         panels = Columns(
             [
-                Panel(self._airports_panel(seen), title="a day of departures", width=58),
+                Panel(self._airports_panel(readings), title="a day of departures", width=58),
                 Panel(
-                    self._calls_panel(seen),
+                    self._calls_panel(readings),
                     title="calls, repairs, notifications, automations",
                     width=58,
                 ),
@@ -223,25 +223,27 @@ class Picture:
         parts: list[RenderableType] = [head, panels]
         if self.mail:
             at = f"the mail room  {self.mail.url}  /v1 /docs /metrics /events"
-            parts.append(Panel(lane_table(self.mail, seen.mail), title=at, width=_WIDE))
+            parts.append(Panel(lane_table(self.mail, readings.mail), title=at, width=_WIDE))
         taken = _LINES_WIDE if size.width >= _WIDE else _LINES_NARROW
         parts.append(self._log(max(3, size.height - taken)))
         why = Text("why is it not running?  ", style="bold")
-        why.append(seen.why or "nothing waits", style="default")
+        why.append(readings.why or "nothing waits", style="default")
         return Group(*parts, why)
 
-    def _airports_panel(self, seen: Looked) -> RenderableType:
-        return Group(Text(self._flights(seen)), _bar_table([seen.gates.get(n) for n in AGENTS]))
+    def _airports_panel(self, readings: Readings) -> RenderableType:
+        return Group(
+            Text(self._flights(readings)), _bar_table([readings.gates.get(n) for n in AGENTS])
+        )
 
-    def _calls_panel(self, seen: Looked) -> RenderableType:
-        pool = seen.gates.get(NUMBERS)
+    def _calls_panel(self, readings: Readings) -> RenderableType:
+        pool = readings.gates.get(NUMBERS)
         lines = list(pool.members) if pool else []
         rows = [Text(self._repairs())]
         if self.newsroom:
             rows.append(Text(_issues(self.newsroom)))
         if self.gardens:
-            rows.append(Text(self._sessions(seen)))
-        return Group(Text(self._calls(seen)), _bar_table(lines), *rows)
+            rows.append(Text(self._sessions(readings)))
+        return Group(Text(self._calls(readings)), _bar_table(lines), *rows)
 
     def _log(self, lines: int) -> RenderableType:
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -260,8 +262,8 @@ def _issues(room: Newsroom) -> str:
     )
 
 
-def _bars(seen: Looked) -> list[GateState]:
-    return [seen.gates[name] for name in (NUMBERS, LINES, *AGENTS) if name in seen.gates]
+def _bars(readings: Readings) -> list[GateState]:
+    return [readings.gates[name] for name in (NUMBERS, LINES, *AGENTS) if name in readings.gates]
 
 
 def _share(gate: GateState) -> str:

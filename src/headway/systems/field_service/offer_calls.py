@@ -21,9 +21,9 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.core.state import State
-from headway.runtime.answers import Dead, Ended, Next, Retry, Running, Snooze, Unknown
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.job import Job
+from headway.runtime.reconciliation import Awaited
 from headway.runtime.records import encode
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.field_service.context import AWAY_AGAIN, FieldContext

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 Check = Callable[[], Awaitable[bool]]
 """Returns whether it took time; raises Withdrawn if the request must not be sent any more."""
 
-_check: ContextVar[Check | None] = ContextVar("last_moment", default=None)
+_check: ContextVar[Check | None] = ContextVar("pre_send_check", default=None)
 
 
 class Withdrawn(Exception):
@@ -31,7 +31,7 @@ def checking(check: Check) -> Generator[None]:
         _check.reset(token)
 
 
-class FirstByte:
+class PreSendTrace:
     """An httpcore trace of one request that calls the check right before the first byte.
 
     Attributes:
@@ -48,11 +48,11 @@ class FirstByte:
             Withdrawn: the request must not be sent.
         """
         if not self.begun and event.endswith("send_request_headers.started"):
-            await last_moment()
+            await check_before_send()
             self.begun = True
 
 
-async def last_moment() -> bool:
+async def check_before_send() -> bool:
     """Call the context's check, if there is one; await this right before the first byte.
 
     Returns:

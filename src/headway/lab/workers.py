@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TypeVar
 
 from headway.contract.store import Store
-from headway.lab.declared import declared_app
-from headway.lab.outside import Outside
+from headway.lab.outside_world import OutsideWorld
 from headway.lab.scenario import KillMove, Scenario, WorkersTable
+from headway.lab.scenario_app import declared_app
 from headway.lab.virtual_time import VirtualTiming
 from headway.runtime.worker.worker import Worker
 from headway.testing.faulty import StoreProxy
@@ -19,7 +19,7 @@ from headway.testing.faulty import StoreProxy
 Reply = TypeVar("Reply")
 
 
-class Severed(StoreProxy):
+class DisconnectedStore(StoreProxy):
     """A process's connection to a store; once it is cut, every call is cancelled."""
 
     is_cut = False
@@ -40,18 +40,18 @@ class _Process:
 
     table: str
     worker: Worker
-    store: Severed
+    store: DisconnectedStore
     task: asyncio.Task[None]
 
 
-class Crew:
+class ScenarioWorkers:
     """Starts and stops the workers of a scenario."""
 
     def __init__(
-        self, scenario: Scenario, outside: Outside, store: Store, timing: VirtualTiming
+        self, scenario: Scenario, world: OutsideWorld, store: Store, timing: VirtualTiming
     ) -> None:
         self._scenario = scenario
-        self._outside = outside
+        self._world = world
         self._store = store
         self._timing = timing
         self._alive: list[_Process] = []
@@ -105,9 +105,9 @@ class Crew:
 
     def _start(self, table: WorkersTable) -> None:
         self._started += 1
-        store = Severed(self._store)
+        store = DisconnectedStore(self._store)
         app = declared_app(
-            self._scenario, self._outside, store, self._timing, dead=lambda: store.is_cut
+            self._scenario, self._world, store, self._timing, dead=lambda: store.is_cut
         )
         worker = app.worker(
             lanes=dict(table.lanes),

@@ -1,4 +1,4 @@
-"""A checkup: facts about a server and a namespace, without judgement or changes."""
+"""Facts about a server and a namespace, for diagnosis; nothing is judged or changed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Bloat(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkup:
+class ServerFacts:
     """Facts about a server and a namespace.
 
     Attributes:
@@ -113,7 +113,7 @@ class Checkup:
     bloat: Bloat | None
 
 
-def check(options: PostgresOptions) -> Checkup:
+def read_facts(options: PostgresOptions) -> ServerFacts:
     """Query the facts about a server.
 
     Raises:
@@ -145,7 +145,7 @@ def migrate(options: PostgresOptions) -> tuple[int, int]:
         raise meaning from error
 
 
-def _ask(db: psycopg.Connection[tuple[Any, ...]], options: PostgresOptions) -> Checkup:
+def _ask(db: psycopg.Connection[tuple[Any, ...]], options: PostgresOptions) -> ServerFacts:
     asked_at = system_clock()
     row = db.execute(_BACKEND).fetchone()
     answered_at = system_clock()
@@ -157,7 +157,7 @@ def _ask(db: psycopg.Connection[tuple[Any, ...]], options: PostgresOptions) -> C
     except psycopg.errors.InsufficientPrivilege:
         schema = Version(number=0, oldest_program=0)
     dead = db.execute(_DEAD, (options.namespace,)).fetchone()
-    return Checkup(
+    return ServerFacts(
         version=version,
         version_text=text,
         role=role,

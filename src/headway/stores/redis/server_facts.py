@@ -1,4 +1,4 @@
-"""A checkup of a server, for diagnosis. It writes nothing."""
+"""Facts about a server, for diagnosis; nothing is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SETTINGS = ("appendfsync", "min-replicas-to-write", "appendonly")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkup:
+class ServerFacts:
     """Facts about a server.
 
     Attributes:
@@ -36,7 +36,7 @@ class Checkup:
     missing: str
 
 
-def check(options: RedisOptions) -> Checkup:
+def read_facts(options: RedisOptions) -> ServerFacts:
     """Check the master of a store.
 
     Raises:
@@ -65,11 +65,11 @@ def check(options: RedisOptions) -> Checkup:
         raise meant from error
 
 
-def _collect(link: Link, base: str) -> Checkup:
+def _collect(link: Link, base: str) -> ServerFacts:
     before = machine_clock()
     seconds, micros = link.ask("TIME")
     after = machine_clock()
-    return Checkup(
+    return ServerFacts(
         server=ask_server(link),
         settings=_settings(link),
         offset_ms=int(seconds) * 1000 + int(micros) // 1000 - (before + after) // 2,

@@ -17,7 +17,7 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.state import State
-from headway.runtime.answers import Ended, Running, Unknown
+from headway.runtime.handler_results import Ended, Running, Unknown
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.records import encode, text_of

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.systems.automations import places
-from headway.systems.automations.places import Places, log, read_settings, write_log
+from headway.systems.automations import folders
+from headway.systems.automations.folders import Folders, log, read_settings, write_log
 
 
 def test_log_is_private_json_and_is_rotated_when_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (places.LOG_SIZE, places.LOG_KEEP) == (10_000_000, 5)
-    monkeypatch.setattr(places, "LOG_SIZE", 2_000)
-    one = Places(root=tmp_path / "state")
+    assert (folders.LOG_SIZE, folders.LOG_KEEP) == (10_000_000, 5)
+    monkeypatch.setattr(folders, "LOG_SIZE", 2_000)
+    one = Folders(root=tmp_path / "state")
     one.make()
     write_log(one)
     for number in range(300):
@@ -57,4 +57,4 @@ def test_unusable_setting_is_named(written: dict[str, object], said: str) -> Non
 def test_state_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidValue, match=r"file.state cannot be created"):
-        Places(root=tmp_path / "file" / "state").make()
+        Folders(root=tmp_path / "file" / "state").make()

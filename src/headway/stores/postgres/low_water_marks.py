@@ -45,7 +45,7 @@ class _Mark:
     until: float = 0.0
 
 
-class Marks:
+class LowWaterMarks:
     """The low-water marks of one process.
 
     Attributes:

@@ -14,9 +14,9 @@ from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.store import Store
 from headway.lab.draws import Draws
 from headway.lab.scenario import HandOverTable, KindTable, OutcomeTable, PoolTable, Scenario
-from headway.runtime.answers import Dead, Ended, Retry, Running, Snooze, Unknown
-from headway.runtime.awaited import Awaited
+from headway.runtime.handler_results import Dead, Ended, Retry, Running, Snooze, Unknown
 from headway.runtime.job import Job
+from headway.runtime.reconciliation import Awaited
 from headway.runtime.timing import Timing
 
 Status = Literal["unknown", "running", "ended"]
@@ -114,7 +114,7 @@ _DECIDED = {"succeed": Decided.SUCCEEDED, "retry": Decided.RETRY, "die": Decided
 Handler = Callable[..., Coroutine[Any, Any, object]]
 
 
-class Outside:
+class OutsideWorld:
     """Simulates the outside world of a scenario.
 
     Args:
