@@ -52,11 +52,11 @@ class Airports:
         os.environ[START] = self.pace.start_at.isoformat()
         os.environ[OPENS] = self.pace.opens_at.isoformat()
         jobs: list[hw.NewJob] = []
-        called_off: list[str] = []
+        cancelled: list[str] = []
         for line in DAY.read_text().splitlines():
             for made in self.app.importers["departures"](json.loads(line)):
-                if isinstance(made, hw.CalledOff):
-                    called_off.append(made.job.id)
+                if isinstance(made, hw.CancelledJob):
+                    cancelled.append(made.job.id)
                     jobs.append(made.job)
                 else:
                     jobs.append(made)
@@ -65,7 +65,7 @@ class Airports:
         await self.app.store.act(
             ActRequest(
                 request="cancelled flights",
-                ids=tuple(called_off),
+                ids=tuple(cancelled),
                 verb=Verb.CANCEL,
                 author="demo",
                 reason="the flight was cancelled",

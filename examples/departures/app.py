@@ -62,13 +62,13 @@ def declare_departures(app: hw.App, speed: float, pace: Pace | None = None) -> N
     unassigned = kind(name="depart_unassigned", gates=[runway, agents])(let_go)
 
     @app.importer("departures")
-    def departures(row: object) -> Iterator[hw.NewJob | hw.CalledOff]:
+    def departures(row: object) -> Iterator[hw.NewJob | hw.CancelledJob]:
         nonlocal pace
         flight = read_flight(row)
         pace = pace or pace_from(flight.moment, speed)
         which = unassigned if flight.aircraft is None else depart
         job = which.make(**asdict(flight), due=pace.moment(flight.moment), key=flight.identity)
-        yield hw.CalledOff(job, "the flight was cancelled") if flight.cancelled else job
+        yield hw.CancelledJob(job, "the flight was cancelled") if flight.cancelled else job
 
 
 app = hw.App()

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         Unfit,
         Unknown,
     )
-    from headway.runtime.inserting import CalledOff
+    from headway.runtime.inserting import CancelledJob
     from headway.runtime.job import Job
     from headway.runtime.kind import Kind
     from headway.runtime.reconciliation import Awaited
@@ -90,8 +90,8 @@ __all__ = [
     "Awaited",
     "BacklogFull",
     "Backoff",
-    "CalledOff",
     "CallerError",
+    "CancelledJob",
     "Client",
     "ClockSkewed",
     "Closing",
@@ -173,7 +173,7 @@ _HOMES = {
     "headway.core.timetable.schedule": "At Cron Every",
     "headway.runtime.handler_results": "Dead Ended Next Retry Running Snooze Unfit Unknown",
     "headway.runtime.reconciliation": "Awaited",
-    "headway.runtime.inserting": "CalledOff",
+    "headway.runtime.inserting": "CancelledJob",
     "headway.runtime.job": "Job",
     "headway.runtime.kind": "Kind",
     "headway.runtime.sources": "Source in_flight",

@@ -10,7 +10,7 @@ from tests.cli.conftest import Headway
 APP = """
 from __future__ import annotations
 import headway as hw
-from headway.runtime.inserting import CalledOff
+from headway.runtime.inserting import CancelledJob
 
 app = hw.App()
 
@@ -21,7 +21,7 @@ async def call(job: hw.Job, phone: str):
 @app.importer("calls")
 def calls(row):
     job = call.make(phone=row["phone"])
-    yield CalledOff(job, row["off"]) if "off" in row else job
+    yield CancelledJob(job, row["off"]) if "off" in row else job
     for n in range(row.get("more", 0)):
         yield call.make(phone=f"{row['phone']}-{n}")
     if row.get("junk"):
@@ -134,7 +134,7 @@ def test_import_that_cannot_start_is_a_caller_error(
     ("returns", "named"),
     [
         ('call.make(phone=row["phone"])', "NewJob"),
-        ('CalledOff(call.make(phone=row["phone"]), "off")', "CalledOff"),
+        ('CancelledJob(call.make(phone=row["phone"]), "off")', "CancelledJob"),
         ("None", "NoneType"),
         ("row", "dict"),
         ("'text'", "str"),

@@ -25,7 +25,7 @@ def groups() -> list[type[ConformanceGroup]]:
     modules = [
         import_module(f"{package.__name__}.{one.name}") for one in iter_modules(package.__path__)
     ]
-    things = [thing for module in modules for thing in vars(module).values()]
+    things = [value for module in modules for value in vars(module).values()]
     found = [one for one in things if isinstance(one, type) and ConformanceGroup in one.__bases__]
     return list(dict.fromkeys(found))
 

@@ -91,11 +91,11 @@ def test_every_block_of_the_page_does_what_the_page_says(
 def test_start_of_the_first_tutorial_does_what_it_says(tmp_path: Path) -> None:
     name, heading = FIRST
     whole = (ROOT / name).read_text(encoding="utf-8")
-    beginning, found, rest = whole.partition(f"\n{heading}\n")
+    scheme_of, found, rest = whole.partition(f"\n{heading}\n")
     assert found
     assert "```console" in rest  # the whole page is slow, and plays more
     page = tmp_path / "page.md"
-    page.write_text(beginning, encoding="utf-8")
+    page.write_text(scheme_of, encoding="utf-8")
     done = play(page, tmp_path)
     assert done.returncode == 0, done.stdout[-8000:]
 

@@ -138,7 +138,10 @@ PLANTED = {
         lambda h: setattr(h, "differences", (Difference(where="gate desk", what="used 2, not 1"),)),
         "audit",
     ),
-    "a call dialled twice": (lambda h: h.world.append("a:1 was dialled twice"), "outside"),
+    "a call dialled twice": (
+        lambda h: h.outside_violations.append("a:1 was dialled twice"),
+        "outside",
+    ),
 }
 
 

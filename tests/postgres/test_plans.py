@@ -51,8 +51,8 @@ def statements(table: str = "@job") -> dict[str, str]:
     found: dict[str, str] = {}
     names = [one.name for one in pkgutil.walk_packages(tables.__path__, f"{tables.__name__}.")]
     for module in (*names, plain_claims.__name__, lanes.__name__, records.__name__):
-        for name, thing in vars(import_module(module)).items():
-            text = thing.text if isinstance(thing, Select | Write | Each) else thing
+        for name, value in vars(import_module(module)).items():
+            text = value.text if isinstance(value, Select | Write | Each) else value
             if isinstance(text, str) and table in text and "{" not in text and "$" in text:
                 found.setdefault(text, f"{module.rpartition('.')[2]}.{name}")
     return {name: text for text, name in found.items()}
@@ -109,7 +109,7 @@ def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(one)
 
 
-def walks(plan: dict[str, Any], *, writes: bool) -> list[str]:
+def queries(plan: dict[str, Any], *, writes: bool) -> list[str]:
     """Return the nodes of a plan that scan jobs beyond those requested."""
     found: list[str] = []
     for node in nodes(plan):
@@ -130,7 +130,7 @@ def test_no_statement_scans_the_jobs(database: psycopg.Connection, mode: str) ->
     walking = {
         name: found
         for name, text in statements().items()
-        if (found := walks(plan(database, text, mode), writes=text.startswith(("UPD", "DEL"))))
+        if (found := queries(plan(database, text, mode), writes=text.startswith(("UPD", "DEL"))))
     }
     assert not walking
 

@@ -122,7 +122,7 @@ def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
 async def test_first_waiter_claims_once_more_when_listening_starts(options, make):
     wakes = make(options)
     await asyncio.wait_for(wakes.wait([LANE], None, wakes.count), LIMIT)
-    await until(lambda: wakes._listening._attending)
+    await until(lambda: wakes._listening._is_listening)
 
 
 async def test_first_waiter_of_another_lane_claims_once_more(options, make):
@@ -437,7 +437,7 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
     task = await asleep(wakes)
     assert heard(options)
     task.cancel()
-    await until(lambda: not wakes._listening._attending)
+    await until(lambda: not wakes._listening._is_listening)
     await until(lambda: not heard(options))
     again = await asleep(wakes)
     assert heard(options)
@@ -476,7 +476,7 @@ async def test_missed_notification_is_found_by_the_slow_poll(options, make, monk
     here = make(options)
     task = await asleep(here)
     all_woken: list[None] = []
-    monkeypatch.setattr(here._listening, "_miss", lambda: all_woken.append(here.wake_all()))
+    monkeypatch.setattr(here._listening, "_on_missed", lambda: all_woken.append(here.wake_all()))
     with psycopg.connect(options.conninfo) as db:
         db.execute("CREATE TABLE anything (n int)")
     await asyncio.wait_for(task, LIMIT)
@@ -527,7 +527,7 @@ async def test_broken_connection_makes_everybody_check_and_is_reopened(options, 
         task = await asleep(here)
         proxy.reset()
         await asyncio.wait_for(task, LIMIT)
-        await until(lambda: here._listening._attending)
+        await until(lambda: here._listening._is_listening)
         task = await asleep(here)
         there.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
@@ -544,7 +544,7 @@ async def test_waiters_check_now_and_then_while_the_server_is_unreachable(make, 
         await asyncio.wait_for(here.wait([LANE], None, here.count), LIMIT)
         await asyncio.wait_for(here.wait([LANE], None, here.count), LIMIT)
         server.start()
-        await until(lambda: here._listening._attending)
+        await until(lambda: here._listening._is_listening)
         there = make(parse_url(server.url))
         task = await asleep(here)
         there.announce([(LANE, None)])
@@ -562,10 +562,10 @@ async def test_foreign_notification_only_causes_a_check(options, make):
 async def test_namespaces_do_not_wake_each_other(options, make, monkeypatch):
     here, beside = make(options), make(options)
     told: list[str | None] = []
-    hear = here._listening._hear
+    hear = here._listening._on_wake
     monkeypatch.setattr(
         here._listening,
-        "_hear",
+        "_on_wake",
         lambda lanes: (hear(lanes), told.extend(lane for lane, _ in lanes)),
     )
     elsewhere = replace(options, namespace="other")

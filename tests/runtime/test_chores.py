@@ -54,8 +54,8 @@ async def fires(store: Store) -> list[str]:
     return [datetime.fromtimestamp(at / 1000, UTC).strftime("%d %H:%M") for at in moments]
 
 
-async def lay(store: Store) -> int:
-    return await TimetableChore(store, Timing()).lay()
+async def create_fires(store: Store) -> int:
+    return await TimetableChore(store, Timing()).create_fires()
 
 
 def declare(app: hw.App, schedule: str, **options: Any) -> None:
@@ -70,22 +70,22 @@ async def test_fires_of_the_next_minutes_and_one_beyond_are_stored(
 ) -> None:
     declare(timed, "every 5m", args={"n": 9, "priority": 3})
     await timed.declare()
-    assert await lay(still) == 5
+    assert await create_fires(still) == 5
     assert await fires(still) == ["01 00:05", "01 00:10", "01 00:15", "01 00:20", "01 00:25"]
     (row, *_) = (await still.read(JobsQuery())).rows
     assert (row.kind, row.args, row.priority, row.entry) == ("work", b'{"n":9}', 3, "entry")
-    assert await lay(still) == 0
+    assert await create_fires(still) == 0
     clock.advance(5 * MINUTE)
-    assert await lay(still) == 1
+    assert await create_fires(still) == 1
     assert (await fires(still))[-1] == "01 00:30"
 
 
 async def test_fire_in_the_far_future_is_stored(timed: hw.App, still: Store) -> None:
     declare(timed, "cron: 0 3 * * *", tz="Europe/Berlin")
     await timed.declare()
-    assert await lay(still) == 1
+    assert await create_fires(still) == 1
     assert await fires(still) == ["01 02:00"]
-    assert await lay(still) == 0
+    assert await create_fires(still) == 0
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ async def test_fires_missed_in_an_outage_are_caught_up_by_policy(
 ) -> None:
     declare(timed, "cron: 0 * * * *", misfire=misfire, misfire_cap=4, overlap="all")
     await timed.declare()
-    await lay(still)
+    await create_fires(still)
     assert await fires(still) == ["01 01:00"]
     clock.advance(9 * HOUR + 10 * MINUTE)
-    await lay(still)
+    await create_fires(still)
     assert [at for at in await fires(still) if at != "01 01:00"] == [*made_up, "01 10:00"]
 
 
@@ -113,11 +113,11 @@ async def test_fires_missed_in_a_short_outage_are_caught_up(
 ) -> None:
     declare(timed, "every 5m", misfire="all", overlap="all")
     await timed.declare()
-    await lay(still)
+    await create_fires(still)
     before = await fires(still)
     assert before[-1] == "01 00:25"
     clock.advance(40 * MINUTE)
-    await lay(still)
+    await create_fires(still)
     late = [at for at in await fires(still) if at not in before]
     assert late == ["01 00:30", "01 00:35", "01 00:40", *late[3:]]
     assert late[-1] == "01 01:05"
@@ -131,18 +131,18 @@ async def test_fires_that_did_not_reach_the_store_are_stored_in_the_next_round(
     faulty = FaultyStore(still)
     faulty.plan(Fault.REFUSE, operation="fire", nth=2)
     with pytest.raises(StoreUnavailable):
-        await lay(faulty)
-    assert await lay(still) == 20 * 60 + 1 - MAX_BATCH
-    assert await lay(still) == 0
+        await create_fires(faulty)
+    assert await create_fires(still) == 20 * 60 + 1 - MAX_BATCH
+    assert await create_fires(still) == 0
 
 
 async def test_disabled_entry_stores_nothing(timed: hw.App, still: Store) -> None:
     declare(timed, "every 5m")
     await timed.declare()
     await still.define(DefineRequest(items=(EnableEntry(name="entry", enabled=False),), author="a"))
-    assert await lay(still) == 0
+    assert await create_fires(still) == 0
     await still.define(DefineRequest(items=(EnableEntry(name="entry", enabled=True),), author="a"))
-    assert await lay(still) > 0
+    assert await create_fires(still) > 0
 
 
 async def test_second_scheduler_stores_nothing_twice(timed: hw.App, still: Store) -> None:
@@ -150,7 +150,10 @@ async def test_second_scheduler_stores_nothing_twice(timed: hw.App, still: Store
     await timed.declare()
     (entry,) = await still.read(TimetableQuery())
     chores = [TimetableChore(still, Timing()) for _ in range(2)]
-    laid = [await chores[0]._lay(entry, START_AT), await chores[1]._lay(entry, START_AT)]
+    laid = [
+        await chores[0]._create_entry_fires(entry, START_AT),
+        await chores[1]._create_entry_fires(entry, START_AT),
+    ]
     assert laid == [21, 0]
     assert len(await fires(still)) == 21
 

@@ -15,7 +15,7 @@ from headway.contract.views import JobsQuery
 from headway.core.gates.slots import Slots
 from headway.core.job import NewJob
 from headway.stores import open_store
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.postgres.options import parse_url
 from headway.stores.sql.interned import Interned
 from headway.testing.jobs import use_of
@@ -41,7 +41,7 @@ async def test_cache_of_flows_is_bounded_and_loses_nothing(
     assert {job.id: job.tenant for job in (await store.claim(claim)).jobs} == made
     rows = (await store.read(JobsQuery(limit=200))).rows
     assert {job.id: job.tenant for job in rows} == made
-    cached = [len(one._things) for one in gc.get_objects() if isinstance(one, Interned)]
+    cached = [len(one._values) for one in gc.get_objects() if isinstance(one, Interned)]
     assert 0 < max(cached) <= MOST
     await store.close()
 
@@ -50,7 +50,7 @@ async def test_cache_of_flows_is_bounded_and_loses_nothing(
 async def test_remembered_waits_at_closed_gates_are_bounded(
     kind: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.stores.ledger.lane_claim.SPELLS", MOST)
+    monkeypatch.setattr("headway.stores.ledger.lane_claim.MOST_CLOSED_PERIODS", MOST)
     store = open_store(new_url(kind))
     line = Slots("line", 1)
     await store.define(DefineRequest(items=(DeclareGate(spec=line),), author="ann"))
@@ -67,13 +67,13 @@ async def test_remembered_waits_at_closed_gates_are_bounded(
         started.add(job.id)
         await store.settle(SettleRequest(worker="w" * 32, outcomes=(Succeeded(job.id, job.run),)))
     assert started == {job.id for job in jobs}
-    spells = [one for one in gc.get_objects() if isinstance(one, dict) and _holds_spells(one)]
-    assert 0 < max(map(len, spells)) <= MOST
+    periods = [one for one in gc.get_objects() if isinstance(one, dict) and _holds_spells(one)]
+    assert 0 < max(map(len, periods)) <= MOST
     await store.close()
 
 
 def _holds_spells(found: dict[object, object]) -> bool:
-    return isinstance(next(iter(found.values()), None), ShutSpell)
+    return isinstance(next(iter(found.values()), None), ClosedPeriod)
 
 
 async def test_known_flows_use_up_no_numbers(new_url: NewUrl) -> None:

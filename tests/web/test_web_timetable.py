@@ -67,9 +67,9 @@ async def jobs_of(rig: Rig, lane: str = "nightly") -> list[JobView]:
 async def fire_due(rig: Rig, clock: FakeClock, ms: int) -> None:
     """Advance the clock, with fires created ahead and those that are due moved to waiting."""
     chore = TimetableChore(rig.store, REAL)
-    await chore.lay()
+    await chore.create_fires()
     clock.advance(ms)
-    await chore.lay()
+    await chore.create_fires()
     await rig.store.sweep(100)
 
 
@@ -173,7 +173,7 @@ async def test_past_fires_link_to_their_jobs_and_a_failed_entry_comes_first():
 async def test_due_fire_is_shown_once_it_has_happened():
     async with calendar() as (rig, http, clock):
         await declare(rig, "daily", Cron("10 10 * * *"))
-        await TimetableChore(rig.store, REAL).lay()
+        await TimetableChore(rig.store, REAL).create_fires()
         (job, *_) = await jobs_of(rig)
         clock.advance(HOUR)
         assert f"/ui/jobs/{job.id}" not in (await http.get("/ui/timetable?entry=daily")).text

@@ -36,7 +36,7 @@ def is_postgres(url: str) -> bool:
     return url.partition("://")[0] in _SCHEMES
 
 
-def untouched(url: str) -> str:
+def unmigrated_url(url: str) -> str:
     """Return the URL that opens a store without creating or migrating its schema."""
     if not is_postgres(url):
         return url

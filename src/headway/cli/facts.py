@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cli.terminal import LocalClock, rough
+from headway.cli.terminal import LocalClock, rounded_duration
 from headway.contract.views import GateState, JobView, RunView, WhyView
 from headway.core.duration import format_duration
 
@@ -140,7 +140,7 @@ def run_row(clock: LocalClock, run: RunView) -> list[str]:
     permits = ", ".join(f"{gate}={who}" if who else gate for gate, who in run.permits.items())
     ended = clock.at(run.ended_at, exact=True)
     if run.ended_at is not None:
-        ended = f"{ended} (after {rough(run.ended_at - run.claimed_at)})"
+        ended = f"{ended} (after {rounded_duration(run.ended_at - run.claimed_at)})"
     return [
         str(run.run),
         str(run.attempt),

@@ -239,7 +239,7 @@ async def wait_until_drained(
     """
     final_before: int | None = None
     # A fire may be due whose job the worker's chore has not created yet.
-    await TimetableChore(store, Timing()).lay()
+    await TimetableChore(store, Timing()).create_fires()
     while True:
         left, final = await count_left(store, lanes, drain)
         if final_before is None:

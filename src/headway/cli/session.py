@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from headway.cli.extras import untouched
+from headway.cli.extras import unmigrated_url
 from headway.cli.settings import Settings, load_settings
 from headway.cli.terminal import LocalClock, Terminal
 from headway.contract.store import Store
@@ -94,7 +94,7 @@ class Session:
             raise StoreUnavailable(message, hint="pass --store, or create it with headway migrate")
 
         async def whole() -> Result:
-            store = open_store(self.store_url if make else untouched(self.store_url))
+            store = open_store(self.store_url if make else unmigrated_url(self.store_url))
             try:
                 return await work(store)
             finally:

@@ -58,11 +58,11 @@ class LocalClock:
         """Return the local time and its distance from now, such as "… (in 5m)"; "" for None."""
         if instant is None or instant >= _FOR_GOOD_AT:
             return self.at(instant)
-        far = rough(abs(instant - now))
+        far = rounded_duration(abs(instant - now))
         return f"{self.at(instant)} ({f'in {far}' if instant > now else f'{far} ago'})"
 
 
-def rough(span_ms: int) -> str:
+def rounded_duration(span_ms: int) -> str:
     """Format a duration; milliseconds are shown only below one second."""
     return format_duration(span_ms if span_ms < 1000 else span_ms // 1000 * 1000)
 

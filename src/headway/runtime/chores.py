@@ -181,17 +181,17 @@ class TimetableChore:
     async def run(self) -> None:
         """Create fires until cancelled."""
         while True:
-            await self.lay_or_warn()
+            await self.create_fires_or_warn()
             await self._timing.pause(ROUND_EVERY)
 
-    async def lay_or_warn(self, name: str | None = None) -> None:
-        """Call `lay`, and only warn if the store is unavailable: the next round repeats it."""
+    async def create_fires_or_warn(self, name: str | None = None) -> None:
+        """Call `create_fires`; if the store is unavailable, only warn: the next round repeats."""
         try:
-            await self.lay(name)
+            await self.create_fires(name)
         except PASSING as error:
             _log.warning("timetable fires not created: %s", error)
 
-    async def lay(self, name: str | None = None) -> int:
+    async def create_fires(self, name: str | None = None) -> int:
         """Create the missing fires of all enabled entries, or of one, and return their number.
 
         A request that declares or enables an entry calls this, because the entry would have no
@@ -205,9 +205,9 @@ class TimetableChore:
         if not entries:
             return 0
         now = (await self._store.read(StatsQuery())).now
-        return sum([await self._lay(entry, now) for entry in entries])
+        return sum([await self._create_entry_fires(entry, now) for entry in entries])
 
-    async def _lay(self, entry: EntryView, now: int) -> int:
+    async def _create_entry_fires(self, entry: EntryView, now: int) -> int:
         moments, ahead_until = due_fires(entry, now)
         laid = 0
         for start in range(0, len(moments), MAX_BATCH):

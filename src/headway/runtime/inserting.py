@@ -103,12 +103,12 @@ async def send_in_steps(
 
 
 @dataclass(frozen=True, slots=True)
-class CalledOff:
+class CancelledJob:
     """A job to create and cancel at once, because it was cancelled before it started."""
 
     job: NewJob
     reason: str
 
 
-Importer = Callable[[Any], Iterable[NewJob | CalledOff]]
+Importer = Callable[[Any], Iterable[NewJob | CancelledJob]]
 """Creates jobs from one row of a file; raises any exception to refuse the row."""

@@ -234,7 +234,7 @@ class _JobFactory:
         }
         job = kind.make(**chosen, **body.args)
         own = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
-        if own is not None and not _agree(job, self._plain(body, id, due_at)):
+        if own is not None and not _are_equal(job, self._plain(body, id, due_at)):
             message = f"{kind.name}: {own!r} is defined by the kind itself"
             raise InvalidValue(message, hint="omit it; the server's App declares this kind")
         return job
@@ -280,7 +280,7 @@ class _JobFactory:
         return gate_uses(body.gates or (), self._gates, values, cascade=body.candidates is not None)
 
 
-def _agree(ours: NewJob, theirs: NewJob) -> bool:
+def _are_equal(ours: NewJob, theirs: NewJob) -> bool:
     """Return whether the gates, policy and stage of a request equal those of the kind."""
     same = set(ours.gates) == set(theirs.gates)
     return same and (ours.policy, ours.stage) == (theirs.policy, theirs.stage)
@@ -298,13 +298,13 @@ def policy_of(body: JobBody) -> JobPolicy:
     policy = JobPolicy(
         retry=_retry(body.retry),
         timeout_ms=body.timeout,
-        start_within_ms=_or(body.start_within, usual.start_within_ms),
+        start_within_ms=_or_default(body.start_within, usual.start_within_ms),
         on_deadline=body.on_deadline or usual.on_deadline,
         reconcile=body.reconcile,
-        reconcile_within_ms=_or(body.reconcile_within, usual.reconcile_within_ms),
+        reconcile_within_ms=_or_default(body.reconcile_within, usual.reconcile_within_ms),
         on_final=_follow_up(body.on_final),
-        keep_ms=_or(body.keep, usual.keep_ms),
-        key_for_ms=_or(body.key_for, usual.key_for_ms),
+        keep_ms=_or_default(body.keep, usual.keep_ms),
+        key_for_ms=_or_default(body.key_for, usual.key_for_ms),
         cascade=body.candidates is not None,
         on_accepted=_follow_up(body.on_accepted),
     )
@@ -315,7 +315,7 @@ def policy_of(body: JobBody) -> JobPolicy:
 _OF_POLICY = frozenset(POLICY_FIELDS) - {"gates", "stage", "cascade"}
 
 
-def _or(given: int | None, usual: int) -> int:
+def _or_default(given: int | None, usual: int) -> int:
     return usual if given is None else given
 
 

@@ -104,7 +104,9 @@ async def installed(folder: Path, **world: Any) -> AsyncGenerator[tuple[Installa
             await here.kill()
 
 
-async def patiently(http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+async def ask_until_answered(
+    http: httpx.AsyncClient, method: str, path: str, body: Any = None
+) -> Any:
     """Repeat a request until there is a reply; return the reply."""
     async with asyncio.timeout(LIMIT_S):
         while True:
@@ -118,7 +120,7 @@ async def patiently(http: httpx.AsyncClient, method: str, path: str, body: Any =
 
 
 async def states(http: httpx.AsyncClient, kind: str) -> set[str]:
-    rows = (await patiently(http, "GET", f"/v1/jobs?kind={kind}&limit=1000"))["rows"]
+    rows = (await ask_until_answered(http, "GET", f"/v1/jobs?kind={kind}&limit=1000"))["rows"]
     return {one["state"] for one in rows}
 
 
@@ -136,16 +138,18 @@ async def test_each_request_ends_once_and_nobody_is_called_twice_through_repeate
         for number in range(10):
             name = f"t{number}"
             body = {"id": name, "name": name, "phone": phone_of(name), "channel": "voice", **HERE}
-            await patiently(http, "POST", "/technicians", body)
+            await ask_until_answered(http, "POST", "/technicians", body)
         dora = {"id": "dora", "name": "Dora", "roles": ["dispatcher"]}
-        await patiently(http, "POST", "/users", {**dora, "channels": ["text:+15557770001"]})
+        await ask_until_answered(
+            http, "POST", "/users", {**dora, "channels": ["text:+15557770001"]}
+        )
         carrier.person("+15557770001", "ignore")
 
         async def intake() -> list[str]:
             ids: list[str] = []
             for number in range(8):
                 form = {"customer": CUSTOMER, "position": HERE, "key": f"form-{number}"}
-                told = await patiently(http, "POST", "/service-requests", form)
+                told = await ask_until_answered(http, "POST", "/service-requests", form)
                 ids.append(told["id"])
                 await REAL.pause(draw.uniform(0, 1.5))
             return ids
@@ -160,7 +164,7 @@ async def test_each_request_ends_once_and_nobody_is_called_twice_through_repeate
         async with asyncio.timeout(LIMIT_S):
             for one in ids:
                 path = f"/service-requests/{one}"
-                while (await patiently(http, "GET", path))["status"] == "dispatching":
+                while (await ask_until_answered(http, "GET", path))["status"] == "dispatching":
                     await REAL.pause(0.1)
             for kind in ("offer_ended", "alert_dispatcher"):
                 while await states(http, kind) - {"succeeded", "dead"}:
@@ -189,21 +193,21 @@ async def test_offer_waiting_for_the_end_of_a_call_is_made_once_though_the_serve
     ):
         carrier.person(phone_of("ada"), "silent")
         ada = {"id": "ada", "name": "Ada", "phone": phone_of("ada"), "channel": "voice", **HERE}
-        await patiently(http, "POST", "/technicians", ada)
+        await ask_until_answered(http, "POST", "/technicians", ada)
         # Hang-ups are ignored: the call continues after its offer.
         carrier.world.hang_up = nothing  # type: ignore[method-assign]
         form = {"customer": CUSTOMER, "position": HERE}
-        first = (await patiently(http, "POST", "/service-requests", form))["id"]
+        first = (await ask_until_answered(http, "POST", "/service-requests", form))["id"]
         await carrier.until(lambda world: world.ledger.calls, "called")
-        second = (await patiently(http, "POST", "/service-requests", form))["id"]
+        second = (await ask_until_answered(http, "POST", "/service-requests", form))["id"]
 
         async def waits() -> None:
             """Wait until the first offer is over, and the second request waits for its call."""
             async with asyncio.timeout(LIMIT_S):
                 while True:
-                    told = await patiently(http, "GET", f"/service-requests/{first}")
+                    told = await ask_until_answered(http, "GET", f"/service-requests/{first}")
                     over = told["status"] == "pending"
-                    told = await patiently(http, "GET", f"/service-requests/{second}")
+                    told = await ask_until_answered(http, "GET", f"/service-requests/{second}")
                     assert (told["status"], told["asked"]) == ("dispatching", [])
                     if over and "technician.call:ada" in told["why"]:
                         return
@@ -223,11 +227,11 @@ async def test_offer_waiting_for_the_end_of_a_call_is_made_once_though_the_serve
             await World.hang_up(carrier.world, call.sid)
         await carrier.until(lambda world: len(world.ledger.calls) == 2, "called again")
         async with asyncio.timeout(LIMIT_S):
-            while (await patiently(http, "GET", f"/service-requests/{second}"))["status"] != (
-                "pending"
-            ):
+            while (await ask_until_answered(http, "GET", f"/service-requests/{second}"))[
+                "status"
+            ] != ("pending"):
                 await REAL.pause(0.05)
-        told = await patiently(http, "GET", f"/service-requests/{second}")
+        told = await ask_until_answered(http, "GET", f"/service-requests/{second}")
         assert [(one["technician"], one["said"]) for one in told["asked"]] == [("ada", "timeout")]
         assert len(carrier.world.ledger.calls) == 2
         assert calls_at_once(carrier.world.ledger) == []

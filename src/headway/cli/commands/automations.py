@@ -16,7 +16,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.session import Session
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 from headway.contract.store import Store
 from headway.contract.views import EntryView
 from headway.core.duration import format_duration
@@ -128,7 +128,9 @@ def plan(
         one.name: (
             one.name,
             "none" if one.period_ms is None else format_duration(one.period_ms),
-            ", ".join(f"{session.clock.at(at)} (in {rough(at - now)})" for at in one.next),
+            ", ".join(
+                f"{session.clock.at(at)} (in {rounded_duration(at - now)})" for at in one.next
+            ),
         )
         for one in made.entries
     }

@@ -30,7 +30,7 @@ from headway.cli.failures import NO
 from headway.cli.options import Signed
 from headway.cli.progress import progress
 from headway.cli.session import Session, store_file
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 from headway.contract.extensions import Repairable
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
@@ -148,7 +148,7 @@ async def _repair(session: Session, store: Store, signed: Signed, *, clock: bool
     author = session.author(signed.author)
     if clock:
         back_ms = await store.reset_clock(author, signed.reason)
-        session.terminal.remark(f"the store's time went back by {rough(back_ms)}")
+        session.terminal.remark(f"the store's time went back by {rounded_duration(back_ms)}")
     else:
         await store.new_epoch(author, signed.reason)
     session.terminal.remark("a new epoch: runs from before can no longer write anything")

@@ -29,7 +29,7 @@ from headway.core.errors import CallerError, HeadwayError, InvalidValue, StoreFu
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import did_you_mean
 from headway.runtime.app import App
-from headway.runtime.inserting import CalledOff, Importer
+from headway.runtime.inserting import CancelledJob, Importer
 from headway.runtime.records import job_record
 
 FORMAT = 1
@@ -166,7 +166,7 @@ class Row(NamedTuple):
 
     line: int
     jobs: list[NewJob]
-    called_off: dict[str, str]
+    cancelled: dict[str, str]
 
 
 class Import:
@@ -264,7 +264,7 @@ class Import:
         replies = await self._store.enqueue(jobs)
         self.tally.created += sum(reply.created for reply in replies)
         self.tally.existing += sum(not reply.created for reply in replies)
-        reasons = {job: why for row in rows for job, why in row.called_off.items()}
+        reasons = {job: why for row in rows for job, why in row.cancelled.items()}
         by_reason: dict[str, list[str]] = {}
         for job, reply in zip(jobs, replies, strict=True):
             if job.id in reasons:
@@ -291,21 +291,21 @@ def _is_many(made: object) -> bool:
 
 def _row(number: int, made: Sequence[object]) -> Row:
     jobs: list[NewJob] = []
-    called_off: dict[str, str] = {}
+    cancelled: dict[str, str] = {}
     for one in made:
-        job = one.job if isinstance(one, CalledOff) else one
-        if isinstance(one, CalledOff):
-            called_off[one.job.id] = one.reason
+        job = one.job if isinstance(one, CancelledJob) else one
+        if isinstance(one, CancelledJob):
+            cancelled[one.job.id] = one.reason
         if isinstance(job, NewJob):
             jobs.append(job)
         else:
             message = f"the importer returned a {type(one).__name__}"
-            hint = "each item must be a job from kind.make(...), or a CalledOff"
+            hint = "each item must be a job from kind.make(...), or a CancelledJob"
             raise InvalidValue(message, hint=hint)
     if len(jobs) > MAX_BATCH:
         message = f"one row creates {len(jobs)} jobs"
         raise InvalidValue(message, hint=f"at most {MAX_BATCH}")
-    return Row(number, jobs, called_off)
+    return Row(number, jobs, cancelled)
 
 
 import_app = new_command()

@@ -11,7 +11,7 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.options import Signed, check_duration, complete_lane, read_number
 from headway.cli.session import Session
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
@@ -155,7 +155,7 @@ def _latency_row(one: LaneLatency) -> list[str]:
         one.lane,
         "" if one.target_ms is None else format_duration(one.target_ms),
         str(one.starts),
-        *("" if span is None else rough(span) for span in spans),
+        *("" if span is None else rounded_duration(span) for span in spans),
         what if one.breached else "",
     ]
 

@@ -11,7 +11,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.directory import Migrated, SystemNames, directory_url, tables_of
-from headway.cli.extras import is_postgres, migrate_postgres, untouched
+from headway.cli.extras import is_postgres, migrate_postgres, unmigrated_url
 from headway.cli.options import Signed
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session, store_file
@@ -301,7 +301,7 @@ def copy(
 async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:
     author = session.author(signed.author)
     keep_trail_ms = parse_duration(session.settings.keep_trail)
-    old = open_store(untouched(source))
+    old = open_store(unmigrated_url(source))
     try:
         new = open_store(target)
         try:

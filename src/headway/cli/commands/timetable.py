@@ -10,7 +10,7 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.options import Signed
 from headway.cli.session import Session
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
@@ -71,7 +71,7 @@ def next_(
         return
     session.terminal.table(
         ["FIRES", "IN"],
-        [(session.clock.at(at), rough(at - now)) for at in fires],
+        [(session.clock.at(at), rounded_duration(at - now)) for at in fires],
         empty="it never fires again",
     )
     if not entry.spec.enabled:
@@ -82,7 +82,7 @@ def next_(
 def enable(session: Session, name: EntryName, signed: Signed) -> None:
     """Enable an entry."""
     define(session, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
-    session.with_store(lambda store: TimetableChore(store, Timing()).lay(name))
+    session.with_store(lambda store: TimetableChore(store, Timing()).create_fires(name))
 
 
 @command(app, "disable")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 
 
 class Health(StrEnum):
@@ -61,6 +61,6 @@ def check_server_clock(offset_ms: int) -> Finding:
     if off <= TOLERATED_MS:
         return ok("server clock", "agrees with this machine's clock")
     way = "ahead of" if offset_ms > 0 else "behind"
-    found = f"the server's clock is {rough(off)} {way} this machine's"
+    found = f"the server's clock is {rounded_duration(off)} {way} this machine's"
     hint = "jobs fall due by the server's clock: let NTP or chrony set both"
     return (problem if off > LONG_MS else warning)("server clock", found, hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.cli.doctor import Finding, check_server_clock, ok, problem, warning
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 from headway.core.errors import StoreError
 from headway.stores.postgres.failures import grants
 from headway.stores.postgres.options import PostgresOptions, parse_url
@@ -99,7 +99,7 @@ def check_transactions(seen: ServerFacts) -> list[Finding]:
     findings = [
         warning(
             "transactions",
-            f"{one.who} has kept a transaction open for {rough(one.since_ms)}",
+            f"{one.who} has kept a transaction open for {rounded_duration(one.since_ms)}",
             "dead rows accumulate in all tables: end it, or make its program commit",
         )
         for one in seen.holders
@@ -110,7 +110,9 @@ def check_transactions(seen: ServerFacts) -> list[Finding]:
         findings.append(
             warning("transactions", f"the unused replication slot {slot} retains dead rows", hint)
         )
-    return findings or [ok("transactions", f"none has been open for more than {rough(OPEN_MS)}")]
+    return findings or [
+        ok("transactions", f"none has been open for more than {rounded_duration(OPEN_MS)}")
+    ]
 
 
 def check_vacuum(seen: ServerFacts) -> Finding:

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from headway.cli.doctor import Finding, ok, problem, warning
-from headway.cli.terminal import rough
+from headway.cli.terminal import rounded_duration
 from headway.stores.sqlite.disk import DiskSpace
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 
@@ -72,7 +72,7 @@ def check_machine_clock(path: Path) -> list[Finding]:
         return []
     if abs(skew) > CLOCK_LIMIT_MS:
         side = "ahead of" if skew > 0 else "behind"
-        found = f"this process's clock is {rough(abs(skew))} {side} that of the store"
+        found = f"this process's clock is {rounded_duration(abs(skew))} {side} that of the store"
         return [
             problem("file clock", found, "correct it: processes with a wrong clock may not write")
         ]

@@ -10,7 +10,7 @@ import msgspec
 from rich.text import Text
 
 from headway.cli.facts import RUN_COLUMNS, capacity_text, gate_state, job_facts, run_row
-from headway.cli.terminal import STYLES, LocalClock, rough, shown
+from headway.cli.terminal import STYLES, LocalClock, rounded_duration, shown
 from headway.cli.text import to_json
 from headway.cli.top.snapshot import Snapshot, View
 from headway.contract.views import GateState, JobView, LaneView, RunView
@@ -102,7 +102,7 @@ def _lane(snapshot: Snapshot, lane: LaneView, now: int) -> Row:
     cells = (
         lane.name, str(counts.get("waiting", 0)), str(counts.get("parked", 0)),
         str(counts.get("running", 0) + counts.get("awaiting", 0)), str(counts.get("dead", 0)),
-        "" if oldest is None else rough(max(0, now - oldest)),
+        "" if oldest is None else rounded_duration(max(0, now - oldest)),
         f"{snapshot.finished[lane.name]:.1f}" if lane.name in snapshot.finished else "",
         _span(p50), _span(p95), _span(lane.spec.target_ms), str(lane.workers), state,
     )  # fmt: skip
@@ -122,7 +122,7 @@ def _gate(gate: GateState, now: int) -> Row:
 
 def _running(job: JobView, names: Mapping[str, str], now: int) -> Row:
     worker = names.get(job.worker or "") or (job.worker or "")[:SHORT_ID]
-    since = rough(max(0, now - _since(job)))
+    since = rounded_duration(max(0, now - _since(job)))
     cells = (job.kind, job.lane, str(job.state), since, str(job.attempt), worker)
     return Row(job.id, (*cells, job.id[-SHORT_ID:]))
 
@@ -143,11 +143,11 @@ def _since(job: JobView) -> int:
 
 
 def _span(ms: int | None) -> str:
-    return "" if ms is None else rough(ms)
+    return "" if ms is None else rounded_duration(ms)
 
 
 def _away(at: int, now: int) -> str:
-    return f"in {rough(at - now)}" if at > now else f"{rough(now - at)} ago"
+    return f"in {rounded_duration(at - now)}" if at > now else f"{rounded_duration(now - at)} ago"
 
 
 def _opens(gate: GateState, now: int) -> str:
@@ -155,7 +155,7 @@ def _opens(gate: GateState, now: int) -> str:
     if at is None:
         return ""
     # An indefinite closing ends in the year 9999.
-    return f"in {rough(at - now)}" if now < at < now + 10 * 365 * 86_400_000 else ""
+    return f"in {rounded_duration(at - now)}" if now < at < now + 10 * 365 * 86_400_000 else ""
 
 
 def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
@@ -199,10 +199,12 @@ def rates_line(snapshot: Snapshot) -> Text:
         f"{word} {snapshot.rates[name]:,.1f}/s" for name, word in _RATES if name in snapshot.rates
     ]
     due = [lane.oldest_due_at for lane in lanes if lane.oldest_due_at is not None]
-    parts.append(f"oldest due {rough(max(0, stats.now - min(due)))}" if due else "nothing is due")
+    parts.append(
+        f"oldest due {rounded_duration(max(0, stats.now - min(due)))}" if due else "nothing is due"
+    )
     waits = [one.p95_ms for one in snapshot.latencies.values() if one.p95_ms is not None]
     if waits:
-        parts.append(f"p95 wait {rough(max(waits))}")
+        parts.append(f"p95 wait {rounded_duration(max(waits))}")
     live = sum(one.lease_until > stats.now for one in snapshot.overview.workers)
     parts.append(f"{live} worker{'' if live == 1 else 's'}")
     return Text("  ".join(parts))
@@ -245,7 +247,7 @@ def _short_of_handlers(snapshot: Snapshot, lane: LaneView) -> Iterator[tuple[int
     elif late is not None and late.handlers_missing:
         yield number, f"{_wait(number)} in the lane {lane.name}: more handlers are needed"
     elif late is not None and late.breached and late.p95_ms and late.target_ms:
-        wait, target = rough(late.p95_ms), rough(late.target_ms)
+        wait, target = rounded_duration(late.p95_ms), rounded_duration(late.target_ms)
         yield 0, f"the lane {lane.name} is late: p95 {wait}, its target is {target}"
 
 
@@ -258,7 +260,11 @@ def _why_closed(gate: GateState, now: int) -> str:
     if gate_state(gate) not in {"full", "closed"}:
         return ""
     full = f"full, {gate.used} of {capacity_text(gate)}" if gate.capacity is not None else "closed"
-    oldest = f", held for {rough(max(0, now - gate.holders[0].since))}" if gate.holders else ""
+    oldest = (
+        f", held for {rounded_duration(max(0, now - gate.holders[0].since))}"
+        if gate.holders
+        else ""
+    )
     return f"{full}{oldest}{f', opens {opens}' if opens else ''}"
 
 
@@ -340,5 +346,5 @@ def _spans(job: JobView, run: RunView, now: int) -> list[tuple[str, str, int]]:
 def _bar(name: str, spans: Sequence[tuple[str, str, int]]) -> str:
     whole = max(1, sum(ms for _, _, ms in spans))
     bar = "".join(mark * max(1, _BAR * ms // whole) for mark, _, ms in spans if ms)
-    words = ", ".join(f"{word} {rough(ms)}" for _, word, ms in spans if ms)
+    words = ", ".join(f"{word} {rounded_duration(ms)}" for _, word, ms in spans if ms)
     return f"{name:<6} {bar}  {words}"

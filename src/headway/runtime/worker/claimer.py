@@ -258,7 +258,7 @@ class Claimer:
             after=self._after.after if self._after else {},
         )
         # Read before the claim: a run that ends during it may let another job start.
-        self._idle = self._queue.quiet and not self._queue.settler.pending
+        self._idle = self._queue.is_idle and not self._queue.settler.pending
         # The time before the first attempt: if its reply was lost, the claim was made then.
         sent = timing.monotonic()
         reply = await persist(
@@ -269,7 +269,7 @@ class Claimer:
         self._lease.extend(sent, reply.lease_until - reply.now)
         self._after = reply
         held.take(self._request, reply.jobs)
-        idle = self._queue.quiet
+        idle = self._queue.is_idle
         self._dry = len(reply.jobs) < n and not reply.again
         gated = self._queue.take(
             reply.jobs, self._store_time.earliest(reply.now, received) if reply.jobs else 0.0

@@ -86,7 +86,7 @@ class ReadyQueue:
         return gated
 
     @property
-    def quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no handler runs and no job is ready."""
         return not self.busy and not self.plain and not self.gated
 

@@ -120,7 +120,7 @@ class WorkerRun:
         try:
             await self._stopped.wait()
         except asyncio.CancelledError as error:
-            self._hurry_up(error)
+            self._stop_now(error)
         for one in (giving_back, *chores):
             one.cancel()
         beside = asyncio.gather(giving_back, *chores, return_exceptions=True)
@@ -286,10 +286,10 @@ class WorkerRun:
             try:
                 await self._timing.wait(event, left)
             except asyncio.CancelledError as error:
-                self._hurry_up(error)
+                self._stop_now(error)
         return True
 
-    def _hurry_up(self, cancelled: asyncio.CancelledError) -> None:
+    def _stop_now(self, cancelled: asyncio.CancelledError) -> None:
         self._cancelled = cancelled
         self.stop(now=True)
 
@@ -475,7 +475,7 @@ class Worker:
             await persist(self.settings.timing, "first chores", self._chores_of_now)
 
     async def _chores_of_now(self) -> None:
-        await TimetableChore(self._store, self.settings.timing).lay()
+        await TimetableChore(self._store, self.settings.timing).create_fires()
         await self._store.sweep(MAX_BATCH, keep_trail_ms=self.settings.keep_trail_ms)
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[None]] | None) -> None:

@@ -21,16 +21,16 @@ _QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
 
 def is_known(url: str) -> bool:
     """Return whether apprise supports this URL, without connecting."""
-    _be_quiet()
+    _limit_library_logs()
     return Apprise.instantiate(url) is not None  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
 
 
-def beginning(url: str) -> str:
+def scheme_of(url: str) -> str:
     """Return the scheme of a URL, the only part that certainly contains no secret."""
     return f"{url.partition(':')[0]}://…"
 
 
-def _be_quiet() -> None:
+def _limit_library_logs() -> None:
     for logger, level in _QUIET.items():
         logging.getLogger(logger).setLevel(level)
 
@@ -48,7 +48,7 @@ class AppriseAddress:
         Raises:
             InvalidValue: apprise does not support the URL.
         """
-        _be_quiet()
+        _limit_library_logs()
         self._apprise = Apprise()
         if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (as above)
             message = f"{name} is not an address that apprise supports"

@@ -29,7 +29,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: as last sent.
         runbook: link to the runbook.
-        told_at: when it was last sent, in ms UTC.
+        sent_at: when it was last sent, in ms UTC.
     """
 
     rule: str
@@ -37,7 +37,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     text: str
     runbook: str
-    told_at: int
+    sent_at: int = msgspec.field(name="told_at")
 
 
 class RuleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -108,12 +108,12 @@ class _Standing:
 
     Attributes:
         alert: as last sent.
-        told_at: when it was last sent, in ms.
+        sent_at: when it was last sent, in ms.
         calm_since: since when its subject has not been found; None if it was at the last check.
     """
 
     alert: Alert
-    told_at: int
+    sent_at: int
     calm_since: int | None = None
 
 
@@ -145,8 +145,8 @@ class AlertThrottle:
             )
             if standing is not None:
                 standing.calm_since = None
-            if standing is None or at - standing.told_at >= AGAIN_MS[rule.severity]:
-                self._standing[rule.name, finding.subject] = _Standing(alert=alert, told_at=at)
+            if standing is None or at - standing.sent_at >= AGAIN_MS[rule.severity]:
+                self._standing[rule.name, finding.subject] = _Standing(alert=alert, sent_at=at)
                 due.append(alert)
         found = {finding.subject for finding in findings}
         return due + self._healed(rule.name, found, at)
@@ -161,7 +161,7 @@ class AlertThrottle:
         for one in self._standing.values():
             fields = asdict(one.alert)
             del fields["healed"]
-            found.append(Standing(**fields, told_at=one.told_at + ahead_ms))
+            found.append(Standing(**fields, sent_at=one.sent_at + ahead_ms))
         return found
 
     def restore(self, standing: Iterable[Standing], ahead_ms: int) -> None:
@@ -173,9 +173,9 @@ class AlertThrottle:
         """
         for one in standing:
             fields: dict[str, Any] = msgspec.structs.asdict(one)
-            told_at = fields.pop("told_at") - ahead_ms
+            sent_at = fields.pop("sent_at") - ahead_ms
             fields["severity"] = Severity(one.severity)
-            restored = _Standing(alert=Alert(**fields), told_at=told_at)
+            restored = _Standing(alert=Alert(**fields), sent_at=sent_at)
             self._standing.setdefault((one.rule, one.subject), restored)
 
     def forget(self, *, keep: str) -> None:

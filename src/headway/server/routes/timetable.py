@@ -109,7 +109,7 @@ async def declare_entry(
             # For an existing entry, only an operator's request changes whether it fires.
             items.append(EnableEntry(name=name, enabled=body.enabled))
         reply = await define(service, caller, *items, if_match=if_match)
-    await TimetableChore(service.store, service.timing).lay_or_warn(name)
+    await TimetableChore(service.store, service.timing).create_fires_or_warn(name)
     return reply
 
 
@@ -127,7 +127,7 @@ async def enable_entry(name: Name, service: TheService, caller: Definer) -> Resp
     """Switch an entry on; what would have fired while it was off does not count as missed."""
     await _entry(service, caller, name)
     reply = await define(service, caller, EnableEntry(name=name, enabled=True))
-    await TimetableChore(service.store, service.timing).lay_or_warn(name)
+    await TimetableChore(service.store, service.timing).create_fires_or_warn(name)
     return reply
 
 

@@ -18,7 +18,7 @@ from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gatebook import GateBook, use_at
 from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import FlowKey, ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod, FlowKey
 from headway.stores.ledger.start_writer import StartWriter
 
 BEGAN = ""
@@ -54,8 +54,8 @@ FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
 CANDIDATES, MORE_CANDIDATES = 500, 4
 """How many candidates are read when one is busy, and the factor by which this grows each time."""
-SPELLS = 100_000
-"""Most flows whose shut spells a process remembers; over years there may be millions of flows."""
+MOST_CLOSED_PERIODS = 100_000
+"""Most flows whose closed periods a process remembers: over years there may be millions."""
 GROWTH = 4
 """After a round that parked jobs, the next reads this many times as many heads in total."""
 
@@ -204,7 +204,7 @@ class LaneClaim:
         if use is None:
             return False
         self._hold(flow, key, shut=False)
-        self._begin_spell(flow)
+        self._begin_closed_period(flow)
         if (use.name, use.amount) not in self.opening:
             self.opening[use.name, use.amount] = None
             self._remember_lane(use.name, use.template)
@@ -286,10 +286,12 @@ class LaneClaim:
             if view.flow in decision.closed:
                 self._shut(view.flow, decision.closed[view.flow])
             elif not decision.again:
-                spell = self.ledger.shut_spells.get(view.flow)
-                if spell is not None and spell.until is None:
-                    # Jobs that waited through the spell and start later still count it.
-                    self.ledger.shut_spells[view.flow] = ShutSpell(spell.since, self.ledger.now)
+                period = self.ledger.closed_periods.get(view.flow)
+                if period is not None and period.until is None:
+                    # Jobs that waited through the period and start later still count it.
+                    self.ledger.closed_periods[view.flow] = ClosedPeriod(
+                        period.since, self.ledger.now
+                    )
 
     def _shut(self, flow: int, order: Order | None = None) -> None:
         """Record that a flow is shut, when it opens, and which lane to wake.
@@ -297,7 +299,7 @@ class LaneClaim:
         Args:
             order: of its head; None if a gate has no room for any job of the flow.
         """
-        self._begin_spell(flow)
+        self._begin_closed_period(flow)
         opens: list[int | None] = []
         for view, amount in self.shared[flow][0]:
             if view.fits(amount, order):
@@ -311,16 +313,16 @@ class LaneClaim:
         if opens and all(at is not None for at in opens):
             self._note_opening(max(at for at in opens if at is not None))
 
-    def _begin_spell(self, flow: int) -> None:
+    def _begin_closed_period(self, flow: int) -> None:
         self.stopped.add(flow)
-        spells = self.ledger.shut_spells
-        spell = spells.get(flow)
-        if spell is None or spell.until is not None:
-            if len(spells) >= SPELLS:
+        periods = self.ledger.closed_periods
+        period = periods.get(flow)
+        if period is None or period.until is not None:
+            if len(periods) >= MOST_CLOSED_PERIODS:
                 # Drop the oldest half: the wait of their jobs is reported as longer than it was.
-                for old in [*islice(spells, SPELLS // 2)]:
-                    del spells[old]
-            spells[flow] = ShutSpell(self.ledger.now, None)
+                for old in [*islice(periods, MOST_CLOSED_PERIODS // 2)]:
+                    del periods[old]
+            periods[flow] = ClosedPeriod(self.ledger.now, None)
 
     def _note_opening(self, at: int) -> None:
         self.opens_at = at if self.opens_at is None else min(at, self.opens_at)

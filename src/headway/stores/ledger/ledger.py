@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from headway.stores.ledger.rows import FlowKey, JobRow, ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod, FlowKey, JobRow
 from headway.stores.ledger.tables import (
     CountTable,
     EntryTable,
@@ -136,7 +136,7 @@ class Ledger(Protocol):
         """The store's own facts."""
         ...
 
-    shut_spells: dict[int, ShutSpell]
+    closed_periods: dict[int, ClosedPeriod]
     """When this process last found each flow shut by a shared gate; not stored."""
 
     @property

@@ -156,7 +156,7 @@ class GatedStart(NamedTuple):
     blocked_ms: int
 
 
-class ShutSpell(NamedTuple):
+class ClosedPeriod(NamedTuple):
     """A time during which the claims of this process found a flow shut.
 
     Attributes:
@@ -168,7 +168,7 @@ class ShutSpell(NamedTuple):
     until: int | None
 
     def overlap_ms(self, begin: int, end: int) -> int:
-        """Return how much of an interval overlaps the spell, ms."""
+        """Return how much of an interval overlaps the period, ms."""
         until = end if self.until is None else min(self.until, end)
         return max(0, until - max(self.since, begin))
 

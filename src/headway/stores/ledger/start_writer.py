@@ -116,13 +116,13 @@ class StartWriter:
         return member
 
     def _blocked(self, start: Start, view: FlowView) -> int:
-        spell = self.ledger.shut_spells.get(view.flow)
-        if spell is None:
+        period = self.ledger.closed_periods.get(view.flow)
+        if period is None:
             return 0
         head, now = start.head, self.ledger.now
         # Its flow may have been shut while it was parked: do not count that time twice.
         waited = now - head.order.due_at - head.blocked_ms
-        return max(0, min(spell.overlap_ms(head.order.due_at, now), waited))
+        return max(0, min(period.overlap_ms(head.order.due_at, now), waited))
 
     def write(self) -> None:
         """Write the starts."""

@@ -11,7 +11,7 @@ from headway.contract.store import Clock
 from headway.stores.ledger import verbs
 from headway.stores.ledger.lane_claim import with_seen
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.ledger.store import LedgerStore
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
@@ -50,7 +50,7 @@ class MemoryLedger:
         self.tokens = MemoryTokens(journal)
         self.trail = MemoryTrail(journal)
         self.facts = MemoryFacts(time, journal, identity)
-        self.shut_spells: dict[int, ShutSpell] = {}
+        self.closed_periods: dict[int, ClosedPeriod] = {}
         self.woken: dict[tuple[str | None, int | None], None] = {}
 
     @property

@@ -56,7 +56,7 @@ class Enqueues:
                     raise
         return self._steps.run(Mode.EXCLUSIVE, verb)
 
-    def patiently(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
+    def enqueue_waiting(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
         """Enqueue while an open transaction has inserted the same key or id.
 
         It runs on its own connection, so that no other call waits for it.

@@ -9,7 +9,7 @@ from headway.core.gates.spec import GateSpec, is_implicit
 from headway.core.state import QUEUED
 from headway.stores.ledger.feeding import FEED_HEADS
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import JobRow, ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod, JobRow
 from headway.stores.postgres.arrays import Texts, ids_of
 from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.session import Session
@@ -69,7 +69,7 @@ def reads_of(session: Session, ahead: ReadAhead) -> list[Read]:
 def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
     """Return the gates at which jobs hold permits, are parked, or have a reservation."""
     permits_of = session.cache.each(PERMITS_OF_JOBS)
-    flow_of = session.flows.thing
+    flow_of = session.flows.value
     found: list[str] = []
     for row in rows:
         for gate, _, _, pool, *_ in permits_of.get(row.id, ()):
@@ -191,7 +191,7 @@ class PostgresLedger:
 
     suspect_key = SUSPECT
 
-    def __init__(self, session: Session, shut_spells: dict[int, ShutSpell]) -> None:
+    def __init__(self, session: Session, closed_periods: dict[int, ClosedPeriod]) -> None:
         self.session = session
         self.jobs = PostgresJobs(session)
         self.gates = PostgresGates(session)
@@ -206,7 +206,7 @@ class PostgresLedger:
         self.tokens = SqlTokens(session)
         self.trail = PostgresTrail(session)
         self.facts = SqlFacts(session, self.trail)
-        self.shut_spells = shut_spells
+        self.closed_periods = closed_periods
 
     @property
     def now(self) -> int:

@@ -139,7 +139,7 @@ class Listening:
         self._class = _number(options.namespace)
         self._name = secrets.token_hex(4)
         self._db: Connection | None = None
-        self._attending = False
+        self._is_listening = False
         self._covered: frozenset[int] = frozenset()
         self._left_at: dict[int, float] = {}
         self._alone = False
@@ -166,11 +166,11 @@ class Listening:
 
     def _covers(self, numbers: Set[int]) -> bool:
         covered = self._covered
-        return self._attending and (self._alone or _EVERY_LANE in covered or numbers <= covered)
+        return self._is_listening and (self._alone or _EVERY_LANE in covered or numbers <= covered)
 
     # From any thread
 
-    def attend(self, lanes: Iterable[str]) -> None:
+    def listen_for(self, lanes: Iterable[str]) -> None:
         """Record that a caller waits in lanes, so that the connection listens for them soon.
 
         When it starts listening for a lane, callers that wait there are woken.
@@ -209,7 +209,7 @@ class Listening:
             just sent, or this process would be notified of its own commits.
         """
         now = monotonic()
-        if self._attending or self._unsent or now < self._notified_at + NOTIFY_EVERY:
+        if self._is_listening or self._unsent or now < self._notified_at + NOTIFY_EVERY:
             return None
         self._notified_at = now
         return _NOTIFY, self._message(self._with_most(lanes))
@@ -294,12 +294,12 @@ class Listening:
             return
         db = self._db or self._open()
         if self._is_waited_for():
-            if not self._attending:
+            if not self._is_listening:
                 self._begin(db)
             elif not self._alone:
                 self._cover(db)
         self._send_notices(db)
-        if self._attending and monotonic() >= self._next_check_at:
+        if self._is_listening and monotonic() >= self._next_check_at:
             self._check_for_writes(db)
         self._sleep(self._until_next())
         self._listen(db)
@@ -334,7 +334,7 @@ class Listening:
         # Callers that wait already made their claims before notifications could arrive.
         self._on_missed()
         # Set last: a caller that sees it has been woken for anything missed.
-        self._attending = True
+        self._is_listening = True
 
     def _cover(self, db: Connection) -> None:
         """Hold the locks of lanes in which callers wait, or waited until recently."""
@@ -351,7 +351,7 @@ class Listening:
         if added:
             cursor.execute(_COVER, (self._class, Numbers(added)))
         self._covered = frozenset(wanted)
-        if added and self._attending:
+        if added and self._is_listening:
             # Commits before the lock was taken did not notify this process.
             self._on_wake([(lane, None) for lane in lanes if added & {_number(lane), _EVERY_LANE}])
         if removed:
@@ -367,7 +367,7 @@ class Listening:
         changed = snapshot != self._snapshot
         self._snapshot = snapshot
         self._next_check_at = monotonic() + (CHECK_EVERY_ALONE if self._alone else CHECK_EVERY)
-        if changed and self._attending:
+        if changed and self._is_listening:
             # With notifications, a check rarely finds anything: most commits are heartbeats.
             (self._on_missed if self._alone else self._on_maybe_missed)()
 
@@ -391,7 +391,7 @@ class Listening:
     def _until_next(self) -> float:
         now = monotonic()
         ends = [max(self._waited_at, self._notified_at) + LINGER]
-        if self._attending:
+        if self._is_listening:
             ends.append(self._next_check_at)
             left = self._covered - {_number(lane) for lane in self._waiting()}
             ends += [self._left_at.get(one, now) + LINGER_IN_LANE for one in left]
@@ -439,7 +439,7 @@ class Listening:
             self._on_wake(woken)
 
     def _hang_up(self) -> None:
-        self._attending = False
+        self._is_listening = False
         self._covered = frozenset()
         self._to_pass_on.clear()
         self._snapshot = ""

@@ -17,7 +17,7 @@ from headway.core.errors import OutcomeUnknown, StoreError
 from headway.core.state import State
 from headway.stores.ledger.columns import CODES
 from headway.stores.ledger.packing import encode
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.link import BoundStatement
@@ -161,11 +161,11 @@ class PlainClaims:
 
     Args:
         steps: on the connection of these claims.
-        shut_spells: shared by the process.
+        closed_periods: shared by the process.
     """
 
     steps: Steps
-    shut_spells: Mapping[int, ShutSpell]
+    closed_periods: Mapping[int, ClosedPeriod]
     _lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
     _workers: set[str] = field(default_factory=set[str])
 
@@ -215,7 +215,7 @@ class PlainClaims:
         if known is None or known.flows != flows:
             if len(self._lanes) >= MOST_LANES:
                 self._lanes.clear()
-            flow = shared.registry.flows.thing
+            flow = shared.registry.flows.value
             keys = [flow(number) for number in flows]
             gates = {"all", f"lane:{name}", *(f"tenant:{key.tenant}" for key in keys)}
             gates.update(f"kind:{key.kind}" for key in keys)
@@ -225,7 +225,7 @@ class PlainClaims:
     def _is_plain(self, name: str, flows: Sequence[int]) -> bool:
         if not _is_simple(self.steps.shared.lanes, name):
             return False
-        flow = self.steps.shared.registry.flows.thing
+        flow = self.steps.shared.registry.flows.value
         return 0 < len(flows) <= MOST_FLOWS and not any(flow(number).shared for number in flows)
 
     def claim(self, request: ClaimRequest) -> tuple[ClaimReply | None, Done]:
@@ -331,8 +331,8 @@ class PlainClaims:
         spare: int,
     ) -> BoundStatement:
         words = self.steps.session.words.number
-        spells = [spell for flow in lane.flows if (spell := self.shut_spells.get(flow))]
-        if any(spell.until is None for spell in spells):
+        periods = [period for flow in lane.flows if (period := self.closed_periods.get(flow))]
+        if any(period.until is None for period in periods):
             raise NeedsMore
         parts = [(flow, *part) for flow, ranges in marked.items() for part in ranges]
         columns = zip(*parts, strict=True) if parts else ((),) * 5
@@ -354,7 +354,7 @@ class PlainClaims:
             request.worker,
             request.lease_ms,
             Numbers(keys),
-            max((spell.until or 0 for spell in spells), default=0),
+            max((period.until or 0 for period in periods), default=0),
             encode(()),
             encode((request.lanes[0][0],)),
         )
@@ -375,8 +375,8 @@ class PlainClaims:
 
     def _claimed(self, started: Rows, lane: str) -> list[Claimed]:
         registry = self.steps.shared.registry
-        flows = {row[3]: registry.flows.thing(row[3]) for row in started}
-        policies = {row[10]: registry.policies.thing(row[10]) for row in started}
+        flows = {row[3]: registry.flows.value(row[3]) for row in started}
+        policies = {row[10]: registry.policies.value(row[10]) for row in started}
         jobs: list[Claimed] = []
         for (
             priority,

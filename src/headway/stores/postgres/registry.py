@@ -15,7 +15,7 @@ from headway.stores.ledger.rows import FlowKey
 from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.failures import is_broken
 from headway.stores.postgres.link import Link
-from headway.stores.sql.interned import Interned, Thing
+from headway.stores.sql.interned import Interned, Value
 from headway.stores.sql.statement import Rows
 
 AHEAD = 256
@@ -28,7 +28,7 @@ def digest(*parts: bytes) -> bytes:
     return hashlib.blake2b(sizes + b"".join(parts), digest_size=16).digest()
 
 
-class PostgresInterned(Interned[Thing]):
+class PostgresInterned(Interned[Value]):
     """The values of one table and their numbers.
 
     Each value is written in its own step and stays even if the step that needed it is rolled back,
@@ -46,8 +46,8 @@ class PostgresInterned(Interned[Thing]):
         send: Callable[[str, tuple[Any, ...]], Rows],
         lock: RLock,
         table: str,
-        encode: Callable[[Thing], bytes | str],
-        decode: Callable[[Any], Thing],
+        encode: Callable[[Value], bytes | str],
+        decode: Callable[[Any], Value],
         *,
         hashed: bool,
     ) -> None:
@@ -77,41 +77,41 @@ class PostgresInterned(Interned[Thing]):
         self._read_all = f"SELECT no, {body} FROM @{table} WHERE no = ANY ($1)"  # noqa: S608  (names only)
         self._pack: Callable[[Iterable[Any]], Any] = Texts if table == "lane" else Blobs
 
-    def known(self, thing: Thing) -> int | None:
+    def known(self, value: Value) -> int | None:
         """Return the number of a value if it is cached."""
-        return self._numbers.get(thing)
+        return self._numbers.get(value)
 
-    def find(self, thing: Thing) -> int | None:
+    def find(self, value: Value) -> int | None:
         """Return the number of a value; None if it has none."""
-        found = self._numbers.get(thing)
+        found = self._numbers.get(value)
         if found is not None:
             return found
-        code = self._encode(thing)
+        code = self._encode(value)
         with self._lock:
             rows = self._send(self._find, (self._name(code),))
             if not rows:
                 return None
-            self._remember(thing, rows[0][0])
+            self._remember(value, rows[0][0])
         return rows[0][0]
 
     def _name(self, code: bytes | str) -> bytes | str:
         return digest(code) if self._hashed and isinstance(code, bytes) else code
 
-    def _make(self, thing: Thing) -> int:
-        code = self._encode(thing)
+    def _make(self, value: Value) -> int:
+        code = self._encode(value)
         bound = (self._name(code), code) if self._hashed else (code,)
         with self._lock:
             while True:
-                found = self.find(thing)
+                found = self.find(value)
                 if found is not None:
                     return found
                 # Another process may insert it first; then `find` finds it.
                 rows = self._send(self._add, bound)
                 if rows:
-                    self._remember(thing, rows[0][0])
+                    self._remember(value, rows[0][0])
                     return rows[0][0]
 
-    def know(self, things: Iterable[Thing]) -> None:
+    def know(self, things: Iterable[Value]) -> None:
         """Read the numbers of values; new values get one. At most three trips."""
         missing = [one for one in dict.fromkeys(things) if one not in self._numbers]
         if len(missing) < 2:
@@ -130,7 +130,7 @@ class PostgresInterned(Interned[Thing]):
     def _names(self, codes: Iterable[bytes | str]) -> Any:  # noqa: ANN401  (depends on the table)
         return self._pack(map(self._name, codes))
 
-    def numbers(self, things: Iterable[Thing]) -> dict[Thing, int]:
+    def numbers(self, things: Iterable[Value]) -> dict[Value, int]:
         """Return the numbers of values that have one, in one trip."""
         wanted = list(dict.fromkeys(things))
         with self._lock:
@@ -146,7 +146,7 @@ class PostgresInterned(Interned[Thing]):
 
     def read(self, numbers: Iterable[int]) -> None:
         """Read the values of these numbers in one trip."""
-        missing = {one for one in numbers if one not in self._things}
+        missing = {one for one in numbers if one not in self._values}
         if len(missing) > 1:
             with self._lock:
                 self._keep(self._send(self._read_all, (Numbers(missing),)))
@@ -155,13 +155,13 @@ class PostgresInterned(Interned[Thing]):
         for no, code in rows:
             self._remember(self._decode(code), no)
 
-    def thing(self, number: int) -> Thing:
+    def value(self, number: int) -> Value:
         """Return the value of a number.
 
         Raises:
             KeyError: the number is unknown.
         """
-        known = self._things.get(number)
+        known = self._values.get(number)
         if known is None:
             with self._lock:
                 rows = self._send(self._read, (number,))

@@ -11,7 +11,7 @@ from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.ledger import PostgresLedger, reads_of
 from headway.stores.postgres.link import BoundStatement, Link, open_link
@@ -53,7 +53,7 @@ class Steps:
 
     Args:
         shared: state shared with the store's other connections.
-        shut_spells: shared by the process; see `Ledger.shut_spells`.
+        closed_periods: shared by the process; see `Ledger.closed_periods`.
         make_notice: builds the statement that notifies other processes of a commit.
         opener: opens the connection (default: one of the store's own).
     """
@@ -61,7 +61,7 @@ class Steps:
     def __init__(
         self,
         shared: Shared,
-        shut_spells: dict[int, ShutSpell],
+        closed_periods: dict[int, ClosedPeriod],
         make_notice: MakeNotice = no_notice,
         *,
         opener: Callable[[], Link] | None = None,
@@ -69,7 +69,7 @@ class Steps:
         self.shared = shared
         self.make_notice = make_notice
         self.session = Session(shared, opener or self._open, make_notice)
-        self.ledger = PostgresLedger(self.session, shut_spells)
+        self.ledger = PostgresLedger(self.session, closed_periods)
 
     def _open(self) -> Link:
         return open_link(self.shared.options)

@@ -24,7 +24,7 @@ from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.fingerprint import store_changed
 from headway.stores.ledger.lane_claim import with_seen
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.ledger.verbs.signal import check_signal
 from headway.stores.postgres.call_queue import TOGETHER, AnyCall, Call, CallQueue, serve, share
 from headway.stores.postgres.caller_transactions import Inserting
@@ -86,13 +86,13 @@ class PostgresStore(SqlStore):
             lambda error: explain(error, options),
         )
         self._shared = shared = Shared(options, self._registry, time)
-        spells: dict[int, ShutSpell] = {}
+        periods: dict[int, ClosedPeriod] = {}
         inserts, turns, claims, shares, beats = (
-            Steps(shared, spells, self._wakes.make_notice) for _ in range(5)
+            Steps(shared, periods, self._wakes.make_notice) for _ in range(5)
         )
-        self._reads = Steps(shared, spells)
+        self._reads = Steps(shared, periods)
         self._turns = turns
-        self._plain = PlainClaims(claims, spells)
+        self._plain = PlainClaims(claims, periods)
         self._claims = ClaimsAndSweeps(turns, self._plain)
         self._settles = Settles(shares)
         self._turns_together = Turns(turns, self._claims, self._settles).run
@@ -114,11 +114,11 @@ class PostgresStore(SqlStore):
             return await _ask(self._insert_queue, call)
         except KeyHeld:
             if running_loop() is None:
-                return self._enqueue_patiently(jobs)
-            return await asyncio.to_thread(self._enqueue_patiently, jobs)
+                return self._enqueue_waiting(jobs)
+            return await asyncio.to_thread(self._enqueue_waiting, jobs)
 
-    def _enqueue_patiently(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        replies, done = self._enqueues.patiently(jobs)
+    def _enqueue_waiting(self, jobs: Sequence[NewJob]) -> list[Sent]:
+        replies, done = self._enqueues.enqueue_waiting(jobs)
         # In the same thread: the jobs are written even if the caller was cancelled while it waited.
         self._notify(done)
         return replies

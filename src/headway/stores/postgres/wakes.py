@@ -96,7 +96,7 @@ class Wakes(wakes.Wakes):
         The first caller that waits in a lane may be woken without need: only another claim can find
         what was committed before this process listened for the lane.
         """
-        self._listening.attend(lanes)
+        self._listening.listen_for(lanes)
         await super().wait(lanes, until_at, seen)
 
     def close(self, seconds: float = 5.0) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Lock
 
 from headway.core.errors import OutcomeUnknown
-from headway.stores.redis.failures import is_passing, reply_lost
+from headway.stores.redis.failures import is_transient, reply_lost
 from headway.stores.redis.link import (
     Link,
     LoopLink,
@@ -88,7 +88,7 @@ class Calls:
         except ReplyLostError as error:
             lost: OutcomeUnknown = reply_lost(error, str(self._options))
             raise lost from error
-        if isinstance(reply, ReplyError) and is_passing(str(reply)):
+        if isinstance(reply, ReplyError) and is_transient(str(reply)):
             # The server may no longer be the master.
             self._links.pop(place, None)
             link.retire()

@@ -62,7 +62,7 @@ _MEANINGS = (
 )
 
 
-def is_passing(text: str) -> bool:
+def is_transient(text: str) -> bool:
     """Return whether a server's error may be temporary."""
     found = _meaning(text)
     return found is not None and found.passing

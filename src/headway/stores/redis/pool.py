@@ -7,7 +7,7 @@ import threading
 from collections import deque
 
 from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
-from headway.stores.redis.failures import explain, is_passing, reply_lost, unreachable
+from headway.stores.redis.failures import explain, is_transient, reply_lost, unreachable
 from headway.stores.redis.link import (
     STALE_AFTER,
     Link,
@@ -129,7 +129,7 @@ class Pool:
                     return reply
                 text = script.locate(str(reply))
                 failure = explain(text, self._where)
-                if not is_passing(text):
+                if not is_transient(text):
                     raise failure
                 self.forget()
             self._wait_or(failure, tries)

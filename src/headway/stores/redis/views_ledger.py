@@ -23,6 +23,7 @@ from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, Template
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.packing import StoredEntry, entry_spec
 from headway.stores.ledger.rows import (
+    ClosedPeriod,
     EntryRow,
     FlowKey,
     HeldRow,
@@ -30,7 +31,6 @@ from headway.stores.ledger.rows import (
     KeyRow,
     LaneRow,
     RunRow,
-    ShutSpell,
     SignalRow,
     TrailRow,
     WorkerRow,
@@ -158,7 +158,7 @@ class _Snapshot:
         self.tokens = _Tokens(reply)
         self.trail = _Trail(reply)
         self.facts = _Facts(reply)
-        self.shut_spells: dict[int, ShutSpell] = {}
+        self.closed_periods: dict[int, ClosedPeriod] = {}
 
 
 _SOME_RUN = HeldRow("", 0, 0, State.RUNNING, cancel_requested=False)

@@ -65,14 +65,14 @@ def saved_values(row: JobRow, word: Callable[[str], int]) -> tuple[Any, ...]:
     )
 
 
-class Walk(NamedTuple):
+class ListingQuery(NamedTuple):
     """A listing by arrival in one direction; the database examines a limited number of rows."""
 
     summarize: Select
     fitting: Select
 
 
-class Walks(NamedTuple):
+class ListingQueries(NamedTuple):
     """The statements of a store's listings; in each pair, the second starts at the newest job.
 
     Attributes:
@@ -81,46 +81,46 @@ class Walks(NamedTuple):
         read_flows: decodes the flows that a `summarize` returns.
     """
 
-    all: tuple[Walk, Walk]
-    about: tuple[Walk, Walk]
-    by_state: dict[int, tuple[Walk, Walk]]
+    all: tuple[ListingQuery, ListingQuery]
+    about: tuple[ListingQuery, ListingQuery]
+    by_state: dict[int, tuple[ListingQuery, ListingQuery]]
     read_flows: Callable[[Any], Sequence[int]]
 
 
-def walk_pair(flows: str, where: str) -> tuple[Walk, Walk]:
-    """Return the walks in both directions.
+def listing_queries(flows: str, where: str) -> tuple[ListingQuery, ListingQuery]:
+    """Return the queries in both directions.
 
     Args:
         flows: the aggregate that lists the distinct flows.
         where: follows the table's name and ends in a condition; `?` is its parameter.
     """
 
-    def walk(past: str, order: str, last: str) -> Walk:
+    def query(past: str, order: str, last: str) -> ListingQuery:
         rows = (
             f"FROM (SELECT seq, flow, state FROM @job {where} AND seq {past} $1"  # noqa: S608  (names only)
             f" ORDER BY seq{order} LIMIT $2) AS seen"
         )
         summarize = f"SELECT count(*), {last}(seq), {flows} FILTER (WHERE state = ANY ($3)) {rows}"
         fits = f"state = ANY ($3) AND flow = ANY ($4) ORDER BY seq{order} LIMIT $5"
-        return Walk(
+        return ListingQuery(
             Select(summarize.replace("?", "$4"), ANY_JOB),
             Select(f"SELECT seq {rows} WHERE {fits}".replace("?", "$6"), ANY_JOB),
         )
 
-    return walk(">", "", "max"), walk("<", " DESC", "min")
+    return query(">", "", "max"), query("<", " DESC", "min")
 
 
 class Listed:
-    """The rows of the walk that examines the fewest for a query; see `paging.Rows`."""
+    """The rows of the listing that examines the fewest for a query; see `paging.Rows`."""
 
-    def __init__(self, session: SqlSession, walks: Walks, query: JobsQuery) -> None:
+    def __init__(self, session: SqlSession, queries: ListingQueries, query: JobsQuery) -> None:
         self._session = session
-        self._read_flows = walks.read_flows
-        pair, self._bound = walks.all, ()
+        self._read_flows = queries.read_flows
+        pair, self._bound = queries.all, ()
         if query.subject is not None:
-            pair, self._bound = walks.about, (query.subject,)
+            pair, self._bound = queries.about, (query.subject,)
         elif len(query.states) == 1:
-            pair = walks.by_state.get(CODES[query.states[0]], pair)
+            pair = queries.by_state.get(CODES[query.states[0]], pair)
         self._walk = pair[query.newest]
 
     def summarize(self, after: int, many: int, states: Sequence[int]) -> Summary:
@@ -142,7 +142,7 @@ class Listed:
 class SqlJobs(SqlTable[SessionOf], ABC):
     """Flows and policies by number, and pages of a listing; see `JobTable`."""
 
-    walks: Walks
+    queries: ListingQueries
 
     @abstractmethod
     def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:
@@ -152,16 +152,16 @@ class SqlJobs(SqlTable[SessionOf], ABC):
         return self._session.flows.number(key)
 
     def flow(self, number: int) -> FlowKey:
-        return self._session.flows.thing(number)
+        return self._session.flows.value(number)
 
     def policy_number(self, policy: JobPolicy) -> int:
         return self._session.policies.number(policy)
 
     def policy(self, number: int) -> JobPolicy:
-        return self._session.policies.thing(number)
+        return self._session.policies.value(number)
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
-        rows = Listed(self._session, self.walks, query)
-        seqs, cursor = page_of(query, rows, self._session.flows.thing)
+        rows = Listed(self._session, self.queries, query)
+        seqs, cursor = page_of(query, rows, self._session.flows.value)
         found = {row.seq: row for row in self._by_seq(seqs)} if seqs else {}
         return [found[seq] for seq in seqs], cursor

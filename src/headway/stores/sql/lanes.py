@@ -105,5 +105,5 @@ class SqlCounts(ABC):
         return {state: n for state, n in sums.items() if n}
 
     def totals(self) -> dict[str, int]:
-        word = self._session.words.thing
+        word = self._session.words.value
         return {word(FIRST_TOTAL - key): n for key, n in self._between(-_LAST_KEY, FIRST_TOTAL - 1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from headway.stores.sql.interned import Interned, Thing
+from headway.stores.sql.interned import Interned, Value
 from headway.stores.sqlite.database import Database
 
 LAST_SEQ = -2
@@ -76,7 +76,7 @@ class Numbers(dict[int, int]):
         self.update(changed)
 
 
-class SqliteInterned(Interned[Thing]):
+class SqliteInterned(Interned[Value]):
     """Values and their numbers, which never change once committed.
 
     Args:
@@ -90,8 +90,8 @@ class SqliteInterned(Interned[Thing]):
         db: Database,
         statements: tuple[str, str, str],
         fresh: Fresh,
-        encode: Callable[[Thing], str | bytes],
-        decode: Callable[[Any], Thing],
+        encode: Callable[[Value], str | bytes],
+        decode: Callable[[Any], Value],
     ) -> None:
         super().__init__()
         self._db = db
@@ -100,30 +100,30 @@ class SqliteInterned(Interned[Thing]):
         self._decode = decode
         self._fresh = fresh
 
-    def find(self, thing: Thing) -> int | None:
+    def find(self, value: Value) -> int | None:
         """Return the number of a value; None if it has none."""
-        number = self._numbers.get(thing)
+        number = self._numbers.get(value)
         if number is None:
-            number = self._db.execute(self._find, (self._encode(thing),)).get
+            number = self._db.execute(self._find, (self._encode(value),)).get
             if number is not None:
-                self._remember(thing, number)
+                self._remember(value, number)
         return number
 
-    def _make(self, thing: Thing) -> int:
-        number = self.find(thing)
+    def _make(self, value: Value) -> int:
+        number = self.find(value)
         if number is None:
-            number = cast("int", self._db.execute(self._add, (self._encode(thing),)).get)
-            self._remember(thing, number)
-            self._fresh.append((self, thing, number))
+            number = cast("int", self._db.execute(self._add, (self._encode(value),)).get)
+            self._remember(value, number)
+            self._fresh.append((self, value, number))
         return number
 
-    def thing(self, number: int) -> Thing:
+    def value(self, number: int) -> Value:
         """Return the value of a number.
 
         Raises:
             KeyError: the number is unknown.
         """
-        known = self._things.get(number)
+        known = self._values.get(number)
         if known is None:
             code = self._db.execute(self._read, (number,)).get
             if code is None:
@@ -135,11 +135,11 @@ class SqliteInterned(Interned[Thing]):
     def read(self, numbers: Iterable[int]) -> None:
         """Do nothing: reading several values at once would save nothing."""
 
-    def remove(self, thing: Thing, number: int) -> None:
+    def remove(self, value: Value, number: int) -> None:
         """Drop a number that was assigned in a step that is rolled back."""
         self._last = (None, 0)
-        self._numbers.pop(thing, None)
-        self._things.pop(number, None)
+        self._numbers.pop(value, None)
+        self._values.pop(number, None)
 
 
 Fresh = list[tuple[SqliteInterned[Any], Any, int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.sql.records import SqlEntries, SqlFacts, SqlTokens
 from headway.stores.sql.statement import HIGH_WATER
 from headway.stores.sqlite.caches import SUSPECT
@@ -43,7 +43,7 @@ class SqliteLedger:
         self.tokens = SqlTokens(session)
         self.trail = SqliteTrail(session)
         self.facts = SqlFacts(session, self.trail)
-        self.shut_spells: dict[int, ShutSpell] = {}
+        self.closed_periods: dict[int, ClosedPeriod] = {}
 
     @property
     def now(self) -> int:

@@ -233,8 +233,8 @@ class Session:
         self.memory = SessionCache()
 
     def _remove_fresh(self, after: int) -> None:
-        for table, thing, number in self._fresh[after:]:
-            table.remove(thing, number)
+        for table, value, number in self._fresh[after:]:
+            table.remove(value, number)
         del self._fresh[after:]
 
     def _forget(self) -> None:

@@ -247,7 +247,7 @@ class Dispatcher:
                         entry=view.spec.name, revision=view.revision, moments=(at,), ahead_until=at
                     )
                 )
-        await TimetableChore(store, self.timing).lay()
+        await TimetableChore(store, self.timing).create_fires()
         # Not `self.revision`: a session may have read a newer file meanwhile.
         self.applied = revision
 

@@ -165,7 +165,7 @@ ONE = extended_model(
     ),
 )
 GONE = reply(
-    "LeadCalledOff",
+    "LeadCancelled",
     "The cancelled lead.",
     id=(str, "Id of the lead."),
     status=(LeadStatus, "FINISHED, or PROCESSING while its call is being hung up."),
@@ -318,7 +318,7 @@ async def lead(lead: LeadId, service: TheService, caller: Reader) -> Response:
 
 @ROUTES.delete(
     "/leads/{id}",
-    operation_id="calls_call_off",
+    operation_id="calls_cancel_lead",
     summary="Cancel a lead",
     response_model=GONE,
     responses={202: {"model": GONE, "description": "Its call is being hung up."}},

@@ -11,7 +11,7 @@ from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
-from headway.server.alerts.apprise_sink import beginning, is_known
+from headway.server.alerts.apprise_sink import is_known, scheme_of
 from headway.server.bodies.base import FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routing import router
@@ -134,7 +134,7 @@ class Users(Records[User, UserBody]):
     def masked(self, record: User) -> Mapping[str, object]:
         """Return the channels with only the beginnings of URLs, which may contain passwords."""
         ways = {one: one.partition(":")[0] for one in record.channels}
-        shown = (one if way in PHONES else beginning(one) for one, way in ways.items())
+        shown = (one if way in PHONES else scheme_of(one) for one, way in ways.items())
         return {"channels": list(shown)}
 
     def chosen(self, rows: Select[User], params: PageQuery) -> Select[User]:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
 from headway.core.local_time import find_zone
-from headway.server.alerts.apprise_sink import beginning, is_known
+from headway.server.alerts.apprise_sink import is_known, scheme_of
 from headway.server.bodies.base import Body, FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routing import router
@@ -186,7 +186,7 @@ class Recipients(Records[Recipient, RecipientBody]):
 
     def masked(self, record: Recipient) -> Mapping[str, object]:
         """Return only the beginning of the apprise URL, which may contain a password."""
-        return {} if record.apprise is None else {"apprise": beginning(record.apprise)}
+        return {} if record.apprise is None else {"apprise": scheme_of(record.apprise)}
 
 
 RECIPIENTS = Recipients()

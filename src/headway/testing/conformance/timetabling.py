@@ -53,7 +53,7 @@ async def declare(
     return await the_entry(rig)
 
 
-async def lay(rig: Rig, *minutes: int, overlap: Overlap = "all") -> EntryView:
+async def create_fires(rig: Rig, *minutes: int, overlap: Overlap = "all") -> EntryView:
     """Declare the entry under test, and insert its fires at these minutes."""
     entry = await declare(rig, overlap=overlap)
     await fire(rig, entry.revision, *minutes)
@@ -104,7 +104,7 @@ class TimetableGroup(ConformanceGroup):
         assert (entry.last_fired, entry.ahead_until) == (moments[-1], minute(1_000))
 
     async def test_fire_starts_at_its_time(self, rig: Rig) -> None:
-        await lay(rig, 1)
+        await create_fires(rig, 1)
         rig.clock.advance(MINUTE_MS - 1)
         assert await rig.worker.take(5) == []
         rig.clock.advance(1)
@@ -112,7 +112,7 @@ class TimetableGroup(ConformanceGroup):
         assert run.due_at == minute(1)
 
     async def test_time_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
-        entry = await lay(rig, 1, 2)
+        entry = await create_fires(rig, 1, 2)
         reply = await fire(rig, entry.revision, 1, 2, 3)
         assert reply.fired == (minute(3),)
         assert (await fire(rig, entry.revision, 3)).fired == ()
@@ -176,7 +176,7 @@ class TimetableGroup(ConformanceGroup):
         assert [job.state for job in await fired(rig)] == [State.SCHEDULED]
 
     async def test_changed_entry_drops_its_queued_fires(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, 3, 4)
+        await create_fires(rig, 1, 2, 3, 4)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         new = await declare(rig, 3 * MINUTE_MS)
@@ -189,7 +189,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.worker.take(5) == []
 
     async def test_changed_entry_never_repeats_a_fired_time(self, rig: Rig) -> None:
-        await lay(rig, 1, 2)
+        await create_fires(rig, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 2
         new = await declare(rig, 2 * MINUTE_MS)
@@ -223,7 +223,7 @@ class TimetableGroup(ConformanceGroup):
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
     async def test_changed_entry_keeps_a_fire_that_will_be_retried(self, rig: Rig) -> None:
-        await lay(rig, 1, 2)
+        await create_fires(rig, 1, 2)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_and_report(Failed, after_ms=30_000)
         new = await declare(rig, 2 * MINUTE_MS)
@@ -233,7 +233,7 @@ class TimetableGroup(ConformanceGroup):
         assert (again.id, again.attempt) == (run.id, 2)
 
     async def test_disabled_entry_drops_its_queued_fires(self, rig: Rig) -> None:
-        await lay(rig, 1, 2)
+        await create_fires(rig, 1, 2)
         await rig.define(EnableEntry(name=NAME, enabled=False))
         off = await the_entry(rig)
         assert off.spec.enabled is False
@@ -247,7 +247,7 @@ class TimetableGroup(ConformanceGroup):
         assert len(await rig.worker.take(5)) == 1
 
     async def test_removed_entry_remembers_its_last_fired_time(self, rig: Rig) -> None:
-        entry = await lay(rig, 1, 2)
+        entry = await create_fires(rig, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 2
         await rig.define(RemoveEntry(name=NAME))
@@ -258,7 +258,7 @@ class TimetableGroup(ConformanceGroup):
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
     async def test_removed_entry_drops_its_queued_fires(self, rig: Rig) -> None:
-        await lay(rig, 1, 2)
+        await create_fires(rig, 1, 2)
         await rig.define(RemoveEntry(name=NAME))
         rig.clock.advance(5 * MINUTE_MS)
         assert await rig.worker.take(5) == []
@@ -275,7 +275,7 @@ class TimetableGroup(ConformanceGroup):
     async def test_fire_folds_into_an_earlier_one_that_waits_or_runs(
         self, rig: Rig, holding: str
     ) -> None:
-        await lay(rig, 1, 2, 3, overlap="skip")
+        await create_fires(rig, 1, 2, 3, overlap="skip")
         await rig.pass_time(MINUTE_MS)
         first = (await fired(rig))[0].id
         if holding != "waiting":
@@ -293,7 +293,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.total("folded") == 2
 
     async def test_fire_after_the_earlier_one_ended_is_not_folded(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, 3, overlap="skip")
+        await create_fires(rig, 1, 2, 3, overlap="skip")
         for _ in range(3):
             rig.clock.advance(MINUTE_MS)
             await rig.worker.take_and_report(Succeeded)
@@ -303,7 +303,7 @@ class TimetableGroup(ConformanceGroup):
     async def test_fire_dropped_by_a_change_of_its_entry_is_not_folded(
         self, rig: Rig, change: str
     ) -> None:
-        await lay(rig, 1, 2, 3, 4, overlap="skip")
+        await create_fires(rig, 1, 2, 3, 4, overlap="skip")
         await rig.pass_time(2 * MINUTE_MS)
         assert (await the_entry(rig)).folded == 1
         if change == "schedule":
@@ -322,7 +322,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.total("cancelled") == 3
 
     async def test_long_run_is_followed_by_one_run_and_not_by_four(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, 3, 4, 5, overlap="skip")
+        await create_fires(rig, 1, 2, 3, 4, 5, overlap="skip")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         for _ in range(3):
@@ -336,7 +336,7 @@ class TimetableGroup(ConformanceGroup):
 
     async def test_overlap_one_lets_one_fire_wait_behind_the_running_one(self, rig: Rig) -> None:
         await rig.declare(Slots("solo", 1))
-        await lay(rig, 1, 2, 3, 4, overlap="one")
+        await create_fires(rig, 1, 2, 3, 4, overlap="one")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
@@ -347,7 +347,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 2
 
     async def test_overlap_one_lets_no_second_fire_wait_later(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, 3, overlap="one")
+        await create_fires(rig, 1, 2, 3, overlap="one")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
         await rig.worker.beat(run, lease_ms=9 * MINUTE_MS)
@@ -367,7 +367,7 @@ class TimetableGroup(ConformanceGroup):
         assert [run.due_at for run in await rig.worker.take(5)] == [moments[0]]
 
     async def test_overlap_all_lets_every_fire_run(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, 3, overlap="all")
+        await create_fires(rig, 1, 2, 3, overlap="all")
         rig.clock.advance(3 * MINUTE_MS)
         assert len(await rig.worker.take(5)) == 3
 
@@ -394,7 +394,7 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 4 - len(expected)
 
     async def test_fires_of_an_outage_also_fold_by_overlap(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, 3, 4, overlap="skip")
+        await create_fires(rig, 1, 2, 3, 4, overlap="skip")
         rig.clock.advance(60 * MINUTE_MS)
         assert len(await rig.worker.take(9)) == 1
         assert (await the_entry(rig)).folded == 3

@@ -45,7 +45,7 @@ class HeadsRead(NamedTuple):
 
 def heads_read(session: Session, wanted: Mapping[int, int]) -> HeadsRead:
     """Return the read of heads of flows, from their low-water marks on."""
-    lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
+    lane, flow, marks = session.lanes.number, session.flows.value, session.shared.marks
     ranges = {one: marks.ranges(one) for one in wanted}
     parts = [
         (lane(flow(one).lane), one, most, *part)

@@ -11,7 +11,7 @@ from headway.stores.postgres.numbers import FACT, same_store
 from headway.stores.postgres.statement import Each, Mode
 from headway.stores.postgres.tables.gates import HELD
 from headway.stores.postgres.tables.records import DROP_EVENTS, OF_KNOWN
-from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
+from headway.stores.sql.jobs import NEW, SAVED, ListingQueries, listing_queries
 from headway.stores.sql.statement import ANY_JOB, WIDTH, Select, Write, of
 
 COLUMNS = columns.JOB.format(id="id::text")
@@ -415,12 +415,14 @@ def _read_flows(found: list[int] | None) -> Sequence[int]:
 
 
 _FLOWS = "array_agg(DISTINCT flow)"
-WALKS = Walks(
-    walk_pair(_FLOWS, "WHERE true"),
-    walk_pair(_FLOWS, "WHERE subject IS NOT NULL AND subject = ?"),
+LISTINGS = ListingQueries(
+    listing_queries(_FLOWS, "WHERE true"),
+    listing_queries(_FLOWS, "WHERE subject IS NOT NULL AND subject = ?"),
     {
-        4: walk_pair(_FLOWS, "WHERE state = 4"),
-        **{code: walk_pair(_FLOWS, f"WHERE state >= 6 AND state = {code}") for code in (6, 7)},
+        4: listing_queries(_FLOWS, "WHERE state = 4"),
+        **{
+            code: listing_queries(_FLOWS, f"WHERE state >= 6 AND state = {code}") for code in (6, 7)
+        },
     },
     _read_flows,
 )

@@ -39,13 +39,13 @@ _STATE = attrgetter("state")
 class PostgresJobs(SqlJobs[Session]):
     """See `JobTable`."""
 
-    walks = sql.WALKS
+    queries = sql.LISTINGS
 
     def _rows(self, found: Rows) -> list[JobRow]:
         session = self._session
         session.flows.read(row[3] for row in found)
         session.words.read(one for row in found for one in row[12:14] if one is not None)
-        flow_of, word_of = session.flows.thing, session.words.thing
+        flow_of, word_of = session.flows.value, session.words.value
         return [read_job(row, flow_of, word_of) for row in found]
 
     def _moved(self) -> None:
@@ -144,7 +144,7 @@ class PostgresJobs(SqlJobs[Session]):
         found = session.select(sql.SEQS, named) if named else []
         if not found:
             return
-        flow = session.flows.thing
+        flow = session.flows.value
         keys = {
             digest(flow(number).tenant.encode(), key.encode()): one
             for _, one, key, number in found
@@ -187,7 +187,7 @@ class PostgresJobs(SqlJobs[Session]):
             rows = session.fetch(sql.FLOWS_WAITING, flows_bound(session, *asked))
             session.cache.lanes_asked[asked] = rows
         found = [flow for (flow,) in rows]
-        flow_of, marks = session.flows.thing, session.shared.marks
+        flow_of, marks = session.flows.value, session.shared.marks
         missed = [one for one in marks.flows() if one > after and one not in found]
         missed = [one for one in missed if flow_of(one).lane == lane]
         if missed and len(found) < limit:
@@ -257,7 +257,7 @@ class PostgresJobs(SqlJobs[Session]):
             keep_ms = purge_at - session.now
             for run, same in left.items():
                 rows += session.do(sql.FINISH, ids_of(same), run, who, keep_ms)
-        lane = session.lanes.thing
+        lane = session.lanes.value
         lanes = {one: lane(number) for one, number, _ in rows}
         return Finished([lanes.get(one) for one, _ in runs], any(row[2] for row in rows))
 
@@ -385,7 +385,7 @@ class PostgresJobs(SqlJobs[Session]):
         self._session.write(sql.PARK, Numbers(seqs), gate, unfit)
 
     def place(self, flow: int, order: Order, limit: int) -> int:
-        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        lane = self._session.lanes.find(self._session.flows.value(flow).lane)
         return self._session.select(sql.BEFORE, lane, flow, *order, limit)[0][0]
 
     def waiting_counts(self, lane: str, flows: Sequence[int], limit: int) -> dict[int, int]:
@@ -397,7 +397,7 @@ class PostgresJobs(SqlJobs[Session]):
     def oldest_due(self, lanes: Sequence[str]) -> dict[str, int]:
         numbers = self._session.lanes.numbers(lanes)
         rows = self._session.select(sql.OLDEST, Numbers(numbers.values())) if numbers else ()
-        name_of = self._session.lanes.thing
+        name_of = self._session.lanes.value
         return {name_of(no): due_at for no, due_at in rows}
 
     def _by_seq(self, seqs: Sequence[int]) -> list[JobRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from headway.stores.ledger import columns
-from headway.stores.sql.jobs import NEW, SAVED, Walks, walk_pair
+from headway.stores.sql.jobs import NEW, SAVED, ListingQueries, listing_queries
 
 COLUMNS = columns.JOB.format(id="id")
 HEAD = columns.HEAD.format(id="id")
@@ -177,12 +177,12 @@ PARK = (
 )
 _FLOWS = "json_group_array(DISTINCT flow)"
 _ENDED = "INDEXED BY job_ended_badly WHERE state >= 6 AND state = "
-WALKS = Walks(
-    walk_pair(_FLOWS, "WHERE true"),
-    walk_pair(_FLOWS, "INDEXED BY job_subject WHERE subject IS NOT NULL AND subject = ?"),
+LISTINGS = ListingQueries(
+    listing_queries(_FLOWS, "WHERE true"),
+    listing_queries(_FLOWS, "INDEXED BY job_subject WHERE subject IS NOT NULL AND subject = ?"),
     {
-        4: walk_pair(_FLOWS, "INDEXED BY job_awaiting WHERE state = 4"),
-        **{code: walk_pair(_FLOWS, f"{_ENDED}{code}") for code in (6, 7)},
+        4: listing_queries(_FLOWS, "INDEXED BY job_awaiting WHERE state = 4"),
+        **{code: listing_queries(_FLOWS, f"{_ENDED}{code}") for code in (6, 7)},
     },
     json.loads,
 )

@@ -30,14 +30,14 @@ _decode_run = decoder(RunRow)
 class SqliteJobs(SqlJobs[Session]):
     """See `JobTable`."""
 
-    walks = sql.WALKS
+    queries = sql.LISTINGS
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._db = session.db
 
     def _rows(self, found: Iterable[Row]) -> list[JobRow]:
-        flow_of, word_of = self._session.flows.thing, self._session.words.thing
+        flow_of, word_of = self._session.flows.value, self._session.words.value
         return [read_job(row, flow_of, word_of) for row in found]
 
     def insert(self, rows: Sequence[JobRow]) -> None:
@@ -90,7 +90,7 @@ class SqliteJobs(SqlJobs[Session]):
         found = db.execute(sql.SEQS, (named,)).fetchall()
         if not found:
             return
-        tenant = self._session.flows.thing
+        tenant = self._session.flows.value
         keys = [(tenant(flow).tenant, key, one) for _, one, key, flow in found if key is not None]
         gone = number_list([row[0] for row in found])
         kept = db.execute(sql.COUNT_EVENTS, (named,)).get
@@ -122,7 +122,7 @@ class SqliteJobs(SqlJobs[Session]):
         return list(flat(self._db.execute(sql.FLOWS_WAITING, (number, after, limit))))
 
     def heads(self, flow: int, limit: int) -> list[Head]:
-        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        lane = self._session.lanes.find(self._session.flows.value(flow).lane)
         return read_heads(self._db.execute(sql.HEADS, (lane, flow, limit)).fetchall())
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
@@ -158,7 +158,7 @@ class SqliteJobs(SqlJobs[Session]):
             if not count:
                 continue
             gated = gated or bool(any_gated)
-            lane = self._session.lanes.thing
+            lane = self._session.lanes.value
             if count == len(ids) and first == last:
                 if count == len(runs):
                     self._db.execute(sql.FINISH, (*which, self._session.now, purge_at))
@@ -279,7 +279,7 @@ class SqliteJobs(SqlJobs[Session]):
         self._db.execute(sql.PARK, (number_list(seqs), gate, unfit, self._session.now))
 
     def place(self, flow: int, order: Order, limit: int) -> int:
-        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        lane = self._session.lanes.find(self._session.flows.value(flow).lane)
         which = (lane, flow, order.priority, limit)
         count: int = self._db.execute(sql.BEFORE, which).get
         if count < limit:

@@ -40,7 +40,7 @@ local function note_closed(work, views, decision)
     if order then
       LaneFlows.shut(work, view.flow, order)
     elseif not decision.again then
-      LaneFlows.finish_spell(view.flow)
+      LaneFlows.finish_closed_period(view.flow)
     end
   end
 end

@@ -6,21 +6,21 @@
 local LaneFlows = {}
 
 -- By flow; false for a flow that was never found shut.
-local spells = {}
+local periods = {}
 
--- Read the spells of flows together.
-function LaneFlows.prefetch_spells(flows)
+-- Read the periods of flows together.
+function LaneFlows.prefetch_closed_periods(flows)
   local wanted, fields = {}, {}
   for _, flow in ipairs(flows) do
-    if spells[flow] == nil then
-      spells[flow] = false
+    if periods[flow] == nil then
+      periods[flow] = false
       wanted[#wanted + 1] = flow
       fields[#fields + 1] = Codec.n4(flow)
     end
   end
   for place, kept in ipairs(Write.read(Keys.shut, fields)) do
     if kept then
-      spells[wanted[place]] = {
+      periods[wanted[place]] = {
         since = Codec.read6(kept, 1),
         until_at = #kept > 6 and Codec.read6(kept, 7) or nil,
       }
@@ -28,46 +28,46 @@ function LaneFlows.prefetch_spells(flows)
   end
 end
 
--- Return the flow's last spell {since, until_at}, without an end while it is shut; nil if there is
+-- Return the flow's last period {since, until_at}, without an end while it is shut; nil if there is
 -- none.
-function LaneFlows.spell_of(flow)
-  if spells[flow] == nil then
-    LaneFlows.prefetch_spells({ flow })
+function LaneFlows.closed_period_of(flow)
+  if periods[flow] == nil then
+    LaneFlows.prefetch_closed_periods({ flow })
   end
-  return spells[flow] or nil
+  return periods[flow] or nil
 end
 
 local function keep(flow, since, until_at)
-  spells[flow] = { since = since, until_at = until_at }
+  periods[flow] = { since = since, until_at = until_at }
   local kept = Codec.n6(since) .. (until_at and Codec.n6(until_at) or '')
   Write.put(Keys.shut, Codec.n4(flow), kept)
 end
 
 -- Record that a claim found the flow shut.
-function LaneFlows.begin_spell(flow)
-  local spell = LaneFlows.spell_of(flow)
-  if spell == nil or spell.until_at ~= nil then
+function LaneFlows.begin_closed_period(flow)
+  local period = LaneFlows.closed_period_of(flow)
+  if period == nil or period.until_at ~= nil then
     keep(flow, Time.now, nil)
   end
 end
 
--- Record that a claim found the flow open. Jobs that waited through the spell and start later still
+-- Record that a claim found the flow open. Jobs that waited through the period and start later still
 -- count it.
-function LaneFlows.finish_spell(flow)
-  local spell = LaneFlows.spell_of(flow)
-  if spell ~= nil and spell.until_at == nil then
-    keep(flow, spell.since, Time.now)
+function LaneFlows.finish_closed_period(flow)
+  local period = LaneFlows.closed_period_of(flow)
+  if period ~= nil and period.until_at == nil then
+    keep(flow, period.since, Time.now)
   end
 end
 
--- Return how much of an interval is within the flow's last spell, ms.
+-- Return how much of an interval is within the flow's last period, ms.
 function LaneFlows.shut_ms(flow, from, till)
-  local spell = LaneFlows.spell_of(flow)
-  if spell == nil then
+  local period = LaneFlows.closed_period_of(flow)
+  if period == nil then
     return 0
   end
-  local last = spell.until_at and math.min(spell.until_at, till) or till
-  return math.max(0, last - math.max(spell.since, from))
+  local last = period.until_at and math.min(period.until_at, till) or till
+  return math.max(0, last - math.max(period.since, from))
 end
 
 -- Flows that one claim examines in a lane.
@@ -255,7 +255,7 @@ end
 --   order: of its head; nil if a gate has no room for any job of the flow.
 function LaneFlows.shut(work, flow, order)
   work.stopped[flow] = true
-  LaneFlows.begin_spell(flow)
+  LaneFlows.begin_closed_period(flow)
   local at = when_open(work, flow, order)
   if at ~= nil then
     LaneFlows.note_opening(work, at)
@@ -345,7 +345,7 @@ function LaneFlows.views(work, n, free)
     return views
   end
   prefetch_shared(work, flows)
-  LaneFlows.prefetch_spells(flows)
+  LaneFlows.prefetch_closed_periods(flows)
   local least = LEAST_HEADS
   if #flows > MANY_FLOWS then
     least = math.min(LEAST_HEADS, FIRST_HEADS * 2 ^ work.rounds)

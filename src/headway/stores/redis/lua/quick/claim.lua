@@ -42,8 +42,8 @@ end
 -- when last examined.
 local function flow_of(number)
   local key = cmsgpack.unpack(redis.call('HGET', Keys.numbers, 'F' .. number))
-  local spell = redis.call('HGET', Keys.shut, number)
-  if #key[4] > 0 or spell and #spell == 6 then
+  local period = redis.call('HGET', Keys.shut, number)
+  if #key[4] > 0 or period and #period == 6 then
     return nil
   end
   local gates = redis.call(
@@ -52,7 +52,7 @@ local function flow_of(number)
   if gates[1] or gates[2] or gates[3] or gates[4] then
     return nil
   end
-  return key, spell and unpack_bytes('>I6', spell, 7) or 0
+  return key, period and unpack_bytes('>I6', period, 7) or 0
 end
 
 -- Return the flow's waiting jobs: members, ids and rows; nil if a job has more than its arguments,

@@ -161,7 +161,7 @@ local function job_of(row, moment)
   return job
 end
 
-local function lay(row, moments)
+local function create_fires(row, moments)
   local jobs = {}
   for place, moment in ipairs(moments) do
     jobs[place] = job_of(row, moment)
@@ -190,7 +190,7 @@ function Chores.fire(request)
       last = moment
     end
   end
-  lay(row, fired)
+  create_fires(row, fired)
   row.last_fired = last
   row.ahead_until = math.max(row.ahead_until or 0, request.ahead_until, last or 0)
   Declared.save_entry(row)
