@@ -54,7 +54,7 @@ func check(err error) {
 	}
 }
 
-func hear() json.RawMessage {
+func readLine() json.RawMessage {
 	line, err := lines.ReadBytes('\n')
 	check(err)
 	return line
@@ -139,7 +139,7 @@ func obey(client *Client, verb string, count int, extra float64) any {
 func produce() {
 	for {
 		var url *string
-		check(json.Unmarshal(hear(), &url))
+		check(json.Unmarshal(readLine(), &url))
 		if url == nil {
 			return
 		}
@@ -153,7 +153,7 @@ func produce() {
 		say("open")
 		for {
 			var command []any
-			check(json.Unmarshal(hear(), &command))
+			check(json.Unmarshal(readLine(), &command))
 			if command == nil {
 				break
 			}
@@ -241,9 +241,9 @@ func consume(words []string) {
 	})
 	check(err)
 	say("ready")
-	hear()
+	readLine()
 	check(client.Start(background))
-	hear()
+	readLine()
 	seen.mutex.Lock()
 	say([]any{seen.first, seen.last, seen.seen})
 }

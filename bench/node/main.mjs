@@ -20,7 +20,7 @@ const [role, name, ...rest] = process.argv.slice(2);
 const queue = await import(`./${name}.mjs`);
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
-async function hear() {
+async function readLine() {
   const { value, done } = await lines.next();
   if (done) process.exit(1);
   return JSON.parse(value);
@@ -95,13 +95,13 @@ const verbs = {
 
 async function produce() {
   for (;;) {
-    const url = await hear();
+    const url = await readLine();
     if (url === null) return;
     await queue.prepare(url);
     const producer = await queue.produce(url);
     await say("open");
     for (;;) {
-      const command = await hear();
+      const command = await readLine();
       if (command === null) break;
       const [verb, ...words] = command;
       await say(await verbs[verb](producer, ...words));
@@ -132,9 +132,9 @@ async function consume(url, board, place, clock) {
     writeSync(file, cell, 0, 8, Number(place) * 8);
   }, LOOK_MS);
   await say("ready");
-  await hear();
+  await readLine();
   await queue.consume(url, handler);
-  await hear();
+  await readLine();
   clearInterval(timer);
   closeSync(file);
   await say([first, last, seen]);

@@ -36,7 +36,7 @@ def consume(
     pipe.send("ready")
     pipe.recv()
 
-    def hear() -> None:
+    def read_commands() -> None:
         try:
             pipe.recv()
         except EOFError:
@@ -48,6 +48,6 @@ def consume(
         pipe.send(tally.report())
         os._exit(0)
 
-    threading.Thread(target=hear, daemon=True).start()
+    threading.Thread(target=read_commands, daemon=True).start()
     peer.consume(url, tally, ending)
     pipe.send(tally.report())

@@ -90,7 +90,7 @@ class PlainFirstStore:
     async def _teach(self, request: ClaimRequest) -> None:
         (lane, _) = request.lanes[0]
 
-        def look(ledger: PostgresLedger) -> list[int]:
+        def read_seqs(ledger: PostgresLedger) -> list[int]:
             # A process also caches these when it reads them for an exclusive claim.
             ledger.gates.templates()
             ledger.lanes.load([lane])
@@ -101,7 +101,7 @@ class PlainFirstStore:
             lanes = (lane,)
             greeting = BeatRequest(worker=request.worker, lanes=lanes, lease_ms=request.lease_ms)
             await self.inner.beat(greeting)
-        found = await self.inner._read(look)
+        found = await self.inner._read(read_seqs)
         reply = ClaimReply(jobs=[_PLAIN], now=0, lease_until=0, next_at=None)
         self.inner._plain.learn(request, reply, found)
         known = self.inner._plain._lanes.get(lane)

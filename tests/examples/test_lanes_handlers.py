@@ -264,7 +264,7 @@ async def test_send_invoice_adds_up_and_attaches(rig: Rig, postbox: Postbox) -> 
 @asynccontextmanager
 async def gateway(*replies: str) -> AsyncIterator[tuple[str, list[str]]]:
     """Serve these replies in turn over HTTP, and record the requests."""
-    left, heard = list(replies), list[str]()
+    left, requests = list(replies), list[str]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -273,7 +273,7 @@ async def gateway(*replies: str) -> AsyncIterator[tuple[str, list[str]]]:
             for line in head.splitlines()
             if line.lower().startswith("content-length")
         )
-        heard.append(head + (await reader.readexactly(length)).decode())
+        requests.append(head + (await reader.readexactly(length)).decode())
         writer.write(f"HTTP/1.1 {left.pop(0)}\r\nContent-Length: 0\r\n\r\n".encode())
         await writer.drain()
         writer.close()
@@ -282,18 +282,18 @@ async def gateway(*replies: str) -> AsyncIterator[tuple[str, list[str]]]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     try:
-        yield f"http://{host}:{port}/push", heard
+        yield f"http://{host}:{port}/push", requests
     finally:
         server.close()
         await server.wait_closed()
 
 
 async def test_notify_push_identifies_itself_to_the_gateway_by_job_id(rig: Rig) -> None:
-    async with gateway("202 Accepted") as (url, heard):
+    async with gateway("202 Accepted") as (url, requests):
         there = rig_of(replace(rig.world, gateway=HttpGateway(url=url, token=BEARER)))
         job = await there.run("notify_push", device="d1", title="Hi")
     assert result(job) == "202"
-    head, _, body = heard[0].partition("\r\n\r\n")
+    head, _, body = requests[0].partition("\r\n\r\n")
     assert f"idempotency-key: {job.id}" in head.lower()
     assert "authorization: bearer t0" in head.lower()
     assert msgspec.json.decode(body) == {"device": "d1", "title": "Hi", "text": ""}

@@ -15,14 +15,14 @@ def carry(
     asks: float | None = None,
 ) -> tuple[Carrier, list[tuple[str, int]], list[str]]:
     """Dial each (ref, line, fate, after seconds); return the carrier, its reports and answers."""
-    told: list[tuple[str, int]] = []
+    delivered: list[tuple[str, int]] = []
     answers: list[str] = []
 
     async def main(loop: VirtualLoop) -> Carrier:
-        async def hear(ref: str) -> None:
-            told.append((ref, loop.passed_ms))
+        async def deliver(ref: str) -> None:
+            delivered.append((ref, loop.passed_ms))
 
-        carrier = Carrier(channels=channels, deliver=hear)
+        carrier = Carrier(channels=channels, deliver=deliver)
         for ref, line, fate, after in calls:
             loop.call_later(after, lambda r=ref, n=line, f=fate: carrier.dial(r, line=n, fate=f))
         if asks is not None:
@@ -31,12 +31,12 @@ def carry(
         await carrier.close()
         return carrier
 
-    return run_virtually(main, 0), told, answers
+    return run_virtually(main, 0), delivered, answers
 
 
 def test_end_of_a_call_is_reported_once() -> None:
-    carrier, told, _ = carry([("a:1", "x", TALKED, 0)], {"x": 1})
-    assert told == [("a:1", 65_000)]
+    carrier, delivered, _ = carry([("a:1", "x", TALKED, 0)], {"x": 1})
+    assert delivered == [("a:1", 65_000)]
     assert carrier.status("a:1") == "ended"
     assert carrier.violations == []
 
@@ -48,16 +48,16 @@ def test_status_of_a_call_is_available_during_and_after_it() -> None:
 
 
 def test_lost_webhook_never_arrives_though_the_call_ends() -> None:
-    carrier, told, _ = carry([("a:1", "x", Fate(talk_ms=1, lost=True), 0)], {})
-    assert told == []
+    carrier, delivered, _ = carry([("a:1", "x", Fate(talk_ms=1, lost=True), 0)], {})
+    assert delivered == []
     assert carrier.status("a:1") == "ended"
     assert carrier.live["x"] == 0
 
 
 def test_late_webhook_arrives_late_and_a_duplicate_twice() -> None:
     fate = Fate(talk_ms=2_000, late_ms=90_000, twice=True)
-    _, told, _ = carry([("a:1", "x", fate, 0)], {})
-    assert told == [("a:1", 92_000), ("a:1", 92_500)]
+    _, delivered, _ = carry([("a:1", "x", fate, 0)], {})
+    assert delivered == [("a:1", 92_000), ("a:1", 92_500)]
 
 
 def test_overloaded_line_is_detected() -> None:

@@ -56,7 +56,7 @@ async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wa
 
 
 @pytest.fixture(autouse=True)
-def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the slow poll, so that only notifications wake a test, unless it enables the poll."""
     monkeypatch.setattr(listening, "CHECK_EVERY", 3600.0)
     monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
@@ -93,7 +93,7 @@ async def asleep(wakes: Wakes, *lanes: str, until_at: int | None = None) -> asyn
             return task
 
 
-def heard(options: PostgresOptions) -> bool:
+def is_listening(options: PostgresOptions) -> bool:
     """Return whether any process listens."""
     key = waiting_key(options.namespace)
     with psycopg.connect(options.conninfo, autocommit=True) as db:
@@ -339,10 +339,10 @@ async def test_nothing_is_notified_without_listeners(options, make):
         assert not say(db, there)
         assert not list(db.notifies(timeout=0.01))
     task = await asleep(here)
-    assert heard(options)
+    assert is_listening(options)
     await asyncio.to_thread(here.close)
     # A backend exits by itself, some time after its connection is closed.
-    await until(lambda: not heard(options))
+    await until(lambda: not is_listening(options))
     task.cancel()
 
 
@@ -435,12 +435,12 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
     monkeypatch.setattr(listening, "LINGER", 0.05)
     wakes = make(options)
     task = await asleep(wakes)
-    assert heard(options)
+    assert is_listening(options)
     task.cancel()
     await until(lambda: not wakes._listening._is_listening)
-    await until(lambda: not heard(options))
+    await until(lambda: not is_listening(options))
     again = await asleep(wakes)
-    assert heard(options)
+    assert is_listening(options)
     again.cancel()
 
 
@@ -448,7 +448,7 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
 async def test_commits_are_polled_for_without_notifications(options, make, change):
     here = make(replace(options, **change))
     tasks = [await asleep(here), await asleep(here)]
-    assert not heard(options)
+    assert not is_listening(options)
     with psycopg.connect(options.conninfo) as db:
         db.execute("CREATE TABLE anything (n int)")
     await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
@@ -562,16 +562,16 @@ async def test_foreign_notification_only_causes_a_check(options, make):
 async def test_namespaces_do_not_wake_each_other(options, make, monkeypatch):
     here, beside = make(options), make(options)
     told: list[str | None] = []
-    hear = here._listening._on_wake
+    on_wake = here._listening._on_wake
     monkeypatch.setattr(
         here._listening,
         "_on_wake",
-        lambda lanes: (hear(lanes), told.extend(lane for lane, _ in lanes)),
+        lambda lanes: (on_wake(lanes), told.extend(lane for lane, _ in lanes)),
     )
     elsewhere = replace(options, namespace="other")
     there, away = make(elsewhere), make(elsewhere)
     task = await asleep(here)
-    assert not heard(elsewhere)
+    assert not is_listening(elsewhere)
     other = await asleep(away)
     there.announce([(LANE, None)])
     await asyncio.wait_for(other, LIMIT)

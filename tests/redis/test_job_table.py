@@ -146,7 +146,7 @@ MOVES = (
 )
 
 
-def look(pair: Pair) -> None:
+def compare_reads(pair: Pair) -> None:
     """Compare everything that can be read."""
     lua, memory, draw = pair.lua, pair.memory, pair.draw
     here = lua.call("Jobs.load", pair.ids)
@@ -154,9 +154,9 @@ def look(pair: Pair) -> None:
     assert (here or {}) == there
     limit = draw.choice((1, 2, 1000))
     for lane in NAMES:
-        _look_at_lane(pair, lane, limit)
+        _compare_lane(pair, lane, limit)
     for gate in NAMES:
-        _look_at_gate(pair, gate, limit)
+        _compare_gate(pair, gate, limit)
     for name in ("expired", "deadlines", "purgeable", "lanes_due"):
         expected = getattr(memory, name)(limit)
         assert lua.call(f"Jobs.{name}", limit) == (
@@ -165,7 +165,7 @@ def look(pair: Pair) -> None:
     for name in ("next_expiry", "next_deadline"):
         assert lua.call(f"Jobs.{name}") == getattr(memory, name)()
     for worker in WORKERS:
-        _look_at_worker(pair, worker)
+        _compare_worker(pair, worker)
     after = draw.choice(("", *pair.ids))
     held = [pair.sent(row) for row in memory.held(after, limit)]
     assert lua.call("Jobs.held", after, limit) == held
@@ -181,7 +181,7 @@ def _heads(pair: Pair, heads: Any) -> list[Any]:
     return [{**normalized(head), "policy": head.policy + 1} for head in heads]
 
 
-def _look_at_lane(pair: Pair, lane: str, limit: int) -> None:
+def _compare_lane(pair: Pair, lane: str, limit: int) -> None:
     lua, memory = pair.lua, pair.memory
     flows = memory.flows_waiting(lane, -1, limit)
     assert lua.call("Jobs.flows_waiting", lane, -1, limit) == [flow + 1 for flow in flows]
@@ -204,7 +204,7 @@ def _look_at_lane(pair: Pair, lane: str, limit: int) -> None:
     assert lua.call("Jobs.of_entry", lane) == entry
 
 
-def _look_at_gate(pair: Pair, gate: str, limit: int) -> None:
+def _compare_gate(pair: Pair, gate: str, limit: int) -> None:
     lua, memory = pair.lua, pair.memory
     flows = memory.parked_flows(gate, -1, limit)
     assert lua.call("Jobs.parked_flows", gate, -1, limit) == [flow + 1 for flow in flows]
@@ -223,7 +223,7 @@ def _look_at_gate(pair: Pair, gate: str, limit: int) -> None:
     assert lua.call("Jobs.parked_gates", gate, limit) == memory.parked_gates(gate, limit)
 
 
-def _look_at_worker(pair: Pair, worker: str) -> None:
+def _compare_worker(pair: Pair, worker: str) -> None:
     lua, memory = pair.lua, pair.memory
     held = normalized(memory.held_by(worker))
     names = ("id", "run", "request", "state", "cancel_requested")
@@ -241,7 +241,7 @@ def test_every_query_is_answered_like_the_reference(lua: Snippets, seed: int) ->
     insert(pair)
     for _ in range(20):
         pair.draw.choice(MOVES)(pair)
-        look(pair)
+        compare_reads(pair)
 
 
 def test_removed_jobs_leave_only_numbers(lua: Snippets) -> None:
@@ -378,4 +378,4 @@ def test_start_forgets_what_an_earlier_run_took(lua: Snippets, members: dict[str
     sent = {**normalized(start), "id": row.id, "members": members}
     lua.run("Jobs.start_gated(request[1], 'w', 4)", [[sent]])
     pair.memory.start_gated([start], "w", 4)
-    look(pair)
+    compare_reads(pair)

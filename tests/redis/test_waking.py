@@ -103,16 +103,16 @@ async def test_first_wait_does_not_miss_changes_before_it_listened(url: str) -> 
 async def test_nothing_is_published_while_nobody_waits(url: str) -> None:
     store = opened(url)
     channel = f"{{headway:{parse_url(url).namespace}}}:wakes"
-    with admin(url) as other, other.pubsub() as heard:
-        heard.subscribe(channel)
-        assert heard.get_message(timeout=LIMIT) is not None
+    with admin(url) as other, other.pubsub() as subscriber:
+        subscriber.subscribe(channel)
+        assert subscriber.get_message(timeout=LIMIT) is not None
         await store.enqueue([new_job()])
         (await asleep(store)).cancel()
         await store.enqueue([new_job()])
-        message = heard.get_message(timeout=LIMIT)
+        message = subscriber.get_message(timeout=LIMIT)
         assert message is not None
         assert message["type"] == "message"
-        assert heard.get_message(timeout=0) is None
+        assert subscriber.get_message(timeout=0) is None
     await store.close()
 
 

@@ -40,7 +40,7 @@ class Site(ABC, Generic[Kind]):
         """Restore the backup of this or another site; open stores stay open, and get no notice."""
 
     @abstractmethod
-    def look(self, store: Kind) -> None:
+    def check(self, store: Kind) -> None:
         """Run the check that the store makes by itself once a second, if it has one."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class SqliteSite(Site[SqliteStore]):
         # A different file with the same name.
         os.replace(coming, self._path)
 
-    def look(self, store: SqliteStore) -> None:
+    def check(self, store: SqliteStore) -> None:
         store._writer.check_file()
 
     def another(self) -> SqliteSite:
@@ -121,7 +121,7 @@ class PostgresSite(Site[PostgresStore]):
     def restore(self, kept: PostgresSite | None = None) -> None:
         self._place.restore(None if kept is None else kept._place.namespace)
 
-    def look(self, store: PostgresStore) -> None:
+    def check(self, store: PostgresStore) -> None:
         """Do nothing: the store checks in each of its steps."""
 
     def another(self) -> PostgresSite:

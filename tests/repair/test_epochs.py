@@ -35,7 +35,7 @@ async def test_restored_backup_stops_claims_until_a_new_epoch(
     store = await backed_up(site, clock)
     assert len((await claim(store, n=2)).jobs) == 2
     site.restore()
-    site.look(store)
+    site.check(store)
     with pytest.raises(StoreChanged) as error:
         await claim(store, request=2)
     assert "--new-epoch" in error.value.hint
@@ -51,7 +51,7 @@ async def test_new_epoch_by_another_process_counts_as_the_operators_decision(
 ) -> None:
     store = await backed_up(site, clock)
     site.restore()
-    site.look(store)
+    site.check(store)
     with pytest.raises(StoreChanged):
         await claim(store)
     doctor = site.open()
@@ -69,7 +69,7 @@ async def test_new_epoch_before_a_process_looked_counts_if_later_than_all_it_saw
     doctor = site.open()
     await doctor.new_epoch("ann", "restored")
     await doctor.close()
-    site.look(store)
+    site.check(store)
     assert await store.suspicion() is None
     assert len((await claim(store)).jobs) == 2
 
@@ -82,7 +82,7 @@ async def test_backup_epoch_that_started_before_what_was_seen_stops_claims(
     await first.close()
     store = await backed_up(site, clock)
     site.restore()
-    site.look(store)
+    site.check(store)
     assert await store.suspicion() is not None
     with pytest.raises(StoreChanged):
         await claim(store)
@@ -93,7 +93,7 @@ async def test_finding_of_one_process_stops_all_though_time_passed(
 ) -> None:
     store = await backed_up(site, clock)
     site.restore()
-    site.look(store)
+    site.check(store)
     with pytest.raises(StoreChanged):
         await claim(store)
     clock.advance(50_000)
@@ -117,7 +117,7 @@ async def test_another_store_in_its_place_stops_claims(site: AnySite, clock: Fak
     await store.enqueue([job(1)])
     await store.lead("chores", "here", 1)
     site.restore(other)
-    site.look(store)
+    site.check(store)
     with pytest.raises(StoreChanged):
         await claim(store)
     await other.close()
@@ -134,7 +134,7 @@ async def test_numbers_of_a_replaced_store_are_forgotten(site: AnySite, clock: F
     store = await backed_up(site, clock)
     await store.enqueue([job(20, tenant="acme", lane="new", subject="gone")])
     site.restore()
-    site.look(store)
+    site.check(store)
     await store.new_epoch("ann", "restored")
     await store.enqueue([job(21, tenant="beta", lane="newer")])
     stats = await store.read(StatsQuery())

@@ -21,7 +21,7 @@ LIMIT = 120
 
 
 @pytest.fixture(autouse=True)
-def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make sure that workers are woken only by notifications, however slow the machine is."""
     monkeypatch.setattr(listening, "CHECK_EVERY", 3600.0)
     monkeypatch.setattr(listening, "LINGER_IN_LANE", 3600.0)
@@ -42,8 +42,8 @@ async def serve(made: Site, name: str, claims: list[str], done: asyncio.Queue[st
 
 def sleeps(made: Site, moment: int) -> bool:
     wakes = made.store._wakes
-    heard = any(waiter.until_at == moment for waiter in wakes._waiters)
-    return heard and wakes._listening.listens_for([LANE])
+    waits = any(waiter.until_at == moment for waiter in wakes._waiters)
+    return waits and wakes._listening.listens_for([LANE])
 
 
 async def rest(sender: Site, idle: list[Site]) -> None:

@@ -60,7 +60,7 @@ async def work(store: Store) -> None:
     await store.settle(SettleRequest(worker="w", outcomes=outcomes))
 
 
-async def look(store: Store) -> None:
+async def read_flow(store: Store) -> None:
     """List the jobs waiting in the lane."""
     (flow,) = (await store.read(FlowsQuery(lane=LANE, first=AT_ONCE))).rows
     assert len(flow.first) == AT_ONCE
@@ -117,18 +117,18 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
         store = open_store(url)
         now: Any = Reopened()
         await add(now, FEW)
-        few, few_looks = await cost(now, statistics), await cost(now, statistics, look)
+        few, few_flow_reads = await cost(now, statistics), await cost(now, statistics, read_flow)
         await add(now, many)
         await add(now, many, due_at=2**41)
-        beside, looks = await cost(now, statistics), await cost(now, statistics, look)
+        beside, flow_reads = await cost(now, statistics), await cost(now, statistics, read_flow)
         await store.close()
     assert beside["scanned"] == 0
     assert few["fetched"] > 0
     # Ten or a hundred times the jobs; a step may repeat a query for data it had cached, and a step
     # that conflicted with another is retried.
     assert beside["fetched"] <= 2.5 * few["fetched"]
-    assert looks["scanned"] == 0
-    assert looks["fetched"] <= 2.5 * few_looks["fetched"]
+    assert flow_reads["scanned"] == 0
+    assert flow_reads["fetched"] <= 2.5 * few_flow_reads["fetched"]
 
 
 @pytest.mark.parametrize("many", MANY)
@@ -147,13 +147,16 @@ async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
             }
 
         await add(store, FEW)
-        few, few_looks = await cost(store, statistics), await cost(store, statistics, look)
+        few, few_flow_reads = (
+            await cost(store, statistics),
+            await cost(store, statistics, read_flow),
+        )
         await add(store, many)
         await add(store, many, due_at=2**41)
-        beside, looks = await cost(store, statistics), await cost(store, statistics, look)
+        beside, flow_reads = await cost(store, statistics), await cost(store, statistics, read_flow)
     await store.close()
     assert few["cmdstat_evalsha"] == 20
     assert beside["cmdstat_evalsha"] == 20
     # Counts are aggregated and folded occasionally, and jobs are stored in buckets that fill up.
     assert sum(beside.values()) <= 1.1 * sum(few.values()) + 20
-    assert sum(looks.values()) <= 1.1 * sum(few_looks.values()) + 20
+    assert sum(flow_reads.values()) <= 1.1 * sum(few_flow_reads.values()) + 20

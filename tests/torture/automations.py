@@ -47,7 +47,7 @@ class Seen:
     """Observations from outside.
 
     Attributes:
-        looks: number of looks at the processes.
+        checks: number of looks at the processes.
         most: most sessions seen at once.
         events: actions of the rig, by name.
         lines: measurements to print.
@@ -55,7 +55,7 @@ class Seen:
         lonely: since when a lock has been listed without a live process, by session.
     """
 
-    looks: int = 0
+    checks: int = 0
     most: int = 0
     events: Counter[str] = field(default_factory=Counter[str])
     lines: list[str] = field(default_factory=list[str])
@@ -141,7 +141,7 @@ class Rig:
             if time.monotonic() - begin > seconds:
                 self.seen.found.append(Violation("never", f"{what}, in {seconds:.0f} s"))
                 break
-            self.look()
+            self.check()
             time.sleep(0.05)
         return time.monotonic() - begin
 
@@ -166,10 +166,10 @@ class Rig:
                 one |= {given["HEADWAY_REPOSITORY"]} if "HEADWAY_REPOSITORY" in given else set()
         return found
 
-    def look(self, which: int | None = None) -> None:
+    def check(self, which: int | None = None) -> None:
         """Check the processes against the guarantees."""
         seen, sessions = self.seen, self.sessions()
-        seen.looks += 1
+        seen.checks += 1
         seen.most = max(seen.most, len(sessions))
         if len(sessions) > LIMIT:
             seen.found.append(Violation("limit", f"{sorted(sessions)}"))
@@ -200,7 +200,7 @@ class Rig:
         """Keep looking for this long."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self.look(0 if self.seen.looks % 10 == 0 else None)
+            self.check(0 if self.seen.checks % 10 == 0 else None)
             time.sleep(0.1)
 
     def kill(self, which: int) -> None:
@@ -321,7 +321,7 @@ def run_and_kill(
             rig.kill(draw.randint(0, 1))
             rig.watch(draw.uniform(0, 5))
             rig.stop(draw.randint(0, 1))
-            say(f"{len(rig.records())} lines of sessions, {rig.seen.looks} looks")
+            say(f"{len(rig.records())} lines of sessions, {rig.seen.checks} looks")
             if time.monotonic() > until:
                 break
             rig.watch(draw.uniform(5, 20))
@@ -347,7 +347,7 @@ def _judged(rig: Rig, seconds: float) -> tuple[list[str], list[Violation]]:
     return [
         f"{sum(begun.values())} sessions of {len(begun)} entries, {ended} to their own end; "
         f"at most {seen.most} at once of {LIMIT}",
-        f"{events}; {seen.looks} looks at all processes",
+        f"{events}; {seen.checks} looks at all processes",
         *seen.lines[-12:],
     ], seen.found
 

@@ -144,10 +144,10 @@ class _Watched:
     def _apply_event(self, inner: Function) -> Function:
         async def apply_event(context: Any, event: Any) -> Any:
             facts = {"ref": event.ref, "sid": event.call_id, "status": event.status}
-            self._witness.note("hearing", **facts)
+            self._witness.note("webhook", **facts)
             self.meet("webhook comes")
             answer = await inner(context, event)
-            self._witness.note("heard", **facts, answer=answer)
+            self._witness.note("webhook applied", **facts, answer=answer)
             self.meet("webhook told, not answered")
             return answer
 

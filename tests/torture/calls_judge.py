@@ -119,19 +119,19 @@ class _Ways:
     """How the end of each attempt became known, by the attempt's reference.
 
     Attributes:
-        heard: attempts whose end was reported by a webhook.
+        reported: attempts whose end was reported by a webhook.
         asked: queries to the provider, and when.
     """
 
-    heard: set[str] = field(default_factory=set[str])
+    reported: set[str] = field(default_factory=set[str])
     asked: dict[str, list[Reported]] = field(default_factory=lambda: defaultdict(list))
 
 
 def _ways(story: Story) -> _Ways:
     ways = _Ways()
     for one in story.witnessed:
-        if one["event"] == "hearing" and one["status"] in OUTCOMES:
-            ways.heard.add(one["ref"])
+        if one["event"] == "webhook" and one["status"] in OUTCOMES:
+            ways.reported.add(one["ref"])
         elif one["event"] == "asked":
             ways.asked[one["ref"]].append(one)
     return ways
@@ -153,7 +153,7 @@ def _of_attempt(
         yield from _of_call(attempt, calls[0], said)
     elif outcome not in {*REFUSED, "WEBHOOK_LOST"}:
         yield Violation("a call that never was", said)
-    if calls and ref not in ways.heard and not asked:
+    if calls and ref not in ways.reported and not asked:
         yield Violation("ended by nobody", said)
 
 
@@ -178,10 +178,12 @@ def _lines(story: Story, attempts: dict[str, Reported], ways: _Ways) -> Iterator
     yield "attempts: " + ", ".join(f"{count} {one}" for one, count in sorted(outcomes.items()))
     posts = story.ledger["webhooks"]
     yield "webhooks: " + ", ".join(f"{count} {one}" for one, count in sorted(posts.items()))
-    heard = Counter(one["answer"] for one in story.witnessed if one["event"] == "heard")
+    webhooks = Counter(
+        one["answer"] for one in story.witnessed if one["event"] == "webhook applied"
+    )
     yield (
-        f"of those heard {heard['late']} were of calls that were over for their lead, "
-        f"{heard['already']} had come before, {heard['kept']} came before the hand-over"
+        f"of those {webhooks['late']} were of calls that were over for their lead, "
+        f"{webhooks['already']} had come before, {webhooks['kept']} came before the hand-over"
     )
     told = Counter(one["told"] for asked in ways.asked.values() for one in asked)
     live = sum(told[one] for one in ("queued", "ringing", "in-progress"))
@@ -190,7 +192,7 @@ def _lines(story: Story, attempts: dict[str, Reported], ways: _Ways) -> Iterator
         f"{live} went on and were kept, {told['unknown']} it did not know, "
         f"{told['nothing']} it could not tell"
     )
-    quiet = [ref for ref in attempts if ref not in ways.heard and ref in ways.asked]
+    quiet = [ref for ref in attempts if ref not in ways.reported and ref in ways.asked]
     yield f"of {len(quiet)} no webhook told the end; lines looked at {story.looks} times, " + (
         f"under {story.seen_live} calls that went on"
     )

@@ -60,19 +60,19 @@ class Provider:
     server: HeadwayServer
     left: list[Sent]
     answers: Counter[str]
-    heard: asyncio.Condition
+    received: asyncio.Condition
 
     async def sends(self) -> None:
         async with httpx.AsyncClient(timeout=20) as http:
             while self.left:
                 sent = self.left.pop()
-                while not await self._heard(http, sent):
+                while not await self._was_received(http, sent):
                     await REAL.pause(0.01)
-                async with self.heard:
-                    self.answers["heard"] += 1
-                    self.heard.notify_all()
+                async with self.received:
+                    self.answers["received"] += 1
+                    self.received.notify_all()
 
-    async def _heard(self, http: httpx.AsyncClient, sent: Sent) -> bool:
+    async def _was_received(self, http: httpx.AsyncClient, sent: Sent) -> bool:
         there = sent.url.replace(PUBLIC, f"http://127.0.0.1:{self.server.port}")
         here = Sent(url=there, headers=sent.headers, body=sent.body)
         try:
@@ -83,9 +83,9 @@ class Provider:
         assert reply.status_code in {200, 204, 503}, reply.text
         return reply.status_code != 503
 
-    async def until_heard(self, count: int) -> None:
-        async with self.heard:
-            await self.heard.wait_for(lambda: self.answers["heard"] >= count)
+    async def wait_until_received(self, count: int) -> None:
+        async with self.received:
+            await self.received.wait_for(lambda: self.answers["received"] >= count)
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ async def test_webhooks_have_one_effect_though_their_server_is_killed_meanwhile(
     provider = Provider(server, sent * TIMES, Counter(), asyncio.Condition())
     senders = [asyncio.create_task(provider.sends()) for _ in range(SENDERS)]
     for count in KILLS_AT:
-        await provider.until_heard(count)
+        await provider.wait_until_received(count)
         server.kill()
         await asyncio.to_thread(server.start)
     await asyncio.gather(*senders)
-    assert provider.answers["heard"] == JOBS * TIMES
+    assert provider.answers["received"] == JOBS * TIMES
     assert provider.answers["cut"] > 0
     assert await applied(store) == (JOBS, 0)
     assert {(await seen(store, ref)).state for ref in refs} == {"dead"}

@@ -20,14 +20,14 @@ def used_up() -> ClaimAttempt:
 async def test_waiter_woken_during_its_claim_claims_again() -> None:
     slept: list[ClaimAttempt] = []
 
-    async def sleep(look: ClaimAttempt) -> None:
-        slept.append(look)
+    async def sleep(attempt: ClaimAttempt) -> None:
+        slept.append(attempt)
         await asyncio.Event().wait()
 
     line = Waiters(sleep, REAL)
     looks = 0
 
-    async def look() -> ClaimAttempt:
+    async def attempt() -> ClaimAttempt:
         nonlocal looks
         looks += 1
         if looks == 1:
@@ -35,23 +35,23 @@ async def test_waiter_woken_during_its_claim_claims_again() -> None:
             return found(seen=5)
         return used_up()
 
-    assert await line.serve(line.add(), look, 20) == used_up()
+    assert await line.serve(line.add(), attempt, 20) == used_up()
     assert (looks, slept) == (2, [])
 
 
 async def test_queue_sleeps_on_the_newest_claim_that_found_nothing() -> None:
     slept: list[int] = []
 
-    async def sleep(look: ClaimAttempt) -> None:
-        slept.append(look.reply.seen)
+    async def sleep(attempt: ClaimAttempt) -> None:
+        slept.append(attempt.reply.seen)
 
     line = Waiters(sleep, REAL)
     looks = iter((found(seen=3), found(seen=7), used_up()))
 
-    async def look() -> ClaimAttempt:
+    async def attempt() -> ClaimAttempt:
         return next(looks)
 
-    await line.serve(line.add(), look, 20)
+    await line.serve(line.add(), attempt, 20)
     assert slept == [3, 7]
 
 
@@ -62,9 +62,9 @@ async def test_waiter_dismissed_before_it_waits_does_not_wait() -> None:
     line = Waiters(sleep, REAL)
     place = line.add()
 
-    async def look() -> ClaimAttempt:
+    async def attempt() -> ClaimAttempt:
         line.cancel(place)
         return found()
 
-    assert await line.serve(place, look, 20) is None
+    assert await line.serve(place, attempt, 20) is None
     assert line.is_idle

@@ -62,9 +62,9 @@ def a_story() -> tuple[Story, Reported, Reported]:
         "attempt_count": 1,
         "attempts": [attempt],
     }
-    heard = {"event": "hearing", "ref": f"{LEAD}:2", "status": "completed"}
+    webhook = {"event": "webhook", "ref": f"{LEAD}:2", "status": "completed"}
     ledger = {"calls": [call], "twice": {}, "peaks": {"+15550001001": 1}, "webhooks": {}}
-    story = Story(sent=[LEAD], leads=[lead], ledger=ledger, witnessed=[heard])
+    story = Story(sent=[LEAD], leads=[lead], ledger=ledger, witnessed=[webhook])
     return story, attempt, call
 
 
@@ -112,7 +112,7 @@ def _lost_early(story: Story, attempt: Reported, call: Reported) -> None:
     story.witnessed.append(asked)
 
 
-def _unheard(story: Story, attempt: Reported, call: Reported) -> None:
+def _unreported(story: Story, attempt: Reported, call: Reported) -> None:
     story.witnessed.clear()
 
 
@@ -129,7 +129,7 @@ def _unheard(story: Story, attempt: Reported, call: Reported) -> None:
         (_another, "another outcome"),
         (_nameless, "another call"),
         (_lost_early, "lost before its deadline"),
-        (_unheard, "ended by nobody"),
+        (_unreported, "ended by nobody"),
     ],
 )
 def test_each_fault_in_a_story_of_calls_is_found(plant: object, rule: str) -> None:

@@ -19,7 +19,7 @@ from headway.systems.directory.database import Directory
 ROUNDS, AT_ONCE = 40, 8
 
 
-async def look(directory: Directory) -> None:
+async def read(directory: Directory) -> None:
     async with directory.read() as session:
         (await session.execute(text("SELECT count(*) FROM t"))).one()
 
@@ -38,7 +38,7 @@ async def test_writers_do_not_wait_for_callers_cancelled_at_any_time(tmp_path: P
     draw = random.Random(1)
     try:
         for _ in range(ROUNDS):
-            jobs = (draw.choice((look, write))(directory) for _ in range(AT_ONCE))
+            jobs = (draw.choice((read, write))(directory) for _ in range(AT_ONCE))
             tasks = [asyncio.create_task(one) for one in jobs]
             await REAL.pause(draw.uniform(0, 0.006))
             for one in tasks:
@@ -68,11 +68,11 @@ async def test_closing_waits_for_the_threads_of_callers_cancelled_while_connecti
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
     await directory.open()
     monkeypatch.setattr(aiosqlite.core, "sqlite3", Slow())
-    looks = [asyncio.create_task(look(directory)) for _ in range(2)]
+    reads = [asyncio.create_task(read(directory)) for _ in range(2)]
     await asyncio.to_thread(connects.wait)
-    for one in looks:
+    for one in reads:
         one.cancel()
-    await asyncio.gather(*looks, return_exceptions=True)
+    await asyncio.gather(*reads, return_exceptions=True)
 
     closing = asyncio.create_task(directory.close())
     await asyncio.wait([closing], timeout=0.1)

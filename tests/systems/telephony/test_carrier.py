@@ -54,34 +54,34 @@ async def calling(carrier: CarrierRig, **fields: Any) -> Any:
     return await asyncio.to_thread(client_of(carrier).calls.create, **fields)
 
 
-class Hearing:
+class CallbackRecorder:
     """An application that receives webhooks and verifies their Twilio signature."""
 
     def __init__(self) -> None:
         self.url = ""
-        self.heard: list[dict[str, str]] = []
+        self.callbacks: list[dict[str, str]] = []
         self.answers: dict[str, str] = {}
         self.statuses: list[int] = []
         self.validator = RequestValidator("")
 
-    async def hear(self, request: Request) -> Response:
+    async def record(self, request: Request) -> Response:
         form = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
         signature = request.headers["x-twilio-signature"]
         assert self.validator.validate(str(request.url), form, signature)
         status = self.statuses.pop(0) if self.statuses else 200
-        self.heard.append({"path": request.url.path, "query": request.url.query, **form})
+        self.callbacks.append({"path": request.url.path, "query": request.url.query, **form})
         said = self.answers.get(request.url.path, "")
         return Response(said, status, media_type="application/xml")
 
     def of(self, path: str) -> list[dict[str, str]]:
-        return [one for one in self.heard if one["path"] == path]
+        return [one for one in self.callbacks if one["path"] == path]
 
 
 @asynccontextmanager
-async def hearing(carrier: CarrierRig) -> AsyncGenerator[Hearing]:
-    made = Hearing()
+async def recording_callbacks(carrier: CarrierRig) -> AsyncGenerator[CallbackRecorder]:
+    made = CallbackRecorder()
     made.validator = RequestValidator(carrier.auth_token)
-    routes = [Route("/{path:path}", made.hear, methods=["GET", "POST"])]
+    routes = [Route("/{path:path}", made.record, methods=["GET", "POST"])]
     listener = Listener(Starlette(routes=routes), ListenAddress(port=0))
     made.url = listener.url
     running = asyncio.create_task(listener.run())
@@ -94,7 +94,7 @@ async def hearing(carrier: CarrierRig) -> AsyncGenerator[Hearing]:
 
 
 async def test_call_goes_through_all_its_statuses_and_each_is_reported_signed() -> None:
-    async with carrying(talk="42s") as carrier, hearing(carrier) as app:
+    async with carrying(talk="42s") as carrier, recording_callbacks(carrier) as app:
         call = await calling(
             carrier,
             status_callback=f"{app.url}/status?ref=job:1",
@@ -119,10 +119,10 @@ async def test_call_goes_through_all_its_statuses_and_each_is_reported_signed() 
 
 
 async def test_only_the_end_is_reported_unless_more_is_requested() -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         await calling(carrier, status_callback=f"{app.url}/status")
         await carrier.world.idle()
-        assert [one["CallStatus"] for one in app.heard] == ["completed"]
+        assert [one["CallStatus"] for one in app.callbacks] == ["completed"]
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ async def test_only_the_end_is_reported_unless_more_is_requested() -> None:
     [("busy", "busy"), ("ignore", "no-answer"), ("fails", "failed"), ("hangs_up", "completed")],
 )
 async def test_outcome_of_a_call_is_what_the_person_does(answers: str, status: str) -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         carrier.person(TO, answers)
         await calling(carrier, status_callback=f"{app.url}/status")
         await carrier.world.idle()
-        assert [one["CallStatus"] for one in app.heard] == [status]
+        assert [one["CallStatus"] for one in app.callbacks] == [status]
 
 
 @pytest.mark.parametrize(("answers", "digits"), [("accept", "1"), ("decline", "2"), ("wrong", "9")])
 async def test_pressed_keys_are_reported_and_the_reply_is_spoken(answers: str, digits: str) -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         carrier.person(TO, answers)
         app.answers["/words"] = (
             '<Response><Gather numDigits="1" action="/keys?ref=job%3A1"><Say>Press</Say></Gather>'
@@ -161,7 +161,7 @@ async def test_silence_is_reported_only_on_request() -> None:
     once = '<Gather action="/keys" timeout="5"{}><Say>Press</Say></Gather>'
     told = ' actionOnEmptyResult="true"'
     words = f"<Response>{once.format('')}{once.format(told)}</Response>"
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         carrier.person(TO, "silent")
         app.answers["/words"] = words
         await calling(carrier, twiml=None, url=f"{app.url}/words")
@@ -173,7 +173,7 @@ async def test_silence_is_reported_only_on_request() -> None:
 
 async def test_key_pressed_late_counts_for_the_second_prompt() -> None:
     once = '<Gather action="/keys" timeout="5"><Say>Press</Say></Gather>'
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         carrier.person(TO, "accept", after_s=10)
         app.answers["/words"] = f"<Response>{once}{once}</Response>"
         await calling(carrier, twiml=None, url=f"{app.url}/words")
@@ -204,7 +204,7 @@ async def test_invalid_twiml_is_recorded_as_a_problem(words: str) -> None:
 
 
 async def test_invalid_url_is_recorded_as_a_problem_and_ends_the_call() -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         app.answers["/words"] = "<Response><Redirect>http://[x</Redirect></Response>"
         await calling(carrier, twiml=None, url=f"{app.url}/words")
         await carrier.world.idle()
@@ -214,7 +214,7 @@ async def test_invalid_url_is_recorded_as_a_problem_and_ends_the_call() -> None:
 
 
 async def test_failing_application_is_recorded_as_a_problem() -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         app.statuses = [500]
         await calling(carrier, twiml=None, url=f"{app.url}/words")
         await carrier.world.idle()
@@ -288,7 +288,7 @@ async def test_refused_call_is_not_made(answers: str, status: int, code: int) ->
 
 
 async def test_missing_reply_belongs_to_a_call_that_was_made() -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         carrier.person(TO, "unsure")
         create = client_of(carrier, timeout=0.5).calls.create
         with pytest.raises(Timeout):
@@ -296,7 +296,7 @@ async def test_missing_reply_belongs_to_a_call_that_was_made() -> None:
                 create, to=TO, from_=FROM, twiml=SAY, status_callback=f"{app.url}/s?ref=a:1"
             )
         await carrier.world.idle()
-        assert [one["CallStatus"] for one in app.heard] == ["completed"]
+        assert [one["CallStatus"] for one in app.callbacks] == ["completed"]
 
 
 async def test_truncated_reply_belongs_to_a_call_that_was_made() -> None:
@@ -352,13 +352,13 @@ async def test_call_that_nobody_made_is_not_found() -> None:
 
 @pytest.mark.parametrize("status", ["canceled", "completed"])
 async def test_ended_ringing_call_is_canceled(status: str) -> None:
-    async with carrying(ring="1h") as carrier, hearing(carrier) as app:
+    async with carrying(ring="1h") as carrier, recording_callbacks(carrier) as app:
         call = await calling(carrier, timeout=600, status_callback=f"{app.url}/s")
         await carrier.until(lambda world: world.ledger.calls[call.sid].status == "ringing")
         ended = await asyncio.to_thread(client_of(carrier).calls(call.sid).update, status=status)
         assert ended.status == "canceled"
         await carrier.world.idle()
-        assert [one["CallStatus"] for one in app.heard] == ["canceled"]
+        assert [one["CallStatus"] for one in app.callbacks] == ["canceled"]
 
 
 async def test_ended_answered_call_is_completed_and_not_canceled() -> None:
@@ -387,7 +387,7 @@ async def test_call_can_be_redirected_to_another_script() -> None:
 
 
 async def test_message_is_sent_delivered_and_answered() -> None:
-    async with carrying() as carrier, hearing(carrier) as app:
+    async with carrying() as carrier, recording_callbacks(carrier) as app:
         client = client_of(carrier)
         app.answers["/texts"] = "<Response><Message>You have it.</Message></Response>"
         await asyncio.to_thread(
@@ -410,13 +410,13 @@ async def test_message_is_sent_delivered_and_answered() -> None:
 
 
 async def test_undelivered_message_is_reported_with_its_reason() -> None:
-    async with carrying(undelivered=1.0) as carrier, hearing(carrier) as app:
+    async with carrying(undelivered=1.0) as carrier, recording_callbacks(carrier) as app:
         send = client_of(carrier).messages.create
         await asyncio.to_thread(
             send, to=TO, from_=FROM, body="A job?", status_callback=f"{app.url}/s"
         )
         await carrier.world.idle()
-        assert [(one["MessageStatus"], one.get("ErrorCode")) for one in app.heard] == [
+        assert [(one["MessageStatus"], one.get("ErrorCode")) for one in app.callbacks] == [
             ("sent", None), ("undelivered", "30003"),
         ]  # fmt: skip
 
@@ -442,10 +442,10 @@ async def test_webhooks_are_lost_late_and_duplicated_as_configured() -> None:
         ("post_twice", ["initiated", "ringing", "in-progress", "completed"] * 2),
         ("post_disordered", ["completed", "initiated", "ringing", "in-progress"]),
     ):
-        async with carrying(**{fault: 1.0}) as carrier, hearing(carrier) as app:
+        async with carrying(**{fault: 1.0}) as carrier, recording_callbacks(carrier) as app:
             await calling(carrier, status_callback=f"{app.url}/s", status_callback_event=events)
             await carrier.world.idle()
-            told = [one["CallStatus"] for one in app.heard]
+            told = [one["CallStatus"] for one in app.callbacks]
             assert sorted(told) == sorted(statuses)
             if fault == "post_disordered":
                 assert told == statuses
@@ -453,12 +453,12 @@ async def test_webhooks_are_lost_late_and_duplicated_as_configured() -> None:
 
 
 async def test_refused_webhook_is_retried_only_on_request() -> None:
-    for tries, heard in ((1, 1), (3, 2)):
-        async with carrying(post_tries=tries) as carrier, hearing(carrier) as app:
+    for tries, count in ((1, 1), (3, 2)):
+        async with carrying(post_tries=tries) as carrier, recording_callbacks(carrier) as app:
             app.statuses = [503]
             await calling(carrier, status_callback=f"{app.url}/s")
             await carrier.world.idle()
-            assert len(app.heard) == heard
+            assert len(app.callbacks) == count
 
 
 async def test_carrier_shows_its_ledger_and_accepts_people_and_faults_at_run_time() -> None:

@@ -59,7 +59,7 @@ class Play:
     told: list[tuple[int, Event]] = field(default_factory=list[tuple[int, Event]])
     answer: Callable[[Event], object] = lambda _: None
 
-    async def hear(self, one: Event) -> object:
+    async def receive(self, one: Event) -> object:
         self.told.append((self.loop.passed_ms, one))
         return self.answer(one)
 
@@ -86,10 +86,10 @@ def playing(
     read = read_table("simulated", SimulatedSettings, settings)
 
     async def whole(loop: VirtualLoop) -> list[tuple[int, Event]]:
-        async def hear(one: Event) -> object:
-            return await play.hear(one)
+        async def receive(one: Event) -> object:
+            return await play.receive(one)
 
-        provider = Simulated(read, timing=VirtualTiming(loop), on_event=hear, mark="m")
+        provider = Simulated(read, timing=VirtualTiming(loop), on_event=receive, mark="m")
         play = Play(loop=loop, provider=provider)
         await main(play)
         await provider.close()
@@ -477,7 +477,7 @@ class Server:
         self.came: list[HookRequest] = []
         self.url = ""
 
-    async def hear(self, request: Request) -> Response:
+    async def receive(self, request: Request) -> Response:
         headers = tuple((name.decode(), text.decode()) for name, text in request.headers.raw)
         body = await request.body()
         came = HookRequest(method="POST", url=str(request.url), headers=headers, body=body)
@@ -505,7 +505,7 @@ async def serving(**settings: Any) -> AsyncGenerator[tuple[Simulated, Server]]:
     """Run the provider at high speed, and a server that receives its webhooks."""
     provider = make({"speed": 1_000, "answer": 1, **settings})
     server = Server(provider)
-    app = Starlette(routes=[Route("/hook", server.hear, methods=["POST"])])
+    app = Starlette(routes=[Route("/hook", server.receive, methods=["POST"])])
     listener = Listener(app, ListenAddress(port=0))
     server.url = f"{listener.url}/hook"
     running = asyncio.create_task(listener.run())

@@ -54,7 +54,7 @@ class Listening:
         routes = router("test")
 
         @routes.post("/t/hooks/{provider}", operation_id="test_hear")
-        async def hear(
+        async def receive_status(
             request: Request, service: TheService, _: Annotated[Caller, public()], provider: str
         ) -> dict[str, Any]:
             """Return what was received."""

@@ -35,7 +35,7 @@ TO, FROM = "+15550001111", "+15559990000"
 Received = CallEvent | Pressed | TextEvent
 
 
-class Hearing:
+class CallbackRecorder:
     """An application that verifies and reads webhooks with the account, and answers key presses."""
 
     def __init__(self, account: Account) -> None:
@@ -64,10 +64,10 @@ class Hearing:
 
 
 @asynccontextmanager
-async def world(**settings: Any) -> AsyncGenerator[tuple[CarrierRig, Account, Hearing]]:
+async def world(**settings: Any) -> AsyncGenerator[tuple[CarrierRig, Account, CallbackRecorder]]:
     async with carrying(**settings) as carrier:
         account = make(carrier.settings(timeout="20s"))
-        app = Hearing(account)
+        app = CallbackRecorder(account)
         listener = Listener(
             Starlette(routes=[Route("/{path:path}", app.receive, methods=["POST"])]),
             ListenAddress(port=0),
@@ -81,7 +81,7 @@ async def world(**settings: Any) -> AsyncGenerator[tuple[CarrierRig, Account, He
         await running
 
 
-def order(app: Hearing, script: Say | Ask | None = None, ref: str = "job:1") -> CallOrder:
+def order(app: CallbackRecorder, script: Say | Ask | None = None, ref: str = "job:1") -> CallOrder:
     return CallOrder(
         ref=ref,
         to=TO,

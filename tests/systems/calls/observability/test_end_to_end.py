@@ -101,10 +101,10 @@ class Site:
         }
 
 
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
+async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
     """Repeat a query until it finds something; return what it finds."""
     async with asyncio.timeout(LIMIT_S):
-        while not (found := await look()):
+        while not (found := await condition()):
             await REAL.pause(0.02)
         return found
 
