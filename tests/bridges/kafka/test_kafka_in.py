@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 import headway as hw
-from headway.bridges.kafka.consuming import KafkaIn
+from headway.bridges.kafka.consuming import HELD_PAUSE, KafkaIn
 from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Stored
 from headway.bridges.kafka.publishing import Acknowledged, Publisher
 from headway.bridges.kafka.settings import read_kafka_settings
@@ -25,6 +32,7 @@ from headway.core.errors import (
 )
 
 SETTINGS = read_kafka_settings({"in": {"topics": ["orders"], "dead_letters": "orders.dead"}})
+SOURCE = ("reason", "code", "topic", "partition", "offset")
 
 
 def incoming(partition: int, offset: int, value: bytes = b"{}", key: bytes | None = None):
@@ -63,13 +71,13 @@ class Letters(Publisher):
 
     def __init__(self) -> None:
         super().__init__({})
-        self.sent: list[tuple[str, bytes | None, dict[str, bytes]]] = []
+        self.sent: list[tuple[str, bytes | None, bytes | None, dict[str, bytes]]] = []
         self.errors: list[Exception] = []
 
     async def publish(self, topic, value, *, key=None, headers=None) -> Acknowledged:
         if self.errors:
             raise self.errors.pop(0)
-        self.sent.append((topic, value, dict(headers)))
+        self.sent.append((topic, key, value, dict(headers)))
         return Acknowledged(0, len(self.sent))
 
 
@@ -130,8 +138,8 @@ async def test_unreadable_message_is_a_dead_letter_before_it_is_committed(
     assert bridge._stored == {}
     assert bridge._held == {("orders", 0): batch}
     await bridge._store_in_order(("orders", 0), batch)
-    (topic, value, headers) = letters.sent[0]
-    assert (topic, value, len(letters.sent)) == ("orders.dead", b"bad", 1)
+    ((topic, _, value, headers),) = letters.sent
+    assert (topic, value) == ("orders.dead", b"bad")
     assert headers == {
         "from": b"test",
         "headway-reason": b"it is bad",
@@ -144,15 +152,38 @@ async def test_unreadable_message_is_a_dead_letter_before_it_is_committed(
     assert bridge.tally.dead_lettered == {("orders", "invalid_value"): 1}
 
 
-async def test_too_large_dead_letter_is_sent_without_its_value(
+async def test_too_large_dead_letter_has_only_its_reason_and_source(
     bridge: KafkaIn, letters: Letters
 ) -> None:
     letters.errors = [ProviderRefused("large", provider_code="MSG_SIZE_TOO_LARGE")]
-    await bridge._store([incoming(0, 5, b"bad")])
-    assert [(value, headers["headway-offset"]) for _, value, headers in letters.sent] == [
-        (None, b"5")
-    ]
+    await bridge._store([incoming(0, 5, b"bad", key=b"k" * 900_000)])
+    ((_, key, value, headers),) = letters.sent
+    assert (key, value) == (None, None)
+    assert headers.keys() == {f"headway-{name}" for name in SOURCE}
     assert bridge._stored == {("orders", 0): 6}
+
+
+async def test_dead_letters_of_an_attempt_that_timed_out_are_not_sent_later(sink: Sink) -> None:
+    class UntilQueued(hw.Timing):
+        def limit(self, _: float | None) -> asyncio.Timeout:
+            self.last = asyncio.timeout(None)
+            return self.last
+
+    class Unreachable(Publisher):
+        async def publish(self, *args: object, **named: object) -> Acknowledged:
+            # Runs once the message is in the producer's queue.
+            asyncio.get_running_loop().call_soon(timing.last.reschedule, 0)
+            return await super().publish(*args, **named)
+
+    timing = UntilQueued()
+    publisher = Unreachable({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    bridge = KafkaIn(SETTINGS, sink, publisher, timing=timing)
+    try:
+        await bridge._store([incoming(0, 5, b"bad")])
+        assert list(bridge._held) == [("orders", 0)]
+        assert publisher._producer is None or len(publisher._producer) == 0
+    finally:
+        publisher.close()
 
 
 async def test_buffer_of_a_revoked_partition_is_dropped(bridge: KafkaIn, sink: Sink) -> None:
@@ -172,6 +203,75 @@ async def test_buffer_of_a_revoked_partition_is_dropped(bridge: KafkaIn, sink: S
     bridge._on_revoke(Consumer(), [Gone()])
     assert sorted(committed) == [(0, 4), (1, 9)]
     assert list(bridge._held) == [("orders", 1)]
+
+
+class Batches:
+    """A consumer of two partitions; each of its calls returns the next of these batches."""
+
+    def __init__(self, *batches: Sequence[tuple[int, int]]) -> None:
+        self.committed: list[dict[int, int]] = []
+        self._batches = iter(batches)
+        self.on_second_read = lambda: None
+
+    def consume(self, count: int, _: float) -> list[Message]:
+        if count > 1:
+            self.on_second_read()
+        return [
+            Message(topic="orders", partition=partition, offset=offset, value=b"{}")
+            for partition, offset in next(self._batches, ())
+        ]
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert not asynchronous
+        self.committed.append({one.partition: one.offset for one in offsets})
+
+    def pause(self, _: object) -> None: ...
+
+    def resume(self, _: object) -> None: ...
+
+    def assignment(self) -> list[TopicPartition]:
+        return []
+
+    def position(self, _: object) -> list[TopicPartition]:
+        return []
+
+
+class ByHand(hw.Timing):
+    """A clock that a test advances."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+async def test_held_messages_are_tried_again_while_other_partitions_are_busy(
+    sink: Sink, letters: Letters
+) -> None:
+    clock = ByHand()
+    bridge = KafkaIn(SETTINGS, sink, letters, timing=clock)
+    consumer = cast("Consumer", Batches([(0, 4)], [], *([(1, n)] for n in range(8))))
+    sink.room[0] = 0
+    await bridge._round(consumer)
+    assert list(bridge._held) == [("orders", 0)]
+    sink.room[0] = 1
+    await bridge._round(consumer)
+    assert (0, 4) not in sink.stored
+    clock.seconds += HELD_PAUSE
+    await bridge._round(consumer)
+    assert (0, 4) in sink.stored
+    assert bridge._held == {}
+
+
+async def test_message_read_just_before_its_partition_was_revoked_is_left_to_the_next_owner(
+    bridge: KafkaIn, sink: Sink
+) -> None:
+    reads = Batches([(0, 4)], [(1, 7)])
+    consumer = cast("Consumer", reads)
+    reads.on_second_read = lambda: bridge._on_revoke(consumer, [TopicPartition("orders", 0)])
+    await bridge._round(consumer)
+    assert sink.stored == [(1, 7)]
+    assert reads.committed == [{1: 8}]
 
 
 class Partition:

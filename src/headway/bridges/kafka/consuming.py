@@ -80,8 +80,10 @@ class KafkaIn:
         self._stop = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "headway-kafka-consumer")
         self._held: dict[Place, list[Incoming]] = {}
+        self._retry_at = 0.0
         self._stored: dict[Place, int] = {}
         self._start_offsets: dict[Place, int] = {}
+        self._forgotten: set[Place] = set()
 
     def stop(self) -> None:
         """Stop after the current batch. Call it on the event loop; any time is safe."""
@@ -128,7 +130,7 @@ class KafkaIn:
             for topic, group in groupby(messages, lambda one: one.topic):
                 self.tally.consumed[topic] += len(list(group))
             await self._store(messages)
-        elif self._held:
+        if self._held and self._timing.monotonic() >= self._retry_at:
             for place, held in [*self._held.items()]:
                 await self._store_in_order(place, held)
         if self._stored:
@@ -174,6 +176,7 @@ class KafkaIn:
         if place not in self._held:
             _log.warning("kafka paused: topic=%s partition=%d reason=%s", *place, error)
         self._held[place] = list(messages)
+        self._retry_at = self._timing.monotonic() + HELD_PAUSE
 
     async def _put(self, messages: Sequence[Incoming]) -> None:
         """Store messages; on return, each is durable in the store or in the dead-letter topic.
@@ -193,6 +196,8 @@ class KafkaIn:
                 async with self._timing.limit(DEAD_LETTER_LIMIT):
                     await asyncio.gather(*dead)
             except TimeoutError:
+                # Each retry publishes them again: those of this attempt must not be sent, too.
+                self._publisher.close()
                 message = "the dead letters were not acknowledged in time"
                 raise ProviderRefused(message) from None
         self.tally.enqueued[messages[0].topic] += put.created
@@ -207,23 +212,22 @@ class KafkaIn:
         """
         place = f"topic={message.topic} partition={message.partition} offset={message.offset}"
         _log.warning("kafka dead letter: %s code=%s reason=%s", place, why.code, why)
-        headers = {
-            **message.headers,
+        source = {
             REASON: str(why).encode()[:4000],
             CODE: why.code.encode(),
             TOPIC: message.topic.encode(),
             PARTITION: b"%d" % message.partition,
             OFFSET: b"%d" % message.offset,
         }
-        topic = self._settings.in_.dead_letters
+        topic, headers = self._settings.in_.dead_letters, {**message.headers, **source}
         try:
             await self._publisher.publish(topic, message.value, key=message.key, headers=headers)
         except ProviderRefused as error:
             if error.provider_code != "MSG_SIZE_TOO_LARGE":
                 raise
-            # The extra headers can make it too large: drop the value, since the headers say where
-            # the message is in its source topic.
-            await self._publisher.publish(topic, None, key=message.key, headers=headers)
+            # The extra headers can make it too large; without the message they always fit, and
+            # they say where it is in its source topic.
+            await self._publisher.publish(topic, None, headers=source)
         self.tally.dead_lettered[message.topic, why.code] += 1
 
     # ------------------------------------------------------------------ calls, on their thread
@@ -234,13 +238,16 @@ class KafkaIn:
         )
 
     def _read(self, consumer: Consumer) -> list[Incoming]:
-        first = consumer.consume(1, HELD_PAUSE if self._held else IDLE)
+        first = consumer.consume(1, IDLE)
         if not first:
             return []
         more = self._settings.in_.batch - 1
-        found = [*first, *consumer.consume(more, GATHER)] if more else first
+        self._forgotten.clear()
+        rest = consumer.consume(more, GATHER) if more else []
+        # The second call may have revoked the partition of the first message.
+        found = [one for one in first if (one.topic(), one.partition()) not in self._forgotten]
         read_at = self._timing.wall_at()
-        return [incoming(one, read_at) for one in found if _is_message(one)]
+        return [incoming(one, read_at) for one in (*found, *rest) if _is_message(one)]
 
     def _commit(self, consumer: Consumer) -> None:
         """Commit the offsets of stored messages; after a failure, the next commit includes them."""
@@ -300,6 +307,7 @@ class KafkaIn:
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         for one in partitions:
             place = (one.topic, one.partition)
+            self._forgotten.add(place)
             self._held.pop(place, None)
             self._stored.pop(place, None)
             self._start_offsets.pop(place, None)
