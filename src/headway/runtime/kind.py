@@ -175,6 +175,7 @@ class Kind:
 
     def make(  # noqa: PLR0913  (the options of a send, all by name)
         self,
+        /,
         *,
         due: object = None,
         priority: int | None = None,

@@ -135,7 +135,6 @@ def _fitting(template: str) -> re.Pattern[str]:
 
 
 _encode = msgspec.json.Encoder().encode
-_NO_ARGUMENT = RESERVED | {"self"}
 
 
 async def make_job(service: Service, caller: Caller, body: JobBody) -> NewJob:
@@ -214,7 +213,7 @@ class _JobFactory:
         return job
 
     def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:
-        taken = _NO_ARGUMENT.intersection(body.args)
+        taken = RESERVED.intersection(body.args)
         if taken:
             message = f"{kind.name}: {min(taken)!r} cannot be an argument"
             raise InvalidArguments(message, hint="put fields of the job next to `args`")

@@ -141,6 +141,16 @@ def test_unreadable_message_is_refused_with_a_reason(bad: Incoming, reason: str)
         JobReader(kind="ship").job(bad)
 
 
+def test_message_cannot_pass_the_parameter_self_of_a_method() -> None:
+    app = hw.App("memory://")
+
+    @app.job(name="ship")
+    async def ship(n: int) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="no argument 'self'"):
+        JobReader(app=app, kind="ship").job(message(b'{"n":1,"self":2}'))
+
+
 def test_message_without_a_kind_is_refused() -> None:
     with pytest.raises(InvalidValue, match="no header headway-kind"):
         JobReader().job(message())
