@@ -70,7 +70,7 @@ class Movable(Protocol):
     """A store whose content can be copied to another."""
 
     async def export_chunk(self, cursor: str | None) -> ExportChunk:
-        """Read a chunk of at most 1000 jobs or other rows; writes nothing.
+        """Read a chunk of at most 1000 jobs or other rows, fewer if large; writes nothing.
 
         Workers and their leases, leaders' terms, and replies to requests of the last hour are not
         exported. Nothing else may use the store meanwhile.

@@ -28,7 +28,6 @@ from headway.contract.views import (
     WorkersQuery,
 )
 from headway.core.errors import InvariantBroken
-from headway.core.job import MAX_BATCH
 from headway.stores.ledger.paging import MOST_EXAMINED, check_limit, read_place
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
@@ -102,8 +101,8 @@ def chunk_request(cursor: str | None) -> ReadRequest:
     Raises:
         InvalidValue: the cursor is not valid.
     """
-    part, after = read_cursor(cursor)
-    request = {"part": part, "limit": MAX_BATCH, "most": ALL_STARTS}
+    part, after, limit = read_cursor(cursor)
+    request = {"part": part, "limit": limit, "most": ALL_STARTS}
     return ReadRequest(
         "reads.read_pages.chunk", request | ({} if after is None else {"after": after})
     )

@@ -199,8 +199,8 @@ class _Jobs:
     def page(self, *_: object) -> tuple[list[JobRow], str | None]:
         return self._listed, self._cursor
 
-    def arrived(self, *_: object) -> list[JobRow]:
-        return self._listed
+    def arrived(self, _after: int, limit: int) -> list[JobRow]:
+        return self._listed[:limit]
 
     def place(self, *_: object) -> int:
         return _known(self._place, "a job's place in its flow")
@@ -260,8 +260,8 @@ class _Gates:
                 _known(None, f"the gate {name!r}")
         return {name: self._rows[name] for name in wanted if name in self._rows}
 
-    def page(self, *_: object) -> list[GateRow]:
-        return self._page
+    def page(self, _after: str, limit: int) -> list[GateRow]:
+        return self._page[:limit]
 
 
 class _Permits:
@@ -368,8 +368,8 @@ class _Signals:
 
     all_known = known_as
 
-    def all_received(self, *_: object) -> list[SignalRow]:
-        return self._received
+    def all_received(self, _after: object, limit: int) -> list[SignalRow]:
+        return self._received[:limit]
 
 
 class _Workers:

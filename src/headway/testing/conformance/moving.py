@@ -225,6 +225,18 @@ class MovingGroup(ConformanceGroup):
         assert [one.size for one in chunks if one.part == "jobs"] == [1000, 1000, 300]
         assert await target.new_worker().take_ids(3) == [job.id for job in jobs[:3]]
 
+    async def test_chunks_of_large_jobs_contain_fewer(self, rig: Rig, target: Rig) -> None:
+        await rig.declare(LINE)
+        args = b'"' + b"x" * 900_000 + b'"'
+        large = [await rig.add(args=args) for _ in range(20)]
+        small = await rig.add_many(3)
+        chunks = [one for one in await carry(rig, target) if one.part == "jobs"]
+        assert max(len(one.rows) for one in chunks) < 17_000_000
+        assert sum(one.size for one in chunks) == 23
+        taken = await target.new_worker().take_ids(25)
+        assert taken == [job.id for job in (*large, *small)]
+        assert (await target.view(large[-1].id)).args == args
+
     async def test_invalid_cursor_and_chunk_are_refused(self, rig: Rig) -> None:
         assert isinstance(rig.store, Movable)
         with pytest.raises(InvalidValue, match="not a cursor"):

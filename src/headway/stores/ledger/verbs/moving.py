@@ -92,6 +92,10 @@ PARTS: dict[str, type[Any]] = {
     "totals": ExportedTotal,
 }
 """The parts in the order of an export, and the types of their rows."""
+PART_NAMES = list(PARTS)
+
+CHUNK_BYTES = 16_000_000
+"""Size above which a chunk gets fewer rows: a server limits a request (Redis: to 512 MB)."""
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 _decoders = {part: msgspec.msgpack.Decoder(list[row]) for part, row in PARTS.items()}
@@ -114,32 +118,40 @@ ALL_STARTS = 2**31 - 1
 
 def export_chunk(ledger: Ledger, cursor: str | None) -> ExportChunk:
     """See `Movable.export_chunk`."""
-    names = list(PARTS)
-    part, after = read_cursor(cursor)
-    rows, following = _COPYING[part][0](ledger, after)
-    if following is None:
-        place = names.index(part) + 1
-        following_cursor = json.dumps([names[place], None]) if place < len(names) else None
+    part, after, limit = read_cursor(cursor)
+    export = _COPYING[part][0]
+    rows, following = export(ledger, after, limit)
+    encoded = encode(rows)
+    while len(encoded) > CHUNK_BYTES and 1 < len(rows) <= limit:  # more than that has no pages
+        limit = max(1, len(rows) * CHUNK_BYTES // len(encoded))
+        rows, following = export(ledger, after, limit)
+        encoded = encode(rows)
+    if following is not None:
+        if 4 * len(encoded) < CHUNK_BYTES:
+            limit = min(2 * limit, MAX_BATCH)
+        next_cursor = json.dumps([part, following, limit])
     else:
-        following_cursor = json.dumps([part, following])
-    return ExportChunk(part=part, rows=encode(rows), size=len(rows), cursor=following_cursor)
+        place = PART_NAMES.index(part) + 1
+        end = place == len(PART_NAMES)
+        next_cursor = None if end else json.dumps([PART_NAMES[place], None, MAX_BATCH])
+    return ExportChunk(part=part, rows=encoded, size=len(rows), cursor=next_cursor)
 
 
-def read_cursor(cursor: str | None) -> tuple[str, Any]:
-    """Return the part of a chunk, and the place after which it starts; None for the first.
+def read_cursor(cursor: str | None) -> tuple[str, Any, int]:
+    """Return the part of a chunk, the place after which it starts, and its maximum number of rows.
 
     Raises:
         InvalidValue: it is not a cursor.
     """
     if cursor is None:
-        return next(iter(PARTS)), None
+        return PART_NAMES[0], None, MAX_BATCH
     try:
-        part, after = json.loads(cursor)
+        part, after, limit = json.loads(cursor)
         _COPYING[part]
     except (ValueError, KeyError, TypeError):
         message = f"{cursor!r:.80} is not a cursor of an export"
         raise InvalidValue(message, hint="pass the cursor of the previous chunk") from None
-    return part, after
+    return part, after, limit
 
 
 def import_chunk(ledger: Ledger, chunk: ExportChunk) -> None:
@@ -164,7 +176,7 @@ def _page(rows: Sequence[Any], limit: int, last: Callable[[Any], Any]) -> Page:
     return rows, last(rows[-1]) if len(rows) == limit else None
 
 
-def _export_templates(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (each part has its own type of cursor)
+def _export_templates(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (each part has its own type of cursor)
     return _all_rows(list(ledger.gates.templates().values()))
 
 
@@ -175,12 +187,12 @@ def _import_templates(ledger: Ledger, rows: Sequence[TemplateRow]) -> None:
         ledger.facts.bump_revision()
 
 
-def _export_gates(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
-    rows = ledger.gates.page(after or "", MAX_BATCH)
+def _export_gates(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+    rows = ledger.gates.page(after or "", limit)
     exported = [
         ExportedGate(row=row, starts=ledger.starts.oldest(row.name, 0, ALL_STARTS)) for row in rows
     ]
-    return _page(exported, MAX_BATCH, lambda one: one.row.name)
+    return _page(exported, limit, lambda one: one.row.name)
 
 
 def _import_gates(ledger: Ledger, rows: Sequence[ExportedGate]) -> None:
@@ -190,7 +202,7 @@ def _import_gates(ledger: Ledger, rows: Sequence[ExportedGate]) -> None:
             ledger.starts.put(one.row.name, dict(one.starts))
 
 
-def _export_lanes(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
+def _export_lanes(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
     rows = ledger.lanes.load(ledger.lanes.names()).values()
     return _all_rows(
         [ExportedLane(row=row, starts=ledger.lanes.all_tenant_starts(row.name)) for row in rows]
@@ -204,7 +216,7 @@ def _import_lanes(ledger: Ledger, rows: Sequence[ExportedLane]) -> None:
         ledger.lanes.save_tenant_starts(one.row.name, one.starts)
 
 
-def _export_entries(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
+def _export_entries(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
     return _all_rows([ExportedEntry(*entry_values(row)) for row in ledger.entries.all()])
 
 
@@ -213,7 +225,7 @@ def _import_entries(ledger: Ledger, rows: Sequence[ExportedEntry]) -> None:
         ledger.entries.save(read_entry(msgspec.structs.astuple(row)))
 
 
-def _export_tokens(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
+def _export_tokens(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
     return _all_rows(sorted(ledger.tokens.all(), key=lambda row: row.spec.id))
 
 
@@ -223,8 +235,8 @@ def _import_tokens(ledger: Ledger, rows: Sequence[TokenRow]) -> None:
         ledger.facts.bump_revision()
 
 
-def _export_jobs(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
-    rows = ledger.jobs.arrived(after or 0, MAX_BATCH)
+def _export_jobs(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+    rows = ledger.jobs.arrived(after or 0, limit)
     ids = [row.id for row in rows]
     runs = ledger.jobs.runs(ids)
     permits = ledger.permits.of_jobs(ids)
@@ -241,7 +253,7 @@ def _export_jobs(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above
             key=key if key is not None and key.job == row.id else None,
         )
 
-    return _page([exported(row) for row in rows], MAX_BATCH, lambda one: one.row.seq)
+    return _page([exported(row) for row in rows], limit, lambda one: one.row.seq)
 
 
 def _import_jobs(ledger: Ledger, rows: Sequence[ExportedJob]) -> None:
@@ -262,10 +274,10 @@ def _import_jobs(ledger: Ledger, rows: Sequence[ExportedJob]) -> None:
     ledger.keys.save(one.key for one in new if one.key is not None)
 
 
-def _export_known(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
-    found = ledger.signals.all_known(after or "", MAX_BATCH)
+def _export_known(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+    found = ledger.signals.all_known(after or "", limit)
     rows = [ExportedKey(key=key, job=job, run=run) for key, job, run in found]
-    return _page(rows, MAX_BATCH, lambda one: one.key)
+    return _page(rows, limit, lambda one: one.key)
 
 
 def _import_known(ledger: Ledger, rows: Sequence[ExportedKey]) -> None:
@@ -273,10 +285,10 @@ def _import_known(ledger: Ledger, rows: Sequence[ExportedKey]) -> None:
         ledger.signals.make_known(row.key, row.job, row.run)
 
 
-def _export_events(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
+def _export_events(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
     scope, event = after or ("", "")
-    rows = ledger.signals.all_received((scope, event), MAX_BATCH)
-    return _page(rows, MAX_BATCH, lambda one: (one.scope, one.event))
+    rows = ledger.signals.all_received((scope, event), limit)
+    return _page(rows, limit, lambda one: (one.scope, one.event))
 
 
 def _import_events(ledger: Ledger, rows: Sequence[SignalRow]) -> None:
@@ -284,8 +296,8 @@ def _import_events(ledger: Ledger, rows: Sequence[SignalRow]) -> None:
         ledger.signals.save(row)
 
 
-def _export_trail(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
-    return _page(ledger.trail.since(after or 0, MAX_BATCH), MAX_BATCH, lambda one: one.seq)
+def _export_trail(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+    return _page(ledger.trail.since(after or 0, limit), limit, lambda one: one.seq)
 
 
 def _import_trail(ledger: Ledger, rows: Sequence[TrailRow]) -> None:
@@ -294,7 +306,7 @@ def _import_trail(ledger: Ledger, rows: Sequence[TrailRow]) -> None:
         ledger.trail.add(rows)
 
 
-def _export_totals(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
+def _export_totals(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
     return _all_rows([ExportedTotal(what=what, n=n) for what, n in ledger.counts.totals().items()])
 
 
@@ -304,7 +316,7 @@ def _import_totals(ledger: Ledger, rows: Sequence[ExportedTotal]) -> None:
         ledger.counts.happened(row.what, row.n - standing.get(row.what, 0))
 
 
-_COPYING: dict[str, tuple[Callable[[Ledger, Any], Page], Callable[[Ledger, Any], None]]] = {
+_COPYING: dict[str, tuple[Callable[[Ledger, Any, int], Page], Callable[[Ledger, Any], None]]] = {
     "templates": (_export_templates, _import_templates),
     "gates": (_export_gates, _import_gates),
     "lanes": (_export_lanes, _import_lanes),
