@@ -72,7 +72,9 @@ async function run(job) {
   try {
     const handler = handlers[job.kind];
     if (!handler) throw new Error(`no handler for ${job.kind}`);
-    outcome.result = await handler(job.args, { ...job, signal: stop.signal });
+    const result = await handler(job.args, { ...job, signal: stop.signal });
+    JSON.stringify(result); // throws for a value that is not JSON, which no report could contain
+    outcome.result = result;
     outcome.outcome = "succeeded";
   } catch (error) {
     outcome.outcome = "failed";

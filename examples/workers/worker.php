@@ -17,11 +17,12 @@ if (in_array('--handle', $argv, true)) {
     $job = json_decode(stream_get_contents(STDIN), true, flags: JSON_THROW_ON_ERROR);
     try {
         $handler = $handlers[$job['kind']] ?? throw new RuntimeException("no handler for {$job['kind']}");
-        $said = ['outcome' => 'succeeded', 'result' => $handler($job['args'], $job)];
+        $result = $handler($job['args'], $job);
+        $said = json_encode(['outcome' => 'succeeded', 'result' => $result], JSON_THROW_ON_ERROR);
     } catch (Throwable $error) {
-        $said = ['outcome' => 'failed', 'error' => (string) $error];
+        $said = json_encode(['outcome' => 'failed', 'error' => (string) $error], JSON_INVALID_UTF8_SUBSTITUTE);
     }
-    fwrite(STDOUT, "\0" . json_encode($said, JSON_THROW_ON_ERROR));
+    fwrite(STDOUT, "\0$said");
     exit(0);
 }
 
@@ -89,8 +90,9 @@ function run(array $job): array
     }
     fclose($pipes[1]);
     $status = proc_close($process);
-    // Anything that a handler prints precedes the outcome.
-    $outcome = json_decode(substr($said, (int) strrpos($said, "\0") + 1), true);
+    // Anything that a handler prints precedes the outcome, which is missing if its process was ended.
+    $at = strrpos($said, "\0");
+    $outcome = $at === false ? null : json_decode(substr($said, $at + 1), true);
     return $outcome ?? ['outcome' => 'failed', 'error' => "its process ended with $status"];
 }
 

@@ -40,11 +40,12 @@ call() {
     esac
 }
 
+# settle <OUTCOME; not as an argument, whose size the system limits.
 settle() {
     local tries
+    jq -c --arg worker "$worker" '{worker: $worker, outcomes: [.]}' >"$work/settlement"
     for tries in 1 2 4 8; do
-        call settlements 30 < <(jq -n --arg worker "$worker" --argjson outcome "$1" \
-            '{worker: $worker, outcomes: [$outcome]}')
+        call settlements 30 <"$work/settlement"
         [ "$status" = 200 ] && return
         echo "settle: $status $answer" >&2
         sleep "$tries"
@@ -63,28 +64,33 @@ run() {
     job=$(jq -r .id <<<"$1") run=$(jq -r .run <<<"$1") kind=$(jq -r .kind <<<"$1")
     outcome=$(jq -c '{job: .id, run: .run}' <<<"$1")
     if ! declare -F "handle_$kind" >/dev/null; then
-        settle "$(jq -c --arg error "no handler for $kind" '. + {outcome: "failed", error: $error}' <<<"$outcome")"
+        settle < <(jq -c --arg error "no handler for $kind" '. + {outcome: "failed", error: $error}' <<<"$outcome")
         return
     fi
-    rm -f "$work/ended"
+    rm -f "$work"/{ended,result,error}
+    set -m      # in a process group of its own, so that all of it can be stopped
     (jq -c .args <<<"$1" | "handle_$kind" >"$work/result" 2>"$work/error"; echo "$?" >"$work/ended") &
     handler=$!
+    set +m
     while [ ! -e "$work/ended" ]; do
         sleep "$((lease / 3))" & tick=$!
         wait -n "$handler" "$tick"
         kill "$tick" 2>/dev/null
-        [ -e "$work/ended" ] || kill -0 "$handler" 2>/dev/null || echo 137 >"$work/ended"
+        kill -0 "$handler" 2>/dev/null || [ -e "$work/ended" ] || echo 137 >"$work/ended"
         if [ ! -e "$work/ended" ] && ! beat "$job" "$run"; then
-            kill "$handler"
+            kill -- "-$handler"
             echo 143 >"$work/ended"
             echo 'asked to stop' >"$work/error"
         fi
     done
+    if [ "$(cat "$work/ended")" = 0 ] && ! jq . "$work/result" >/dev/null 2>"$work/error"; then
+        echo 1 >"$work/ended"
+    fi
     if [ "$(cat "$work/ended")" = 0 ]; then
-        settle "$(jq -c --slurpfile result "$work/result" \
-            '. + {outcome: "succeeded", result: $result[0]}' <<<"$outcome")"
+        settle < <(jq -c --slurpfile result "$work/result" \
+            '. + {outcome: "succeeded", result: $result[0]}' <<<"$outcome")
     else
-        settle "$(jq -c --rawfile error "$work/error" '. + {outcome: "failed", error: $error}' <<<"$outcome")"
+        settle < <(jq -c --rawfile error "$work/error" '. + {outcome: "failed", error: $error}' <<<"$outcome")
     fi
 }
 

@@ -32,6 +32,11 @@ handle_greet() { jq -c '{said: ("Hello, " + .name)}'; }
 handle_fail() { cat >/dev/null; echo "it broke" >&2; return 3; }
 handle_long() { cat >/dev/null; echo ready >"$READY"; exec sleep 600; }
 handle_slow() { cat >/dev/null; sleep 4; echo '"slept"'; }
+handle_late() { cat >/dev/null; echo ready >"$READY"; sleep 4; echo '"later than it may"'; }
+handle_large() { jq -c '"x" * 300000'; }
+handle_wordy() { jq -cr '"x" * 300000' >&2; return 3; }
+handle_wrong() { cat >/dev/null; echo '{'; }
+handle_quit() { cat >/dev/null; echo 12; echo "gone" >&2; exit 3; }
 """,
     ),
     "worker.mjs": (
@@ -47,6 +52,14 @@ export default {
     return sleep(600_000, undefined, { signal });
   },
   slow: () => sleep(4000, "slept"),
+  late: () => {
+    writeFileSync(process.env.READY, "ready");
+    return sleep(4000, "later than it may");
+  },
+  large: () => "x".repeat(300_000),
+  wordy: () => { throw new Error("x".repeat(300_000)); },
+  wrong: () => 10n,
+  quit: () => { throw new Error("no handler may end this process"); },
 };
 """,
     ),
@@ -58,6 +71,12 @@ return [
     'fail' => fn () => throw new RuntimeException('it broke'),
     'long' => function () { file_put_contents(getenv('READY'), 'ready'); sleep(600); },
     'slow' => function () { sleep(4); return 'slept'; },
+    'late' => function () { file_put_contents(getenv('READY'), 'ready'); sleep(4);
+        return 'later than it may'; },
+    'large' => fn () => str_repeat('x', 300000),
+    'wordy' => fn () => throw new RuntimeException(str_repeat('x', 300000)),
+    'wrong' => fn () => "\\xff",
+    'quit' => function () { echo 12; exit(3); },
 ];
 """,
     ),
@@ -139,6 +158,44 @@ async def test_job_longer_than_its_lease_is_kept_by_beats(worker: str, tmp_path:
         token = await rig.token(Role.WORKER)
         async with at_work(worker, rig.url, token, tmp_path):
             slow = await rig.send(kind="slow")
+            assert await final(rig, slow) is State.SUCCEEDED
+        said = await rig.ask(Role.VIEWER, f"/v1/jobs/{slow}")
+        assert (said["result"], said["run"]) == ("slept", 1)
+
+
+@pytest.mark.slow
+async def test_large_and_unusable_results_are_reported(worker: str, tmp_path: Path) -> None:
+    async with serving() as rig:
+        token = await rig.token(Role.WORKER)
+        async with at_work(worker, rig.url, token, tmp_path):
+            large = await rig.send(kind="large")
+            assert await final(rig, large) is State.SUCCEEDED
+            for kind in ("wordy", "wrong", "quit"):
+                job = await rig.send(kind=kind, retry={"attempts": 1})
+                assert await final(rig, job) is State.DEAD
+                assert (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["error"]
+            greeted = await rig.send(kind="greet", args={"name": "Ada"})
+            assert await final(rig, greeted) is State.SUCCEEDED
+        said = await rig.ask(Role.VIEWER, f"/v1/jobs/{large}")
+        assert said["result"] == "x" * 300_000
+
+
+@pytest.mark.slow
+async def test_cancelled_job_that_goes_on_does_not_write_the_next_ones_result(
+    worker: str, tmp_path: Path
+) -> None:
+    async with serving() as rig:
+        token = await rig.token(Role.WORKER)
+        async with at_work(worker, rig.url, token, tmp_path):
+            late = await rig.send(kind="late")
+
+            async def started() -> bool:
+                return (tmp_path / "ready").exists()
+
+            await until(started)
+            await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{late}/cancel")
+            slow = await rig.send(kind="slow")
+            assert await final(rig, late) is State.CANCELLED
             assert await final(rig, slow) is State.SUCCEEDED
         said = await rig.ask(Role.VIEWER, f"/v1/jobs/{slow}")
         assert (said["result"], said["run"]) == ("slept", 1)
