@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_file_is_written_completely_and_never_replaced_without_request(
     assert len(lines(folder.joinpath("jobs.jsonl").read_text())) == 2
     assert headway("export", "--out", "jobs.jsonl", "--force").code == 0
     assert len(lines(folder.joinpath("jobs.jsonl").read_text())) == 3
+
+
+def test_device_or_pipe_is_refused_instead_of_replaced(headway: Headway, folder: Path):
+    enqueue(new_job())
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    refused = headway("export", "--out", "pipe", "--force")
+    assert refused.code == 2
+    assert "not a regular file" in refused.err
+    assert pipe.is_fifo()
 
 
 def test_file_that_cannot_be_created_is_an_error_and_leaves_nothing(headway: Headway, folder: Path):

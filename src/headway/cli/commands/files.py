@@ -84,6 +84,9 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
     if path.exists() and not force:
         message = f"the file {path} exists"
         raise InvalidValue(message, hint="choose another, or pass --force to overwrite it")
+    if path.exists() and not path.is_file():
+        message = f"{path} is not a regular file"
+        raise InvalidValue(message, hint="leave out --out, and redirect standard output to it")
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
