@@ -18,6 +18,7 @@ from confluent_kafka import (
 
 import headway as hw
 from headway.bridges.kafka.consuming import HELD_PAUSE, KafkaIn
+from headway.bridges.kafka.consuming import incoming as from_kafka
 from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Stored
 from headway.bridges.kafka.publishing import Acknowledged, Publisher
 from headway.bridges.kafka.settings import read_kafka_settings
@@ -339,6 +340,26 @@ async def test_full_lane_does_not_count_against_the_message() -> None:
         sink = EnqueueSink(app, JobReader(kind="ship", lane="small"))
         with pytest.raises(BacklogFull):
             await sink.put([incoming(0, n) for n in range(4)])
+
+
+async def test_message_with_a_header_that_the_client_cannot_decode_is_a_dead_letter(
+    letters: Letters,
+) -> None:
+    class BadName(Message):
+        def headers(self):
+            # As of a message that librdkafka produced with the header b"\xff".
+            raise SystemError("returned a result with an exception set")
+
+    app = hw.App("memory://")
+    async with app:
+        bridge = KafkaIn(SETTINGS, EnqueueSink(app, JobReader(kind="ship")), letters)
+        bad = BadName(topic="orders", partition=0, offset=5, value=b"{}")
+        await bridge._store([incoming(0, 4), from_kafka(bad, 0), incoming(0, 6)])
+        page = await app.store.read(JobsQuery())
+    assert [job.key for job in page.rows] == ["orders-0-4", "orders-0-6"]
+    ((*_, headers),) = letters.sent
+    assert (headers["headway-code"], headers["headway-offset"]) == (b"invalid_value", b"5")
+    assert bridge._stored == {("orders", 0): 7}
 
 
 async def test_bridge_without_topics_refuses_to_run(sink: Sink, letters: Letters) -> None:

@@ -335,7 +335,12 @@ def incoming(message: Message, read_at: int) -> Incoming:
     Args:
         read_at: ms UTC; replaces a missing timestamp.
     """
-    headers = cast("Sequence[tuple[str, bytes | None]] | None", message.headers())
+    named: Sequence[tuple[str, bytes | None]] | None = None
+    has_bad_header = False
+    try:
+        named = cast("Sequence[tuple[str, bytes | None]] | None", message.headers())
+    except (SystemError, UnicodeDecodeError):  # what the client raises for such a name
+        has_bad_header = True
     kind, at = message.timestamp()
     return Incoming(
         topic=message.topic() or "",
@@ -343,10 +348,9 @@ def incoming(message: Message, read_at: int) -> Incoming:
         offset=message.offset() or 0,
         key=message.key(),
         value=message.value(),
-        headers=_NONE
-        if not headers
-        else {name: value for name, value in headers if value is not None},
+        headers=_NONE if not named else {name: value for name, value in named if value is not None},
         produced_at=at if kind else read_at,
+        has_bad_header=has_bad_header,
     )
 
 

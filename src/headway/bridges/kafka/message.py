@@ -52,8 +52,9 @@ class Incoming(NamedTuple):
 
     Attributes:
         offset: offset within its partition.
-        headers: the last value of each name.
+        headers: the last value of each name; none if a name is not UTF-8.
         produced_at: the message's timestamp in ms UTC; the time of reading if it has none.
+        has_bad_header: whether the name of a header is not UTF-8.
     """
 
     topic: str
@@ -63,6 +64,7 @@ class Incoming(NamedTuple):
     value: bytes | None
     headers: Mapping[str, bytes]
     produced_at: int
+    has_bad_header: bool = False
 
     @property
     def place(self) -> str:
@@ -284,6 +286,9 @@ class Stored:
         """Convert messages, and return results with indexes; record unreadable messages."""
         found: list[tuple[int, T]] = []
         for index, message in enumerate(messages):
+            if message.has_bad_header:
+                self.unreadable[index] = InvalidValue("the name of a header is not UTF-8")
+                continue
             try:
                 found.append((index, read(message)))
             except CallerError as error:
