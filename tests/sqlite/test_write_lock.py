@@ -87,6 +87,19 @@ def test_lock_is_exclusive_until_released(path: Path) -> None:
     mine.close()
 
 
+def test_link_to_the_file_has_the_same_lock(path: Path) -> None:
+    path.touch()
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    one, other = WriteLock(path), WriteLock(link)
+    one.acquire()
+    assert not other.try_to_acquire()
+    one.release()
+    assert other.try_to_acquire()
+    one.close()
+    other.close()
+
+
 def test_place_of_a_dead_process_is_free(path: Path) -> None:
     gone, mine = WriteLock(path), WriteLock(path)
     gone.acquire()

@@ -24,6 +24,7 @@ class WriteLock:
 
     def __init__(self, path: Path) -> None:
         self.waiting_since: float | None = None
+        path = path.resolve()  # one lock for all names of a file, as SQLite has one log
         self._queue = _open(path.with_name(f"{path.name}-queue"))
         self.file = _open(path.with_name(f"{path.name}-door"))
 
