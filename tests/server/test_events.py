@@ -176,6 +176,9 @@ async def test_outage_of_the_store_is_reported_once_and_then_everything_again(ri
         async with asyncio.timeout(LIMIT_S):
             while store.refused < 3:
                 await rig.service.timing.pause(0)
+        async with watching(rig) as late:
+            events = [one and one["event"] for one in (await late.next(), await late.next())]
+            assert events == ["whole", "away"]
         store.is_away = False
         whole = await stream.next()
         assert whole is not None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Request, expect
 
 from headway.contract.definitions import CloseGate, DefineRequest, Role
 from headway.contract.views import GatesQuery
+from headway.web import dashboard as dashboard_module
 from headway.web.pages import PAGES
 from headway.web.rendering import span
 from tests.servers.browser import browsing
@@ -124,6 +126,35 @@ async def test_open_page_reports_an_unreachable_server_and_recovers_by_itself():
             await page.locator("tr[data-key='after-the-restart']").wait_for()
             await is_live(page)
             await context.close()
+
+
+@pytest.mark.parametrize("quiet_s", [3_600, 0.05])
+async def test_stream_that_receives_nothing_is_opened_again(quiet_s: float):
+    streams: list[str] = []
+
+    def note(request: Request) -> None:
+        if request.resource_type == "eventsource":
+            streams.append(request.url)
+
+    with patch.object(dashboard_module, "QUIET_S", quiet_s):
+        async with (
+            dashboard(tokens=False) as rig,
+            browsing() as browser,
+            opened(browser, rig) as page,
+        ):
+            await page.clock.install()
+            await page.goto(f"{rig.url}/ui/gates")
+            await is_live(page)
+            page.on("request", note)
+            for _ in range(2):
+                await page.clock.fast_forward(30_000)
+                while quiet_s < 1 and await page.evaluate("Date.now() - heard > 20_000"):
+                    await rig.service.timing.pause(0.01)
+            while await page.evaluate("Date.now() - heard > 20_000"):
+                await rig.service.timing.pause(0.01)
+            await is_live(page)
+    # An event that only shows that the connection is alive keeps it open.
+    assert len(streams) == (0 if quiet_s < 1 else 1)
 
 
 _BROKEN_WORDS = """() => {

@@ -14,12 +14,12 @@ from unittest.mock import patch
 import httpx
 
 from headway.contract.definitions import Role
-from headway.contract.views import StatsQuery
+from headway.contract.views import JobQuery, StatsQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.server.build import alive
 from headway.server.caller import OPEN_CALLER, ROLES
-from headway.server.overview import Message
+from headway.server.overview import MOST_WAITING, Message
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.web.dashboard import Dashboard
@@ -224,3 +224,47 @@ async def test_outage_of_the_store_is_reported_and_then_everything_is_sent_again
         message = await watcher.next()
         assert message.event == "whole"
         assert set(json.loads(message.data)["parts"]) == {"gates"}
+
+
+async def test_browser_that_joins_during_an_outage_is_told_of_it():
+    async with counted() as (store, feed, look):
+        _, first = feed.join(gates.PAGE, look)
+        store.fails = True
+        while (message := await first.next()) is not None and message.event != "away":
+            pass
+        _, second = feed.join(gates.PAGE, look)
+        events = [cast("Message", await second.next()).event for _ in range(2)]
+        assert events == ["whole", "away"]
+
+
+async def test_outage_is_not_lost_in_a_full_queue():
+    async with counted() as (store, feed, look):
+        stream, slow = feed.join(gates.PAGE, look)
+        _, other = feed.join(gates.PAGE, look)
+        for _ in range(2):
+            await other.next()
+        while len(slow._waiting) < MOST_WAITING:
+            message = stream._message("change", {})
+            slow.put(message, message)
+        store.fails = True
+        while (message := await other.next()) is not None and message.event != "away":
+            pass
+        assert [one.event for one in slow._waiting] == ["away"]
+
+
+async def test_page_whose_job_is_removed_says_so_and_does_not_accuse_the_store():
+    async with dashboard(events_each_s=0.01) as rig, signed_in(rig, Role.VIEWER) as http:
+        made = await rig.send()
+        forgotten = False
+        read = rig.store.read
+
+        async def read_unless_forgotten(query: Any) -> Any:
+            return None if forgotten and isinstance(query, JobQuery) else await read(query)
+
+        with patch.object(rig.store, "read", read_unless_forgotten):
+            async with http.stream("GET", f"/ui/jobs/{made}", headers=LIVE) as reply:
+                found = messages(reply)
+                await until(found, made)
+                forgotten = True
+                away = await anext(data async for event, data in found if event == "away")
+        assert away["parts"] == {"code": "unknown_job", "text": f"there is no job {made!r}"}

@@ -191,7 +191,7 @@ class EventFeed:
         self._start_lock = asyncio.Lock()
         self._seen: Snapshot = {}
         self._whole: Message | None = None
-        self._store_away = False
+        self._away: Message | None = None
         self._is_closed = False
         # Distinguishes message ids from those before a restart, for clients that reconnect.
         self._start = uuid4().hex[:8]
@@ -214,6 +214,8 @@ class EventFeed:
             if not self._is_reading:
                 self._reset(await read_overview(self._store))
         subscriber = Subscriber(self._newest())
+        if self._away is not None:
+            subscriber.put(self._away, self._away)
         self._subscribers.add(subscriber)
         if self._is_closed:
             subscriber.close()
@@ -246,14 +248,14 @@ class EventFeed:
             except HeadwayError as error:
                 self._publish_away(error)
                 continue
-            if self._store_away:
-                self._store_away = False
+            if self._away is not None:
                 self._reset(overview)
                 self._send(self._newest())
             else:
                 self._publish_changes(overview)
 
     def _reset(self, overview: Overview) -> None:
+        self._away = None
         self._seen = snapshot(overview)
         self._whole = self._message("whole", {"now": overview.stats.now, **self._seen})
 
@@ -269,13 +271,13 @@ class EventFeed:
         self._send(change)
 
     def _publish_away(self, error: HeadwayError) -> None:
-        if not self._store_away:
-            self._store_away = True
+        if self._away is None:
             _log.warning("events: the store did not respond: %s", error)
-            self._send(self._message("away", {"code": error.code}))
+            self._away = self._message("away", {"code": error.code})
+            self._send(self._away)
 
     def _send(self, message: Message) -> None:
-        whole = self._newest()
+        whole = self._away or self._newest()
         for subscriber in self._subscribers:
             subscriber.put(message, whole)
 

@@ -59,7 +59,7 @@ MOST_VALUE = 4_000
 MOST_FORM = 65_536
 """Maximum size of a form, in bytes."""
 QUIET_S = 15.0
-"""Seconds without a message after which a stream sends a keep-alive."""
+"""Seconds without a message after which a stream sends an event that shows that it is alive."""
 RETRY_MS = 1_000
 """How soon a browser reconnects to a broken stream."""
 _NO_ACTION = UnknownJob("there is no such action", hint="go back, and reload the page")
@@ -206,7 +206,7 @@ class Dashboard:
                 if not await self._service.tokens.may_stay(authorization(request), caller):
                     return
                 if message is None:
-                    yield ": alive\n\n"
+                    yield "event: alive\ndata: {}\n\n"
                 else:
                     yield f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"
         finally:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from headway.core.errors import HeadwayError, TooManyRequests
+from headway.core.errors import CallerError, HeadwayError, StoreError, TooManyRequests
 from headway.server.caller import Caller
 from headway.server.overview import Message, Subscriber
 from headway.server.service import Service
@@ -18,6 +18,7 @@ from headway.web.page import Facts, Page, PageView
 from headway.web.rendering import fragments
 
 MOST_WATCHERS = 500
+_BUG = "bug"
 
 Read = Callable[[Page, PageView], Awaitable[Facts]]
 """Reads the context of a page's template."""
@@ -98,7 +99,7 @@ class Stream:
         self._parts: Mapping[str, str] = {}
         self._version: object = None
         self._now = 0
-        self._has_failed = False
+        self._fault: Mapping[str, str] = {}
         self._looking: asyncio.Task[None] | None = None
         self._start = uuid4().hex[:8]
         self._number = 0
@@ -106,6 +107,9 @@ class Stream:
     def add(self, service: Service) -> Subscriber:
         """Add a browser; the first one starts the reading task."""
         watcher = Subscriber(self._message("whole", self._parts))
+        if self._fault:
+            away = self._message("away", self._fault)
+            watcher.put(away, away)
         self.watchers.add(watcher)
         if service.stopping.is_set():
             watcher.close()
@@ -130,7 +134,7 @@ class Stream:
             except HeadwayError as error:
                 self._report_failure(error.code, error)
             except Exception as error:  # noqa: BLE001  (a bug in a page must not end its stream)
-                self._report_failure("bug", error)
+                self._report_failure(_BUG, error)
             await service.timing.wait(self.refreshed, service.options.events_each_s)
             self.refreshed.clear()
 
@@ -142,23 +146,24 @@ class Stream:
             parts = fragments(self._page.package, self._page.template, self._page.fragments, facts)
         changed = {name: text for name, text in parts.items() if self._parts.get(name) != text}
         self._parts, self._version, self._now = parts, version, time_of(facts)
-        if self._has_failed:
-            self._has_failed = False
+        if self._fault:
+            self._fault = {}
             self._send(self._message("whole", parts))
         elif changed:
             self._send(self._message("change", changed))
 
     def _report_failure(self, code: str, error: Exception) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            bug = error if code == "bug" else None
+        fault = {"code": code, "text": _text_of(error)}
+        if fault != self._fault:
+            self._fault = fault
+            bug = error if code == _BUG else None
             _log.warning(
                 "dashboard page failed path=/%s error=%s", self._page.path, error, exc_info=bug
             )
-            self._send(self._message("away", {"code": code}))
+            self._send(self._message("away", fault))
 
     def _send(self, message: Message) -> None:
-        whole = self._message("whole", self._parts)
+        whole = message if message.event == "away" else self._message("whole", self._parts)
         for one in self.watchers:
             one.put(message, whole)
 
@@ -174,6 +179,17 @@ def time_of(facts: Mapping[str, object]) -> int:
     """Return the store's time in a template's context."""
     now = facts["now"]
     return now if isinstance(now, int) else 0
+
+
+def _text_of(error: Exception) -> str:
+    """Return why a page is not updated, for its viewers."""
+    match error:
+        case StoreError():
+            return "the store does not answer"
+        case CallerError():
+            return error.message
+        case _:
+            return "this page has failed; the log of the server has the error"
 
 
 def _scope(caller: Caller) -> Hashable:

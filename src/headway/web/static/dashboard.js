@@ -11,6 +11,10 @@ try {
 
 let skew = 0; // ms by which the store's clock is ahead of this one
 const now = () => Date.now() + skew;
+const SILENT_MS = 40000; // the server sends something every 15 s
+const AWAY = "no connection to the server; trying again";
+let stream = null;
+let heard = 0; // when the stream last received something
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
 function span(ms) {
@@ -39,6 +43,12 @@ function tick() {
     const at = new Date(Number(one.dataset.when));
     const today = at.toDateString() === new Date(now()).toDateString();
     set(one, today ? clock.format(at) : day.format(at) + " " + clock.format(at));
+  }
+  // A connection may be lost unnoticed, as while a laptop sleeps.
+  if (stream && Date.now() - heard > SILENT_MS) {
+    stop();
+    tell(AWAY, "away");
+    listen();
   }
 }
 
@@ -90,7 +100,6 @@ function tell(text, kind) {
 
 function show(message) {
   const { now: at, parts } = JSON.parse(message.data);
-  if (parts.code !== undefined) return;
   if (at) skew = at - Date.now();
   for (const [id, html] of Object.entries(parts)) {
     const place = document.getElementById(id);
@@ -104,15 +113,16 @@ function show(message) {
   tick();
 }
 
-let stream = null;
 function listen() {
   if (stream || document.hidden || !("live" in document.body.dataset)) return;
+  heard = Date.now();
   stream = new EventSource(location.href);
+  for (const kind of ["whole", "change", "away", "alive"]) stream.addEventListener(kind, () => (heard = Date.now()));
   stream.addEventListener("whole", show);
   stream.addEventListener("change", show);
-  stream.addEventListener("away", () => tell("the store does not answer", "away"));
+  stream.addEventListener("away", (message) => tell(JSON.parse(message.data).parts.text, "away"));
   stream.addEventListener("error", async () => {
-    tell("no connection to the server; trying again", "away");
+    tell(AWAY, "away");
     if (!stream || stream.readyState !== EventSource.CLOSED) return; // it reconnects by itself
     stream = null;
     let again = 2000;
