@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from playwright.async_api import Request, expect
+from playwright.async_api import Request, Route, expect
 
 from headway.contract.definitions import CloseGate, DefineRequest, Role
 from headway.contract.views import GatesQuery
@@ -155,6 +156,40 @@ async def test_stream_that_receives_nothing_is_opened_again(quiet_s: float):
             await is_live(page)
     # An event that only shows that the connection is alive keeps it open.
     assert len(streams) == (0 if quiet_s < 1 else 1)
+
+
+async def test_action_whose_reply_is_lost_is_not_sent_again():
+    sent: list[str] = []
+
+    async def lose(route: Route) -> None:
+        if route.request.method == "POST":
+            sent.append(route.request.url)
+            await route.fetch()
+            await route.abort()
+        else:
+            await route.continue_()
+
+    async with dashboard(tokens=False) as rig, browsing() as browser:
+        made = await rig.send(None, due="1h")
+        async with opened(browser, rig, f"/ui/jobs/{made}") as page:
+            await page.route("**/-/do/cancel-job*", lose)
+            await page.get_by_role("link", name="Cancel…").click()
+            dialog = page.get_by_role("dialog")
+            await dialog.get_by_role("button", name="Cancel").click()
+            await expect(dialog.get_by_role("alert")).to_contain_text("The reply was lost")
+            await expect(page.locator("#why")).to_contain_text("cancelled")
+            await expect(dialog).to_be_visible()
+    assert len(sent) == 1
+
+
+async def test_day_of_another_year_is_shown_with_its_year():
+    async with dashboard(tokens=False) as rig, browsing() as browser:
+        made = await rig.send(None, due="2031-05-06T12:00Z")
+        async with opened(
+            browser, rig, f"/ui/jobs/{made}", locale="en-GB", timezone_id="UTC"
+        ) as page:
+            due = page.locator("dt:has-text('Due') + dd")
+            await expect(due).to_have_text(re.compile("^6 May 2031,? 12:00:00$"))
 
 
 _BROKEN_WORDS = """() => {

@@ -30,7 +30,7 @@ from headway.runtime.timing import REAL
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
 from tests.server.rig import Rig
-from tests.web.rig import HOSTILE, dashboard, do, signed_in
+from tests.web.rig import HOSTILE, dashboard, do, form_of, signed_in
 from tests.web.test_web_live import LIVE, messages, until
 from tests.web.test_web_pages import Tags, plain
 
@@ -206,6 +206,17 @@ async def test_firing_now_creates_one_due_job_and_moves_no_fire():
         (job,) = await jobs_of(rig)
         assert (job.kind, job.tenant, job.state, job.entry) == ("tidy", "acme", "waiting", None)
         assert await entry_of(rig, "nightly") == before
+
+
+async def test_form_that_is_sent_twice_acts_once_and_another_form_acts_again():
+    async with calendar() as (rig, http, _):
+        await declare(rig, "nightly", At("03:00"))
+        for _ in range(2):
+            form = await form_of(http, "/ui/-/do/fire-entry?entry=nightly")
+            for _ in range(2):
+                reply = await http.post("/ui/-/do/fire-entry", data=form)
+                assert reply.status_code == 303, reply.text
+        assert len(await jobs_of(rig)) == 2
 
 
 async def test_firing_now_is_in_the_trail_in_the_tokens_name():

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import parse_qsl, quote, urlencode
+from uuid import uuid4
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
@@ -32,6 +33,7 @@ from headway.web.page import (
     BoundAction,
     Facts,
     HasPages,
+    ONCE,
     Page,
     PageView,
     Values,
@@ -258,6 +260,7 @@ class Dashboard:
             "wrong": wrong,
             "danger": action.danger,
             "form": form_token(request),
+            "once": uuid4().hex,
             "back": inside(given.get("back", "")),
             "curl": self._curl(request, caller, found, values),
             "to": link(f"-/do/{action.name}"),
@@ -277,6 +280,7 @@ class Dashboard:
         values = {name: form.get(name, "") for name in found.action.of}
         found.check(caller, values)
         values |= {one.name: form.get(one.name, "") for one in found.action.fields}
+        values[ONCE] = form.get(ONCE, "")
         try:
             reply_values = await found.do(request, caller, values)
         except (InvalidValue, InvalidArguments) as error:

@@ -34,6 +34,7 @@ from headway.core.errors import AccessError, InvalidValue, InvariantBroken
 from headway.runtime.faults import faults, sentence
 from headway.server.access import Policy, policy_of
 from headway.server.caller import Caller, Permission
+from headway.server.paging import RepeatKey
 from headway.server.routing import marks
 from headway.server.service import Service
 from headway.web.shared_reads import SharedReads
@@ -50,6 +51,8 @@ when it has changed, so it must cover all that they show except the passing of t
 
 ENGINE = "headway.web"
 """The package of the engine's own pages."""
+ONCE = "once"
+"""Name of a form's hidden field with the Idempotency-Key of its call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -271,6 +274,8 @@ class BoundAction:
                 given[name] = _read(hint, call.path[name])
             elif _is(hint, params.Query):
                 given[name] = _read(hint, call.query)
+            elif hint == RepeatKey:
+                given[name] = values.get(ONCE) or None
             elif not _is(hint, params.Header) and call.body is not None:
                 given[name] = _read(hint, call.body)
             elif parameter.default is parameter.empty:

@@ -31,6 +31,7 @@ function span(ms) {
 
 const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat([], { day: "numeric", month: "short" });
+const date = new Intl.DateTimeFormat([], { day: "numeric", month: "short", year: "numeric" });
 
 function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -41,8 +42,9 @@ function tick() {
   for (const one of document.querySelectorAll("time[data-left]")) set(one, span(one.dataset.left - now()));
   for (const one of document.querySelectorAll("time[data-when]")) {
     const at = new Date(Number(one.dataset.when));
-    const today = at.toDateString() === new Date(now()).toDateString();
-    set(one, today ? clock.format(at) : day.format(at) + " " + clock.format(at));
+    const today = new Date(now());
+    const which = at.getFullYear() === today.getFullYear() ? day : date;
+    set(one, at.toDateString() === today.toDateString() ? clock.format(at) : which.format(at) + " " + clock.format(at));
   }
   // A connection may be lost unnoticed, as while a laptop sleeps.
   if (stream && Date.now() - heard > SILENT_MS) {
@@ -161,18 +163,23 @@ async function ask(url, options) {
   } else if (reply.status === 401) {
     location.reload();
   } else {
-    const place = document.createElement("p");
-    place.className = "wrong";
-    place.setAttribute("role", "alert");
-    place.textContent = [told.wrong, told.hint].filter(Boolean).join(": ");
-    if (!dialog.open) {
-      dialog.replaceChildren(place);
-      dialog.showModal();
-    } else {
-      const form = dialog.querySelector("form");
-      form.querySelector(".wrong")?.remove();
-      form.querySelector(".acts").before(place);
-    }
+    refuse([told.wrong, told.hint].filter(Boolean).join(": "));
+  }
+}
+
+function refuse(text) {
+  const dialog = document.getElementById("ask");
+  const place = document.createElement("p");
+  place.className = "wrong";
+  place.setAttribute("role", "alert");
+  place.textContent = text;
+  if (!dialog.open) {
+    dialog.replaceChildren(place);
+    dialog.showModal();
+  } else {
+    const form = dialog.querySelector("form");
+    form.querySelector(".wrong")?.remove();
+    form.querySelector(".acts").before(place);
   }
 }
 
@@ -210,7 +217,8 @@ document.addEventListener("submit", (event) => {
   const button = form.querySelector(".acts button");
   button.disabled = true;
   ask(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) })
-    .catch(() => form.submit())
+    // Not sent again: only the reply may have been lost, and the action would be performed twice.
+    .catch(() => refuse("The reply was lost: check on this page whether it was done before you try again."))
     .finally(() => { button.disabled = false; });
 });
 
