@@ -22,6 +22,8 @@ from headway.core.hidden import hidden_text, hidden_value
 )
 def test_text_that_looks_like_a_secret_is_replaced(text: str, shown: str):
     assert hidden_text(text) == shown
+    # What is masked may be masked again, as in a page that shows a masked error.
+    assert hidden_text(shown) == shown
 
 
 def test_values_under_secret_names_are_replaced_at_any_depth():

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from fastapi import Request, Response
 
-from headway.contract.definitions import DefineRequest, RevokeToken, Role
+from headway.contract.definitions import CloseGate, DefineRequest, RevokeToken, Role
 from headway.contract.views import TokensQuery
 from headway.web import dashboard as dashboard_module
 from headway.web import feed
@@ -39,6 +39,24 @@ async def test_secrets_in_errors_reasons_and_the_trail_are_masked_on_every_page(
             assert "password=[hidden]" in page
         # The timeline of its next life shows the error of the previous run.
         assert "hunter2" not in (await http.get(f"/ui/jobs/{made}")).text
+
+
+async def test_secrets_in_the_reasons_of_closed_gates_are_masked_on_every_page():
+    async with dashboard() as rig, signed_in(rig, Role.OPERATOR) as http:
+        await declare(rig, "lines", 1)
+        await rig.send(lane="calls", gates=["lines"])
+        await rig.send(lane="mail")
+        items = tuple(CloseGate(name=one, reason=SHOWN) for one in ("lines", "lane:mail"))
+        await rig.store.define(DefineRequest(items=items, author="a test"))
+        for path in (
+            "/ui",
+            "/ui/gates?gate=lines",
+            "/ui/gates?gate=lane:mail",
+            "/ui/lanes?lane=mail",
+        ):
+            page = (await http.get(path)).text
+            assert "hunter2" not in page
+            assert "password=[hidden]" in page
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -73,14 +73,14 @@ async def fire_due(rig: Rig, clock: FakeClock, ms: int) -> None:
     await rig.store.sweep(100)
 
 
-async def run(rig: Rig, *, dies: bool = False) -> str:
+async def run(rig: Rig, *, dies: bool = False, error: str = "") -> str:
     """Run the next job of the lane; return its id."""
     asked = ClaimRequest(
         worker="w", request=next(REQUESTS), lanes=(("nightly", 1),), n=1, free=1, lease_ms=HOUR
     )
     (job,) = (await rig.store.claim(asked)).jobs
     outcome = (
-        Died(job=job.id, run=job.run, reason="broken")
+        Died(job=job.id, run=job.run, reason="broken", error=error)
         if dies
         else Succeeded(job=job.id, run=job.run, result=None)
     )
@@ -168,6 +168,16 @@ async def test_past_fires_link_to_their_jobs_and_a_failed_entry_comes_first():
         one = plain((await http.get("/ui/timetable", params={"entry": "bad one"})).text)
         assert "dead" in one
         assert "broken" in one
+
+
+async def test_entrys_page_shows_the_last_line_of_an_error_with_its_secrets_masked():
+    async with calendar() as (rig, http, clock):
+        await declare(rig, "bad one", Cron("0 11 * * *"))
+        await fire_due(rig, clock, HOUR)
+        await run(rig, dies=True, error="Traceback:\n  in send\nError: password=hunter2")
+        one = plain((await http.get("/ui/timetable", params={"entry": "bad one"})).text)
+        assert "Error: password=[hidden]" in one
+        assert "Traceback" not in one
 
 
 async def test_due_fire_is_shown_once_it_has_happened():

@@ -20,16 +20,18 @@ _IN_TEXT = (
     # A token of Headway: its id is not secret, and helps to find it.
     (re.compile(r"\b(hw_[0-9a-f]{16}_)[A-Za-z0-9_-]+"), rf"\1{HIDDEN}"),
     # The value of a header.
-    (re.compile(r"\b(bearer)\s+[^\s'\",;)}\]]+", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (re.compile(r"\b(bearer)\s+(?!\[hidden\])[^\s'\",;)}\]]+", re.IGNORECASE), rf"\1 {HIDDEN}"),
     (re.compile(r"\b(basic)\s+[A-Za-z0-9+/=]{12,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     # name=value, as in the query of a URL or in a repr; "name": "value", as in JSON.
     (
-        re.compile(rf"((?:{_WORDS})\w{{0,64}}=)(['\"]?)[^\s&'\",;)}}\]]+", re.IGNORECASE),
+        re.compile(
+            rf"((?:{_WORDS})\w{{0,64}}=)(['\"]?)(?!\[hidden\])[^\s&'\",;)}}\]]+", re.IGNORECASE
+        ),
         rf"\1\2{HIDDEN}",
     ),
     (
         re.compile(
-            rf"(['\"][\w-]{{0,64}}(?:{_WORDS})[\w-]{{0,64}}['\"]\s*:\s*['\"])(?!\[hidden)[^'\"]+",
+            rf"(['\"][\w-]{{0,64}}(?:{_WORDS})[\w-]{{0,64}}['\"]\s*:\s*['\"])(?!\[hidden\])[^'\"]+",
             re.IGNORECASE,
         ),
         rf"\1{HIDDEN}",

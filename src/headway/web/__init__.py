@@ -23,8 +23,9 @@ How a page is added
    Within a fragment, give each row a `data-key`, so that the script moves rows instead of rewriting
    them. Use the macros `ui.*` from `parts.html` for bars, states, names, empty lists, paging and
    filters; `at | when` for an instant, `at | age` for the time since, `at | left` for the time
-   until, `ms | span` for a duration, `n | number`, `text | name` for user-supplied text,
-   `text | whole` if it has several lines, `text | sentence` for a store's explanation of a job;
+   until, `ms | span` for a duration, `n | number`, `text | name` for a user's name of something,
+   `text | said` for a user's sentence, such as a reason or an error, `text | whole` if it has
+   several lines, `text | sentence` for a store's explanation of a job; the last three mask secrets;
    `meter`, `shares`, `bars` and `line` for charts. Never mark text as safe.
 3. An `Action` names an HTTP route's function as its `endpoint`: permission, checks, validation and
    the `curl` line all come from that route.

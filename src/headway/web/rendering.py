@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue
+from headway.core.hidden import hidden_text
 from headway.core.instant import format_instant, parse_instant
 from headway.core.local_time import MAX_AT
 from headway.web.page import ENGINE
@@ -191,7 +192,7 @@ def environment(package: str) -> Environment:
     filters = cast("dict[str, object]", made.filters)
     filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
     filters |= {"short": short, "url": _url, "name": name, "counted": counted, "whole": whole}
-    filters |= {"sentence": sentence}
+    filters |= {"sentence": sentence, "said": said}
     known = cast("dict[str, object]", made.globals)
     known |= {"static_url": static_url, "base": BASE, "link": link, "fire": fire, "MAX_AT": MAX_AT}
     known |= {one.__name__: one for one in (meter, shares, bars, line)}
@@ -259,12 +260,21 @@ def _name(whole: str) -> Markup:
     return Markup('<bdi title="{}">{}</bdi>').format(seen, f"{seen[:half]}…{seen[-half:]}")
 
 
+def said(text: object) -> Markup:
+    """Return a user's sentence, such as an error, as `name` does, with its secrets masked."""
+    return name(hidden_text(str(text)[:MOST_WHOLE]))
+
+
 def whole(text: object, most: int = MOST_WHOLE) -> str:
-    """Return a user's text with its lines and tabs, but without other invisible characters."""
+    """Return a user's text with its lines and tabs, but without other invisible characters.
+
+    Secrets are masked.
+    """
     given = str(text)
     seen = "".join(
         one if one.isprintable() or one in "\n\t" else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}")
-        for one in given[:most]
+        # More than is shown, so that no secret is cut where it is not recognized any more.
+        for one in hidden_text(given[: 2 * most])[:most]
     )
     return seen if len(given) <= most else f"{seen}\n… and {len(given) - most} more characters"
 

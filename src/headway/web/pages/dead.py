@@ -28,7 +28,7 @@ from headway.web.page import (
     everyone,
     int_of,
 )
-from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, hidden_error, query_of
+from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, query_of
 
 SAMPLE = 500
 """Number of newest dead jobs that are grouped."""
@@ -135,7 +135,7 @@ async def read(view: PageView) -> Facts:
     return {
         "groups": groups,
         "chosen": chosen,
-        "rows": [hidden_error(one) for one in chosen.jobs[:ROWS]] if chosen else [],
+        "rows": chosen.jobs[:ROWS] if chosen else [],
         "ids": ",".join(one.id for one in chosen.jobs[:AT_ONCE]) if chosen else "",
         "seen": seen,
         "more": page.cursor is not None,

@@ -9,7 +9,6 @@ import msgspec
 
 from headway.contract.views import JobQuery, JobsQuery, JobView, RunView
 from headway.core.check import is_job_id
-from headway.core.hidden import hidden_text
 from headway.core.job import derived_id
 from headway.core.state import FINAL, State
 from headway.server.caller import Permission
@@ -24,7 +23,6 @@ from headway.web.pages.jobs import (
     RUN_NOW,
     actions_for,
     carried,
-    hidden_error,
 )
 from headway.web.shared_reads import SLOW_S
 
@@ -78,14 +76,6 @@ async def read(view: PageView) -> Facts:
         UnknownJob: there is no such job.
     """
     job, why = await visible_why(view.service, view.caller, view.values["id"])
-    job = hidden_error(job)
-    job = replace(
-        job,
-        runs=tuple(replace(r, error=hidden_text(r.error)) for r in job.runs),
-        trail=tuple(
-            replace(n, what=hidden_text(n.what), reason=hidden_text(n.reason)) for n in job.trail
-        ),
-    )
     rows = timeline(job, why.now)
 
     async def relatives() -> tuple[list[JobView], JobView | None]:
@@ -97,7 +87,6 @@ async def read(view: PageView) -> Facts:
         "now": why.now,
         "job": job,
         "why": why,
-        "sentence": hidden_text(why.sentence),
         "rows": rows,
         "runs": len(job.runs),
         "final": job.state in FINAL,

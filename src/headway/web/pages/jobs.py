@@ -70,7 +70,7 @@ async def read(view: PageView) -> Facts:
         )
     filtered = bool(query.states) or any(given[one] for one in (*FILTERS, "id"))
     return {
-        "rows": [hidden_error(one) for one in near or rows if caller.sees(one)],
+        "rows": [one for one in near or rows if caller.sees(one)],
         "near": bool(near),
         "cursor": page.cursor,
         "filtered": filtered,
@@ -158,13 +158,6 @@ def states_of(text: str) -> tuple[State, ...]:
             message = f"{one[:40]!r} is not a state"
             raise InvalidValue(message, hint=f"one of {', '.join(STATES)}")
     return tuple(State(one) for one in dict.fromkeys(names))
-
-
-def hidden_error(job: JobView) -> JobView:
-    """Return a job with secrets masked in its reason and error."""
-    if not job.reason and not job.error:
-        return job
-    return replace(job, reason=hidden_text(job.reason), error=hidden_text(job.error))
 
 
 def carried(data: bytes | None) -> str:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from headway.contract.views import GatesQuery, JobsQuery, JobView, StatsQuery, TrailQuery, TrailView
 from headway.core.check import is_job_id
-from headway.core.hidden import hidden_text
 from headway.core.state import FINAL, State
 from headway.server.caller import Caller, Permission
 from headway.server.finding import held_jobs
@@ -214,7 +213,7 @@ async def read_trail(view: PageView) -> Facts:
         if len(rows) > MOST_LINES:
             rows, cursor = rows[:MOST_LINES], str(rows[MOST_LINES - 1].seq)
     return {
-        "rows": [(one, _leads_to(one), hidden_text(one.reason)) for one in rows],
+        "rows": [(one, _leads_to(one)) for one in rows],
         "cursor": cursor,
         "looked": LINES_LOOKED_AT,
         "kept": {name: given[name] for name in ("target", "author") if given[name]},
