@@ -167,6 +167,15 @@ async def test_script_receives_only_the_form_and_the_message_as_json():
         assert reply.json() == {"said": "lines is closed."}
 
 
+async def test_page_of_lanes_beyond_the_last_is_the_last():
+    async with operating() as (rig, http):
+        for n in range(52):
+            await rig.send(lane=f"lane {n:02}")
+        text = plain((await http.get("/ui/lanes?from=100")).text)
+        assert "51 to 52 of 52" in text
+        assert "lane 51" in text
+
+
 async def test_hostile_names_and_texts_are_shown_as_text_on_every_page():
     async with operating() as (rig, http):
         # In a gate's name, braces may only enclose placeholders.

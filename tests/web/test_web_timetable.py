@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from unittest.mock import patch
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -310,6 +311,18 @@ async def test_open_calendar_reads_a_bounded_number_of_jobs():
         assert sum(len(one.ids or ()) for one in asked) <= 50 * 5 + 200
         assert "20 more are not" in text
         assert "1 to 50 of 120" in text
+
+
+async def test_paging_keeps_the_calendars_day_zone_and_view_and_these_keep_the_page():
+    async with calendar() as (rig, http, _):
+        for n in range(60):
+            await declare(rig, f"entry {n:03}", At("03:00"))
+        shown = {"view": "day", "day": "2026-03-01", "tz": "Asia/Tokyo", "q": "entry"}
+        page = Tags((await http.get("/ui/timetable", params={**shown, "from": "50"})).text)
+        links = [dict(parse_qsl(urlsplit(one).query)) for one in page.links]
+        assert shown in links
+        assert {**shown, "day": "2026-02-28", "from": "50"} in links
+        assert {**shown, "tz": "UTC", "from": "50"} in links
 
 
 async def test_open_calendar_receives_its_contents_and_then_changes():

@@ -17,6 +17,7 @@ from typing import (
     Any,
     Literal,
     Protocol,
+    TypeVar,
     cast,
     get_type_hints,
     runtime_checkable,
@@ -39,6 +40,7 @@ from headway.server.routing import marks
 from headway.server.service import Service
 from headway.web.shared_reads import SharedReads
 
+Row = TypeVar("Row")
 Values = Mapping[str, str]
 """The values of a query string or a form, by name."""
 Facts = Mapping[str, object]
@@ -51,6 +53,8 @@ when it has changed, so it must cover all that they show except the passing of t
 
 ENGINE = "headway.web"
 """The package of the engine's own pages."""
+ROWS = 50
+"""Rows per page of a listing that is read as a whole."""
 ONCE = "once"
 """Name of a form's hidden field with the Idempotency-Key of its call."""
 
@@ -105,10 +109,17 @@ def int_of(values: Values, name: str) -> object:
     return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
-def first_row(values: Values) -> int:
-    """Return the index of a page's first row, from the parameter `from`; 0 if it is not valid."""
+def rows_of(values: Values, found: Sequence[Row]) -> tuple[Sequence[Row], Facts]:
+    """Return the rows of a page that starts at the parameter `from`, and the facts for `ui.pages`.
+
+    Without a valid start they are the first rows, and beyond the end the last ones.
+    """
     text = values["from"]
-    return int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
+    first = int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
+    if first >= len(found):
+        first = max(0, len(found) - 1) // ROWS * ROWS
+    rows = found[first : first + ROWS]
+    return rows, {"first": first, "many": len(found), "size": ROWS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,8 +49,8 @@ from headway.web.page import (
     Page,
     PageView,
     Values,
-    first_row,
     int_of,
+    rows_of,
 )
 from headway.web.rendering import whole
 
@@ -162,15 +162,12 @@ async def _read(dispatcher: Dispatcher, view: PageView) -> Facts:
     every = list(dispatcher.config.automations.values())
     sought = view.values["q"].casefold()
     found = [one for one in every if sought in one.id.casefold() + one.repository.key.casefold()]
-    first = first_row(view.values)
-    rows = found[first : first + ROWS]
+    rows, place = rows_of(view.values, found)
     ends = Counter(one.word for some in newest.values() for one in some)
     return {
         **facts,
         "rows": rows,
-        "first": first,
-        "many": len(found),
-        "size": ROWS,
+        **place,
         "active": await _active(view),
         "limit": await _limit(view),
         "lowered": dispatcher.lowered,

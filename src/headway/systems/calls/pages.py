@@ -24,8 +24,8 @@ from headway.web.page import (
     PageView,
     Values,
     everyone,
-    first_row,
     int_of,
+    rows_of,
 )
 from headway.web.pages.gates import CLOSE, OPEN
 
@@ -49,8 +49,7 @@ async def _numbers(context: CallsContext, view: PageView) -> Facts:
         ),
         key=lambda one: (one.gate != DEFAULT_POOL, one.gate, one.number),
     )
-    first = first_row(values)
-    rows = found[first : first + ROWS]
+    rows, place = rows_of(values, found)
     names = tuple(dict.fromkeys(one.gate for one in rows))
 
     async def gates() -> dict[str, GateState]:
@@ -66,9 +65,7 @@ async def _numbers(context: CallsContext, view: PageView) -> Facts:
         "rows": [(one, members.get(f"{one.gate}/{one.number}")) for one in rows],
         "pools": pools,
         "names": sorted({one.gate for one in catalogue.numbers.values()})[:ROWS],
-        "first": first,
-        "many": len(found),
-        "size": ROWS,
+        **place,
     }
 
 

@@ -21,14 +21,12 @@ from headway.web.page import (
     Page,
     PageView,
     Values,
-    first_row,
     int_of,
+    rows_of,
 )
 from headway.web.pages.gates import AT_MOST, capacity_of
 from headway.web.stuck import held_up_in
 
-ROWS = 50
-"""Lanes per page."""
 SAMPLE = 100
 """Maximum jobs of a parked flow, and of a worker, whose tenants are counted."""
 ORDERS = ("name", "depth", "oldest")
@@ -49,15 +47,12 @@ async def read(view: PageView) -> Facts:
         lanes.sort(key=lambda one: (-held_up_in(one), one.name))
     elif order == "oldest":
         lanes.sort(key=lambda one: (one.oldest_due_at or 1 << 62, one.name))
-    first = first_row(view.values)
-    rows = lanes[first : first + ROWS]
+    rows, place = rows_of(view.values, lanes)
     return {
         **facts,
+        **place,
         "lane": None,
         "rows": rows,
-        "first": first,
-        "many": len(lanes),
-        "size": ROWS,
         "latencies": await view.reads.latencies([one.name for one in rows if one.unfinished]),
     }
 

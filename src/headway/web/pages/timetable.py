@@ -21,13 +21,11 @@ from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.server.finding import fire_ids, has_fired
 from headway.server.routes import timetable as routes
-from headway.web.page import Action, Call, Facts, Page, PageView, Values, first_row
+from headway.web.page import Action, Call, Facts, Page, PageView, Values, rows_of
 from headway.web.shared_reads import SLOW_S
 
 DRAWN = 100
 """Number of entries drawn in the calendar: the first by name."""
-ROWS = 50
-"""Entries per page of the list below the calendar."""
 OFTEN = {"week": 21, "day": 24}
 """Number of fires of an entry above which the calendar summarizes them in one line."""
 LAST = 5
@@ -119,8 +117,7 @@ async def read(view: PageView) -> Facts:
     entries = [one for one in entries if sought in one.spec.name.casefold()]
     calendar = _Calendar(view, now)
     shown, often = calendar.fires(entries[:DRAWN])
-    first = first_row(view.values)
-    listed = entries[first : first + ROWS]
+    listed, place = rows_of(view.values, entries)
     last = [(one, at) for one in listed for at in _last(one, now, LAST)]
     near = sorted(shown, key=lambda one: abs(one[1] - now))[:MOST_LOOKED]
     key = ("fires", view.caller.lanes, *sorted(view.values.items()))
@@ -130,6 +127,7 @@ async def read(view: PageView) -> Facts:
     stretches = calendar.stretches(shown, jobs)
     return {
         **facts,
+        **place,
         "version": (stretches, often, rows, len(entries)),
         "one": None,
         "calendar": calendar,
@@ -138,9 +136,6 @@ async def read(view: PageView) -> Facts:
         "rows": rows,
         "failed": [one for one in rows if one.failed],
         "undrawn": max(0, len(entries) - DRAWN),
-        "first": first,
-        "many": len(entries),
-        "size": ROWS,
     }
 
 
