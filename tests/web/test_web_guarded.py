@@ -14,6 +14,7 @@ from headway.web import dashboard as dashboard_module
 from headway.web import feed
 from headway.web.sign_in import keep_token
 from tests.server.rig import LIMIT_S
+from tests.servers.stores import DURABLE, NewUrl
 from tests.web.rig import dashboard, do, form_of, signed_in
 from tests.web.test_web_access import declare
 from tests.web.test_web_jobs import Worker
@@ -109,6 +110,19 @@ async def test_result_of_an_action_is_shown_once():
         await do(http, "/ui/-/do/close-gate?gate=lines")
         assert "lines is closed." in (await http.get("/ui/gates")).text
         assert "lines is closed." not in (await http.get("/ui/gates")).text
+
+
+@pytest.mark.parametrize("kind", DURABLE)
+async def test_value_that_no_store_takes_is_refused(kind: str, new_url: NewUrl):
+    async with dashboard(new_url(kind)) as rig, signed_in(rig, Role.OPERATOR) as http:
+        for path in ("lanes?lane", "gates?gate", "jobs?subject", "trail?target"):
+            reply = await http.get(f"/ui/{path}=%00")
+            assert (reply.status_code, "contains NUL" in reply.text) == (422, True)
+        for action in ("set-lane-concurrency?lane", "set-gate-capacity?gate"):
+            assert (await http.get(f"/ui/-/do/{action}=%00")).status_code == 422
+        form = await form_of(http, "/ui/-/do/pause-lane?lane=mail")
+        reply = await http.post("/ui/-/do/pause-lane", data={**form, "lane": "\0"})
+        assert reply.status_code == 422
 
 
 async def test_malformed_or_too_large_form_is_refused():

@@ -149,7 +149,7 @@ class Dashboard:
             caller = await self._admit(request, page)
             given = {**request.query_params, **cast("Mapping[str, str]", request.path_params)}
             names = {*page.params, *request.path_params}
-            values = {name: given.get(name, "")[:MOST_VALUE] for name in names}
+            values = _checked({name: given.get(name, "")[:MOST_VALUE] for name in names})
             view = PageView(service=self._service, reads=self._reads, caller=caller, values=values)
             if live:
                 self.feed.check_room()
@@ -236,7 +236,7 @@ class Dashboard:
             given = request.query_params
             # Checkboxes with the same name form one list.
             values = {name: ",".join(given.getlist(name))[:MOST_VALUE] for name in given}
-            return await self._asked(request, caller, found, values)
+            return await self._asked(request, caller, found, _checked(values))
         except HeadwayError as error:
             return await self._refused(request, error, plain=_is_script(request))
 
@@ -490,7 +490,20 @@ async def _form(request: Request) -> dict[str, str]:
     except ValueError:
         message = "this is not a form of this dashboard"
         raise InvalidValue(message, hint="go back, and reload the page") from None
-    return {name: value.replace("\r\n", "\n") for name, value in pairs}
+    return _checked({name: value.replace("\r\n", "\n") for name, value in pairs})
+
+
+def _checked(values: dict[str, str]) -> dict[str, str]:
+    """Return values from a browser; no store has text with a NUL, and some refuse to look for it.
+
+    Raises:
+        InvalidValue: a value contains a NUL.
+    """
+    for name, value in values.items():
+        if "\0" in value:
+            message = f"{name} contains NUL"
+            raise InvalidValue(message, hint="remove the NUL character")
+    return values
 
 
 def _is_script(request: Request) -> bool:
