@@ -507,7 +507,7 @@ async def test_live_jobs_are_found_among_many_that_ended_or_are_due_later(
         for lane, waiting_and_running in (("calls", "11"), ("dial", "21")):
             text = await text_of(http, "/ui/lanes", lane=lane)
             shares = text.partition("Share by tenant")[2]
-            assert re.search(rf"WaitingRunning\s+acme\W{waiting_and_running}", shares)
+            assert re.search(rf"WaitingIn progress\s+acme\W{waiting_and_running}", shares)
 
 
 async def test_scoped_tokens_find_only_their_own_live_jobs(monkeypatch: pytest.MonkeyPatch):
@@ -559,6 +559,20 @@ async def test_jobs_waiting_for_a_keyed_pool_are_shown_at_each_of_its_members():
             text = await text_of(http, "/ui/gates", gate=name)
             assert "Waiting1parked at this gate" in text
             assert made[2][-8:] in text.partition("Waiting for it")[2]
+
+
+async def test_handed_over_jobs_are_in_progress_and_do_not_run():
+    async with operating() as (rig, http):
+        worker = Worker(rig)
+        for _ in range(3):
+            await rig.send(lane="calls")
+        handed, *_ = await worker.take("calls", 3)
+        await worker.say(HandedOver(handed.id, handed.run, key="k", timeout_ms=60_000))
+        now = await text_of(http, "/ui")
+        assert "Running 2 on 1 worker 1 handed over" in " ".join(now.split())
+        lanes = (await http.get("/ui/lanes")).text
+        assert "In progress" in lanes
+        assert plain(lanes).count("Running") == 0
 
 
 async def test_worker_without_a_job_runs_nothing():

@@ -103,6 +103,21 @@ def test_forgotten_jobs_do_not_count_against_ended_ones():
     assert history.finished_rate("calls") == 2
 
 
+def test_time_without_a_browser_counts_for_no_rate():
+    history, hour = History(), 3_600_000
+    history.note(overview(0, succeeded=0, ended=0))
+    history.note(overview(hour, succeeded=7_200, ended=7_200))
+    assert history.rate("succeeded") is None
+    assert history.finished_rate("calls") is None
+    history.note(overview(hour + 1_000, succeeded=7_205, ended=7_205))
+    assert history.rate("succeeded") == 5
+    assert history.finished_rate("calls") == 5
+    track = GateTrack()
+    for second, jobs in ((0, "ab"), (1, "bc"), (2, "cd"), (3, "de"), (3_600, "pq"), (3_601, "qr")):
+        track.note(gate(*jobs), second * 1_000)
+    assert track.each_ms is None
+
+
 def test_gate_next_has_room_after_the_mean_of_the_last_times_and_is_never_late():
     track = GateTrack()
     for now, jobs in ((0, "ab"), (10_000, "bc"), (30_000, "cd"), (50_000, "de")):

@@ -28,6 +28,8 @@ SHARE = 0.01
 """Maximum share of time spent on one read whose cache time is longer than `FRESH_S`."""
 OLDEST_S = 10.0
 """Seconds after which even a slow read is repeated."""
+RECENT_MS = 60_000
+"""A rate is of samples of the last minute: while no browser watches there are none."""
 KEPT = 600
 """Samples per series: ten minutes, while a browser watches."""
 GATES_KEPT = 200
@@ -52,6 +54,9 @@ class GateTrack:
 
     def note(self, gate: GateState, now: int) -> None:
         """Add a sample."""
+        if self.used and now - self.used[-1][0] > RECENT_MS:
+            self.freed.clear()
+            self.held = frozenset()
         self.used.append((now, gate.used))
         held = frozenset((one.job, one.run) for one in gate.holders)
         self.freed.extend(now for _ in range(len(self.held - held)))
@@ -104,13 +109,15 @@ class History:
             track.note(gate, now)
 
     def rate(self, total: str, span_ms: int = 10_000) -> float | None:
-        """Return the recent rate of a total, per second; None before the second sample."""
+        """Return the recent rate of a total, per second; None without two recent samples."""
         if len(self.totals) < 2:
             return None
         at, last = self.totals[-1]
         since, first = next(one for one in self.totals if at - one[0] <= span_ms or one[0] == at)
         if since == at:
             since, first = self.totals[-2]
+        if at - since > RECENT_MS:
+            return None
         return max(0, last.get(total, 0) - first.get(total, 0)) * 1000 / (at - since)
 
     def steps(self, total: str, step_ms: int = 5_000, most: int = 60) -> list[float | None]:
@@ -134,13 +141,14 @@ class History:
         return found
 
     def finished_rate(self, lane: str) -> float | None:
-        """Return how many jobs of a lane finished per second; None before the second sample."""
-        if len(self.finished) < 2:
+        """Return how many jobs of a lane finished per second; None without two recent samples."""
+        recent = [one for one in self.finished if self.finished[-1][0] - one[0] <= RECENT_MS]
+        if len(recent) < 2:
             return None
-        counts = [one.get(lane, 0) for _, one in self.finished]
+        counts = [one.get(lane, 0) for _, one in recent]
         # A count falls when jobs are removed after their retention: ignore that.
         grown = sum(max(0, after - before) for before, after in pairwise(counts))
-        return grown * 1000 / (self.finished[-1][0] - self.finished[0][0])
+        return grown * 1000 / (recent[-1][0] - recent[0][0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -43,7 +43,6 @@ async def read_now(view: PageView) -> Facts:
     store = view.service.store
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
     history = view.reads.history
-    live = [one for one in seen.workers if one.lease_until > seen.stats.now]
     return {
         **_facts(seen.stats.now, await view.reads.stuck(), dict(seen.stats.counts)),
         "scope": "all",
@@ -51,8 +50,7 @@ async def read_now(view: PageView) -> Facts:
         "history": history,
         "rates": _rates(history),
         "lateness": await view.reads.lateness(),
-        "workers": len(live),
-        "running": sum(one.running for one in live),
+        "workers": sum(one.lease_until > seen.stats.now for one in seen.workers),
         "tracks": history.gates,
     }
 
