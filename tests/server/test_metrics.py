@@ -15,7 +15,7 @@ import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest, Role
 from headway.contract.outcomes import Died, SettleRequest
-from headway.contract.views import StatsQuery
+from headway.contract.views import StatsQuery, WorkersQuery
 from headway.server.metrics import (
     DURATIONS,
     FAMILIES,
@@ -230,6 +230,36 @@ async def test_system_with_failing_metrics_hides_no_others(
         assert ("headway_own_things", ()) not in found
         assert "a system failed" in caplog.text
         caplog.clear()
+
+
+async def test_scrapes_that_wait_for_the_store_share_one_read_and_a_later_one_reads_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    read, reads, answers = rig.store.read, 0, asyncio.Event()
+
+    async def slow(query: Any) -> Any:
+        nonlocal reads
+        if isinstance(query, WorkersQuery):
+            reads += 1
+            await answers.wait()
+        return await read(query)
+
+    async def text() -> bytes:
+        found, _ = await scrapes.scrape("", long_polls=0, event_streams=0, leads=False)
+        return found
+
+    monkeypatch.setattr(rig.store, "read", slow)
+    scrapes = rig.service.scrapes
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(text()) for _ in range(3)]
+        while not reads:
+            await rig.service.timing.pause(0)
+        answers.set()
+    assert reads == 1
+    assert all(b"headway_store_up 1.0" in one.result() for one in asked)
+    await rig.send(lane="new")
+    assert b'headway_jobs{lane="new",state="waiting"} 1.0' in await text()
+    assert reads == 2
 
 
 async def test_metrics_show_whether_this_server_alerts():

@@ -361,7 +361,10 @@ _log = logging.getLogger("headway.server")
 
 
 class MetricsScraper:
-    """Collects the metrics of a server and its store, one scrape at a time."""
+    """Collects the metrics of a server and its store; scrapes at the same time share one read.
+
+    So a second Prometheus gets its reply in time, too, while the store does not respond.
+    """
 
     def __init__(self, store: Store, timing: Timing, requests: RequestMetrics) -> None:
         self._store = store
@@ -369,6 +372,8 @@ class MetricsScraper:
         self.requests = requests
         self._sources: list[MetricsSource] = []
         self._lock = asyncio.Lock()
+        self._reads = 0
+        self._found: list[Metric] = []
 
     def add(self, source: MetricsSource) -> None:
         """Add the metrics of a system; call this from the system's `start`."""
@@ -384,9 +389,13 @@ class MetricsScraper:
             one(EVENT_STREAMS, event_streams),
             one(ALERTS_LEADS, leads),
         ]
+        reads = self._reads
         async with self._lock:
-            overview, metrics = await self._of_store()
-            found += metrics + await self._of_sources(overview)
+            if reads == self._reads:
+                overview, metrics = await self._of_store()
+                self._found = metrics + await self._of_sources(overview)
+                self._reads += 1
+        found += self._found
         registry = CollectorRegistry()
         registry.register(_Collected([*found, *self.requests.registry.collect()]))
         encode, media_type = choose_encoder(accept)
