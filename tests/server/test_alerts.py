@@ -279,6 +279,36 @@ def book_of(*its: Rule[Facts], see: Callable[[Facts], Facts | None] = lambda fac
     return RuleBook(rules=lambda: its, see=seen, runbooks="page-of-the-system")
 
 
+async def test_check_that_fails_unexpectedly_is_repeated(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    world = World(each_ms=1)
+    lead, checks, checked_again = world.store.lead, 0, asyncio.Event()
+
+    async def fails_once(*given: Any) -> Any:
+        nonlocal checks
+        checks += 1
+        if checks == 2:
+            message = "a bug"
+            raise RuntimeError(message)
+        if checks == 3:
+            assert not world.watch._alerts.leads
+        if checks == 4:
+            checked_again.set()
+        return await lead(*given)
+
+    monkeypatch.setattr(world.store, "lead", fails_once)
+    watching = asyncio.create_task(world.watch.run())
+    async with asyncio.timeout(LIMIT_S):
+        await checked_again.wait()
+    assert world.watch._alerts.leads
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+    assert "RuntimeError: a bug" in caplog.text
+    await world.store.inner.close()
+
+
 async def test_systems_rules_alert_with_their_own_page_and_heal(world: World):
     wrong = [finding("line")]
     world.books = [book_of(Another(lambda _: wrong))]

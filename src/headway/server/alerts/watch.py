@@ -353,7 +353,12 @@ class AlertWatcher:
         """Check periodically until cancelled, then close the sinks."""
         try:
             while True:
-                await self.check()
+                try:
+                    await self.look()
+                except Exception:  # noqa: BLE001  (any bug)
+                    # Without the next check there would be no alert any more.
+                    self._alerts.leads = False
+                    _log.exception("the alert rules could not be checked")
                 await self._timing.pause(self._each_ms / 1000)
         finally:
             for sink in self._sinks:
