@@ -94,6 +94,8 @@ async def test_gates_are_found_by_their_exact_names(rig: Rig):
         ("POST", "/v1/closures", {"gate": "nobody"}, 422, "unknown_gate"),
         ("POST", "/v1/closures", {"gate": "c:{x}"}, 422, "invalid_value"),
         ("POST", "/v1/closures", {"gate": "all", "after": 1, "until": 1}, 422, "invalid_value"),
+        ("POST", "/v1/closures", {"gate": "all", "until": 86_400_000}, 422, "invalid_value"),
+        ("POST", "/v1/lanes/mail/pause", {"until": "0s"}, 422, "invalid_value"),
         ("PUT", "/v1/gates/all", {"kind": "slots", "capacity": 1}, 422, "invalid_value"),
         ("PUT", "/v1/gates/x{", {"kind": "slots", "capacity": 1}, 422, "invalid_value"),
         ("PUT", "/v1/gates/c:{x}", {"kind": "slots", "capacity": 1}, 422, "invalid_value"),

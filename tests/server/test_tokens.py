@@ -144,6 +144,8 @@ async def test_tokens_are_listed_in_pages(rig: Rig):
         {"name": "x", "roles": ["viewer"], "tenants": []},
         {"name": "x", "roles": ["worker"], "tenants": ["acme"]},
         {"name": "x", "roles": ["viewer"], "expires": "soon"},
+        {"name": "x", "roles": ["viewer"], "expires": "2020-01-01T00:00Z"},
+        {"name": "x", "roles": ["viewer"], "expires": "0s"},
         {"name": "x", "roles": ["viewer"], "secrets": []},
         {"name": "x", "roles": ["viewer"], "id": "0" * 16},
     ],

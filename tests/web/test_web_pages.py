@@ -142,6 +142,15 @@ async def test_capacity_is_set_and_reset_and_a_wrong_number_is_reported_in_the_f
         assert (await gate_of(rig, "lines")).capacity == 1
 
 
+async def test_closing_until_a_time_in_the_past_is_refused_in_the_form():
+    async with operating() as (rig, http):
+        await declare(rig, "lines", 1)
+        reply = await do(http, "/ui/-/do/close-gate?gate=lines", until="2020-01-01T00:00Z")
+        assert reply.status_code == 422
+        assert "until is 2020-01-01T00:00:00Z, which is not in the future" in reply.text
+        assert (await gate_of(rig, "lines")).closed_until is None
+
+
 async def test_command_beside_a_form_does_the_same_over_http():
     async with operating() as (rig, http):
         name = 'it\'s "quoted" & <b>'

@@ -7,7 +7,7 @@ from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, LanesQuery, StatsQuery
-from headway.core.errors import InvalidValue, UnknownGate
+from headway.core.errors import UnknownGate
 from headway.core.instant import optional_moment
 from headway.core.naming import did_you_mean
 
@@ -49,12 +49,7 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
         until_at = None
         if moment is not None:
             now = (await store.read(StatsQuery())).now
-            until_at = moment.resolved(now)
-            if until_at <= now:
-                message = (
-                    f"--until is {until}, which is in the past: it is now {session.clock.at(now)}"
-                )
-                raise InvalidValue(message, hint="pass a future time, or a duration such as 20m")
+            until_at = moment.ahead("--until", now)
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
         done = await _defined(store, definition_request(session, item, signed), gate)
         return done, until_at, await _unknown_lane_note(store, gate)

@@ -105,6 +105,25 @@ class Moment:
         """Return the time in ms UTC; `now` is the store's current time."""
         return now + (self.after_ms or 0) if self.at is None else self.at
 
+    def ahead(self, option: str, now: int) -> int:
+        """Return the time in ms UTC, which must be in the future.
+
+        Args:
+            option: option or field that contained it, for error messages.
+            now: the store's current time, ms UTC.
+
+        Raises:
+            InvalidValue: it is not in the future.
+        """
+        at = self.resolved(now)
+        if at <= now:
+            message = (
+                f"{option} is {format_instant(at)}, which is not in the future: "
+                f"it is now {format_instant(now)}"
+            )
+            raise InvalidValue(message, hint="pass a future time, or a duration such as 20m")
+        return at
+
 
 def parse_moment(option: str, text: str) -> Moment:
     """Parse a point in time.

@@ -184,11 +184,12 @@ async def close_gate(
 
     Raises:
         Forbidden: the caller may not change this gate.
+        InvalidValue: the time is not in the future; nothing was written.
         RevisionConflict: the definitions were changed in the meantime; nothing was written.
         UnknownGate: there is no such gate; nothing was written.
     """
     caller.check_gate(gate)
-    until_at = body.resolved(await service.now() if body.counts else 0)
+    until_at = body.resolved(await service.now())
     return await define(
         service,
         caller,

@@ -103,10 +103,7 @@ class Reach:
             InvalidValue: it would have expired already.
         """
         moment = optional_moment("--expires", self.expires)
-        expires_at = None if moment is None else moment.resolved(now)
-        if expires_at is not None and expires_at <= now:
-            message = f"--expires: {self.expires} is not in the future"
-            raise InvalidValue(message, hint='pass a duration from now, such as "90d"')
+        expires_at = None if moment is None else moment.ahead("--expires", now)
         return TokenSpec(
             id=made.id,
             name=name,

@@ -159,16 +159,15 @@ class UntilBody(ReasonBody):
             raise ValueError(message)
         return self
 
-    @property
-    def counts(self) -> bool:
-        """Whether the time depends on the store's current time."""
-        return self.after is not None or (self.until is not None and self.until.at is None)
-
     def resolved(self, now: int) -> int | None:
-        """Return the time in ms UTC; None for indefinitely."""
+        """Return the time in ms UTC; None for indefinitely.
+
+        Raises:
+            InvalidValue: `until` is not in the future.
+        """
         if self.after is not None:
             return now + self.after
-        return None if self.until is None else self.until.resolved(now)
+        return None if self.until is None else self.until.ahead("body.until", now)
 
 
 class ClosureBody(UntilBody):

@@ -128,6 +128,7 @@ async def make_token(
 
     Raises:
         Forbidden: it would have more reach than the caller.
+        InvalidValue: it would have expired already.
         IdConflict: another token was created under this Idempotency-Key.
     """
     before = await service.store.read(StatsQuery())
@@ -140,7 +141,7 @@ async def make_token(
         tenants=None if body.tenants is None else tuple(body.tenants),
         lanes=None if body.lanes is None else tuple(body.lanes),
         closes=tuple(dict.fromkeys(body.closes or ())),
-        expires_at=None if body.expires is None else body.expires.resolved(before.now),
+        expires_at=None if body.expires is None else body.expires.ahead("body.expires", before.now),
     )
     if not _within(caller, spec):
         message = "the token would have more reach than the one that creates it"
