@@ -15,7 +15,7 @@ from tests.servers.fixtures import missing
 LIMIT_MS = 240_000
 expect.set_options(timeout=LIMIT_MS)
 MOST_TABS = 120
-WINDOWS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((375, "light"), (1440, "dark"))
+WINDOWS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((320, "light"), (1440, "dark"))
 """Widths, each with the theme that axe-core checks."""
 
 

@@ -182,6 +182,29 @@ async def test_action_whose_reply_is_lost_is_not_sent_again():
     assert len(sent) == 1
 
 
+async def test_refusal_without_a_form_has_a_name_and_a_button_that_closes_it():
+    async with (
+        dashboard(tokens=False) as rig,
+        browsing() as browser,
+        opened(browser, rig) as page,
+    ):
+        await page.evaluate("ask('/ui/-/do/nothing')")
+        dialog = page.get_by_role("dialog", name="there is no such action")
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(dialog).to_be_hidden()
+
+
+async def test_place_of_messages_is_known_to_screen_readers_before_the_first():
+    async with (
+        dashboard(tokens=False) as rig,
+        browsing() as browser,
+        opened(browser, rig) as page,
+    ):
+        shown = await page.locator("#said").evaluate("one => getComputedStyle(one).display")
+        assert shown != "none"
+        assert await page.locator("#said").get_attribute("role") == "status"
+
+
 async def test_day_of_another_year_is_shown_with_its_year():
     async with dashboard(tokens=False) as rig, browsing() as browser:
         made = await rig.send(None, due="2031-05-06T12:00Z")

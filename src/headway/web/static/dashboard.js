@@ -157,9 +157,7 @@ async function ask(url, options) {
   const told = await reply.json();
   if (told.said !== undefined) {
     dialog.close();
-    const place = document.getElementById("said");
-    place.hidden = false;
-    place.textContent = told.said;
+    document.getElementById("said").textContent = told.said;
   } else if (reply.status === 401) {
     location.reload();
   } else {
@@ -174,7 +172,14 @@ function refuse(text) {
   place.setAttribute("role", "alert");
   place.textContent = text;
   if (!dialog.open) {
-    dialog.replaceChildren(place);
+    const box = document.createElement("div");
+    const close = document.createElement("button");
+    box.className = "ask";
+    close.dataset.cancel = "";
+    close.textContent = "Close";
+    place.id = "ask-title";
+    box.append(place, close);
+    dialog.replaceChildren(box);
     dialog.showModal();
   } else {
     const form = dialog.querySelector("form");
