@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from headway.contract.views import (
     Page,
     StatsView,
 )
+from headway.runtime.timing import REAL
 from headway.server.finding import some_jobs
 from headway.server.overview import Overview, read_overview
 from headway.stores import open_store
@@ -135,6 +137,28 @@ def test_gate_that_often_has_room_shows_its_rate_and_a_briefly_seen_one_nothing(
     track.note(gate("d", "e"), 600)
     assert track.each_ms == 200
     assert track.next_free_at(700) is None
+
+
+async def test_read_that_began_before_an_action_is_not_cached():
+    store = open_store("memory://")
+    sight = Sight(store, REAL)
+    reads, may_end = 0, asyncio.Event()
+
+    async def read() -> int:
+        nonlocal reads
+        reads += 1
+        await may_end.wait()
+        return reads
+
+    before = asyncio.create_task(sight.once("x", read, 60))
+    while not reads:
+        await REAL.pause(0)
+    sight.expire()
+    may_end.set()
+    assert await before == 1
+    assert await sight.once("x", read, 60) == 2
+    assert await sight.once("x", read, 60) == 2
+    await store.close()
 
 
 async def test_slow_read_is_cached_longer_except_for_the_freshest_data():

@@ -205,7 +205,8 @@ class SharedReads:
                 read is cached for longer, so that open pages cost the store next to nothing.
         """
         async with self._locks.setdefault(name, asyncio.Lock()):
-            until, found = self._found.get(name, (float("-inf"), None))
+            cached = self._found
+            until, found = cached.get(name, (float("-inf"), None))
             began = self._timing.monotonic()
             if began < until:
                 return cast("Found", found)
@@ -213,13 +214,16 @@ class SharedReads:
             ended = self._timing.monotonic()
             if fresh_s > FRESH_S:
                 fresh_s = max(fresh_s, min((ended - began) / SHARE, OLDEST_S))
-            self._found[name] = (ended + fresh_s, made)
+            cached[name] = (ended + fresh_s, made)
             self._forget_old()
             return made
 
     def expire(self) -> None:
-        """Clear the cache, because an action has changed something."""
-        self._found.clear()
+        """Clear the cache, because an action has changed something.
+
+        A read that began before is not cached, either.
+        """
+        self._found = {}
 
     def _forget_old(self) -> None:
         """Bound the cache: its keys contain users' filters."""
