@@ -12,7 +12,7 @@ from headway.contract.definitions import CloseGate, DefineRequest, RevokeToken, 
 from headway.contract.views import TokensQuery
 from headway.web import dashboard as dashboard_module
 from headway.web import feed
-from headway.web.sign_in import keep_token
+from headway.web.sign_in import keep_token, leave_message
 from tests.server.rig import LIMIT_S
 from tests.servers.stores import DURABLE, NewUrl
 from tests.web.rig import dashboard, do, form_of, signed_in
@@ -110,6 +110,13 @@ async def test_result_of_an_action_is_shown_once():
         await do(http, "/ui/-/do/close-gate?gate=lines")
         assert "lines is closed." in (await http.get("/ui/gates")).text
         assert "lines is closed." not in (await http.get("/ui/gates")).text
+
+
+def test_message_for_the_next_page_fits_into_a_cookie():
+    scope = {"type": "http", "scheme": "http", "path": "/ui", "headers": [], "query_string": b""}
+    reply = Response()
+    leave_message(Request(scope), reply, "\N{GRINNING FACE}" * 512 + " is closed.")
+    assert len(reply.headers["set-cookie"]) < 4_000
 
 
 @pytest.mark.parametrize("kind", DURABLE)

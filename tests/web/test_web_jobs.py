@@ -25,6 +25,8 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.web.pages.dead import error_of
 from headway.web.pages.job import timeline
+from headway.web.pages.jobs import carried
+from headway.web.rendering import MOST_WHOLE
 from tests.server.rig import Rig
 from tests.servers.browser import browsing
 from tests.web.rig import HOSTILE, dashboard, do, signed_in
@@ -230,6 +232,23 @@ async def test_arguments_are_shown_with_their_secrets_masked(url: str):
         form = await http.get(f"/ui/-/do/edit-job?job={made}")
         assert "hunter2" not in form.text
         assert "[hidden]" not in form.text
+
+
+@pytest.mark.parametrize("many", ["values", "keys", "characters", "levels", "empty"])
+def test_only_the_beginning_of_large_data_is_masked_and_shown(many: str):
+    n = 200_000
+    value: Any = {
+        "values": [{"password": "hunter2"}] * (n // 20),
+        "keys": {f"password {i}": "hunter2" for i in range(n // 20)},
+        "characters": "password=hunter2 " * (n // 17),
+        "empty": [{"password": "hunter2"}, *([[]] * (n // 4))],
+        "levels": [[[1, 2, None], {"password": ["hunter2"]}]] * (n // 40),
+    }[many]
+    text = carried(json.dumps({"first": 1, "data": value}).encode())
+    assert text.startswith('{\n  "first": 1,\n  "data": ')
+    assert MOST_WHOLE < len(text) < 20 * MOST_WHOLE
+    assert "hunter2" not in text
+    assert "[hidden]" in text
 
 
 async def test_follow_ups_of_a_job_and_their_cause_link_to_each_other():

@@ -276,7 +276,7 @@ def whole(text: object, most: int = MOST_WHOLE) -> str:
         # More than is shown, so that no secret is cut where it is not recognized any more.
         for one in hidden_text(given[: 2 * most])[:most]
     )
-    return seen if len(given) <= most else f"{seen}\n… and {len(given) - most} more characters"
+    return seen if len(given) <= most else f"{seen}\n… and more"
 
 
 @pass_context

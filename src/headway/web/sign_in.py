@@ -21,7 +21,8 @@ COOKIE = "headway_token"
 SAID = "headway_said"
 """Name of the cookie with a message that the next page shows once."""
 SAID_S = 30
-MOST_SAID = 1_000
+MOST_SAID = 300
+"""Maximum length of the message, in characters; browsers refuse a cookie of more than 4 KB."""
 
 _HERE = secrets.token_bytes(32)
 """Key for forms without a token. Other processes refuse such a form, and it must be reopened."""

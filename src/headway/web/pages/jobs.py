@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import msgspec
 
@@ -32,6 +33,7 @@ from headway.web.page import (
     everyone,
     int_of,
 )
+from headway.web.rendering import MOST_WHOLE
 from headway.web.shared_reads import FRESH_S
 
 ROWS = 50
@@ -161,16 +163,41 @@ def states_of(text: str) -> tuple[State, ...]:
 
 
 def carried(data: bytes | None) -> str:
-    """Return a job's JSON indented and with secrets masked; "" for None."""
+    """Return a job's JSON indented and with secrets masked; "" for None.
+
+    Of large JSON it is a beginning that is longer than pages show: to mask 1 MB takes a second,
+    and an open page does so every second.
+    """
     if data is None:
         return ""
     try:
-        value = hidden_value(msgspec.json.decode(data))
+        value = hidden_value(_beginning(msgspec.json.decode(data), [2 * MOST_WHOLE]))
     except msgspec.DecodeError:
-        return hidden_text(data.decode(errors="replace"))
+        return hidden_text(data[: 2 * MOST_WHOLE].decode(errors="replace"))
     text = json.dumps(value, indent=2, ensure_ascii=False)
     # Invisible characters are written as escapes, so that they can be read and edited.
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=2)
+
+
+def _beginning(value: object, room: list[int]) -> object:
+    """Return a decoded JSON value without what follows the first `room[0]` characters."""
+    room[0] -= 4
+    match value:
+        case str():
+            room[0] -= len(value)
+            return value[: max(0, room[0] + len(value))]
+        case dict():
+            found: dict[object, object] = {}
+            for key, one in cast("dict[str, object]", value).items():
+                if room[0] <= 0:
+                    break
+                name = _beginning(key, room)
+                found[name] = _beginning(one, room)
+            return found
+        case list():
+            return [_beginning(one, room) for one in cast("list[object]", value) if room[0] > 0]
+        case _:
+            return value
 
 
 def _one(values: Values) -> Call:
