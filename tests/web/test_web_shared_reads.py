@@ -141,7 +141,7 @@ def test_gate_that_often_has_room_shows_its_rate_and_a_briefly_seen_one_nothing(
 
 async def test_read_that_began_before_an_action_is_not_cached():
     store = open_store("memory://")
-    sight = Sight(store, REAL)
+    shared = SharedReads(store, REAL)
     reads, may_end = 0, asyncio.Event()
 
     async def read() -> int:
@@ -150,14 +150,14 @@ async def test_read_that_began_before_an_action_is_not_cached():
         await may_end.wait()
         return reads
 
-    before = asyncio.create_task(sight.once("x", read, 60))
+    before = asyncio.create_task(shared.once("x", read, 60))
     while not reads:
         await REAL.pause(0)
-    sight.expire()
+    shared.expire()
     may_end.set()
     assert await before == 1
-    assert await sight.once("x", read, 60) == 2
-    assert await sight.once("x", read, 60) == 2
+    assert await shared.once("x", read, 60) == 2
+    assert await shared.once("x", read, 60) == 2
     await store.close()
 
 

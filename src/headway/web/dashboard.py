@@ -30,10 +30,10 @@ from headway.server.service import Service, System
 from headway.web.feed import Feed
 from headway.web.page import (
     ENGINE,
+    ONCE,
     BoundAction,
     Facts,
     HasPages,
-    ONCE,
     Page,
     PageView,
     Values,

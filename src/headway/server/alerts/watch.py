@@ -354,7 +354,7 @@ class AlertWatcher:
         try:
             while True:
                 try:
-                    await self.look()
+                    await self.check()
                 except Exception:  # noqa: BLE001  (any bug)
                     # Without the next check there would be no alert any more.
                     self._alerts.leads = False

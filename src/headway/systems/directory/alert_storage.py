@@ -24,7 +24,7 @@ _TAKE = text(
 _WRITE = text("UPDATE alerts_told SET value = :value WHERE id = 1 AND holder = :holder")
 
 
-class AlertPlace:
+class AlertTable:
     """Implements `headway.server.alerts.rules.AlertStorage` in a table that all servers share."""
 
     def __init__(self, directory: Directory) -> None:
