@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from headway.core.errors import InvalidValue
+from headway.runtime.timing import REAL
 
 MOST_HEAD = 65_536
 """Maximum size of the request line and headers, and of the overhead of chunks, in bytes."""
@@ -56,17 +58,30 @@ class TooMuch(Exception):
     """The request head is too large; aborts the parser."""
 
 
+class WatchedState(ServerState):
+    """Uvicorn's connections and requests.
+
+    Attributes:
+        changed: set when one has ended, and by `Listener.stop`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = asyncio.Event()
+
+
 class BoundedConnection(HttpToolsProtocol):
     """A connection whose heads are bounded in bytes and time, and whose client must read."""
 
     def __init__(
         self,
         config: Config,
-        server_state: ServerState,
+        server_state: WatchedState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._changed = server_state.changed
         self._messages = 0
         self._fed = 0
         self._body = 0
@@ -87,6 +102,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._head_limit = _cancelled(self._head_limit)
         self._read_limit = _cancelled(self._read_limit)
+        self._changed.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse data, and limit the overhead of chunks and the time for a head."""
@@ -215,6 +231,8 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
+_log = logging.getLogger("headway.server")
+
 GRACE_S = 10
 """Seconds in which requests in progress may finish after a stop."""
 
@@ -239,11 +257,20 @@ class ListenAddress:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server without signal handlers; the caller handles signals."""
+    """Uvicorn's server without signal handlers and without polling; the caller handles signals.
+
+    Uvicorn checks every 100 ms whether it should stop, and then whether connections have ended.
+
+    Attributes:
+        answers: set once it accepts requests.
+        stopping: set by `Listener.stop`.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.server_state: WatchedState = WatchedState()
         self.answers = asyncio.Event()
+        self.stopping = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -254,6 +281,31 @@ class _Server(uvicorn.Server):
         """Start to serve, and set `answers`."""
         await super().startup(sockets)
         self.answers.set()
+
+    async def main_loop(self) -> None:
+        """Renew the Date header of replies each second until the server stops."""
+        while not await self.on_tick(0):
+            await REAL.wait(self.stopping, 1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, close idle connections, and wait for requests in progress."""
+        for one in (*self.servers, *(sockets or ())):
+            one.close()
+        state = self.server_state
+        changed = state.changed
+        for connection in [*state.connections]:
+            connection.shutdown()
+        try:
+            async with REAL.limit(GRACE_S):
+                while (state.connections or state.tasks) and not self.force_exit:
+                    changed.clear()
+                    for task in state.tasks:
+                        task.add_done_callback(lambda _: changed.set())
+                    await changed.wait()
+        except TimeoutError:
+            _log.warning("cancelled requests %d s after the stop: %d", GRACE_S, len(state.tasks))
+            for task in state.tasks:
+                task.cancel()
 
 
 class Listener:
@@ -290,7 +342,6 @@ class Listener:
                 proxy_headers=bool(address.trusted_proxies),
                 forwarded_allow_ips=list(address.trusted_proxies),
                 timeout_keep_alive=75,
-                timeout_graceful_shutdown=GRACE_S,
                 ssl_certfile=address.certificate,
                 ssl_keyfile=address.key,
             )
@@ -306,6 +357,8 @@ class Listener:
         self._on_stop()
         self._server.should_exit = True
         self._server.force_exit = self._server.force_exit or now
+        self._server.stopping.set()
+        self._server.server_state.changed.set()
 
     async def answers(self) -> None:
         """Wait until the server accepts requests."""
