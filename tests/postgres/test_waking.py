@@ -134,6 +134,21 @@ async def test_first_waiter_of_another_lane_claims_once_more(options, make):
     task.cancel()
 
 
+async def test_caller_is_registered_before_its_lane_is_listened_for(options, make, monkeypatch):
+    # Otherwise the thread may look for lanes to listen for before the caller's is among them.
+    wakes, registered = make(options), []
+    attend = wakes._listening.attend
+
+    def attending(lanes):
+        registered.append(wakes.lanes.issuperset(lanes))
+        attend(lanes)
+
+    monkeypatch.setattr(wakes._listening, "attend", attending)
+    (await asleep(wakes)).cancel()
+    assert registered
+    assert all(registered)
+
+
 async def test_commit_of_another_process_wakes_only_the_waiter_of_its_lane(options, make):
     here, there = make(options), make(options)
     task, other = await asleep(here), await asleep(here, "other")

@@ -139,6 +139,7 @@ class Wakes:
                 return
             self._waiters[waiter] = None
         try:
+            self._attend(lanes)
             while not waiter.awake:
                 waiter.poked.clear()
                 pause = self._pause(waiter)
@@ -152,6 +153,9 @@ class Wakes:
         finally:
             with self._lock:
                 del self._waiters[waiter]
+
+    def _attend(self, lanes: Sequence[str]) -> None:
+        """Do what wakes of other processes need to reach a waiter, which is registered already."""
 
     def _was_woken(self, waiter: _Waiter, seen: int) -> bool:
         """Return whether there was a wake since; a wake for a later time shortens the wait."""

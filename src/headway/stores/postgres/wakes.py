@@ -90,14 +90,13 @@ class Wakes(wakes.Wakes):
                 self.wake((lane, None) for lane in sleeping)
         self._checked.difference_update(followed)
 
-    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
-        """Sleep until a lane is woken or the time has come; see `Store.wait`.
+    def _attend(self, lanes: Sequence[str]) -> None:
+        """Listen for the lanes.
 
         The first caller that waits in a lane may be woken without need: only another claim can find
         what was committed before this process listened for the lane.
         """
         self._listening.listen_for(lanes)
-        await super().wait(lanes, until_at, seen)
 
     def close(self, seconds: float = 5.0) -> None:
         """Close the connection, if there is one.
