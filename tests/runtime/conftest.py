@@ -8,7 +8,7 @@ import pytest
 
 import headway as hw
 from headway.stores import open_store
-from tests.runtime.observed_store import ObservedStore
+from tests.runtime.observed_store import ObservedStore, sweep_often
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 
 THE_RUNTIME_ALONE = {"test_middleware", "test_processes", "test_stopping_handlers"}
@@ -21,6 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         here = item.path.parent.name == "runtime" and item.path.stem in THE_RUNTIME_ALONE
         if here and given is not None and given.params.get("url") in ON_SERVERS:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweep often, except in the tests of how often: what becomes due need not wait for 2 s."""
+    if request.path.stem != "test_chores":
+        sweep_often(monkeypatch)
 
 
 @pytest.fixture(params=EVERYWHERE)

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
+
 import headway as hw
 from headway.contract.definitions import DefineRequest, OpenGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import JobQuery
 from headway.core.state import FINAL
+from headway.runtime import chores
 from tests.forwarding import forward_extensions
 
 LIMIT = 120.0
@@ -123,6 +126,13 @@ async def working(app: hw.App, **options: Any) -> AsyncIterator[hw.Worker]:
         worker.stop()
         async with asyncio.timeout(LIMIT):
             await task
+
+
+def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers and servers of this process rest for at most 50 ms between two sweeps."""
+    rest = 0.05
+    monkeypatch.setattr(chores, "LONGEST_REST", rest)
+    monkeypatch.setattr(chores, "_longest_rest", lambda sweepers: rest)
 
 
 def beat_soon(worker: hw.Worker) -> None:

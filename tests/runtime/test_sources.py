@@ -116,8 +116,12 @@ async def test_jobs_in_flight_hold_their_permits_before_the_first_claim(
 
 
 async def test_nothing_is_claimed_until_jobs_in_flight_are_known(
-    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App,
+    store: ObservedStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("headway.runtime.sources.RETRY_AFTER", 0.01)
     caplog.set_level(logging.ERROR, "headway.sources")
     truth = Truth(away=True)
     declare(app, truth)

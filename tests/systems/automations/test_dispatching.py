@@ -25,6 +25,7 @@ from headway.core.timetable.schedule import format_schedule
 from headway.runtime.handler_results import Dead
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL, Timing
+from headway.runtime.worker.worker import Worker
 from headway.stores.memory import MemoryStore
 from headway.systems.automations import make
 from headway.systems.automations.dispatcher import Dispatcher
@@ -32,6 +33,7 @@ from headway.systems.automations.folders import Folders
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
 from headway.testing.faulty import Fault, FaultyStore
+from tests.runtime.watched import beat_soon
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 from tests.systems.automations.sessions_rig import (
@@ -52,7 +54,7 @@ class Service:
     app: App
     file: Path
     folder: Path
-    stop_worker: Callable[[], Any]
+    worker: Worker
 
     async def get(self, path: str = "") -> Any:
         reply = await self.rig.http.get(API + path)
@@ -76,6 +78,10 @@ class Service:
             return found
 
     async def ended(self, name: str, status: str = "succeeded") -> dict[str, Any]:
+        if status == "cancelled":
+            # The worker learns of it from its next beat, which is due every 10 seconds.
+            beat_soon(self.worker)
+
         async def look() -> dict[str, Any] | None:
             row = await self.row(name)
             return row if row["status"] in {"succeeded", "failed", "cancelled"} else None
@@ -115,7 +121,7 @@ async def service(
             )
             working = asyncio.create_task(worker.run())
             try:
-                yield Service(rig=rig, app=app, file=file, folder=tmp_path, stop_worker=worker.stop)
+                yield Service(rig=rig, app=app, file=file, folder=tmp_path, worker=worker)
             finally:
                 worker.stop()
                 await working
@@ -589,7 +595,7 @@ async def test_stopping_worker_ends_its_sessions(tmp_path, repository, url):
     async with service(tmp_path, url, entry("a", repository, holding(tmp_path))) as one:
         await one.until(lambda: _async(len(pids(tmp_path)) == 1))
         (pid,) = pids(tmp_path)
-        one.stop_worker()
+        one.worker.stop()
         row = await one.ended("a", "failed")
         assert row["reason"] == "stopped"
         assert not lives(pid)

@@ -129,7 +129,8 @@ async def test_unknown_host_name_is_a_refusal_of_the_provider(make: Make) -> Non
 @BOTH
 async def test_tls_failure_before_the_request_is_a_refusal_of_the_provider(make: Make) -> None:
     async with raw_server(hangs) as end:
-        async with closing(make(end.url.replace("http:", "https:"))) as provider:
+        url = end.url.replace("http:", "https:")
+        async with closing(impatient(make, url, hangs)) as provider:
             with pytest.raises(ProviderRefused) as refused:
                 await provider.dial(order())
         assert refused.value.concerns == "provider"
@@ -148,7 +149,7 @@ async def test_port_that_refuses_the_connection_is_a_refusal_of_the_provider(
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        provider = make(f"http://127.0.0.1:{full.getsockname()[1]}")
+        provider = impatient(make, f"http://127.0.0.1:{full.getsockname()[1]}", hangs)
         await stack.enter_async_context(closing(provider))
         with pytest.raises(ProviderRefused) as refused:
             await provider.dial(order())

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.runtime.watched import sweep_often
+
+
+@pytest.fixture(autouse=True)
+def sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep_often(monkeypatch)
