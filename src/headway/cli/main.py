@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping, Sequence
 from errno import EACCES, ELOOP, ENAMETOOLONG, ENOSPC, EPERM
@@ -103,6 +104,10 @@ class Catalogue(TyperGroup):
             hint = did_you_mean(cmd_name, COMMANDS, "see headway --help", most=2)
             raise InvalidValue(message, hint=hint)
         app: typer.Typer = getattr(import_module(f"headway.cli.{entry.module}"), entry.app)
+        if not gc.isenabled():
+            # All that was loaded stays, so that no later collection needs to look at it.
+            gc.freeze()
+            gc.enable()
         loaded = get_command(app)
         loaded.name = cmd_name
         return loaded
