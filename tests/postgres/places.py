@@ -48,9 +48,9 @@ class Place:
 
     def back_up(self) -> None:
         """Copy all rows as they are now."""
-        self.sql(f"CREATE SCHEMA {self.namespace}_kept")
-        for name in self.tables():
-            self.sql(f"CREATE TABLE {self.namespace}_kept.{name} AS TABLE @{name}")
+        kept = f"{self.namespace}_kept"
+        copies = [f"CREATE TABLE {kept}.{name} AS TABLE @{name}" for name in self.tables()]
+        self.sql("; ".join([f"CREATE SCHEMA {kept}", *copies]))
 
     def restore(self, kept: str | None = None) -> None:
         """Restore the copied rows, as an operator does: all connections are closed first."""
@@ -59,10 +59,13 @@ class Place:
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+        source = f"{kept or self.namespace}_kept"
         self.sql("; ".join(f"TRUNCATE @{name}" for name in names))
-        for name in names:
-            source = f"{kept or self.namespace}_kept.{name}"
-            self.sql(f"INSERT INTO @{name} OVERRIDING SYSTEM VALUE SELECT * FROM {source}")  # noqa: S608  (the names of our own tables)
+        copies = [
+            f"INSERT INTO @{name} OVERRIDING SYSTEM VALUE SELECT * FROM {source}.{name}"  # noqa: S608  (the names of our own tables)
+            for name in names
+        ]
+        self.sql("; ".join(copies))
 
     def forget(self) -> None:
         self.sql(f"DROP SCHEMA IF EXISTS {self.namespace}, {self.namespace}_kept CASCADE")
