@@ -137,13 +137,13 @@ async def test_first_waiter_of_another_lane_claims_once_more(options, make):
 async def test_caller_is_registered_before_its_lane_is_listened_for(options, make, monkeypatch):
     # Otherwise the thread may look for lanes to listen for before the caller's is among them.
     wakes, registered = make(options), []
-    attend = wakes._listening.attend
+    attend = wakes._listening.listen_for
 
     def attending(lanes):
         registered.append(wakes.lanes.issuperset(lanes))
         attend(lanes)
 
-    monkeypatch.setattr(wakes._listening, "attend", attending)
+    monkeypatch.setattr(wakes._listening, "listen_for", attending)
     (await asleep(wakes)).cancel()
     assert registered
     assert all(registered)
