@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime.watched import sweep_often
+from tests.runtime.observed_store import sweep_often
 
 
 @pytest.fixture(autouse=True)

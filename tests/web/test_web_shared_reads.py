@@ -150,14 +150,14 @@ async def test_read_that_began_before_an_action_is_not_cached():
         await may_end.wait()
         return reads
 
-    before = asyncio.create_task(shared.once("x", read, 60))
+    before = asyncio.create_task(shared.cached("x", read, 60))
     while not reads:
         await REAL.pause(0)
     shared.expire()
     may_end.set()
     assert await before == 1
-    assert await shared.once("x", read, 60) == 2
-    assert await shared.once("x", read, 60) == 2
+    assert await shared.cached("x", read, 60) == 2
+    assert await shared.cached("x", read, 60) == 2
     await store.close()
 
 

@@ -33,7 +33,7 @@ from headway.systems.automations.folders import Folders
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
 from headway.testing.faulty import Fault, FaultyStore
-from tests.runtime.watched import beat_soon
+from tests.runtime.observed_store import beat_soon
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 from tests.systems.automations.sessions_rig import (
