@@ -109,10 +109,11 @@ class Store(Protocol):
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """Start up to n jobs in order, each with all its permits.
 
-        Guard: each job is waiting, its gates fit now, and the claim's number is new. Due jobs are
-        promoted first (at most 1000 per lane). Starts count at the store's time of the claim. A
-        repeated number returns the jobs of the first claim that the worker still holds; a smaller
-        number returns none.
+        Guard: each job is waiting and has not expired, its gates fit now, and the claim's number is
+        new. Expired jobs are ended first (at most 1000; if there may be more, no job starts), and
+        due jobs are promoted (at most 1000 per lane). Starts count at the store's time of the
+        claim. A repeated number returns the jobs of the first claim that the worker still holds; a
+        smaller number returns none.
 
         Returns:
             The jobs, and when to claim again.

@@ -12,7 +12,7 @@ from headway.contract.definitions import DeclareLane, LaneSpec
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, Succeeded
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_PRIORITY
+from headway.core.job import MAX_BATCH, MAX_PRIORITY
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, PlayedWorker
@@ -135,6 +135,17 @@ class SchedulingGroup(ConformanceGroup):
         good = await rig.add()
         rig.clock.advance(5_001)
         assert await rig.worker.take_ids(5) == [good.id]
+
+    async def test_expired_job_is_not_claimed_however_many_have_expired(self, rig: Rig) -> None:
+        expires_at = rig.clock() + 5_000
+        # As many as one claim ends.
+        await rig.add_many(MAX_BATCH, expires_at=expires_at + 1)
+        last = await rig.add(expires_at=expires_at + 2, lane="other")
+        good = await rig.add(lane="other")
+        rig.clock.advance(6_000)
+        started = await rig.worker.take_ids(5, "other") + await rig.worker.take_ids(5, "other")
+        assert started == [good.id]
+        assert (await rig.view(last.id)).reason == "expired"
 
     async def test_claim_names_the_jobs_it_finds_expired(self, rig: Rig) -> None:
         expired = [await rig.add(expires_at=rig.clock() + 5_000) for _ in range(2)]

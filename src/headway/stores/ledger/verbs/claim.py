@@ -22,7 +22,7 @@ from headway.stores.ledger.verbs.sweep import expire
 TIMERS = 100
 """Most timers of keyed gates that one claim processes."""
 EXPIRIES = 1_000
-"""Most expired jobs that one claim ends."""
+"""Most expired jobs that one claim ends; if there may be more, it starts nothing."""
 
 
 def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
@@ -32,9 +32,10 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     worker = _worker(ledger, request, dead)
     if request.request <= worker.request:
         return _repeat(ledger, request, worker, dead)
-    _apply_due_changes(ledger, request, dead)
+    left = _apply_due_changes(ledger, request, dead)
     work = _ClaimRun(ledger, request)
-    work.run()
+    if not left:
+        work.run()
     now = ledger.now
     if work.jobs or worker.lease_until < now + request.lease_ms // 2:
         worker.request = request.request if work.jobs else worker.request
@@ -43,7 +44,7 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
         worker.lapsed = False
         worker.lanes = worker.lanes or tuple(lane for lane, _ in request.lanes)
         ledger.workers.save(worker)
-    again, after = len(work.jobs) >= request.n, dict[str, int]()
+    again, after = left or len(work.jobs) >= request.n, dict[str, int]()
     moments = [ledger.gates.next_timer()]
     for lane, one in work.lanes.items():
         again = again or one.again
@@ -130,9 +131,11 @@ def _claimed_again(ledger: Ledger, row: JobRow) -> Claimed:
     )
 
 
-def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> None:
+def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> bool:
+    """Apply what has become due, and return whether expired jobs may be left."""
     step = Step(ledger)
-    if expire(step, EXPIRIES):
+    expired = expire(step, EXPIRIES)
+    if expired:
         # Write the expired jobs before promoting, which may find the same jobs.
         step.flush()
         dead += step.dead
@@ -140,6 +143,7 @@ def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -
     for lane, _ in request.lanes:
         promote(step, lane)
     step.flush()
+    return expired == EXPIRIES
 
 
 class _ClaimRun:

@@ -8,7 +8,7 @@ local Claim = {}
 
 -- Timers of keyed gates run per claim.
 local TIMERS = 100
--- Expired jobs ended per claim.
+-- Expired jobs ended per claim; if there may be more, it starts nothing.
 local EXPIRIES = 1000
 
 local function append(ids, more)
@@ -143,12 +143,14 @@ local function is_anything_due(request)
   return false
 end
 
+-- Apply what has become due. Return whether expired jobs may be left, which must not start.
 local function apply_due(request, dead)
   if not is_anything_due(request) then
-    return
+    return false
   end
   local step = Step.new()
-  if Sweep.expire(step, EXPIRIES) > 0 then
+  local expired = Sweep.expire(step, EXPIRIES)
+  if expired > 0 then
     -- Expired jobs must be written before due jobs are promoted, because they may be the same.
     Step.flush(step)
   end
@@ -158,6 +160,7 @@ local function apply_due(request, dead)
   end
   Step.flush(step)
   append(dead, Step.dead(step))
+  return expired == EXPIRIES
 end
 
 local function cursors_of(request)
@@ -280,11 +283,13 @@ function Claim.run(request)
   if request.request <= worker.request then
     return repeat_reply(request, worker, dead)
   end
-  apply_due(request, dead)
+  local left = apply_due(request, dead)
   local work = new_work(request)
-  run(work)
+  if not left then
+    run(work)
+  end
   local started = #work.result.jobs
   keep_worker(worker, request, started)
   local next_at, again, after = outlook(work)
-  return reply(work.result, worker, next_at, again or started >= request.n, after, dead)
+  return reply(work.result, worker, next_at, left or again or started >= request.n, after, dead)
 end
