@@ -5,15 +5,23 @@ from __future__ import annotations
 import pytest
 
 from headway import Slots
-from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.definitions import (
+    DeclareEntry,
+    DeclareGate,
+    DefineRequest,
+    EntrySpec,
+    FireRequest,
+)
 from headway.contract.outcomes import SettleRequest, Snoozed
+from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
+from headway.core.timetable.schedule import Every
 from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.low_water_marks import WHOLE, LowWaterMarks
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.plain_jobs import assert_clean, claim, job, jobs
+from tests.plain_jobs import assert_clean, claim, job, jobs, succeed
 from tests.postgres.places import Place
 
 
@@ -74,6 +82,11 @@ def test_whole_flow_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch)
     assert known.ranges(1) is WHOLE
     known.rise(1, {5: (200, 8)}, 1)
     assert known.ranges(1)[1] == (5, 200, 8, 2**62)
+
+
+async def declare(store: PostgresStore, spec: GateSpec | DeclareEntry) -> None:
+    item = DeclareGate(spec=spec) if isinstance(spec, GateSpec) else spec
+    await store.define(DefineRequest(items=(item,), author="ann", reason="a test"))
 
 
 async def claimed(store: PostgresStore, n: int, request: int) -> list[str]:
@@ -139,9 +152,7 @@ async def test_late_job_is_found_by_a_claim_like_earlier_ones(
 ) -> None:
     store, other = place.open(clock), place.open(clock)
     line = Slots("line", 100)
-    await store.define(
-        DefineRequest(items=(DeclareGate(spec=line),), author="ann", reason="a test")
-    )
+    await declare(store, line)
     made = jobs(0, 8, gates=(use_of(line),))
     await store.enqueue(made)
     # These claims start like the previous one, with what it read.
@@ -152,6 +163,91 @@ async def test_late_job_is_found_by_a_claim_like_earlier_ones(
     rest = await claimed(store, 2, 4) + await claimed(store, 2, 5)
     assert sorted(rest) == sorted([made[6].id, made[7].id, late.id])
     await assert_clean(store)
+
+
+async def test_late_job_is_found_in_a_flow_that_a_claim_has_just_emptied(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    line = Slots("line", 100)
+    await declare(store, line)
+    await store.enqueue(jobs(0, 2, gates=(use_of(line),)))
+    # As many as there are, so the claim does not read the flow to its end.
+    assert len(await claimed(store, 2, 1)) == 2
+    late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
+    await other.enqueue([late])
+    assert await claimed(store, 2, 2) == [late.id]
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_fire_inserted_late_goes_first(
+    place: Place, clock: FakeClock, *, elsewhere: bool
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    spec = EntrySpec(name="nightly", schedule=Every(60_000), job=job(70))
+    await declare(store, DeclareEntry(spec=spec))
+    made = jobs(0, 4)
+    await store.enqueue(made)
+    assert await claimed(store, 2, 1) == [one.id for one in made[:2]]
+    moments = (clock() - 5_000,)
+    request = FireRequest(entry="nightly", revision=1, moments=moments, ahead_until=clock())
+    await store.fire(request)
+    if elsewhere:
+        assert (await other.sweep(100)).promoted == 1
+    (found,) = (await claim(store, request=2, n=1)).jobs
+    assert found.due_at == moments[0]
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_job_fed_by_its_gate_goes_first(
+    place: Place, clock: FakeClock, *, elsewhere: bool
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    phone = Slots("phone:{phone}", 1)
+    await declare(store, phone)
+    holder, parked = jobs(0, 2, gates=(use_of(phone, phone="7"),))
+    made = jobs(2, 5)
+    await store.enqueue([holder, parked, *made])
+    (first,) = (await claim(store, n=1)).jobs
+    assert await claimed(store, 2, 2) == [one.id for one in made[:2]]
+    # Only now is the mark behind the parked job.
+    assert await claimed(store, 1, 3) == [made[2].id]
+    await succeed(other if elsewhere else store, [(first.id, first.run)])
+    assert await claimed(store, 1, 4) == [parked.id]
+    await assert_clean(store)
+
+
+async def test_job_that_another_process_puts_back_is_found_in_an_emptied_flow(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    line = Slots("line", 100)
+    await declare(store, line)
+    made = jobs(0, 6, gates=(use_of(line),))
+    await store.enqueue(made)
+    first, _ = (await claim(store, request=1, n=2)).jobs
+    # These claims start like the previous one, from the same marks, and leave nothing.
+    for request in (2, 3):
+        assert len(await claimed(store, 2, request)) == 2
+    outcome = Snoozed(first.id, first.run, until_at=clock() - 1)
+    await other.settle(SettleRequest(worker="w", outcomes=(outcome,)))
+    assert await claimed(store, 2, 4) == [first.id]
+    await assert_clean(store)
+
+
+async def test_marks_outlast_a_job_that_the_process_itself_put_back(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 4))
+    first = (await claim(store, n=3)).jobs[0]
+    outcome = Snoozed(first.id, first.run, until_at=clock() - 1)
+    await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
+    # This step reads whether other processes have put jobs back.
+    await store.lead("chores", "here", 1_000)
+    assert len(store._shared.marks.flows()) == 1
 
 
 async def test_marks_are_forgotten_with_their_store(place: Place, clock: FakeClock) -> None:

@@ -147,6 +147,21 @@ async def test_skipped_jobs_go_first_again_if_the_claim_that_locked_them_fails(
     await assert_clean(store)
 
 
+async def test_job_with_an_old_due_time_goes_first_in_a_lane_that_a_claim_has_emptied(
+    store: PostgresStore, place: Place, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "LEAST", 1)
+    await store.enqueue(jobs(1, 3))
+    assert started(await claim(store, request=2, n=2)) == of(jobs(1, 2))
+    assert started(await claim(store, request=3, n=2)) == of(jobs(3, 1))
+    late = job(8, due_at=clock() - 5_000)
+    await place.open(clock).enqueue([*jobs(4, 2), late])
+    before = trips(store)
+    assert started(await claim(store, request=4, n=1)) == [late.id]
+    assert trips(store) == (before[0] + 1, before[1])
+    await assert_clean(store)
+
+
 async def test_concurrent_claims_of_many_workers_start_each_job_once(
     place: Place, clock: FakeClock
 ) -> None:
@@ -195,6 +210,19 @@ async def test_flows_of_a_plain_lane_are_merged_by_priority_due_time_and_arrival
         found += started(await claim(store, request=request, n=6))
     assert found == [made[n].id for n in order]
     assert trips(store)[0] == 5
+    await assert_clean(store)
+
+
+async def test_lane_is_plain_again_after_its_process_has_forgotten_the_store(
+    store: PostgresStore,
+) -> None:
+    made = jobs(1, 3)
+    await store.enqueue(made)
+    store._shared.forget()
+    assert started(await claim(store, request=2, n=1)) == of(made[:1])
+    before = trips(store)
+    assert started(await claim(store, request=3, n=1)) == of(made[1:2])
+    assert trips(store) == (before[0] + 1, before[1])
     await assert_clean(store)
 
 

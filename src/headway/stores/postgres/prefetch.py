@@ -51,6 +51,8 @@ def begin_with_prefetch(
     if empty:
         ahead.append(whether_any(empty))
     before = len(ahead)
+    marks = session.shared.marks
+    lowered, marked = marks.lowered, marks.flows()
     heads = heads_read(session, last.heads_for(kind.n))
     place = len(ahead)
     if heads.wanted:
@@ -66,10 +68,11 @@ def begin_with_prefetch(
         if any(found[before - 1][0]):
             raise NeedsMore
         session.cache.answers.update((one, []) for one in empty)
-    if heads.wanted:
-        take_heads(session, heads, found[place])
-    for one, rows in zip(last.lanes, found[flows:], strict=True):
-        session.cache.lanes_asked[one] = rows
+    # Otherwise another process may have put jobs before the marks from which these were read.
+    if marks.lowered == lowered or not marked:
+        if heads.wanted:
+            take_heads(session, heads, found[place])
+        session.cache.lanes_asked.update(zip(last.lanes, found[flows:], strict=True))
     return found[: len(first)]
 
 
