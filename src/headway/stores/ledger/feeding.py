@@ -105,7 +105,15 @@ def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
         for row in rows.values():
             row.unfit = True
         jobs.save(rows.values())
+    examine_more(book, gate)
     return jobs.parked_heads(gate, flow, 2)
+
+
+def examine_more(book: GateBook, gate: str) -> None:
+    """Let the next step go on, because this one has examined as many of a gate's jobs as it may."""
+    place = book.place_of(gate)
+    book.change(gate, place.template, place.pool).timer_at = book.ledger.now
+    book.ledger.wake(None)
 
 
 def _fitting(
@@ -203,3 +211,5 @@ def refit(book: GateBook, gate: str) -> None:
             row.unfit = False
             back.append(row)
     jobs.save(back)
+    if back and len(ids) == REFIT:
+        examine_more(book, gate)

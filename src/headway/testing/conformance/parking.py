@@ -12,7 +12,7 @@ from headway.contract.outcomes import Failed, GaveBack, Released, Succeeded
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.core.job import NewJob
+from headway.core.job import MAX_BATCH, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
@@ -34,6 +34,18 @@ async def park_behind_one(rig: Rig, n: int) -> tuple[Claimed, list[NewJob]]:
     run = await rig.worker.take_one()
     await rig.worker.take(9)
     return run, jobs
+
+
+async def claim_all(rig: Rig) -> list[str]:
+    """Claim until there is nothing to claim now; return the ids of the started jobs."""
+    ids: list[str] = []
+    for _ in range(100):
+        reply = await rig.worker.ask(MAX_BATCH)
+        ids += [job.id for job in reply.jobs]
+        due = reply.next_at is not None and reply.next_at <= rig.clock()
+        if not (reply.jobs or reply.again or due):
+            return ids
+    pytest.fail("there is still something to claim after 100 claims")
 
 
 class ParkingGroup(ConformanceGroup):
@@ -372,6 +384,30 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         await rig.cap(name, 4)
         assert await rig.worker.take_ids(9) == [big[0].id]
+
+    async def test_all_jobs_that_a_raised_capacity_fits_are_fed(self, rig: Rig) -> None:
+        await rig.declare(LICENCE)
+        one = use_of(LICENCE, name="cad")
+        await rig.cap("licence:cad", 0)
+        # More than one step examines.
+        for _ in range(2):
+            await rig.add_many(600, gates=(one,))
+        await claim_all(rig)
+        await rig.cap("licence:cad", 2_000)
+        assert len(await claim_all(rig)) == 1_200
+
+    async def test_job_behind_any_number_that_no_longer_fit_is_fed(self, rig: Rig) -> None:
+        await rig.declare(LICENCE)
+        one, two = (use_of(LICENCE, n, name="cad") for n in (1, 2))
+        await rig.close_gate("licence:cad")
+        # More than the two steps below examine.
+        for _ in range(3):
+            await rig.add_many(700, gates=(two,))
+        last = await rig.add(gates=(one,))
+        await claim_all(rig)
+        await rig.cap("licence:cad", 1)
+        await rig.open_gate("licence:cad")
+        assert await claim_all(rig) == [last.id]
 
     async def test_released_weighted_permits_feed_as_many_as_fit(self, rig: Rig) -> None:
         await rig.declare(LICENCE)

@@ -66,6 +66,7 @@ local function set_aside(book, gate, flow)
       return { heads[1], heads[2] }
     end
   end
+  Parked.examine_more(book, gate)
   return Jobs.parked_heads(gate, flow, 2)
 end
 
