@@ -19,7 +19,7 @@ def due_fires(step: Step, entry: str) -> Sequence[DueRow]:
     """Return all due fires of an entry: its policies must see them together."""
     now = step.ledger.now
     return [
-        DueRow(job.seq, job.id, entry, job.fired_at)
+        DueRow(job.seq, job.id, entry, job.due_at)
         for job in step.ledger.jobs.of_entry(entry)
         if job.state is State.SCHEDULED and job.run == 0 and job.due_at <= now
     ]
@@ -62,8 +62,8 @@ def _fold(step: Step, entry: EntryRow, job: JobRow) -> None:
 
 def _by_misfire(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[DueRow]:
     late = step.ledger.now - MISSED_AFTER_MS
-    missed = [one for one in due if (one.fired_at or 0) < late]
-    fresh = [one for one in due if (one.fired_at or 0) >= late]
+    missed = [one for one in due if one.due_at < late]
+    fresh = [one for one in due if one.due_at >= late]
     if spec.misfire is MisfirePolicy.SKIP:
         return fresh
     if spec.misfire is MisfirePolicy.ONCE:

@@ -195,7 +195,7 @@ class DueRow(NamedTuple):
     seq: int
     id: str
     entry: str | None
-    fired_at: int | None
+    due_at: int
 
 
 class HeldRow(NamedTuple):

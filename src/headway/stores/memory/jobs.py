@@ -265,7 +265,7 @@ class MemoryJobs:
                 break
             row = self._rows[seq]
             entry = None if row.run else row.entry
-            found.append(DueRow(seq, row.id, entry, row.fired_at))
+            found.append(DueRow(seq, row.id, entry, due_at))
         return found
 
     def promote(self, seqs: Sequence[int]) -> set[int]:

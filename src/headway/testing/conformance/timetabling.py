@@ -15,6 +15,7 @@ from headway.contract.definitions import (
     Overlap,
     RemoveEntry,
 )
+from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.views import EntryView, JobView, TimetableQuery
 from headway.core.errors import UnknownEntry
@@ -292,6 +293,16 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 2
         assert await rig.total("folded") == 2
 
+    async def test_edited_fire_that_is_due_still_folds_into_an_earlier_one(self, rig: Rig) -> None:
+        await lay(rig, 1, 2, overlap="skip")
+        rig.clock.advance(MINUTE_MS)
+        await rig.worker.take_one()
+        rig.clock.advance(MINUTE_MS)
+        _, second = await fired(rig)
+        assert await rig.act(Verb.EDIT, second.id, edit=Edit(priority=1)) == [Acted.DONE]
+        assert await rig.worker.take(9) == []
+        assert (await the_entry(rig)).folded == 1
+
     async def test_fire_after_the_earlier_one_ended_is_not_folded(self, rig: Rig) -> None:
         await create_fires(rig, 1, 2, 3, overlap="skip")
         for _ in range(3):
@@ -398,6 +409,15 @@ class TimetableGroup(ConformanceGroup):
         rig.clock.advance(60 * MINUTE_MS)
         assert len(await rig.worker.take(9)) == 1
         assert (await the_entry(rig)).folded == 3
+
+    @pytest.mark.parametrize("misfire", MisfirePolicy)
+    async def test_postponed_fire_is_no_missed_fire(self, rig: Rig, misfire: MisfirePolicy) -> None:
+        entry = await declare(rig, misfire=misfire, cap=0)
+        await fire(rig, entry.revision, 1)
+        (job,) = await fired(rig)
+        await rig.act(Verb.EDIT, job.id, edit=Edit(due_at=minute(60)))
+        rig.clock.advance(60 * MINUTE_MS)
+        assert await rig.worker.take_ids(9) == [job.id]
 
     @pytest.mark.parametrize("misfire", MisfirePolicy)
     async def test_retry_of_a_fire_is_no_missed_fire(

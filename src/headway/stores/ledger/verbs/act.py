@@ -123,9 +123,12 @@ def _edit(step: Step, row: JobRow, request: ActRequest) -> Acted:
     if row.state not in QUEUED or not _can_be_edited(row, request.edit):
         return Acted.REFUSED
     stage = _stage_after(step, row, request.edit)
+    # Overlap of a timetable's fire is decided at its promotion, even if it is already due.
+    stays = row.entry is not None and row.state is State.SCHEDULED and request.edit.due_at is None
     _edit_fields(row, request.edit)
     # Its place changes: it goes back to its flow, even if it was parked.
-    step.move(row, State.SCHEDULED if row.due_at > step.ledger.now else State.WAITING)
+    later = stays or row.due_at > step.ledger.now
+    step.move(row, State.SCHEDULED if later else State.WAITING)
     enter(step, row, stage)
     step.wake(row.lane, row.due_at)
     _exhaust(step, row)

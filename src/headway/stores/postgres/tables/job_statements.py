@@ -228,7 +228,7 @@ LAST_FLOW = 2**62
 """A number above all flows."""
 _LANE = "(SELECT no FROM @lane WHERE name = $1)"
 DUE = Select(
-    "SELECT seq, id::text, CASE WHEN run = 0 THEN entry END, fired_at FROM @job"  # noqa: S608  (names only)
+    "SELECT seq, id::text, CASE WHEN run = 0 THEN entry END, due_at FROM @job"  # noqa: S608  (names only)
     f" WHERE state = 0 AND lane = {_LANE} AND due_at <= @now ORDER BY due_at, seq LIMIT $2",
     of("scheduled"),
     ahead=True,

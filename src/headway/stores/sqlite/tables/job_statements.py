@@ -96,7 +96,7 @@ HELD_IDS = (
     " WHERE state IN (3, 4) AND worker IS ? AND id > ? ORDER BY id LIMIT ?"
 )
 DUE = (
-    "SELECT seq, id, CASE WHEN run = 0 THEN entry END, fired_at FROM job INDEXED BY job_scheduled"
+    "SELECT seq, id, CASE WHEN run = 0 THEN entry END, due_at FROM job INDEXED BY job_scheduled"
     " WHERE state = 0 AND lane = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?"
 )
 FLOWS_OF = "SELECT DISTINCT flow FROM job WHERE seq IN carray(?)"

@@ -72,9 +72,12 @@ function Actions.edit(step, row, request)
     return 'refused'
   end
   local stage = Actions.stage_after(step, row, request.edit)
+  -- Overlap of a timetable's fire is decided at its promotion, even if it is already due.
+  local stays = row.entry ~= nil and row.state == 'scheduled' and request.edit.due_at == nil
   Actions.edit_fields(row, request.edit)
   -- Its place changes: it goes back to its flow, even if it was parked.
-  Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
+  local later = stays or row.due_at > Time.now
+  Step.move(step, row, later and 'scheduled' or 'waiting')
   Attempts.enter(step, row, stage)
   Run.wake(row.lane, row.due_at)
   Actions.exhaust(step, row)

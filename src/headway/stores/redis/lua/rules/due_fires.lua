@@ -14,7 +14,7 @@ function DueFires.due_fires(step, entry)
   local list = {}
   for _, job in ipairs(Jobs.of_entry(entry)) do
     if job.state == 'scheduled' and job.run == 0 and job.due_at <= now then
-      list[#list + 1] = { seq = job.seq, id = job.id, entry = entry, fired_at = job.fired_at }
+      list[#list + 1] = { seq = job.seq, id = job.id, entry = entry, due_at = job.due_at }
     end
   end
   return list
@@ -64,13 +64,13 @@ function DueFires.by_misfire(step, spec, due)
   local late = Time.now - MISSED_AFTER_MS
   local missed = {}
   for _, one in ipairs(due) do
-    if (one.fired_at or 0) < late then
+    if one.due_at < late then
       missed[#missed + 1] = one
     end
   end
   local fresh = {}
   for _, one in ipairs(due) do
-    if (one.fired_at or 0) >= late then
+    if one.due_at >= late then
       fresh[#fresh + 1] = one
     end
   end

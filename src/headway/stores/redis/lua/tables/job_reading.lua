@@ -201,6 +201,6 @@ function JobReading.due(raw, id)
     seq = Codec.read6(raw, 17),
     id = id,
     entry = Codec.read4(raw, 33) == 0 and rest.entry or nil,
-    fired_at = rest.fired_at,
+    due_at = Codec.read6(raw, 11),
   }
 end

@@ -6,7 +6,7 @@ local JobTiming = {}
 
 local sub = string.sub
 
--- Return due scheduled jobs of a lane, as {seq, id, entry, fired_at}, by due time and arrival;
+-- Return due scheduled jobs of a lane, as {seq, id, entry, due_at}, by due time and arrival;
 -- the entry only of a fire that has not run.
 function JobTiming.due(lane, limit)
   local prefix = Codec.name(lane)
