@@ -20,7 +20,7 @@ from headway.stores.ledger.gaterows import (
     TemplateRow,
     place_of,
     refuse_members_name,
-    refuse_members_use,
+    refuse_others_name,
 )
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
@@ -58,9 +58,9 @@ class GateBook:
         """See `gaterows.refuse_members_name`, among all declared gates."""
         refuse_members_name(self.templates, spec)
 
-    def refuse_members_use(self, use: GateUse) -> None:
-        """See `gaterows.refuse_members_use`, among all declared gates."""
-        refuse_members_use(self.templates, use)
+    def refuse_others_name(self, use: GateUse) -> None:
+        """See `gaterows.refuse_others_name`, among all declared gates."""
+        refuse_others_name(self.templates, use)
 
     def place_of(self, gate: str) -> Place:
         """Return the declared gate and the pool that a resolved name belongs to.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from headway.core.errors import InvalidValue, UnknownGate
-from headway.core.gates.spec import GateSpec, GateUse, Hold, is_implicit
+from headway.core.gates.spec import GateKind, GateSpec, GateUse, Hold, is_implicit
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
@@ -206,16 +206,43 @@ def refuse_members_name(templates: Mapping[str, TemplateRow], spec: GateSpec) ->
             _refuse_member(pool, gate)
 
 
-def refuse_members_use(templates: Mapping[str, TemplateRow], use: GateUse) -> None:
-    """Refuse a templated gate whose resolved name is that of a pool's member.
+def refuse_others_name(templates: Mapping[str, TemplateRow], use: GateUse) -> None:
+    """Refuse a templated gate whose resolved name is that of another gate: both would count in one.
+
+    Gates of the same kind may share a name, and then share its permits; rates with the same window,
+    their starts.
+
+    Args:
+        use: its template is declared.
 
     Raises:
-        InvalidValue: a pool has a member of this name.
+        InvalidValue: it is the name of an implicit gate, of a pool's member, or of a declared gate
+            of another kind or with another window.
     """
-    if use.name != use.template and "/" in use.name:
-        for row in templates.values():
-            if row.current.members:
-                _refuse_member(row.current, use.name)
+    if use.name == use.template:
+        return
+    named = f"the gate {use.name!r}, named by {use.template!r},"
+    if is_implicit(use.name):
+        message = f"{named} is an implicit gate"
+        raise InvalidValue(message, hint=f"begin the name of {use.template!r} with a fixed word")
+    own = _counts_as(templates[use.template].current)
+    for name, row in templates.items():
+        spec = row.current
+        if spec.members and "/" in use.name:
+            _refuse_member(spec, use.name)
+        if _counts_as(spec) != own and _matches(name, use.name) and _names_first(name, use):
+            message = f"{named} has the same name as the {spec.kind} {name!r}"
+            raise InvalidValue(message, hint="rename one of the two")
+
+
+def _counts_as(spec: GateSpec) -> tuple[GateKind, bool, int | None]:
+    return spec.kind, spec.shared, spec.per_ms
+
+
+def _names_first(template: str, use: GateUse) -> bool:
+    """Return whether a resolved name belongs to this template, and not to that of its use."""
+    own = use.template
+    return template == use.name or (_fixed(template), template) > (_fixed(own), own)
 
 
 def _refuse_member(pool: GateSpec, gate: str) -> None:

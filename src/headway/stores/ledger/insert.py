@@ -126,7 +126,7 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
             one, other = ("shared", "keyed") if spec.shared else ("keyed", "shared")
             message = f"the gate {use.template!r} is {one}, but the job uses it as {other}"
             raise InvalidValue(message, hint="use it as it is declared")
-        book.refuse_members_use(use)
+        book.refuse_others_name(use)
         if use.zone is not None:
             ensure_hours(book, use)
 

@@ -22,7 +22,7 @@ from headway.core.gates.opening import Hours
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateSpec
+from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.state import State
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE
@@ -148,6 +148,38 @@ class DefineGroup(ConformanceGroup):
         assert await rig.worker.take_ids(2) == [free.id]
         pooled = await rig.add(gates=(use_of(Pool("numbers", {"a": 1})),))
         assert await rig.worker.take_ids(2) == [pooled.id]
+
+    @pytest.mark.parametrize(
+        ("own", "other", "match"),
+        [
+            (PHONE, Rate("phone:{phone}:{day}", 1, "10s"), "the rate 'phone:{phone}:{day}'"),
+            (PHONE, Slots("phone:7:1", 1), "the slots 'phone:7:1'"),
+            (Rate("phone:{a}", 1, "10s"), Rate("phone:{a}:{b}", 1, "1h"), "the rate"),
+            (Slots("{phone}", 1), PHONE, None),
+            (Slots("phone:{a}:{b}", 2), PHONE, None),
+            (Slots("{phone}", 1), Rate("phone:{a}", 1, "10s"), "the rate 'phone:{a}'"),
+            (Rate("phone:{a}:{b}", 1, "10s"), PHONE, None),
+        ],
+    )
+    async def test_templated_gate_cannot_be_requested_by_the_name_of_another_kind_of_gate(
+        self, rig: Rig, own: GateSpec, other: GateSpec, match: str | None
+    ) -> None:
+        await rig.declare(own, other)
+        use = GateUse(name="phone:7:1", template=own.name)
+        if match is not None:
+            async with rig.refuses(InvalidValue, match=f"has the same name as {match}"):
+                await rig.add(gates=(use,))
+            return
+        job = await rig.add(gates=(use,))
+        assert await rig.worker.take_ids() == [job.id]
+
+    @pytest.mark.parametrize("name", ["all", "lane:calls", "tenant:acme", "kind:dial"])
+    async def test_templated_gate_cannot_be_requested_by_the_name_of_an_implicit_gate(
+        self, rig: Rig, name: str
+    ) -> None:
+        await rig.declare(Slots("{name}", 1))
+        async with rig.refuses(InvalidValue, match="is an implicit gate"):
+            await rig.add(gates=(GateUse(name=name, template="{name}"),))
 
     async def test_pool_cannot_get_a_member_named_like_a_gate(self, rig: Rig) -> None:
         await rig.declare(NUMBERS, Slots("numbers/c", 1))

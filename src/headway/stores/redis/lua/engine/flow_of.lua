@@ -78,7 +78,7 @@ local function check_use(book, kind, use)
       'use it as it is declared'
     )
   end
-  GateNames.refuse_members_use(use)
+  GateNames.refuse_others_name(use, spec)
 end
 
 -- Validate that a job of a kind can use gates now. Refuse with UnknownGate if one is not declared,

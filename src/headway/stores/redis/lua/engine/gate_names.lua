@@ -122,11 +122,38 @@ function GateNames.refuse_members_name(spec)
   end
 end
 
--- Refuse a templated gate whose resolved name is that of a pool's member.
-function GateNames.refuse_members_use(use)
-  if use.name ~= use.template and string.find(use.name, '/', 1, true) then
-    for _, row in pairs(Gates.templates()) do
-      refuse_member(Gates.current(row), use.name)
+-- Return whether a resolved name belongs to this template, and not to that of its use.
+local function names_first(template, use)
+  local one = { size = fixed_characters(template), template = template, pool = '' }
+  local own = { size = fixed_characters(use.template), template = use.template, pool = '' }
+  return template == use.name or is_better(one, own)
+end
+
+-- Refuse a templated gate whose resolved name is that of another gate: both would count in one.
+-- Gates of the same kind may share a name, and then share its permits; rates with the same window,
+-- their starts.
+--   spec: of its template.
+function GateNames.refuse_others_name(use, spec)
+  if use.name == use.template then
+    return
+  end
+  local template = Run.quoted(use.template)
+  local named = 'the gate ' .. Run.quoted(use.name) .. ', named by ' .. template .. ','
+  if GateNames.is_implicit(use.name) then
+    local hint = 'begin the name of ' .. template .. ' with a fixed word'
+    Run.refuse('InvalidValue', named .. ' is an implicit gate', hint)
+  end
+  local slash = string.find(use.name, '/', 1, true)
+  for name, row in pairs(Gates.templates()) do
+    local other = Gates.current(row)
+    if slash then
+      refuse_member(other, use.name)
+    end
+    local is_alike = other.kind == spec.kind and other.shared == spec.shared
+    is_alike = is_alike and other.per_ms == spec.per_ms
+    if not is_alike and matches(name, use.name) and names_first(name, use) then
+      local message = named .. ' has the same name as the ' .. other.kind .. ' '
+      Run.refuse('InvalidValue', message .. Run.quoted(name), 'rename one of the two')
     end
   end
 end
