@@ -150,7 +150,7 @@ async def test_skipped_jobs_go_first_again_if_the_claim_that_locked_them_fails(
 async def test_job_with_an_old_due_time_goes_first_in_a_lane_that_a_claim_has_emptied(
     store: PostgresStore, place: Place, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marks, "LEAST", 1)
+    monkeypatch.setattr(low_water_marks, "LEAST", 1)
     await store.enqueue(jobs(1, 3))
     assert started(await claim(store, request=2, n=2)) == of(jobs(1, 2))
     assert started(await claim(store, request=3, n=2)) == of(jobs(3, 1))

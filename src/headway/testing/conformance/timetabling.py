@@ -294,7 +294,7 @@ class TimetableGroup(ConformanceGroup):
         assert await rig.total("folded") == 2
 
     async def test_edited_fire_that_is_due_still_folds_into_an_earlier_one(self, rig: Rig) -> None:
-        await lay(rig, 1, 2, overlap="skip")
+        await create_fires(rig, 1, 2, overlap="skip")
         rig.clock.advance(MINUTE_MS)
         await rig.worker.take_one()
         rig.clock.advance(MINUTE_MS)
