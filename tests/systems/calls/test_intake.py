@@ -157,7 +157,7 @@ async def test_lead_is_due_at_its_time_or_a_little_later_and_never_before(
 async def test_lead_without_a_time_is_due_after_its_templates_offset(calls: Calls) -> None:
     await calls.template("slow", initial_offset="2h")
     now = await calls.rig.service.now()
-    told = await calls.get_lead(await calls.get_lead(template="slow"))
+    told = await calls.get_lead(await calls.lead(template="slow"))
     assert 7_200_000 <= told["due_at"] - now < 7_260_000
     assert told["why"].startswith("scheduled")
 

@@ -12,7 +12,7 @@ from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, JobsQuery
 from tests.systems.calls.source_table.databases import run
 from tests.systems.calls.source_table.site import Site
-from tests.systems.calls.source_table.test_adopting import choose, rows, sited
+from tests.systems.calls.source_table.test_row_migration import choose, rows, sited
 
 COUNT = 6
 
