@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from importlib.util import find_spec
@@ -80,6 +81,13 @@ class Background:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+
+    def __del__(self) -> None:
+        """Warn that this was not closed, and stop the loop and its thread without waiting."""
+        if self._loop is not None and self._process == os.getpid():
+            message = "unclosed app or client: its background thread is stopped"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def run(self, work: Coroutine[Any, Any, Result], *, inline: bool = False) -> Result:
         """Run a coroutine to completion, and return its result.

@@ -221,14 +221,8 @@ class CallQueue:
                     (late if call.asked_at < before else calls).append(call)
         fail(late, error)
 
-    def close(self, limit: float | None = None) -> None:
-        """Serve the queued calls, then end the thread. Blocks.
-
-        Calls that other threads submit in the meantime are served or refused.
-
-        Args:
-            limit: maximum time to wait, seconds; the remaining calls are then refused.
-        """
+    def end(self) -> None:
+        """Make the thread serve the queued calls and then end, without waiting for it."""
         with self._starting:
             if self._closing:
                 return
@@ -239,7 +233,18 @@ class CallQueue:
             return
         self._idle = True
         self._wake()
-        self._thread.join(limit)
+
+    def close(self, limit: float | None = None) -> None:
+        """Serve the queued calls, then end the thread. Blocks.
+
+        Calls that other threads submit in the meantime are served or refused.
+
+        Args:
+            limit: maximum time to wait, seconds; the remaining calls are then refused.
+        """
+        self.end()
+        if self._thread.is_alive():
+            self._thread.join(limit)
         if self._thread.is_alive():
             message = "the store was closed before this call started"
             self.give_up(float("inf"), StoreUnavailable(message, hint="nothing was written"))

@@ -191,6 +191,9 @@ CHECK_EVERY = 1.0
 class BackgroundThread:
     """The thread that receives notifications and checks the store once a second.
 
+    Args:
+        leave: releases what `look` uses, when the thread ends.
+
     Attributes:
         started: whether `start` has nothing left to do.
     """
@@ -200,10 +203,12 @@ class BackgroundThread:
         notifier: Notifier,
         on_notification: Callable[[Notification], None],
         look: Callable[[], None],
+        leave: Callable[[], None],
     ) -> None:
         self._notifier = notifier
         self._on_notification = on_notification
         self._check = look
+        self._leave = leave
         self.started = False
         self._stopped = False
         self._poke = threading.Event()
@@ -239,12 +244,27 @@ class BackgroundThread:
             else:
                 self._poke.wait(pause)
                 self._poke.clear()
+        with self._starting:
+            self._release()
+
+    def end(self) -> None:
+        """Make the thread end, without waiting for it."""
+        with self._starting:
+            if self._stopped:
+                return
+            self._stopped = True
+            if self.started:
+                self._poke.set()
+                self._notifier.wake_own()
+            else:
+                self._release()
+
+    def _release(self) -> None:
+        self._notifier.close()
+        self._leave()
 
     def stop(self) -> None:
         """Stop the thread. Blocks until it has ended."""
-        with self._starting:
-            self._stopped = True
-        if self.started:
-            self._poke.set()
-            self._notifier.wake_own()
+        self.end()
+        if self._thread.is_alive():
             self._thread.join()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
+from weakref import WeakMethod
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.extensions import Suspicion
@@ -25,6 +28,7 @@ from headway.stores.sqlite.timing import monotonic, system_clock
 from headway.stores.sqlite.writer import Woken, Writer
 
 Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
 
 
 class SqliteStore(SqlStore):
@@ -48,6 +52,8 @@ class SqliteStore(SqlStore):
     """
 
     runs_inline = True
+    _owner: int | None = None
+    """The process that has opened the store and not yet closed it."""
 
     def __init__(self, options: SqliteOptions, clock: Clock | None = None) -> None:
         self._options = options
@@ -58,8 +64,23 @@ class SqliteStore(SqlStore):
         self._poll_fallback = PollFallback(options)
         self._last_wake = 0
         self._reader = Reader(options, clock)
-        self._writer = Writer(options, clock, self._announce)
-        self._background = BackgroundThread(self._notifier, self._on_notification, self._check)
+        self._writer = Writer(options, clock, _weak(self._announce))
+        self._background = BackgroundThread(
+            self._notifier,
+            _weak(self._on_notification),
+            _weak(self._check),
+            self._poll_fallback.close,
+        )
+        self._owner = os.getpid()
+
+    def __del__(self) -> None:
+        """Warn that the store was not closed, and make its threads end without waiting for them."""
+        if self._owner == os.getpid():
+            message = f"unclosed store {self._options.path}"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+            self._writer.queue.end()
+            self._reader.queue.end()
+            self._background.end()
 
     async def _ask(self, queue: CallQueue, call: Call[Answer]) -> Answer:
         if not self._background.started:
@@ -108,12 +129,11 @@ class SqliteStore(SqlStore):
         await self._wakes.wait(lanes, until_at, seen)
 
     def _close(self) -> None:
+        self._owner = None
         limit = self._options.patience_ms / 1000
         self._writer.queue.close(limit)
         self._reader.queue.close(limit)
         self._background.stop()
-        self._notifier.close()
-        self._poll_fallback.close()
 
     # Called by the threads
 
@@ -147,6 +167,17 @@ class SqliteStore(SqlStore):
         ):
             self._last_wake = number
             self._wakes.wake_all()
+
+
+def _weak(method: Callable[Given, None]) -> Callable[Given, None]:
+    """Return a function that calls a method while its object is in use, and does not keep it so."""
+    weak = WeakMethod(method)
+
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        if (bound := weak()) is not None:
+            bound(*args, **kwargs)
+
+    return call
 
 
 def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | Suspicion:
