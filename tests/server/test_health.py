@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
+import headway as hw
 from headway.contract.extensions import Suspicion
-from headway.core.errors import SchemaMismatch, StoreUnavailable
+from headway.core.errors import SchemaMismatch, StoreFull, StoreUnavailable
+from headway.server.alerts.watch import AlertWatcher
 from headway.server.service import Readiness
+from headway.stores.memory import MemoryStore
+from headway.testing.faulty import StoreProxy
 from tests.server.rig import Rig, serving
 
 
@@ -29,6 +33,17 @@ class Failing:
 
     async def new_epoch(self, author: str, reason: str) -> int: ...
     async def reset_clock(self, author: str, reason: str) -> int: ...
+
+
+class Full(StoreProxy):
+    """A store that can be read, on a device that can be full."""
+
+    full = False
+
+    async def _call(self, name: str, operation: Any) -> Any:
+        if self.full and name != "read":
+            raise StoreFull("the device of /srv/headway has 0 bytes free")
+        return await super()._call(name, operation)
 
 
 async def ready(rig: Rig, store: Any) -> Any:
@@ -94,3 +109,21 @@ async def test_stopping_server_is_not_ready():
         rig.service.stopping.set()
         reply = await rig.http.get("/readyz")
         assert (reply.status_code, reply.json()["code"]) == (503, "stopping")
+
+
+async def test_server_whose_store_can_be_read_but_not_written_is_not_ready():
+    store = Full(MemoryStore())
+    async with serving(app=hw.App(store=store)) as rig:
+        service = rig.service
+        watch = AlertWatcher(
+            store, service.timing, books=(), alerts=service.alerts, sinks=(), each_ms=10_000
+        )
+        store.full = True
+        await watch.check()
+        reply = await rig.http.get("/readyz")
+        assert (reply.status_code, reply.json()["code"]) == (503, "store_full")
+        assert "/srv" not in reply.text
+        store.full = False
+        await watch.check()
+        assert (await rig.http.get("/readyz")).status_code == 200
+    await store.close()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.errors import HeadwayError, InvalidValue, StoreFull
 from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rules import (
     AlertStorage,
@@ -126,10 +126,13 @@ class Alerts:
         leads: whether this server is the leader, which sends the alerts.
         off: names of disabled rules.
         storage: where sent alerts are stored across restarts; None to keep them in memory only.
+        full: the error with which the store refused the last renewal of the leadership, a write,
+            because its device is full; None if it did not.
     """
 
     def __init__(self) -> None:
         self.leads = False
+        self.full: StoreFull | None = None
         self.off: frozenset[str] = frozenset()
         self.storage: AlertStorage | None = None
         self._books: list[Book] = []

@@ -13,7 +13,13 @@ import structlog
 
 from headway.contract.extensions import Repairable
 from headway.contract.store import Store
-from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreUnavailable
+from headway.core.errors import (
+    HeadwayError,
+    StoreChanged,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import STORE_AWAY
@@ -369,6 +375,7 @@ class AlertWatcher:
         led = self._leads
         facts = await self._facts()
         self._alerts.leads = self._leads and facts.fault is None
+        self._alerts.full = facts.fault if isinstance(facts.fault, StoreFull) else None
         if led and not self._leads:
             for book, throttle in self._books:
                 throttle.forget(keep=STORE_AWAY)

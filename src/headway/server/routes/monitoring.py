@@ -198,11 +198,12 @@ async def readyz(request: Request, service: TheService, _: Public) -> Response:
     """Return whether the server is ready: its store responds within two seconds and is current.
 
     Otherwise, the code of the problem gives the reason: `store_unavailable`, `schema_mismatch`,
-    `store_changed` or `stopping`.
+    `store_changed`, `store_full` or `stopping`. Whether the store's device is full is known from
+    the last check of the alerts, which writes.
     """
     if service.stopping.is_set():
         return _not_ready(request, "stopping", "The server is stopping.")
-    fault = await service.readiness.fault()
+    fault = await service.readiness.fault() or service.alerts.full
     if fault is None:
         return answer({"status": "ok"})
     _log.warning("not ready: %s", fault)
