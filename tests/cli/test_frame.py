@@ -297,6 +297,19 @@ def test_closed_pipe_is_no_error(headway: Headway):
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("line", ["export", "worker --drain"])
+def test_stream_closed_at_the_start_is_no_error(headway: Headway, line: str, closed: str):
+    headway("send", "noop")
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m headway {line} {closed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "bug" in ran.stderr) == (0, False)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
 @pytest.mark.parametrize("command", ["jobs", "export", "lanes"])
 def test_full_output_device_is_not_a_bug(headway: Headway, command: str):
