@@ -15,6 +15,7 @@ from headway.core.errors import (
     SchemaMismatch,
     StoreCorrupt,
     StoreFull,
+    StoreMisconfigured,
     StoreUnavailable,
 )
 from headway.stores.postgres.connection import connect
@@ -90,7 +91,7 @@ def test_missing_role_says_to_correct_the_user(url: str):
     [
         ("SELECT 1 FROM nowhere", SchemaMismatch, "headway migrate"),
         ("SELECT nothing FROM pg_class", SchemaMismatch, "headway migrate"),
-        ("EXECUTE unprepared", StoreUnavailable, "?pooled=on"),
+        ("EXECUTE unprepared", StoreMisconfigured, "?pooled=on"),
         ("SELECT 1 / 0", InvariantBroken, "bug"),
     ],
 )

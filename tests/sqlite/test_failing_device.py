@@ -101,8 +101,8 @@ KINDS = [
     (apsw.LockedError, False, "store_unavailable"),
     (apsw.CorruptError, False, "store_corrupt"),
     (apsw.NotADBError, False, "store_corrupt"),
-    (apsw.ReadOnlyError, False, "store_unavailable"),
-    (apsw.CantOpenError, False, "store_unavailable"),
+    (apsw.ReadOnlyError, False, "store_misconfigured"),
+    (apsw.CantOpenError, False, "store_misconfigured"),
     (apsw.NoMemError, False, "store_unavailable"),
 ]
 

@@ -23,7 +23,8 @@ HeadwayError
 │   └── Forbidden               the token does not permit this (HTTP 403)
 ├── StoreError                  the store cannot serve the call now
 │   ├── StoreUnavailable        unreachable or refusing: nothing was written (HTTP 503)
-│   │   └── ClockSkewed         this process's clock differs too much from the store's
+│   │   ├── ClockSkewed         this process's clock differs too much from the store's
+│   │   └── StoreMisconfigured  its URL, credentials, permissions or settings must be corrected
 │   ├── OutcomeUnknown          the reply was lost: it may have been written; repeat the call
 │   ├── StoreFull               the device is full: nothing was written (HTTP 507)
 │   ├── StoreCorrupt            the data is damaged: stop, keep the files, restore
@@ -209,6 +210,12 @@ class ClockSkewed(StoreUnavailable):
     """This process's clock differs too much from the store's; nothing was written."""
 
     code = "clock_skewed"
+
+
+class StoreMisconfigured(StoreUnavailable):
+    """The store's URL, credentials, permissions or settings are wrong; nothing was written."""
+
+    code = "store_misconfigured"
 
 
 class OutcomeUnknown(StoreError):

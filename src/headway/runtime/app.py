@@ -22,6 +22,7 @@ from headway.core.errors import (
     AccessError,
     InvalidState,
     InvalidValue,
+    StoreMisconfigured,
     UnknownGate,
     UnknownJob,
     UnknownKind,
@@ -341,7 +342,8 @@ class App:
             within: how long to keep trying, as "1m" or a timedelta; "0s" tries once.
 
         Raises:
-            StoreError: the store is still unreachable, or the error is permanent.
+            StoreError: the store is still unreachable, or the error is permanent, such as a wrong
+                password, which is raised at once.
         """
         timing = self._timing
         give_up_at = timing.monotonic() + parse_duration(within) / 1000
@@ -349,7 +351,9 @@ class App:
             timing,
             "opening the store",
             self.declare,
-            until=lambda: timing.monotonic() >= give_up_at,
+            until=lambda error: (
+                isinstance(error, StoreMisconfigured) or timing.monotonic() >= give_up_at
+            ),
         )
 
     async def declare_gates(self, *specs: GateSpec) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from headway.core.errors import OutcomeUnknown, StoreFull, StoreUnavailable
+from headway.core.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 
 
 class Timing:
@@ -68,14 +68,14 @@ async def persist(
     what: str,
     call: Callable[[], Awaitable[Reply]],
     *,
-    until: Callable[[], bool] = lambda: False,
+    until: Callable[[StoreError], bool] = lambda _: False,
 ) -> Reply:
     """Repeat a call, with backoff, until the store answers.
 
     Args:
         what: name of the call, for the log.
         call: makes the same call each time.
-        until: checked after each failure; returns whether to give up.
+        until: called with the error of each failure; returns whether to give up.
 
     Raises:
         StoreError: the error is permanent, or `until` returned True; what was written is unknown.
@@ -85,7 +85,7 @@ async def persist(
         try:
             return await call()
         except PASSING as error:
-            if until():
+            if until(error):
                 raise
             _log.warning("%s: %s; again in %g s", what, error, seconds)
         await timing.pause(seconds)

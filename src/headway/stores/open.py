@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from headway.contract.store import Clock, Store
-from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.core.errors import InvalidValue, StoreMisconfigured
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.redis.options import parse_url as parse_redis_url
 from headway.stores.sqlite import SqliteStore, parse_url
@@ -63,7 +63,7 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
         from headway.stores.redis.store import RedisStore  # noqa: PLC0415
     except ImportError as error:
         message = f"the Redis store needs a package that is not installed: {error.name}"
-        raise StoreUnavailable(message, hint="pip install 'headway[redis]'") from error
+        raise StoreMisconfigured(message, hint="pip install 'headway[redis]'") from error
     return RedisStore(options, clock)
 
 
@@ -74,5 +74,5 @@ def _open_postgres(url: str, clock: Clock | None) -> Store:
         from headway.stores.postgres.store import PostgresStore  # noqa: PLC0415
     except ImportError as error:
         message = f"the PostgreSQL store needs a package that is not installed: {error.name}"
-        raise StoreUnavailable(message, hint="pip install 'headway[postgres]'") from error
+        raise StoreMisconfigured(message, hint="pip install 'headway[postgres]'") from error
     return PostgresStore(parse(url), clock)

@@ -262,7 +262,7 @@ class Claimer:
         # The time before the first attempt: if its reply was lost, the claim was made then.
         sent = timing.monotonic()
         reply = await persist(
-            timing, "claim", lambda: self._store.claim(request), until=lambda: self._stopping
+            timing, "claim", lambda: self._store.claim(request), until=lambda _: self._stopping
         )
         received = timing.monotonic()
         self._store_time.observe(sent, reply.now)

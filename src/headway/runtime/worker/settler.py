@@ -138,7 +138,7 @@ class Settler:
                 self._timing,
                 "settle",
                 lambda: self._settle(request),
-                until=lambda: self._hurry,
+                until=lambda _: self._hurry,
             )
         except (CallerError, Forbidden) as error:
             if len(batch) > 1:
@@ -170,7 +170,7 @@ class Settler:
         failed = Failed(outcome.job, outcome.run, error=describe(error))
         request = SettleRequest(worker=self._worker, outcomes=(failed,))
         return await persist(
-            self._timing, "settle", lambda: self._store.settle(request), until=lambda: self._hurry
+            self._timing, "settle", lambda: self._store.settle(request), until=lambda _: self._hurry
         )
 
     def _finish(self, batch: tuple[Outcome, ...], verdicts: list[Verdict]) -> None:

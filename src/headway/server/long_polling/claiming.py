@@ -382,7 +382,7 @@ class PollClaimer:
                 self._timing,
                 "give back",
                 lambda: self._store.settle(request),
-                until=lambda: self._timing.monotonic() >= end,
+                until=lambda _: self._timing.monotonic() >= end,
             )
         except StoreError as error:
             _log.warning("%d jobs remain claimed until their lease ends: %s", len(jobs), error)

@@ -16,6 +16,7 @@ from headway.core.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
+    StoreMisconfigured,
     StoreUnavailable,
 )
 from headway.stores.postgres.options import PostgresOptions
@@ -141,16 +142,16 @@ _MEANINGS = (
     _Meaning(
         ("XX001", "XX002"), StoreCorrupt, "stop the server, keep its files, and restore a backup"
     ),
-    _Meaning(("42501",), StoreUnavailable, _rights_hint),
+    _Meaning(("42501",), StoreMisconfigured, _rights_hint),
     _Meaning(
         ("28",),
-        StoreUnavailable,
+        StoreMisconfigured,
         "fix user or password in the store URL, or the server's pg_hba.conf",
         ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'),
     ),
     _Meaning(
         ("3D000",),
-        StoreUnavailable,
+        StoreMisconfigured,
         "create the database first: CREATE DATABASE",
         ("does not exist",),
     ),
@@ -166,7 +167,7 @@ _MEANINGS = (
     ),
     _Meaning(
         ("26000", "42P05", "0A000"),
-        StoreUnavailable,
+        StoreMisconfigured,
         "a pooler gives each transaction another connection: add ?pooled=on to the store URL",
     ),
     _Meaning(

@@ -11,6 +11,7 @@ from headway.core.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
+    StoreMisconfigured,
     StoreUnavailable,
 )
 
@@ -50,11 +51,15 @@ _MEANINGS = (
     _Meaning("NOREPLICAS", StoreUnavailable, "too few replicas are connected to write", True),
     _Meaning("OOM", StoreFull, "raise the server's maxmemory, or wait until jobs are purged"),
     _Meaning("MISCONF", StoreFull, "the server cannot write to disk: free some space"),
-    _Meaning("NOAUTH", StoreUnavailable, "put the password into the URL"),
-    _Meaning("WRONGPASS", StoreUnavailable, "correct the name or the password in the URL"),
-    _Meaning("ERR AUTH", StoreUnavailable, "the server needs no password: remove it from the URL"),
-    _Meaning("ERR DB index", StoreUnavailable, "it has no database with that number: fix the URL"),
-    _Meaning("NOPERM", StoreUnavailable, RIGHTS),
+    _Meaning("NOAUTH", StoreMisconfigured, "put the password into the URL"),
+    _Meaning("WRONGPASS", StoreMisconfigured, "correct the name or the password in the URL"),
+    _Meaning(
+        "ERR AUTH", StoreMisconfigured, "the server needs no password: remove it from the URL"
+    ),
+    _Meaning(
+        "ERR DB index", StoreMisconfigured, "it has no database with that number: fix the URL"
+    ),
+    _Meaning("NOPERM", StoreMisconfigured, RIGHTS),
     _Meaning("EXECABORT", StoreUnavailable, "try again"),
     _Meaning("UNKILLABLE", StoreUnavailable, "another client's script runs too long", True),
     _Meaning("unknown command", SchemaMismatch, "Redis 6.2 or later, or Valkey, is needed"),

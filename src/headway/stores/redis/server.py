@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from headway.core.errors import SchemaMismatch, StoreUnavailable
+from headway.core.errors import SchemaMismatch, StoreMisconfigured
 from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError
 from headway.stores.redis.options import Address, RedisOptions
 
@@ -61,7 +61,7 @@ def check_server(server: Server, where: str) -> None:
 
     Raises:
         SchemaMismatch: it is too old.
-        StoreUnavailable: it evicts keys when its memory is full.
+        StoreMisconfigured: it evicts keys when its memory is full.
         NotSentError: it is a replica.
     """
     if server.version < OLDEST:
@@ -71,7 +71,7 @@ def check_server(server: Server, where: str) -> None:
     if server.eviction != "noeviction":
         message = f"the Redis store {where} evicts keys ({server.eviction}): jobs would be lost"
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf; nothing was written"
-        raise StoreUnavailable(message, hint=hint)
+        raise StoreMisconfigured(message, hint=hint)
     if server.is_replica:
         message = f"{where} is a replica"
         raise NotSentError(message)

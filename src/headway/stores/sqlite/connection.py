@@ -15,11 +15,19 @@ from headway.core.errors import (
     SchemaMismatch,
     StoreCorrupt,
     StoreError,
-    StoreUnavailable,
+    StoreMisconfigured,
 )
 from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
 from headway.stores.sqlite.caches import FREE_CLOCK, WRITE
-from headway.stores.sqlite.database import Busy, Database, Failure, ReadOnly, explain, open_database
+from headway.stores.sqlite.database import (
+    Busy,
+    Database,
+    Failure,
+    ReadOnly,
+    explain,
+    not_opened,
+    open_database,
+)
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, monotonic, pause, skew_ms
 
@@ -150,14 +158,14 @@ def _make(path: Path) -> None:
     except FileExistsError:
         _refuse_scrap(path)
     except OSError as error:
-        message = f"the database {path} cannot be created: {error.strerror}"
-        raise StoreUnavailable(message, hint="its folder must exist and be writable") from error
+        what = f"the database {path} cannot be created"
+        raise not_opened(what, error, "its folder must exist and be writable") from error
 
 
 def _refuse_scrap(path: Path) -> None:
     if not path.is_file():
         message = f"{path} is not a regular file"
-        raise StoreUnavailable(message, hint="pass the path of a file, with its folder and name")
+        raise StoreMisconfigured(message, hint="pass the path of a file, with its folder and name")
     # SQLite treats a file shorter than its header as empty, and would overwrite it.
     size = path.stat().st_size
     if 0 < size < _HEADER:
@@ -209,6 +217,7 @@ def connect(options: SqliteOptions) -> Database:
     """Open a connection to an existing file.
 
     Raises:
+        StoreMisconfigured: it is read-only.
         StoreUnavailable: it cannot be opened.
         StoreCorrupt: it is damaged.
     """
@@ -216,7 +225,7 @@ def connect(options: SqliteOptions) -> Database:
         db = open_database(options.path, write=True)
         if db.readonly("main"):
             message = f"the database {options.path} is read-only"
-            raise StoreUnavailable(message, hint="make it writable for this user")
+            raise StoreMisconfigured(message, hint="make it writable for this user")
         db.set_busy_timeout(options.patience_ms)
         _retry_while_busy(lambda: _use_wal(db), options.patience_ms)
         db.pragma("synchronous", options.synchronous)
@@ -233,7 +242,7 @@ def _use_wal(db: Database) -> None:
     mode = db.pragma("journal_mode", "wal")
     if mode != "wal":
         message = f"the database is in journal mode {mode!r} and cannot be switched to WAL"
-        raise StoreUnavailable(message, hint="it must be on a local disk, not on a network share")
+        raise StoreMisconfigured(message, hint="it must be on a local disk, not on a network share")
 
 
 def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:

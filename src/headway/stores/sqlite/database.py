@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from errno import EROFS
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -17,6 +18,7 @@ from headway.core.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
+    StoreMisconfigured,
     StoreUnavailable,
 )
 
@@ -169,6 +171,15 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
     return InvariantBroken(what, hint="this is a bug in Headway; nothing was written")
 
 
+def not_opened(message: str, error: OSError, hint: str) -> StoreUnavailable:
+    """Return the error for a file that the system does not open."""
+    lasting = isinstance(error, _LASTING) or error.errno == EROFS
+    make = StoreMisconfigured if lasting else StoreUnavailable
+    return make(f"{message}: {error.strerror}", hint=hint)
+
+
+_LASTING = (PermissionError, FileNotFoundError, NotADirectoryError)
+"""Errors of the system that no retry changes."""
 _MISSING = ("no such table", "no such index")
 """Prefixes of SQLite's reports that part of the schema is missing."""
 _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...] = (
@@ -181,7 +192,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]
     ),
     (
         (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError),
-        StoreUnavailable,
+        StoreMisconfigured,
         "the file and its folder must exist and be writable",
     ),
     ((apsw.IOError,), StoreUnavailable, "the device failed"),

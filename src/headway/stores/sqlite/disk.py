@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from headway.core.errors import StoreFull, StoreUnavailable
-from headway.stores.sqlite.database import PASSIVE, Database
+from headway.core.errors import StoreFull
+from headway.stores.sqlite.database import PASSIVE, Database, not_opened
 from headway.stores.sqlite.timing import monotonic
 
 _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -64,10 +64,8 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        message = f"the lock file {path} cannot be opened: {error.strerror}"
-        raise StoreUnavailable(
-            message, hint="the folder of the database must be writable"
-        ) from error
+        what = f"the lock file {path} cannot be opened"
+        raise not_opened(what, error, "the folder of the database must be writable") from error
 
 
 SOON = 1_000

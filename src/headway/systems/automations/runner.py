@@ -273,7 +273,7 @@ class SessionRunner:
                 self.timing,
                 "the end of a session",
                 lambda: store.signal(signal),
-                until=lambda: self.timing.monotonic() > give_up_at,
+                until=lambda _: self.timing.monotonic() > give_up_at,
             )
 
     def _started(self, job: Job, session: Session) -> None:

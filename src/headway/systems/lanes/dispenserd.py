@@ -225,7 +225,7 @@ class Queue:
             self._timing,
             "settling a received job",
             lambda: self._store.settle(request),
-            until=lambda: self._timing.monotonic() >= end,
+            until=lambda _: self._timing.monotonic() >= end,
         )
         if verdict is Verdict.LOST:
             message = f"job {job.id} was received after its lease had ended: it is handed out again"
