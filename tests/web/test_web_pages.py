@@ -197,6 +197,7 @@ async def test_hostile_names_and_texts_are_shown_as_text_on_every_page():
         for i, (evil, gate) in enumerate(zip(HOSTILE, gates, strict=True)):
             params = {"lane": f"l{i} {evil}"}, {"gate": gate}
             paths = [("/ui", {}), ("/ui/lanes", {}), ("/ui/gates", {}), ("/ui/lanes", {"q": evil})]
+            paths += [("/ui/trail", {})]
             paths += [("/ui/lanes", params[0]), ("/ui/gates", params[1])]
             paths += [("/ui/-/do/close-gate", params[1]), ("/ui/-/do/pause-lane", params[0])]
             for path, query in paths:
@@ -208,11 +209,14 @@ async def test_hostile_names_and_texts_are_shown_as_text_on_every_page():
                 assert not [one for one in seen.attributes if one.startswith("on")]
                 assert not [one for one in seen.links if one.startswith("javascript")]
                 for sign in ("\x1b", "\x07", "\N{RIGHT-TO-LEFT OVERRIDE}"):
-                    assert sign not in seen.text
+                    assert sign not in seen.text + seen.labels
+
+
+_LABELS = {"alt", "aria-label", "placeholder", "title"}
 
 
 class Tags(HTMLParser):
-    """The tags of a page, and its text."""
+    """The tags of a page, its text, and the labels that are read aloud or shown in its place."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -221,6 +225,7 @@ class Tags(HTMLParser):
         self.attributes: set[str] = set()
         self.links: list[str] = []
         self.text = ""
+        self.labels = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -228,6 +233,7 @@ class Tags(HTMLParser):
         self.names.add(tag)
         self.attributes |= {name for name, _ in attrs}
         self.links += [value or "" for name, value in attrs if name in {"href", "src", "action"}]
+        self.labels += "".join(value or "" for name, value in attrs if name in _LABELS)
 
     def handle_data(self, data: str) -> None:
         self.text += data
