@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Generic, TypeVar, cast
 
 from headway.contract.definitions import EntrySpec, LaneSpec, TokenSpec
 from headway.core.cascade import Cascade
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.job import JobPolicy
+from headway.core.naming import check_text
 from headway.core.state import State
 
 Reply = TypeVar("Reply")
@@ -16,7 +17,21 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query(Generic[Reply]):
-    """A query; its type parameter is the type of the reply."""
+    """A query; its type parameter is the type of the reply.
+
+    Raises:
+        InvalidValue: a text in it contains NUL or a lone surrogate.
+    """
+
+    def __post_init__(self) -> None:
+        """Validate the texts, because the stores differ in those that they cannot compare."""
+        for one in fields(self):
+            value: object = getattr(self, one.name)
+            if isinstance(value, str):
+                check_text(one.name, value)
+            elif isinstance(value, tuple):
+                for text in cast("tuple[str, ...]", value):
+                    check_text(one.name, text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,16 +39,25 @@ def check_name(what: str, name: object, *, empty: bool = False) -> str:
     if len(name) > MAX_NAME:
         message = f"{what} has {len(name)} characters"
         raise InvalidValue(message, hint=f"at most {MAX_NAME}")
-    if not name.isascii():
+    return check_text(what, name)
+
+
+def check_text(what: str, text: str) -> str:
+    """Validate a text that a store compares, and return it unchanged.
+
+    Raises:
+        InvalidValue: it contains NUL or a lone surrogate, which not every store can hold.
+    """
+    if not text.isascii():
         try:
-            name.encode()
+            text.encode()
         except UnicodeEncodeError:
-            message = f"{what} {name!r} is not valid Unicode"
+            message = f"{what} {text!r} is not valid Unicode"
             raise InvalidValue(message, hint="it contains a lone surrogate") from None
-    if "\0" in name:
-        message = f"{what} {name!r} contains NUL"
+    if "\0" in text:
+        message = f"{what} {text!r} contains NUL"
         raise InvalidValue(message, hint="remove the NUL character")
-    return name
+    return text
 
 
 @lru_cache(maxsize=4096)

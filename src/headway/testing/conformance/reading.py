@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from headway.contract.views import (
     GatesQuery,
     JobQuery,
     JobsQuery,
+    LanesQuery,
     Query,
     StatsQuery,
     TrailQuery,
@@ -41,6 +43,25 @@ class ListingGroup(ConformanceGroup):
         jobs = [await rig.add(priority=9 - n % 3, lane=f"lane-{n % 2}") for n in range(23)]
         for limit in (1, 7, 23, 1000):
             assert await ids(rig, JobsQuery(limit=limit)) == [job.id for job in jobs]
+
+    @pytest.mark.parametrize("text", ["with \0", "with \ud800"], ids=["nul", "surrogate"])
+    async def test_text_that_no_name_can_have_is_refused(self, rig: Rig, text: str) -> None:
+        read = rig.store.read
+        asks: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: read(JobQuery(id=text)),
+            lambda: read(JobsQuery(tenant="", key=text)),
+            lambda: read(JobsQuery(subject=text)),
+            lambda: read(JobsQuery(worker=text)),
+            lambda: read(FlowsQuery(lane=text)),
+            lambda: read(FlowsQuery(gate=text)),
+            lambda: read(GatesQuery(names=("a", text))),
+            lambda: read(GatesQuery(cursor=text)),
+            lambda: read(LanesQuery(names=(text,))),
+            lambda: read(TrailQuery(target=text)),
+        )
+        for ask in asks:
+            with pytest.raises(InvalidValue, match=r"NUL|Unicode"):
+                await ask()
 
     async def test_reversed_listing_shows_the_newest_first(self, rig: Rig) -> None:
         jobs = await rig.add_many(9)
