@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.contract.definitions import Role
-from headway.systems.calls.intake import LeadRecipe
+from headway.core.errors import InvalidValue
+from headway.systems.calls.intake import LeadBody, LeadRecipe, _check_payload
 from headway.systems.calls.source_table.settings import LeadRow
+from headway.systems.calls.template import Template
 from tests.systems.calls.calls_rig import PHONE, Calls, calling
 
 LATER = "2027-06-01T10:00:00Z"
@@ -124,14 +127,39 @@ async def test_lead_whose_payload_the_schema_cannot_check_is_refused(
     assert (await calls.ask("/leads"))["rows"] == []
 
 
+NESTED = {"properties": {"code": {"type": "string", "pattern": "^(a+)+$"}}}
+
+
+async def test_pattern_of_a_schema_takes_linear_time(calls: Calls) -> None:
+    """With Python's expressions, each further letter doubled the time, and the server stood."""
+    await calls.template("greeting", payload_schema=NESTED)
+    for code, status in (("a" * 60, 201), ("a" * 60 + "b", 422), (7, 422)):
+        reply = await calls.call(
+            "POST", "/leads", lead(template="greeting", payload={"code": code})
+        )
+        assert reply.status_code == status, code
+
+
 @pytest.mark.parametrize(
-    "schema", [{"type": "nothing"}, {"$ref": "https://example.org/schema.json"}]
+    ("schema", "words"),
+    [
+        ({"type": "nothing"}, "not a valid JSON schema"),
+        ({"$ref": "https://example.org/schema.json"}, "another document"),
+        ({"allOf": [{"pattern": r"(a)\1"}]}, "backreferences are not supported"),
+        ({"not": {"pattern": "(?=a)b"}}, "look-around"),
+        ({"patternProperties": {"^(a+)+$": {}}}, "propertyNames"),
+    ],
 )
 async def test_unusable_schema_is_refused_with_the_template(
-    calls: Calls, schema: dict[str, str]
+    calls: Calls, schema: dict[str, Any], words: str
 ) -> None:
     reply = await calls.call("PUT", "/templates/greeting", {"payload_schema": schema})
     assert reply.status_code == 422
+    assert words in reply.text
+    # One that was stored by an earlier version refuses leads only.
+    stored = Template.model_validate({"name": "greeting", "payload_schema": schema})
+    with pytest.raises(InvalidValue, match="cannot check the payload"):
+        _check_payload(stored, LeadBody.model_validate(lead(template="greeting", payload={})))
 
 
 async def test_text_with_a_brace_that_is_no_placeholder_is_refused(calls: Calls) -> None:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, ConfigDict, Field
 from referencing.exceptions import Unresolvable
 from uuid_utils import uuid7
 
-from headway.core.errors import InvalidValue, UnknownRecord
+from headway.core.errors import InvalidValue, UnknownRecord, located
 from headway.core.gates.spec import GateSpec
 from headway.core.instant import format_instant
 from headway.core.job import NewJob
@@ -33,6 +33,7 @@ from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.calls.catalogue import CatalogueContents, NumberStatus
 from headway.systems.calls.context import CallsContext
+from headway.systems.calls.payload_schema import read_schema
 from headway.systems.calls.source_table.settings import LeadRow
 from headway.systems.calls.source_table.source_table import write_leads
 from headway.systems.calls.template import DEFAULT, Label, Template
@@ -319,7 +320,8 @@ def _check_payload(template: Template, body: LeadBody) -> None:
     if template.payload_schema is None:
         return
     shown = f"GET /templates/{template.name} shows its payload_schema"
-    validator = _validator(msgspec.json.encode(template.payload_schema, order="deterministic"))
+    with located(f"the template {template.name!r} cannot check the payload: "):
+        validator = _validator(msgspec.json.encode(template.payload_schema, order="deterministic"))
     try:
         fault = next(iter(validator.iter_errors(body.payload)), None)  # pyright: ignore[reportUnknownMemberType]  (incompletely typed)
     except (Unresolvable, RecursionError, OverflowError) as error:
@@ -335,4 +337,4 @@ def _check_payload(template: Template, body: LeadBody) -> None:
 
 @lru_cache(maxsize=256)
 def _validator(schema: bytes) -> Draft202012Validator:
-    return Draft202012Validator(msgspec.json.decode(schema))
+    return read_schema(msgspec.json.decode(schema))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import AfterValidator, Field, model_validator
 
-from headway.core.errors import InvalidValue
 from headway.core.gates.opening import Hours
 from headway.runtime.settings_table import OpenTable
 from headway.server.bodies.base import Body, FailFastList, Span
+from headway.systems.calls.payload_schema import read_schema
 
 DEFAULT = "default"
 """The template of leads that do not name one."""
@@ -83,31 +81,17 @@ AnyCheck = Annotated[BlacklistBody | ValidityBody | HttpCheckBody, Field(discrim
 
 def _schema(value: dict[str, Any] | None) -> dict[str, Any] | None:
     if value is not None:
-        try:
-            Draft202012Validator.check_schema(value)
-        except SchemaError as error:
-            message = f"it is not a valid JSON schema: {error.message}"[:300]
-            raise InvalidValue(message) from None
-        if _refers_elsewhere(value):
-            message = "it refers to another document"
-            raise InvalidValue(message, hint='use only references within it, such as "#/$defs/…"')
+        read_schema(value)
     return value
-
-
-def _refers_elsewhere(value: object) -> bool:
-    if isinstance(value, dict):
-        known = cast("dict[str, object]", value)
-        refers = (known.get(name) for name in ("$ref", "$dynamicRef"))
-        elsewhere = any(isinstance(one, str) and one[:1] != "#" for one in refers)
-        return elsewhere or any(map(_refers_elsewhere, known.values()))
-    return isinstance(value, list) and any(map(_refers_elsewhere, cast("list[object]", value)))
 
 
 class TemplateBody(Body):
     """Settings for all leads that name the template, including those that already wait."""
 
     payload_schema: Annotated[dict[str, Any] | None, AfterValidator(_schema)] = Field(
-        default=None, description="JSON schema for a lead's payload; null for anything."
+        default=None,
+        description="JSON schema for a lead's payload, with patterns without look-around and "
+        "backreferences; null for anything.",
     )
     initial_offset: Span = Field(
         default=0, description="Delay from intake until a lead without a time of its own is due."
@@ -186,6 +170,8 @@ class Template(TemplateBody):
 
     name: str
     checks_at: int = 0
+    # Not validated: others were allowed once and may be stored; leads are refused by those.
+    payload_schema: dict[str, Any] | None = None
     # Without a minimum: 0 was allowed once and may be stored.
     customer_limit: int | None = None
 

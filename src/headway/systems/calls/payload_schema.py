@@ -1,0 +1,80 @@
+"""Validation of payloads by JSON schemas whose patterns take time linear in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, cast
+
+from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema.exceptions import SchemaError
+from pydantic_core import SchemaError as PatternError
+from pydantic_core import SchemaValidator, core_schema
+
+from headway.core.errors import InvalidValue
+
+
+def read_schema(schema: dict[str, Any]) -> Draft202012Validator:
+    """Return the validator of a schema.
+
+    Raises:
+        InvalidValue: it is not valid, refers to another document, or has a pattern that could take
+            exponential time.
+    """
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        message = f"it is not a valid JSON schema: {error.message}"[:300]
+        raise InvalidValue(message) from None
+    for keyword, value in _members(schema):
+        if keyword in {"$ref", "$dynamicRef"} and isinstance(value, str) and value[:1] != "#":
+            message = "it refers to another document"
+            raise InvalidValue(message, hint='use only references within it, such as "#/$defs/…"')
+        if keyword == "patternProperties":
+            hint = "use propertyNames with a pattern, and additionalProperties"
+            message = "patternProperties is not supported"
+            raise InvalidValue(message, hint=hint)
+        if keyword == "pattern" and isinstance(value, str):
+            _matcher(value)
+    return _Validator(schema)
+
+
+def _members(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the names and values of all objects in a schema."""
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, object]", value).items():
+            yield name, inner
+            yield from _members(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[object]", value):
+            yield from _members(inner)
+
+
+@lru_cache(maxsize=1024)
+def _matcher(pattern: str) -> SchemaValidator:
+    """Return a matcher without backtracking, unlike Python's, which would block the server.
+
+    Raises:
+        InvalidValue: the pattern needs backtracking, or is too large.
+    """
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except PatternError as error:
+        why = str(error).strip().rpartition("\n")[2].strip().removeprefix("error: ")
+        message = f"the pattern {pattern[:80]!r} is not supported: {why}"[:300]
+        hint = "use one without look-around and backreferences"
+        raise InvalidValue(message, hint=hint) from None
+
+
+def _pattern(
+    validator: Any,  # noqa: ANN401  (incompletely typed)
+    pattern: str,
+    instance: object,
+    _: object,
+) -> Iterator[ValidationError]:
+    text = validator.is_type(instance, "string")
+    if text and not _matcher(pattern).isinstance_python(instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+_Validator = cast("Any", validators).extend(Draft202012Validator, {"pattern": _pattern})
