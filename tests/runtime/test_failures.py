@@ -166,6 +166,10 @@ async def _snoozed_for_no_text(job: hw.Job) -> hw.Snooze:
     return hw.Snooze(after="1h", reason=ValueError("later"))  # type: ignore[arg-type]
 
 
+async def _raises_a_snooze(job: hw.Job) -> None:
+    raise hw.Snooze(after="1h")  # type: ignore[misc]
+
+
 async def _follow_up_that_is_no_job(job: hw.Job) -> None:
     job.then("audit")  # type: ignore[arg-type]
 
@@ -207,6 +211,7 @@ HANDLERS: dict[str, tuple[Callable[[hw.Job], Any], str, str, int | None]] = {
         "retry",
         20_000,
     ),
+    "answer that is raised": (_raises_a_snooze, "hw.Unfit: return it)", "retry", 20_000),
     "unknown stage": (lambda _: hw.Next("nowhere"), "nowhere", "retry", 20_000),
     "timeout": (_timed_out, "handler_timeout", "retry", 20_000),
     "after the hand-over": (_after_the_hand_over, "ValueError: rang off", "awaiting", None),

@@ -114,6 +114,8 @@ def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
 
 
 _STOPPING = "its worker stopped"
+_NOT_RAISED = "exceptions must derive from BaseException"
+"""The text of Python's error about a raised object that is no exception."""
 _MAX_LAST = 500
 _RUNTIME = "headway.runtime."
 
@@ -129,6 +131,8 @@ def describe(error: BaseException) -> str:
         return error.text[:MAX_ERROR]
     code = f"{error.code}: " if isinstance(error, HeadwayError) else ""
     raised_text = text_of(error)
+    if isinstance(error, TypeError) and raised_text.endswith(_NOT_RAISED):
+        raised_text += " (if this is an hw.Snooze, hw.Next or hw.Unfit: return it)"
     first = f"{code}{raised_text}"[: MAX_ERROR // 2]
     # The last frames of a deep trace are kept, because the error was raised there.
     trace = "".join(traceback.format_exception(*_outside(error), limit=-20)).rstrip()
