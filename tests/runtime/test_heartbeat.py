@@ -15,6 +15,7 @@ from headway.core.errors import StoreCorrupt, StoreUnavailable
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Heartbeat, Held, Lease
+from headway.runtime.worker.loop_watch import LoopWatch
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
@@ -49,6 +50,48 @@ async def test_handler_that_blocks_the_loop_does_not_starve_the_heartbeat(
         view = await app.store.ends(sent.id)  # pyright: ignore[reportAttributeAccessIssue]
     assert (view.state, view.result) == ("succeeded", b"1")
     assert view.progress is not None
+
+
+async def test_handler_that_blocks_the_loop_is_reported_once_with_its_place(
+    app: hw.App,
+    store: ObservedStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.loop_watch.BLOCKED_AFTER", 0)
+    beats = threading.Semaphore(0)
+    check = LoopWatch.check
+
+    def checked(self: LoopWatch) -> None:
+        check(self)
+        beats.release()
+
+    monkeypatch.setattr(LoopWatch, "check", checked)
+
+    @app.job()
+    async def block(job: hw.Job) -> None:
+        # One beat asks the loop for a turn, the next ones find that it has not had one.
+        for n in range(4):
+            await job.progress(n)
+            assert beats.acquire(timeout=LIMIT)
+
+    sent = await app.send_async(block)
+    async with working(app):
+        await store.ends(sent.id)
+    blocked = [one for one in caplog.messages if one.startswith("event loop blocked")]
+    assert len(blocked) == 1
+    assert f"kind=block id={sent.id} at=" in blocked[0]
+
+
+async def test_loop_that_runs_between_two_beats_is_not_reported(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.loop_watch.BLOCKED_AFTER", 0)
+    watch = LoopWatch(Timing(), lambda _: None)
+    for _ in range(3):
+        await asyncio.to_thread(watch.check)
+        await pause(0)
+    assert caplog.messages == []
 
 
 async def test_beat_lists_runs_until_their_settlement_is_answered(

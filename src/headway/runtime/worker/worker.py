@@ -18,12 +18,13 @@ from headway.contract.store import Store
 from headway.core.errors import InvalidValue, StoreChanged, StoreError
 from headway.core.job import MAX_BATCH
 from headway.runtime.chores import Sweep, TimetableChore
-from headway.runtime.job import Stop
+from headway.runtime.job import Job, Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.claimer import Claimer, Prefetch, wake_after_settling
 from headway.runtime.worker.handler_slot import HandlerSlot, ReadyQueue
 from headway.runtime.worker.lease import Heartbeat, HeartbeatThread, Held, Lease, Run
+from headway.runtime.worker.loop_watch import LoopWatch
 from headway.runtime.worker.outcomes import Failures
 from headway.runtime.worker.plans import Plans
 from headway.runtime.worker.settler import Settler
@@ -96,6 +97,7 @@ class WorkerRun:
             on_reply=self._on_beat,
             on_lapse=self._on_lapse,
         )
+        self._loop_watch = LoopWatch(timing, self._job_of)
         self._stopped = asyncio.Event()
         self._hurry = False
         self._crash: BaseException | None = None
@@ -180,10 +182,14 @@ class WorkerRun:
 
     def _on_beat(self, reply: BeatReply) -> None:
         """Apply the reply to a beat; called in the heartbeat's loop."""
+        self._loop_watch.check()
         if reply.lost or reply.cancel:
             self._loop.call_soon_threadsafe(
                 self._apply_reply, frozenset(reply.lost), frozenset(reply.cancel)
             )
+
+    def _job_of(self, task: object) -> Job | None:
+        return next((slot.job for slot in self._slots if slot.task is task), None)
 
     def _apply_reply(self, lost: frozenset[Run], cancel: frozenset[Run]) -> None:
         for claimed in self.queue.withdraw(lost):
