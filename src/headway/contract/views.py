@@ -20,12 +20,15 @@ class Query(Generic[Reply]):
     """A query; its type parameter is the type of the reply.
 
     Raises:
-        InvalidValue: a text in it contains NUL or a lone surrogate.
+        InvalidValue: a text in it contains NUL or a lone surrogate. An impossible id is only
+            unknown, like any other that does not exist.
     """
 
     def __post_init__(self) -> None:
         """Validate the texts, because the stores differ in those that they cannot compare."""
         for one in fields(self):
+            if one.name in {"id", "ids"}:
+                continue
             value: object = getattr(self, one.name)
             if isinstance(value, str):
                 check_text(one.name, value)

@@ -47,12 +47,12 @@ class LoopWatch:
         self._reported = False
 
     def _report(self, seconds: float) -> None:
-        frame = sys._current_frames().get(self._thread)  # noqa: SLF001  (documented by Python)
+        frame = sys._current_frames().get(self._thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  (documented by Python)
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "unknown"
         job = self._job_of(asyncio.current_task(self._loop))
         _log.warning(
-            "event loop blocked for %.1f s%s at=%s; a handler that blocks must be a plain def, which"
-            " runs in a thread",
+            "event loop blocked for %.1f s%s at=%s; a handler that blocks must be a plain def,"
+            " which runs in a thread",
             seconds,
             f" kind={job.kind} id={job.id}" if job else "",
             place,

@@ -48,7 +48,6 @@ class ListingGroup(ConformanceGroup):
     async def test_text_that_no_name_can_have_is_refused(self, rig: Rig, text: str) -> None:
         read = rig.store.read
         asks: tuple[Callable[[], Awaitable[object]], ...] = (
-            lambda: read(JobQuery(id=text)),
             lambda: read(JobsQuery(tenant="", key=text)),
             lambda: read(JobsQuery(subject=text)),
             lambda: read(JobsQuery(worker=text)),
