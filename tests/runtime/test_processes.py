@@ -15,7 +15,9 @@ import pytest
 import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.views import GatesQuery, JobsQuery
-from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, working
+from headway.runtime.timing import Timing
+from tests.runtime import process_slow
+from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, soon, working
 
 NAME = "tests.runtime.process_app"
 
@@ -161,6 +163,35 @@ async def test_handler_in_a_process_is_killed_when_cancelled_and_at_its_timeout(
     assert cancelled.state == "cancelled"
     assert timed_out.state == "dead"
     assert "handler_timeout" in timed_out.error
+
+
+async def test_timeout_begins_when_the_process_has_loaded_the_handler(
+    store: ObservedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a timeout shorter than the start of an interpreter fails each attempt."""
+
+    class Noted(Timing):
+        async def pause(self, seconds: float) -> None:
+            if seconds == 12:
+                begun.set()
+            await super().pause(seconds)
+
+    begun = asyncio.Event()
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    app = process_slow.app
+    monkeypatch.setattr(app, "_store", store)
+    monkeypatch.setattr(app, "_given", store)
+    monkeypatch.setenv(process_slow.GATE, str(gate))
+    sent = await app.send_async(process_slow.quick)
+    async with working(app, timing=Noted()):
+        # Opening a pipe waits for its other end: the process is loading the module.
+        pipe = await asyncio.to_thread(gate.open, "wb")
+        assert not begun.is_set()
+        pipe.close()
+        await soon(begun)
+        view = await store.ends(sent.id)
+    assert (view.state, view.result) == ("succeeded", b'"done"')
 
 
 async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_are_cancelled(

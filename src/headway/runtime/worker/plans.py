@@ -31,6 +31,12 @@ Unknown = Literal["retry", "dead"]
 """What a worker does with a job whose kind it does not know."""
 
 
+Value = TypeVar("Value")
+
+START_LIMIT = 60.0
+"""Seconds after which the timeout of a handler begins even if its process has not begun it."""
+
+
 class Plan:
     """How one stage of one kind is called.
 
@@ -106,10 +112,11 @@ class Plans:
                 reason = f"{UnknownKind.code}: {message}"
                 raise Dead(reason)
             raise UnknownKind(message, hint="deploy the app that has it, or serve other lanes")
-        seconds = (job.claimed.policy.timeout_ms or 0) / 1000
-        if plan.place is not Place.LOOP:
-            return await self._run_until_timeout(plan, job, seconds)
-        scope = self._timing.limit(seconds)
+        if plan.place is Place.PROCESS:
+            return await plan.call(job)
+        if plan.place is Place.THREAD:
+            return await self._run_until_timeout(plan.call(job), job)
+        scope = self._timing.limit(_timeout(job))
         try:
             async with scope:
                 return await plan.call(job)
@@ -123,20 +130,27 @@ class Plans:
         self._threads.close()
         self.processes.close()
 
-    async def _run_until_timeout(self, plan: Plan, job: Job, seconds: float) -> object:
-        """Run a handler in a thread or a process; at its timeout, request its stop or kill it."""
-        watch = asyncio.ensure_future(self._stop_at_timeout(plan, job, seconds))
+    async def _run_until_timeout(
+        self, handler: Awaitable[Value], job: Job, begun: asyncio.Event | None = None
+    ) -> Value:
+        """Run a handler in a thread or a process; at its timeout, request its stop or kill it.
+
+        Args:
+            begun: set when a process has begun to run the handler.
+        """
+        watch = asyncio.ensure_future(self._stop_at_timeout(job, begun))
         try:
-            return await plan.call(job)
+            return await handler
         finally:
             watch.cancel()
 
-    async def _stop_at_timeout(self, plan: Plan, job: Job, seconds: float) -> None:
-        await self._timing.pause(seconds)
+    async def _stop_at_timeout(self, job: Job, begun: asyncio.Event | None) -> None:
+        if begun is not None:
+            await self._timing.wait(begun, START_LIMIT)
+        await self._timing.pause(_timeout(job))
         if job.stop is None:
             job.request_stop("timeout")
-            if plan.place is Place.PROCESS:
-                self.processes.kill(job.claimed)
+            self.processes.kill(job.claimed)
 
     def _plan(self, kind: Kind, handler: Handler) -> Plan:
         call = self._call_of(kind, handler)
@@ -158,9 +172,19 @@ class Plans:
 
     async def _in_process(self, job: Job, handler: Handler) -> object:
         note = partial(self._context.note_progress, job.id, job.run)
-        done = await self._threads.run(
-            lambda: self.processes.run(job, handler, self._context.write_from_thread, note)
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+        running = self._threads.run(
+            lambda: self.processes.run(
+                job,
+                handler,
+                self._context.write_from_thread,
+                note,
+                lambda: loop.call_soon_threadsafe(begun.set),
+            )
         )
+        if job.claimed.policy.timeout_ms is not None:
+            running = self._run_until_timeout(running, job, begun)
+        done = await running
         job.follow(done.then, done.close)
         if done.raised is not None:
             raise done.raised
@@ -169,6 +193,10 @@ class Plans:
         if done.unusable:
             return Unusable(done.unusable)
         return done.answer if done.result is None else msgspec.Raw(done.result)
+
+
+def _timeout(job: Job) -> float:
+    return (job.claimed.policy.timeout_ms or 0) / 1000
 
 
 def _in_loop(kind: Kind, handler: Handler) -> Call:
@@ -187,9 +215,6 @@ def _decode_and_call(handler: Handler, job: Job) -> Awaitable[object]:
 
 def _around(one: Middleware, call: Call) -> Call:
     return lambda job: one(job, partial(call, job))
-
-
-Value = TypeVar("Value")
 
 
 class Threads:

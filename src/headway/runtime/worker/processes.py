@@ -45,12 +45,20 @@ class Processes:
         self._working: dict[tuple[str, int], _Process] = {}
         self._closed = False
 
-    def run(self, job: Job, handler: Handler, write: Write, note: Callable[[bytes], None]) -> Done:
+    def run(
+        self,
+        job: Job,
+        handler: Handler,
+        write: Write,
+        note: Callable[[bytes], None],
+        begin: Callable[[], object],
+    ) -> Done:
         """Call a handler in a process, and wait until it returns.
 
         Args:
             write: writes an outcome for the handler, such as a hand-over.
             note: keeps the handler's progress.
+            begin: called when the process has started and loaded the handler.
 
         Raises:
             HandlerCrashed: the process died before the handler returned.
@@ -59,7 +67,7 @@ class Processes:
         try:
             if job.stop is not None:
                 process.process.kill()
-            done = self._talk(process, job, handler, write, note)
+            done = self._talk(process, job, handler, write, note, begin)
         except (EOFError, OSError):
             code = process.end()
             message = f"the process of the handler of {job.kind!r} ended with {code}"
@@ -108,6 +116,7 @@ class Processes:
         handler: Handler,
         write: Write,
         note: Callable[[bytes], None],
+        begin: Callable[[], object],
     ) -> Done:
         pipe = process.pipe
         pipe.send(
@@ -126,6 +135,8 @@ class Processes:
                     pipe.send(_answer(job, outcome, write))
                 case Progress(data=data):
                     note(data)
+                case Begun():
+                    begin()
                 case _:
                     return message
 
@@ -186,6 +197,11 @@ class Order:
     stage: str
     claimed: Claimed
     signal_url: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begun:
+    """Sent by the process: it has loaded the handler, and calls it now."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -286,7 +302,9 @@ class PipeContext:
 def _do(order: Order, pipe: Pipe) -> Done:
     job = Job(order.claimed, PipeContext(pipe, order.signal_url))
     try:
-        answer = _find(order).call(job, order.claimed.args)
+        handler = _find(order)
+        pipe.send(Begun())
+        answer = handler.call(job, order.claimed.args)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
             answer = job.forgotten() or answer
