@@ -88,6 +88,9 @@ class CallQueue:
         serve: takes calls off the queue and serves them. Its argument is whether it may wait for
             other processes; it returns False if it would have had to. It never raises an Exception.
         leave: releases what `serve` uses, when the queue is closed.
+
+    Attributes:
+        turn: held while calls are served.
     """
 
     def __init__(self, name: str, serve: Callable[[bool], bool], leave: Callable[[], None]) -> None:
@@ -105,7 +108,7 @@ class CallQueue:
         self._started = False
         self._ended = False
         self._starting = threading.Lock()
-        self._turn = threading.Lock()
+        self.turn = threading.Lock()
         self._taking = threading.Lock()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -127,12 +130,12 @@ class CallQueue:
         """
         self._accept(call)
         while not call.delivered:
-            if not self._turn.acquire(timeout=_SLICE):
+            if not self.turn.acquire(timeout=_SLICE):
                 continue
             try:
                 served = call.delivered or self._serve(False)
             finally:
-                self._turn.release()
+                self.turn.release()
             if not served:
                 # Another process holds the lock; the queue's own thread waits for it.
                 self._wake()
@@ -177,13 +180,13 @@ class CallQueue:
             self._idle = False
             if not any(calls):
                 break
-            with self._turn:
+            with self.turn:
                 self._serve(True)
         self._end()
 
     def _end(self) -> None:
         """Release everything, and refuse calls that came too late to be served."""
-        with self._turn:
+        with self.turn:
             self._leave()
             self._ended = True
             self.give_up(float("inf"), _closed())

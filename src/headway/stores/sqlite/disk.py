@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.core.errors import StoreFull
 from headway.stores.sqlite.database import PASSIVE, Database, not_opened
+from headway.stores.sqlite.forking import close_in_children
 from headway.stores.sqlite.timing import monotonic
 
 _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -27,6 +28,8 @@ class WriteLock:
         path = path.resolve()  # one lock for all names of a file, as SQLite has one log
         self._queue = _open(path.with_name(f"{path.name}-queue"))
         self.file = _open(path.with_name(f"{path.name}-door"))
+        # A child would keep the lock of a parent that was killed.
+        close_in_children(self)
 
     def acquire(self) -> None:
         """Wait for the lock; it is held until `release`."""
@@ -55,9 +58,11 @@ class WriteLock:
         fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the lock files."""
-        os.close(self._queue)
-        os.close(self.file)
+        """Close the lock files, once."""
+        if self.file >= 0:
+            os.close(self._queue)
+            os.close(self.file)
+            self.file = -1
 
 
 def _open(path: Path) -> int:

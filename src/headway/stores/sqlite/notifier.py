@@ -18,6 +18,7 @@ from headway.core.errors import HeadwayError
 from headway.stores.sqlite.caches import READ, WAKES
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.database import Database, Failure
+from headway.stores.sqlite.forking import close_before_forks
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.timing import file_age_ms, monotonic
 
@@ -164,20 +165,23 @@ class PollFallback:
     def __init__(self, options: SqliteOptions) -> None:
         self._options = options
         self._db: Database | None = None
+        self.turn = threading.Lock()
+        close_before_forks(self)
 
     def last_wake(self) -> int:
         """Return the number; 0 if there is none, or if the file cannot be read now."""
-        try:
-            if self._db is None:
-                self._db = connect(self._options)
-            return self._db.execute(READ, (WAKES,)).get or 0
-        except (Failure, HeadwayError):
-            # A claim will report the error; here it only means that no waiter is woken.
-            self.close()
-            return 0
+        with self.turn:
+            try:
+                if self._db is None:
+                    self._db = connect(self._options)
+                return self._db.execute(READ, (WAKES,)).get or 0
+            except (Failure, HeadwayError):
+                # A claim will report the error; here it only means that no waiter is woken.
+                self.disconnect()
+                return 0
 
-    def close(self) -> None:
-        """Close its connection."""
+    def disconnect(self) -> None:
+        """Close its connection; the next read opens it again."""
         if self._db is not None:
             with suppress(Failure):
                 self._db.close()

@@ -10,6 +10,7 @@ from headway.stores.ledger.calls import deliver
 from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.database import Failure, explain, is_broken
+from headway.stores.sqlite.forking import close_before_forks
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.session import Session
@@ -27,7 +28,9 @@ class Reader:
         self._clock = clock
         self._ledger: SqliteLedger | None = None
         self._inode = 0
-        self.queue = CallQueue("headway-reader", self._serve, self._close)
+        self.queue = CallQueue("headway-reader", self._serve, self.disconnect)
+        self.turn = self.queue.turn
+        close_before_forks(self)
 
     def _serve(self, _may_wait: bool) -> bool:
         for call in self.queue.take(1):
@@ -45,7 +48,7 @@ class Reader:
         try:
             if self._ledger is not None and self._inode != self._inode_now():
                 # The file was replaced, so the open one is no longer the store.
-                self._close()
+                self.disconnect()
             if self._ledger is None:
                 self._inode = self._inode_now()
                 self._ledger = SqliteLedger(Session(connect(self._options), self._clock))
@@ -60,7 +63,7 @@ class Reader:
             session.end_reading()
         except Failure as error:
             if is_broken(error):
-                self._close()
+                self.disconnect()
             raise explain(error, str(self._options.path), committing=False) from error
         return answer
 
@@ -70,7 +73,8 @@ class Reader:
         except OSError:
             return 0
 
-    def _close(self) -> None:
+    def disconnect(self) -> None:
+        """Close the connection; the next query opens it again."""
         if self._ledger is not None:
             with suppress(Failure):
                 self._ledger.session.db.close()

@@ -69,7 +69,7 @@ class SqliteStore(SqlStore):
             self._notifier,
             _weak(self._on_notification),
             _weak(self._check),
-            self._poll_fallback.close,
+            self._poll_fallback.disconnect,
         )
         self._owner = os.getpid()
 

@@ -17,6 +17,7 @@ from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.database import Failure, explain, is_broken
 from headway.stores.sqlite.disk import Checkpoints, DiskSpace, WriteLock
+from headway.stores.sqlite.forking import close_before_forks
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.session import Session
@@ -59,13 +60,15 @@ class Writer:
             self.write_lock.close()
             raise
         self.queue = CallQueue("headway-writer", self._serve, self._leave)
+        self.turn = self.queue.turn
+        close_before_forks(self)
 
     # The connection
 
     def _open(self) -> SqliteLedger:
         if self._ledger is not None and not self._stale:
             return self._ledger
-        self._close()
+        self.disconnect()
         self._inode = os.stat(self._options.path).st_ino if self._options.path.exists() else -1
         db = connect(self._options)
         self._checkpoints = Checkpoints(db)
@@ -82,7 +85,8 @@ class Writer:
         self._ledger = SqliteLedger(session)
         return self._ledger
 
-    def _close(self) -> None:
+    def disconnect(self) -> None:
+        """Close the connection; the next step opens it again."""
         if self._ledger is not None:
             with suppress(Failure):
                 self._ledger.session.db.close()
@@ -96,7 +100,7 @@ class Writer:
             self._stale = True
 
     def _leave(self) -> None:
-        self._close()
+        self.disconnect()
         self.write_lock.close()
 
     # Groups
@@ -132,7 +136,7 @@ class Writer:
             self._checkpoints.run_if_due()
         except Failure:
             # The next step opens the file again, and reports the error to its callers.
-            self._close()
+            self.disconnect()
 
     def _fail_interrupted(self, group: list[AnyCall]) -> None:
         """Fail the calls of a group whose serving thread was interrupted."""
@@ -242,7 +246,7 @@ class Writer:
         except Failure:
             broken = True
         if broken:
-            self._close()
+            self.disconnect()
 
     def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
         """Run calls together, and return those not started. A call that raises fails all."""

@@ -1,0 +1,130 @@
+"""A process that has used a file is forked: parent and child go on, each with its own locks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.contract.views import StatsQuery
+from headway.stores.sqlite import SqliteStore
+from tests.plain_jobs import job
+from tests.sqlite.rig import drive, options
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Run a function in a child, which exits with 0 if it raises nothing; return its id."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return pid
+
+
+def exit_code(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def waiting(store: SqliteStore) -> int:
+    return drive(store.read(StatsQuery())).counts["waiting"]
+
+
+def test_child_of_a_process_that_is_writing_opens_the_file_at_once(path: Path) -> None:
+    """In the child, the parent's transaction would stay open for ever."""
+    store, done = SqliteStore(options(path)), threading.Event()
+
+    def write(thread: int) -> None:
+        for n in range(100_000):
+            if done.is_set():
+                return
+            drive(store.enqueue([job(thread * 100_000 + n)]))
+
+    def use_it() -> None:
+        own = SqliteStore(options(path))
+        drive(own.enqueue([job(1_000_000 + os.getpid())]))
+        drive(own.close())
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+    for one in threads:
+        one.start()
+    try:
+        codes = [exit_code(forked(use_it)) for _ in range(4)]
+    finally:
+        done.set()
+        for one in threads:
+            one.join()
+    assert codes == [0] * 4
+    drive(store.close())
+
+
+def test_jobs_of_a_child_stay_when_its_parent_closes_the_store(path: Path) -> None:
+    """SQLite would delete the log as unused: the connection of the child held no lock."""
+    store = SqliteStore(options(path))
+    drive(store.enqueue([job(1)]))
+    (opened, told), (closed, tell) = os.pipe(), os.pipe()
+
+    def use_it() -> None:
+        own = SqliteStore(options(path))
+        drive(own.enqueue([job(2)]))
+        os.write(told, b"x")
+        os.read(closed, 1)
+        drive(own.enqueue([job(3)]))
+        # Killed as it is: closing would write the log back.
+
+    pid = forked(use_it)
+    os.read(opened, 1)
+    drive(store.close())
+    os.write(tell, b"x")
+    assert exit_code(pid) == 0
+    for one in (opened, told, closed, tell):
+        os.close(one)
+    later = SqliteStore(options(path))
+    assert waiting(later) == 3
+    drive(later.close())
+
+
+def test_parent_goes_on_after_a_fork(path: Path) -> None:
+    store = SqliteStore(options(path))
+    drive(store.enqueue([job(1)]))
+    assert waiting(store) == 1
+    assert exit_code(forked(lambda: None)) == 0
+    drive(store.enqueue([job(2)]))
+    assert waiting(store) == 2
+    drive(store.close())
+
+
+def test_lock_of_a_killed_parent_is_free_though_its_child_lives(path: Path) -> None:
+    drive(SqliteStore(options(path)).close())
+    (ready, told), (over, tell) = os.pipe(), os.pipe()
+
+    def lock_and_die() -> None:
+        store = SqliteStore(options(path))
+        if os.fork() == 0:
+            os.read(over, 1)
+            os._exit(0)
+        store._writer.write_lock.acquire()
+        os.write(told, b"x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert exit_code(forked(lock_and_die)) == -signal.SIGKILL
+    os.read(ready, 1)
+    store = SqliteStore(options(path, patience_ms=2000))
+    try:
+        assert drive(store.enqueue([job(1)]))[0].created
+    finally:
+        os.write(tell, b"x")
+        for one in (ready, told, over, tell):
+            os.close(one)
+        drive(store.close())
