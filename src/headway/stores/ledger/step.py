@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from headway.contract.outcomes import Closing
+from headway.core.cascade import CANDIDATE
 from headway.core.job import NewJob
 from headway.core.state import HELD, QUEUED, State, check_move
 from headway.stores.ledger.feeding import feed_flow, feed_gate
@@ -95,6 +96,7 @@ class Step:
         self.changed(row)
 
     def _leave_queue(self, row: JobRow) -> None:
+        waited_at = row.ticket or row.parked_at
         if row.ticket is not None:
             self.tickets[row.ticket, row.flow] = None
             row.ticket, row.ticket_amount = None, 0
@@ -105,7 +107,9 @@ class Step:
             row.parked_at, row.unfit = None, False
         for use in (*self.ledger.jobs.flow(row.flow).shared, *row.keyed):
             if use.amount > 1:
-                self.reserved[use.name, row.id] = None
+                # A cascade's job reserves at the gate of the candidate for whom it waits.
+                gate = waited_at if waited_at and CANDIDATE in use.name else use.name
+                self.reserved[gate, row.id] = None
 
     def end(
         self,

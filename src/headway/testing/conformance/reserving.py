@@ -12,9 +12,10 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.gates.view import RESERVED_MS
+from headway.core.job import NewJob
 from headway.core.state import State
 from headway.testing.conformance.parking import REPO, A, B, park_behind_one
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 
@@ -282,6 +283,32 @@ class ReserveGroup(ConformanceGroup):
         edit = Edit(due_at=rig.clock() + 3_600_000) if verb is Verb.EDIT else Edit()
         await rig.act(verb, big.id, edit=edit)
         await rig.store.wait([SIDE], None, reply.seen)
+        assert await rig.worker.take_ids(9, SIDE) == [small.id]
+
+    async def test_reservation_at_a_candidates_gate_ends_when_its_job_leaves(
+        self, rig: Rig
+    ) -> None:
+        crew, policy = Slots(for_candidate("crew"), 4), policy_with(cascade=True)
+
+        async def add(amount: int, *, priority: int = 1, lane: str = LANE) -> NewJob:
+            return await rig.add(
+                candidates=("ann",),
+                gates=(use_of(crew, amount),),
+                policy=policy,
+                priority=priority,
+                lane=lane,
+            )
+
+        await rig.declare(crew)
+        for _ in range(3):
+            await add(1)
+        assert len(await rig.worker.take(9, lease_ms=LONG_MS)) == 3
+        big = await add(3, priority=0)
+        small = await add(1, lane=SIDE)
+        assert await rig.worker.take(9) == []
+        assert (await rig.gate("crew:ann")).reserved_for == big.id
+        assert await rig.worker.take(9, SIDE) == []
+        await rig.cancel(big.id)
         assert await rig.worker.take_ids(9, SIDE) == [small.id]
 
     @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])

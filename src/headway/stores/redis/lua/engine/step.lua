@@ -3,7 +3,7 @@
 -- A verb moves rows with `move` and the functions of `rules/moves`; `flush` writes rows, returns
 -- permits, inserts follow-ups, and feeds, in that order.
 -- python: stores.ledger.step.Step
--- needs: rules.book, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
+-- needs: rules.book, rules.cascade, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
 -- needs: tables.permits, rules.state, engine.gate_book, engine.feeding, engine.insert
 local Step = {}
 
@@ -84,6 +84,7 @@ local function note_ticket(step, gate, flow)
 end
 
 local function leave_queue(step, row)
+  local waited_at = row.ticket or row.parked_at
   if row.ticket ~= nil then
     note_ticket(step, row.ticket, row.flow)
     row.ticket, row.ticket_amount = nil, 0
@@ -97,7 +98,12 @@ local function leave_queue(step, row)
   for _, uses in ipairs({ Jobs.flow(row.flow).shared, row.keyed }) do
     for _, use in ipairs(uses) do
       if use.amount > 1 then
-        step.reserved[#step.reserved + 1] = { gate = use.name, job = row.id }
+        local gate = use.name
+        if waited_at and gate:find(Cascade.CANDIDATE, 1, true) then
+          -- A cascade's job reserves at the gate of the candidate for whom it waits.
+          gate = waited_at
+        end
+        step.reserved[#step.reserved + 1] = { gate = gate, job = row.id }
       end
     end
   end
