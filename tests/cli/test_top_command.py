@@ -84,8 +84,10 @@ def test_once_with_json_is_one_document(headway: Headway):
 def test_once_prints_the_same_over_a_server_and_its_store(headway: Headway):
     seed()
     over_store = headway("top", "--once", "--json").document
-    with Served(open_store(URL)) as served:
+    store = open_store(URL)
+    with Served(store) as served:
         ran = headway("top", "--once", "--json", "--server", served.url)
+        served.run(store.close())
     # The server is in this process, and logs before the reply is printed.
     over_server = json.loads(ran.out.splitlines()[-1])
     for name in ("gates", "running", "waiting", "dead", "stuck"):

@@ -354,3 +354,19 @@ async def test_worker_of_an_unknown_lane_says_so(
 def test_empty_url_does_not_select_the_default_store(url: str) -> None:
     with pytest.raises(hw.InvalidValue, match="the URL of an App is empty"):
         hw.App(url)
+
+
+async def test_close_async_ends_the_thread_of_synchronous_calls() -> None:
+    def threads() -> set[threading.Thread]:
+        return {one for one in threading.enumerate() if one.name == "headway-background"}
+
+    app, before = hw.App("memory://"), threads()
+    app.send("noop")
+    assert threads() - before
+    await app.close_async()
+    assert threads() == before
+    async with hw.Client("http://127.0.0.1:1") as client:
+        with pytest.raises(hw.StoreUnavailable):
+            client.job("x")
+        assert threads() - before
+    assert threads() == before

@@ -132,12 +132,13 @@ class Client:
 
     def close(self) -> None:
         """Close all connections; the next call opens them again."""
-        self.wait_for(self.close_async())
+        self.wait_for(self.remote.close())
         self._background.close()
 
     async def close_async(self) -> None:
         """Asynchronous version of `close`."""
         await self.remote.close()
+        self._background.close()
 
     def __enter__(self) -> Self:
         """Return the client itself."""

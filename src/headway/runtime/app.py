@@ -376,11 +376,15 @@ class App:
     def close(self) -> None:
         """Close the store if the app opened it; the next call opens it again."""
         store = self._store
-        self._background.run(self.close_async(), inline=store is not None and store.runs_inline)
+        self._background.run(self._close_store(), inline=store is not None and store.runs_inline)
         self._background.close()
 
     async def close_async(self) -> None:
         """Asynchronous version of `close`."""
+        await self._close_store()
+        self._background.close()
+
+    async def _close_store(self) -> None:
         store, self._store = self._store, self._given
         if store is not None and store is not self._given:
             await store.close()
