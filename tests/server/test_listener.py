@@ -173,3 +173,44 @@ async def test_request_that_does_not_end_in_time_is_cancelled(
     await pause(0)
     assert server.app.ended == ["cancelled"]
     assert "cancelled requests 0 s after the stop: 1" in caplog.text
+
+
+async def test_stop_is_woken_as_often_as_requests_and_connections_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a callback for each request at each wake-up, 1,000 did not end within the grace."""
+    many = 20
+    may_end = asyncio.Semaphore(0)
+    asked = asyncio.Semaphore(0)
+
+    async def reply(_scope: Any, _receive: Any, send: Any) -> None:
+        asked.release()
+        await may_end.acquire()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    listener = Listener(reply, ListenAddress(port=0))
+    running = asyncio.create_task(listener.run())
+    await listener.answers()
+    address = listener._socket.getsockname()
+    clients = [await asyncio.open_connection(*address) for _ in range(many)]
+    for _, writer in clients:
+        writer.write(REQUEST)
+        await asked.acquire()
+    listener.stop()
+    changed = listener._server.server_state.changed
+    woken = 0
+    wake = changed.set
+
+    def counted() -> None:
+        nonlocal woken
+        woken += 1
+        wake()
+
+    monkeypatch.setattr(changed, "set", counted)
+    for reader, writer in clients:
+        may_end.release()
+        assert (await reader.read()).startswith(b"HTTP/1.1 204")
+        writer.close()
+    await running
+    assert woken == 2 * many

@@ -58,6 +58,19 @@ class TooMuch(Exception):
     """The request head is too large; aborts the parser."""
 
 
+class _Requests(set[asyncio.Task[None]]):
+    """The requests in progress; each calls `discard` when it has ended."""
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        super().__init__()
+        self._changed = changed
+
+    def discard(self, task: object, /) -> None:
+        """Remove a request, and wake the server's stop."""
+        super().discard(cast("asyncio.Task[None]", task))
+        self._changed.set()
+
+
 class WatchedState(ServerState):
     """Uvicorn's connections and requests.
 
@@ -68,6 +81,7 @@ class WatchedState(ServerState):
     def __init__(self) -> None:
         super().__init__()
         self.changed = asyncio.Event()
+        self.tasks = _Requests(self.changed)
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -292,16 +306,13 @@ class _Server(uvicorn.Server):
         for one in (*self.servers, *(sockets or ())):
             one.close()
         state = self.server_state
-        changed = state.changed
         for connection in [*state.connections]:
             connection.shutdown()
         try:
             async with REAL.limit(GRACE_S):
                 while (state.connections or state.tasks) and not self.force_exit:
-                    changed.clear()
-                    for task in state.tasks:
-                        task.add_done_callback(lambda _: changed.set())
-                    await changed.wait()
+                    state.changed.clear()
+                    await state.changed.wait()
         except TimeoutError:
             _log.warning("cancelled requests %d s after the stop: %d", GRACE_S, len(state.tasks))
             for task in state.tasks:
