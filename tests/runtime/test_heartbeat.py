@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -92,6 +94,33 @@ async def test_loop_that_runs_between_two_beats_is_not_reported(
         await asyncio.to_thread(watch.check)
         await pause(0)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("before", range(4))
+async def test_loop_may_run_before_any_line_of_a_check(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in a check would end the heartbeat, and with it the worker."""
+    monkeypatch.setattr("headway.runtime.worker.loop_watch.BLOCKED_AFTER", 0)
+    watch = LoopWatch(Timing(), lambda _: None)
+    watch.check()
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if event == "line" and frame.f_code is LoopWatch.check.__code__:
+            if lines == before:
+                watch._on_turn()
+            lines += 1
+        return trace
+
+    tracer = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        watch.check()
+    finally:
+        sys.settrace(tracer)
+    assert lines > before
 
 
 async def test_beat_lists_runs_until_their_settlement_is_answered(

@@ -35,12 +35,13 @@ class LoopWatch:
     def check(self) -> None:
         """Report once that the loop is blocked, and where; called in the heartbeat's thread."""
         now = self._timing.monotonic()
-        if self._asked_at is None:
+        asked_at = self._asked_at  # once: the loop may run, and clear it, at any moment
+        if asked_at is None:
             self._asked_at = now
             self._loop.call_soon_threadsafe(self._on_turn)
-        elif now - self._asked_at >= BLOCKED_AFTER and not self._reported:
+        elif now - asked_at >= BLOCKED_AFTER and not self._reported:
             self._reported = True
-            self._report(now - self._asked_at)
+            self._report(now - asked_at)
 
     def _on_turn(self) -> None:
         self._asked_at = None
