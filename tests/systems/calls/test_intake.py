@@ -140,6 +140,20 @@ async def test_pattern_of_a_schema_takes_linear_time(calls: Calls) -> None:
         assert reply.status_code == status, code
 
 
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+async def test_pattern_means_the_same_at_a_reference_to_the_top(calls: Calls) -> None:
+    """At "#", jsonschema changed to the validator that $schema names, with Python's expressions."""
+    code = {"pattern": "^a$"}  # in Python it matches before a newline at the end, too
+    schema = {"$schema": DRAFT, "properties": {"code": code, "next": {"$ref": "#"}}}
+    await calls.template("greeting", payload_schema=schema)
+    for text, status in (("a", 201), ("a\n", 422)):
+        for payload in ({"code": text}, {"next": {"code": text}}):
+            reply = await calls.call("POST", "/leads", lead(template="greeting", payload=payload))
+            assert reply.status_code == status, payload
+
+
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
@@ -147,6 +161,8 @@ async def test_pattern_of_a_schema_takes_linear_time(calls: Calls) -> None:
         ({"$ref": "https://example.org/schema.json"}, "another document"),
         ({"allOf": [{"pattern": r"(a)\1"}]}, "backreferences are not supported"),
         ({"not": {"pattern": "(?=a)b"}}, "look-around"),
+        ({"pattern": r"^\w{1,255}$"}, "maxLength"),
+        ({"properties": {"code": {"$schema": DRAFT, "pattern": "a"}}}, "at the top"),
         ({"patternProperties": {"^(a+)+$": {}}}, "propertyNames"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
@@ -18,15 +19,21 @@ def read_schema(schema: dict[str, Any]) -> Draft202012Validator:
     """Return the validator of a schema.
 
     Raises:
-        InvalidValue: it is not valid, refers to another document, or has a pattern that could take
-            exponential time.
+        InvalidValue: it is not valid, refers to another document, or has a pattern that is not
+            supported.
     """
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         message = f"it is not a valid JSON schema: {error.message}"[:300]
         raise InvalidValue(message) from None
-    for keyword, value in _members(schema):
+    # jsonschema changes to the validator that a $schema names, with Python's expressions, wherever
+    # it enters a schema that has one: at any reference to "#", too.
+    own = {name: value for name, value in schema.items() if name != "$schema"}
+    for keyword, value in _members(own):
+        if keyword == "$schema" and isinstance(value, str):
+            message = "$schema is not supported within a schema"
+            raise InvalidValue(message, hint="use it at the top only, or leave it out")
         if keyword in {"$ref", "$dynamicRef"} and isinstance(value, str) and value[:1] != "#":
             message = "it refers to another document"
             raise InvalidValue(message, hint='use only references within it, such as "#/$defs/…"')
@@ -36,7 +43,7 @@ def read_schema(schema: dict[str, Any]) -> Draft202012Validator:
             raise InvalidValue(message, hint=hint)
         if keyword == "pattern" and isinstance(value, str):
             _matcher(value)
-    return _Validator(schema)
+    return _Validator(own)
 
 
 def _members(value: object) -> Iterator[tuple[str, object]]:
@@ -60,9 +67,12 @@ def _matcher(pattern: str) -> SchemaValidator:
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
     except PatternError as error:
-        why = str(error).strip().rpartition("\n")[2].strip().removeprefix("error: ")
+        why = re.sub("^(error|SchemaError): ", "", str(error).strip().rpartition("\n")[2].strip())
         message = f"the pattern {pattern[:80]!r} is not supported: {why}"[:300]
-        hint = "use one without look-around and backreferences"
+        hint = (
+            "use the syntax of Rust's regex, without look-around and backreferences, and maxLength "
+            "instead of a large repetition"
+        )
         raise InvalidValue(message, hint=hint) from None
 
 

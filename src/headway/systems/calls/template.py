@@ -90,8 +90,8 @@ class TemplateBody(Body):
 
     payload_schema: Annotated[dict[str, Any] | None, AfterValidator(_schema)] = Field(
         default=None,
-        description="JSON schema for a lead's payload, with patterns without look-around and "
-        "backreferences; null for anything.",
+        description="JSON schema for a lead's payload; its patterns have the syntax of Rust's "
+        "regex, without look-around and backreferences. Null for anything.",
     )
     initial_offset: Span = Field(
         default=0, description="Delay from intake until a lead without a time of its own is due."
