@@ -9,7 +9,7 @@ from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.gatebook import GateBook, use_at
+from headway.stores.ledger.gatebook import GateBook, use_at, use_of
 from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow
 
@@ -206,8 +206,9 @@ def refit(book: GateBook, gate: str) -> None:
     rows = jobs.load(ids)
     for job in ids:
         row = rows[job]
-        uses = [use for use in row.keyed if use.name == gate]
-        if not uses or not book.view(uses[0]).never_fits(uses[0].amount):
+        candidates = row.cascade.order() if row.cascade is not None else ()
+        use = use_of(row.id, row.keyed, candidates, gate)
+        if not book.view(use).never_fits(use.amount):
             row.unfit = False
             back.append(row)
     jobs.save(back)

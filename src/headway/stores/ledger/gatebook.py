@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
@@ -326,20 +326,27 @@ def _are_alike(one: Reservation, other: Reservation) -> bool:
 
 
 def use_at(head: Head, gate: str) -> GateUse:
-    """Return the use by which a parked job waits at a gate, with its name resolved.
+    """Return the use by which a parked job waits at a gate; see `use_of`."""
+    return use_of(head.id, head.keyed, head.candidates, gate)
+
+
+def use_of(job: str, keyed: Sequence[GateUse], candidates: Sequence[str], gate: str) -> GateUse:
+    """Return the use by which a job waits at a gate, with its name resolved.
 
     Args:
+        keyed: the job's keyed gates.
+        candidates: those of a cascade; empty for other jobs.
         gate: where it is parked, or whose ticket it carries.
 
     Raises:
         InvariantBroken: the job does not use this gate.
     """
-    for use in head.keyed:
-        for candidate in head.candidates or ("",):
+    for use in keyed:
+        for candidate in candidates or ("",):
             turn = in_turn(use, candidate)
             if turn.name == gate:
                 return turn
-    message = f"job {head.id} is parked at {gate!r}, which it does not use"
+    message = f"job {job} is parked at {gate!r}, which it does not use"
     raise InvariantBroken(message)
 
 

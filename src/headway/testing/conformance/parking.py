@@ -15,7 +15,7 @@ from headway.core.gates.slots import Slots
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import POLICY, use_of
 
@@ -395,6 +395,23 @@ class HoldBackGroup(ConformanceGroup):
         await claim_all(rig)
         await rig.cap("licence:cad", 2_000)
         assert len(await claim_all(rig)) == 1_200
+
+    async def test_cascades_that_no_longer_fit_a_candidates_gate_are_examined_once(
+        self, rig: Rig
+    ) -> None:
+        crew = Slots(for_candidate("crew"), 2)
+        await rig.declare(crew)
+        # As many as one step examines.
+        await rig.add_many(
+            MAX_BATCH,
+            candidates=("ann",),
+            gates=(use_of(crew, 2),),
+            policy=policy_with(cascade=True),
+        )
+        await rig.cap("crew:ann", 1)
+        assert await claim_all(rig) == []
+        await rig.cap("crew:ann", 0)
+        assert await claim_all(rig) == []
 
     async def test_job_behind_any_number_that_no_longer_fit_is_fed(self, rig: Rig) -> None:
         await rig.declare(LICENCE)

@@ -225,16 +225,21 @@ function Book.are_alike(one, other)
   return is_of_one and Python.same(one.order, other.order)
 end
 
--- Return the use by which a parked job waits at a gate, with its name resolved.
+-- Return the use by which a parked job waits at a gate; see `use_of`.
 function Book.use_at(head, gate)
-  for _, use in ipairs(head.keyed) do
-    for _, candidate in ipairs(#head.candidates > 0 and head.candidates or { '' }) do
+  return Book.use_of(head.id, head.keyed, head.candidates, gate)
+end
+
+-- Return the use by which a job waits at a gate, with its name resolved.
+function Book.use_of(job, keyed, candidates, gate)
+  for _, use in ipairs(keyed) do
+    for _, candidate in ipairs(#candidates > 0 and candidates or { '' }) do
       local turn = Cascade.in_turn(use, candidate)
       if turn.name == gate then
         return turn
       end
     end
   end
-  local message = 'job ' .. head.id .. ' is parked at ' .. Run.quoted(gate) .. ', which it does not use'
+  local message = 'job ' .. job .. ' is parked at ' .. Run.quoted(gate) .. ', which it does not use'
   Run.refuse('InvariantBroken', message)
 end
