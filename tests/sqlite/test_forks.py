@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -128,3 +130,32 @@ def test_lock_of_a_killed_parent_is_free_though_its_child_lives(path: Path) -> N
         for one in (ready, told, over, tell):
             os.close(one)
         drive(store.close())
+
+
+COLLECTING = """
+import gc, os, sys
+from pathlib import Path
+
+gc.disable()
+# Hooks before a fork run in reverse order: this one after that of the store.
+os.register_at_fork(before=gc.collect)
+from headway.stores.sqlite import SqliteStore
+from tests.sqlite.rig import options
+
+store = SqliteStore(options(Path(sys.argv[1])))
+store.itself = store
+writer = store._writer
+del store
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+writer.queue.close()
+assert writer.write_lock.file == -1
+"""
+
+
+def test_dropped_store_may_be_collected_during_a_fork(path: Path) -> None:
+    """The thread that forks holds the turns of all stores: a store that waits for its own hangs."""
+    command = [sys.executable, "-W", "ignore", "-c", COLLECTING, str(path)]
+    subprocess.run(command, check=True, timeout=60)

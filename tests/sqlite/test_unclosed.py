@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,22 @@ def test_dropped_store_that_started_no_writer_thread_warns_too(path: Path) -> No
         del store
     assert ended(before)
     assert writer._ledger is None
+
+
+def test_threads_of_a_dropped_store_end_even_if_warnings_are_errors(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, raised = set(threading.enumerate()), list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: raised.append(args.exc_type))
+
+    async def use() -> None:
+        await SqliteStore(options(path)).enqueue([job(1)])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(use())
+    assert raised == [ResourceWarning]
+    assert ended(before)
 
 
 def test_closed_store_is_dropped_without_a_warning(path: Path) -> None:

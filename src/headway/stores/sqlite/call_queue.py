@@ -182,14 +182,14 @@ class CallQueue:
                 break
             with self.turn:
                 self._serve(True)
-        self._end()
+        with self.turn:
+            self._end()
 
     def _end(self) -> None:
         """Release everything, and refuse calls that came too late to be served."""
-        with self.turn:
-            self._leave()
-            self._ended = True
-            self.give_up(float("inf"), _closed())
+        self._leave()
+        self._ended = True
+        self.give_up(float("inf"), _closed())
 
     def take(self, most: int) -> list[AnyCall]:
         """Take calls off the queues: urgent ones first, bulk ones in separate groups.
@@ -231,11 +231,17 @@ class CallQueue:
                 return
             self._closing = True
             started, self._started = self._started, True
-        if not started:
-            self._end()
-            return
-        self._idle = True
-        self._wake()
+        if started:
+            self._idle = True
+            self._wake()
+        elif self.turn.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self.turn.release()
+        else:
+            # A caller serves calls, or this very thread holds the turn because it forks.
+            self._thread.start()
 
     def close(self, limit: float | None = None) -> None:
         """Serve the queued calls, then end the thread. Blocks.

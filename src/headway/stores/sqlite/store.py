@@ -76,11 +76,11 @@ class SqliteStore(SqlStore):
     def __del__(self) -> None:
         """Warn that the store was not closed, and make its threads end without waiting for them."""
         if self._owner == os.getpid():
-            message = f"unclosed store {self._options.path}"
-            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
             self._writer.queue.end()
             self._reader.queue.end()
             self._background.end()
+            message = f"unclosed store {self._options.path}"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     async def _ask(self, queue: CallQueue, call: Call[Answer]) -> Answer:
         if not self._background.started:
