@@ -18,6 +18,7 @@ from headway.core.errors import (
     SchemaMismatch,
     StoreError,
     StoreFull,
+    StoreMisconfigured,
     StoreUnavailable,
 )
 from headway.core.state import State
@@ -320,6 +321,20 @@ def test_password_is_required_and_used(own_server: RedisServer) -> None:
         with pytest.raises(StoreUnavailable, match="WRONGPASS"):
             opened(new_url(own_server.url.replace("//", "//:wrong@")))
         asyncio.run(opened(new_url(own_server.url.replace("//", "//:aloud@"))).close())
+
+
+def test_server_with_too_many_clients_is_unavailable() -> None:
+    """It refuses the first command, AUTH."""
+    options = {"maxclients": "1", "requirepass": "aloud"}
+    with (
+        made(lambda: RedisServer(options)) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as only,
+    ):
+        only.sendall(b"PING\r\n")
+        assert b"NOAUTH" in only.recv(99)
+        with pytest.raises(StoreUnavailable) as caught:
+            opened(new_url(server.url.replace("//", "//:aloud@")))
+        assert not isinstance(caught.value, StoreMisconfigured)
 
 
 async def test_user_with_the_documented_rights_suffices(own_server: RedisServer) -> None:

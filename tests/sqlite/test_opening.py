@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import stat
 import threading
@@ -23,6 +24,7 @@ from headway.core.errors import (
     SchemaMismatch,
     StoreCorrupt,
     StoreError,
+    StoreMisconfigured,
     StoreUnavailable,
 )
 from headway.stores import open_store
@@ -35,6 +37,25 @@ from tests.sqlite.rig import drive, options
 
 NOBODY = 65_534
 """A user who cannot write another user's files, unlike root."""
+
+
+@contextmanager
+def open_files(free: int) -> Iterator[None]:
+    """Open files until this process may open only `free` more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    held: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(free):
+            os.close(held.pop())
+        yield
+    finally:
+        for one in held:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def content_of(path: Path) -> bytes:
@@ -54,6 +75,15 @@ async def used(path: Path) -> None:
         await store.enqueue(jobs(1000, 200))
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_too_many_open_files_are_no_wrong_configuration(path: Path, free: int) -> None:
+    drive(SqliteStore(options(path)).close())
+    with open_files(free), pytest.raises(StoreUnavailable) as caught:
+        SqliteStore(options(path))
+    assert not isinstance(caught.value, StoreMisconfigured)
+    drive(SqliteStore(options(path)).close())
 
 
 @pytest.mark.parametrize("dropped", ["TABLE job", "TABLE number", "INDEX job_expiry"])

@@ -48,6 +48,12 @@ _MEANINGS = (
     _Meaning("MOVED", StoreUnavailable, "use redis+cluster:// for a cluster", True),
     _Meaning("ASK", StoreUnavailable, "the slot is moving to another node", True),
     _Meaning("BUSY", StoreUnavailable, "another client's script runs too long: SCRIPT KILL", True),
+    _Meaning(
+        "ERR max number of clients",
+        StoreUnavailable,
+        "raise the server's maxclients, or run fewer processes",
+        True,
+    ),
     _Meaning("NOREPLICAS", StoreUnavailable, "too few replicas are connected to write", True),
     _Meaning("OOM", StoreFull, "raise the server's maxmemory, or wait until jobs are purged"),
     _Meaning("MISCONF", StoreFull, "the server cannot write to disk: free some space"),

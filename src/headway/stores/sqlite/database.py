@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EROFS
@@ -161,6 +162,9 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
     what = f"the database {path}: {error}"
     if isinstance(error, apsw.IOError) and committing:
         return OutcomeUnknown(what, hint="the device failed at the commit; repeat the call")
+    if isinstance(error, apsw.CantOpenError) and _may_write(Path(path)):
+        hint = "this process, or the system, has too many files open; nothing was written"
+        return StoreUnavailable(what, hint=hint)
     for kinds, make, hint in _MEANINGS:
         if isinstance(error, kinds):
             return make(what, hint=f"{hint}; nothing was written")
@@ -169,6 +173,10 @@ def explain(error: BaseException, path: str, *, committing: bool) -> StoreError 
         return SchemaMismatch(what, hint=hint)
     what = f"{what} ({type(error).__name__})"
     return InvariantBroken(what, hint="this is a bug in Headway; nothing was written")
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def not_opened(message: str, error: OSError, hint: str) -> StoreUnavailable:
