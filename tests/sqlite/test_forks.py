@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headway.contract.views import StatsQuery
-from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite import SqliteStore, forking
 from tests.plain_jobs import job
 from tests.sqlite.rig import drive, options
 
@@ -159,3 +159,23 @@ def test_dropped_store_may_be_collected_during_a_fork(path: Path) -> None:
     """The thread that forks holds the turns of all stores: a store that waits for its own hangs."""
     command = [sys.executable, "-W", "ignore", "-c", COLLECTING, str(path)]
     subprocess.run(command, check=True, timeout=60)
+
+
+def test_one_thread_at_a_time_takes_the_turns_for_a_fork() -> None:
+    """Two threads that take them in different orders would wait for each other."""
+    taken = threading.Event()
+
+    def take() -> None:
+        forking._before()
+        taken.set()
+        forking._after_in_parent()
+
+    other = threading.Thread(target=take)
+    forking._before()
+    try:
+        other.start()
+        assert not taken.wait(0.2)
+    finally:
+        forking._after_in_parent()
+        other.join()
+    assert taken.is_set()

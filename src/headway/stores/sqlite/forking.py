@@ -51,25 +51,26 @@ class _Fork(threading.local):
 _fork = _Fork()
 _owners: WeakSet[Connected] = WeakSet()
 _shared: WeakSet[Closable] = WeakSet()
-_adding = Lock()
+_lock = Lock()
+"""Held while something is added, and from before a fork until after it: no two threads that take
+turns wait for each other."""
 
 
 def close_before_forks(owner: Connected) -> None:
     """Close the connection of an owner before each fork, as long as the owner is in use."""
-    with _adding:
+    with _lock:
         _owners.add(owner)
 
 
 def close_in_children(shared: Closable) -> None:
     """Close something in each child, as long as it is in use."""
-    with _adding:
+    with _lock:
         _shared.add(shared)
 
 
 def _before() -> None:
-    with _adding:
-        owners = tuple(_owners)
-    for owner in owners:
+    _lock.acquire()
+    for owner in tuple(_owners):
         if owner.turn.acquire(timeout=PATIENCE):
             _fork.held.append(owner)
             owner.disconnect()
@@ -79,14 +80,13 @@ def _after_in_parent() -> None:
     held, _fork.held = _fork.held, []
     for owner in held:
         owner.turn.release()
+    _lock.release()
 
 
 def _after_in_child() -> None:
-    global _adding  # noqa: PLW0603  (another thread may have held it)
-    _adding = Lock()
+    _after_in_parent()
     for shared in tuple(_shared):
         shared.close()
-    _after_in_parent()
 
 
 os.register_at_fork(
