@@ -21,6 +21,7 @@ from headway.stores.ledger.gaterows import (
     place_of,
     refuse_members_name,
     refuse_others_name,
+    rivals_of,
 )
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
@@ -47,6 +48,7 @@ class GateBook:
         self.views = {}
         self.dirty = set()
         self.concurrencies: dict[str, int | None] = {}
+        self.rivals: dict[str, list[TemplateRow]] = {}
 
     # Rows
 
@@ -60,7 +62,10 @@ class GateBook:
 
     def refuse_others_name(self, use: GateUse) -> None:
         """See `gaterows.refuse_others_name`, among all declared gates."""
-        refuse_others_name(self.templates, use)
+        rivals = self.rivals.get(use.template)
+        if rivals is None:
+            rivals = self.rivals[use.template] = rivals_of(self.templates, use.template)
+        refuse_others_name(rivals, use, self.templates[use.template].current)
 
     def place_of(self, gate: str) -> Place:
         """Return the declared gate and the pool that a resolved name belongs to.

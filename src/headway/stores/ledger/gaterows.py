@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -206,14 +206,33 @@ def refuse_members_name(templates: Mapping[str, TemplateRow], spec: GateSpec) ->
             _refuse_member(pool, gate)
 
 
-def refuse_others_name(templates: Mapping[str, TemplateRow], use: GateUse) -> None:
+def rivals_of(templates: Mapping[str, TemplateRow], template: str) -> list[TemplateRow]:
+    """Return the gates with which a declared gate may share a name although they count apart.
+
+    They are few, whatever is declared, because most names begin with a word of their own.
+    """
+    start, own = _start(template), _counts_as(templates[template].current)
+    return [
+        row
+        for name, row in templates.items()
+        if (row.current.members or _counts_as(row.current) != own)
+        and (_start(name).startswith(start) or start.startswith(_start(name)))
+    ]
+
+
+def _start(template: str) -> str:
+    return template.partition("{")[0]
+
+
+def refuse_others_name(rivals: Iterable[TemplateRow], use: GateUse, own: GateSpec) -> None:
     """Refuse a templated gate whose resolved name is that of another gate: both would count in one.
 
     Gates of the same kind may share a name, and then share its permits; rates with the same window,
     their starts.
 
     Args:
-        use: its template is declared.
+        rivals: of its template; see `rivals_of`.
+        own: of its template.
 
     Raises:
         InvalidValue: it is the name of an implicit gate, of a pool's member, or of a declared gate
@@ -225,13 +244,13 @@ def refuse_others_name(templates: Mapping[str, TemplateRow], use: GateUse) -> No
     if is_implicit(use.name):
         message = f"{named} is an implicit gate"
         raise InvalidValue(message, hint=f"begin the name of {use.template!r} with a fixed word")
-    own = _counts_as(templates[use.template].current)
-    for name, row in templates.items():
+    for row in rivals:
         spec = row.current
         if spec.members and "/" in use.name:
             _refuse_member(spec, use.name)
-        if _counts_as(spec) != own and _matches(name, use.name) and _names_first(name, use):
-            message = f"{named} has the same name as the {spec.kind} {name!r}"
+        is_apart = _counts_as(spec) != _counts_as(own)
+        if is_apart and _matches(spec.name, use.name) and _names_first(spec.name, use):
+            message = f"{named} has the same name as the {spec.kind} {spec.name!r}"
             raise InvalidValue(message, hint="rename one of the two")
 
 

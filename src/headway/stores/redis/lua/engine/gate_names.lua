@@ -129,6 +129,37 @@ local function names_first(template, use)
   return template == use.name or is_better(one, own)
 end
 
+local function count_apart(one, other)
+  return one.kind ~= other.kind or one.shared ~= other.shared or one.per_ms ~= other.per_ms
+end
+
+local function start_of(template)
+  return string.match(template, '^[^{]*')
+end
+
+local rivals = {}
+
+-- Return the gates with which a declared gate may share a name although they count apart. They are
+-- few, whatever is declared, because most names begin with a word of their own.
+local function rivals_of(template, spec)
+  local found = rivals[template]
+  if found == nil then
+    found = {}
+    rivals[template] = found
+    local start = start_of(template)
+    for name, row in pairs(Gates.templates()) do
+      local other = Gates.current(row)
+      local first = start_of(name)
+      local size = math.min(#start, #first)
+      local may_meet = string.sub(start, 1, size) == string.sub(first, 1, size)
+      if may_meet and (#other.members > 0 or count_apart(other, spec)) then
+        found[#found + 1] = other
+      end
+    end
+  end
+  return found
+end
+
 -- Refuse a templated gate whose resolved name is that of another gate: both would count in one.
 -- Gates of the same kind may share a name, and then share its permits; rates with the same window,
 -- their starts.
@@ -144,14 +175,12 @@ function GateNames.refuse_others_name(use, spec)
     Run.refuse('InvalidValue', named .. ' is an implicit gate', hint)
   end
   local slash = string.find(use.name, '/', 1, true)
-  for name, row in pairs(Gates.templates()) do
-    local other = Gates.current(row)
+  for _, other in ipairs(rivals_of(use.template, spec)) do
+    local name = other.name
     if slash then
       refuse_member(other, use.name)
     end
-    local is_alike = other.kind == spec.kind and other.shared == spec.shared
-    is_alike = is_alike and other.per_ms == spec.per_ms
-    if not is_alike and matches(name, use.name) and names_first(name, use) then
+    if count_apart(other, spec) and matches(name, use.name) and names_first(name, use) then
       local message = named .. ' has the same name as the ' .. other.kind .. ' '
       Run.refuse('InvalidValue', message .. Run.quoted(name), 'rename one of the two')
     end
