@@ -188,11 +188,7 @@ async def test_cancelled_job_that_goes_on_does_not_write_the_next_ones_result(
         token = await rig.token(Role.WORKER)
         async with at_work(worker, rig.url, token, tmp_path):
             late = await rig.send(kind="late")
-
-            async def started() -> bool:
-                return (tmp_path / "ready").exists()
-
-            await until(started)
+            await until_ready(tmp_path)
             await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{late}/cancel")
             slow = await rig.send(kind="slow")
             assert await final(rig, late) is State.CANCELLED
@@ -207,11 +203,7 @@ async def test_cancelled_job_is_stopped(worker: str, tmp_path: Path) -> None:
         token = await rig.token(Role.WORKER)
         async with at_work(worker, rig.url, token, tmp_path):
             long = await rig.send(kind="long")
-
-            async def started() -> bool:
-                return (tmp_path / "ready").exists()
-
-            await until(started)
+            await until_ready(tmp_path)
             reply = await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{long}/cancel")
             assert reply.json()["answer"] == "asked"
             assert await final(rig, long) is State.CANCELLED
@@ -243,6 +235,15 @@ async def test_worker_with_a_refused_token_exits_with_the_reason(
         log = (tmp_path / "worker.log").read_text()
         assert log.strip()
         assert wrong not in log
+
+
+async def until_ready(folder: Path) -> None:
+    """Wait until a handler has started."""
+
+    async def started() -> bool:
+        return (folder / "ready").exists()
+
+    await until(started)
 
 
 async def until_polling(rig: Rig) -> None:
