@@ -23,7 +23,7 @@ from headway.server.service import ServerOptions, Service
 from headway.systems import automations, calls, field_service, lanes, notifications
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from headway.web.dashboard import add_dashboard
 
 LANES = Path(__file__).parents[1] / "lanes" / "headway.toml"
@@ -65,7 +65,7 @@ async def serving(
     settings: dict[str, Any] = tomllib.loads(SYSTEMS.read_text("utf-8"))
     parts = Parts(
         directory=Directory(f"sqlite:///{folder / 'directory.db'}"),
-        exchange=read_exchange(phones.settings),
+        exchange=read_telephony(phones.settings),
     )
     systems = Systems(
         each=(

@@ -14,17 +14,17 @@ from examples.demo.call_centre.rules import Evidence as CallEvidence
 from examples.demo.repairs.rules import Evidence as RepairEvidence
 from examples.demo.repairs.rules import repair_violations
 from headway.carrier.ledger import Call, CallPlan, Text, TextPlan
-from headway.carrier.script import Fate
+from headway.carrier.script import DrawnOutcome
 from headway.systems.telephony.voice import CallStatus
 
 NUMBER, PHONE, BARRED = "+15550100001", "+14155550017", "+14155550003"
 NOON = int(datetime(2026, 3, 4, 12, tzinfo=UTC).timestamp() * 1000)
-FATE = cast("Fate", None)
+OUTCOME = cast("DrawnOutcome", None)
 
 
 def call(sid: str = "CA1", *, to: str = PHONE, ref: str = "a:1", status: str = "busy") -> Call:
     plan = CallPlan(ref=ref, to=to, from_=NUMBER)
-    return Call(sid=sid, plan=plan, fate=FATE, nth=0, placed_at=0, status=CallStatus(status))
+    return Call(sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, status=CallStatus(status))
 
 
 def lead(**changes: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def alert(name: str) -> Text:
     plan = TextPlan(
         ref="", to="+12125550199", from_=NUMBER, text=f"no technician accepts it: {name}"
     )
-    return Text(sid="SM1", plan=plan, fate=None, nth=0, sent_at=0)
+    return Text(sid="SM1", plan=plan, outcome=None, nth=0, sent_at=0)
 
 
 TAKEN = request("r", asked("ada", "declined", 1, 2), asked("bob", "accepted", 2, 3))

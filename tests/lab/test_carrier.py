@@ -2,19 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.lab.outside_world import Carrier, Fate
+from headway.lab.outside_world import Carrier, DrawnOutcome
 from headway.lab.virtual_time import VirtualLoop, run_virtually
 from headway.runtime.timing import pause
 
-TALKED = Fate(talk_ms=65_000)
+TALKED = DrawnOutcome(talk_ms=65_000)
 
 
 def carry(
-    calls: list[tuple[str, str, Fate, float]],
+    calls: list[tuple[str, str, DrawnOutcome, float]],
     channels: Mapping[str, int],
     asks: float | None = None,
 ) -> tuple[Carrier, list[tuple[str, int]], list[str]]:
-    """Dial each (ref, line, fate, after seconds); return the carrier, its reports and answers."""
+    """Dial each (ref, line, outcome, after seconds); return carrier, reports and answers."""
     delivered: list[tuple[str, int]] = []
     answers: list[str] = []
 
@@ -23,8 +23,10 @@ def carry(
             delivered.append((ref, loop.passed_ms))
 
         carrier = Carrier(channels=channels, deliver=deliver)
-        for ref, line, fate, after in calls:
-            loop.call_later(after, lambda r=ref, n=line, f=fate: carrier.dial(r, line=n, fate=f))
+        for ref, line, outcome, after in calls:
+            loop.call_later(
+                after, lambda r=ref, n=line, f=outcome: carrier.dial(r, line=n, outcome=f)
+            )
         if asks is not None:
             loop.call_later(asks, lambda: answers.append(carrier.status("a:1")))
         await pause(3_600)
@@ -48,15 +50,15 @@ def test_status_of_a_call_is_available_during_and_after_it() -> None:
 
 
 def test_lost_webhook_never_arrives_though_the_call_ends() -> None:
-    carrier, delivered, _ = carry([("a:1", "x", Fate(talk_ms=1, lost=True), 0)], {})
+    carrier, delivered, _ = carry([("a:1", "x", DrawnOutcome(talk_ms=1, lost=True), 0)], {})
     assert delivered == []
     assert carrier.status("a:1") == "ended"
     assert carrier.live["x"] == 0
 
 
 def test_late_webhook_arrives_late_and_a_duplicate_twice() -> None:
-    fate = Fate(talk_ms=2_000, late_ms=90_000, twice=True)
-    _, delivered, _ = carry([("a:1", "x", fate, 0)], {})
+    outcome = DrawnOutcome(talk_ms=2_000, late_ms=90_000, twice=True)
+    _, delivered, _ = carry([("a:1", "x", outcome, 0)], {})
     assert delivered == [("a:1", 92_000), ("a:1", 92_500)]
 
 

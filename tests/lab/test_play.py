@@ -202,7 +202,7 @@ def test_outcomes_are_applied() -> None:
         }
         arrivals = [{"kind": "work", "backlog": 1}]
         _, found = played(kinds=kinds, arrivals=arrivals, duration="1h")
-        assert found.fates["work", "it"] == len(found.history.jobs[0].runs)
+        assert found.outcomes["work", "it"] == len(found.history.jobs[0].runs)
         return [(str(job.state), len(job.runs)) for job in found.history.jobs]
 
     assert state_of({"then": "succeed"}) == [("succeeded", 1)]

@@ -10,7 +10,7 @@ import pytest
 import headway as hw
 from headway.contract.outcomes import Succeeded
 from headway.core.gates.spec import GateSpec, GateUse
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.ordering import fair_lane
@@ -75,7 +75,7 @@ async def test_skipping_full_flows_makes_no_difference(
 ) -> None:
     replies, stored = await play(seed, 150)
     assert any(jobs for jobs, _, _ in replies)
-    monkeypatch.setattr(GateBook, "is_just_full", lambda _self, _flow: None)
+    monkeypatch.setattr(GateCache, "is_just_full", lambda _self, _flow: None)
     expected, as_stored = await play(seed, 150)
     assert replies == expected
     assert compare(stored, as_stored) == []

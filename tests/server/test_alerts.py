@@ -25,7 +25,7 @@ from headway.server.alerts.engine import (
     engine_book,
     rules,
 )
-from headway.server.alerts.rule_book import Alerts, Book, Facts, RuleBook, check_names
+from headway.server.alerts.rule_set import Alerts, Book, Facts, RuleSet, check_names
 from headway.server.alerts.rules import Finding, Rule, Severity
 from headway.server.alerts.watch import (
     AGAIN_MS,
@@ -79,8 +79,8 @@ class RecordingSink:
 class World:
     """A store, a watch over it, and a clock shared by both."""
 
-    def __init__(self, books: Sequence[Book] = (), **settings: Any) -> None:
-        self.books = books
+    def __init__(self, rule_sets: Sequence[Book] = (), **settings: Any) -> None:
+        self.rule_sets = rule_sets
         self.clock = FakeClock()
         self.store = FaultyStore(open_store("memory://", clock=self.clock))
         self.app = hw.App(store=self.store)
@@ -95,7 +95,7 @@ class World:
         return AlertWatcher(
             self.store,
             self.timing,
-            books=[engine_book(self.settings), *self.books],
+            rule_sets=[engine_book(self.settings), *self.rule_sets],
             alerts=alerts,
             sinks=[told],
             each_ms=self.settings.each_ms,
@@ -250,7 +250,7 @@ async def test_failing_rule_silences_no_other(world: World, caplog: pytest.LogCa
             raise ZeroDivisionError
 
     await world.app.send_async("noop", lane="calls")
-    world.books = [book_of(Wrong(), Another(lambda _: [finding("line")]))]
+    world.rule_sets = [book_of(Wrong(), Another(lambda _: [finding("line")]))]
     world.watch = world.another(world.told)
     assert await world.check() == [("another", "line", False)]
     assert "the rule wrong failed" in caplog.text
@@ -276,7 +276,7 @@ def book_of(*its: Rule[Facts], see: Callable[[Facts], Facts | None] = lambda fac
     async def seen(facts: Facts) -> Facts | None:
         return see(facts)
 
-    return RuleBook(rules=lambda: its, see=seen, runbooks="page-of-the-system")
+    return RuleSet(rules=lambda: its, see=seen, runbooks="page-of-the-system")
 
 
 async def test_check_that_fails_unexpectedly_is_repeated(
@@ -311,7 +311,7 @@ async def test_check_that_fails_unexpectedly_is_repeated(
 
 async def test_systems_rules_alert_with_their_own_page_and_heal(world: World):
     wrong = [finding("line")]
-    world.books = [book_of(Another(lambda _: wrong))]
+    world.rule_sets = [book_of(Another(lambda _: wrong))]
     world.watch = world.another(world.told)
     await world.watch.check()
     (told,) = world.told.alerts
@@ -335,7 +335,7 @@ async def test_failing_system_silences_no_other_and_heals_nothing(
             raise failing[0]
         return facts
 
-    world.books = [book_of(Another(lambda _: [finding("line")]), see=see)]
+    world.rule_sets = [book_of(Another(lambda _: [finding("line")]), see=see)]
     world.watch = world.another(world.told)
     await world.app.send_async("noop", lane="calls")
     assert await world.check() == [("another", "line", False)]
@@ -358,7 +358,7 @@ async def test_new_leader_starts_with_fresh_rules(world: World):
     async def see(facts: Facts) -> Facts:
         return facts
 
-    world.books = [RuleBook(rules=make, see=see, runbooks="page")]
+    world.rule_sets = [RuleSet(rules=make, see=see, runbooks="page")]
     world.watch = world.another(world.told)
     other = world.another(RecordingSink())
     await world.check()
@@ -377,7 +377,7 @@ def test_two_rules_of_one_name_are_refused():
 
 
 async def test_systems_rule_can_be_disabled_by_name(world: World):
-    world.books = [book_of(Another(lambda _: [finding("line")]))]
+    world.rule_sets = [book_of(Another(lambda _: [finding("line")]))]
     world.settings = AlertSettings(off=frozenset({"another"}))
     world.watch = world.another(world.told)
     assert await world.check() == []

@@ -14,7 +14,7 @@ from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import AlertSettings, engine_book
-from headway.server.alerts.rule_book import Alerts
+from headway.server.alerts.rule_set import Alerts
 from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS, AlertWatcher
 from headway.stores import open_store
@@ -56,7 +56,7 @@ class Server:
         self.watch = AlertWatcher(
             world.store,
             Clocks(world, begins_s),
-            books=[engine_book(read)],
+            rule_sets=[engine_book(read)],
             alerts=alerts,
             sinks=[self.told],
             each_ms=read.each_ms,

@@ -116,7 +116,7 @@ async def test_server_whose_store_can_be_read_but_not_written_is_not_ready():
     async with serving(app=hw.App(store=store)) as rig:
         service = rig.service
         watch = AlertWatcher(
-            store, service.timing, books=(), alerts=service.alerts, sinks=(), each_ms=10_000
+            store, service.timing, rule_sets=(), alerts=service.alerts, sinks=(), each_ms=10_000
         )
         store.full = True
         await watch.check()

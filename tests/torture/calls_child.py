@@ -20,9 +20,9 @@ from headway.core.errors import ProviderUnsure
 from headway.runtime.app import App
 from headway.runtime.job import Job
 from headway.systems.calls import call_events, kinds, lead_routes, stages
+from headway.systems.telephony.http import ProviderHttp
 from headway.systems.telephony.twilio import Account
 from headway.systems.telephony.voice import CallEvent
-from headway.systems.telephony.wire import Wire
 from tests.torture.witness import Witness
 
 PRELOADED = (serve, worker)
@@ -82,7 +82,7 @@ class _Watched:
         self._around(Account, "dial", "", "dialled, not known")
         self._around(lead_routes, "take_leads", "", "lead stored, not answered")
         for owner, name, wrap in (
-            (Wire, "_exchange", self._exchange),
+            (ProviderHttp, "_exchange", self._exchange),
             (Account, "look_up", self._look_up),
             (call_events, "apply_event", self._apply_event),
             (App, "worker", _short_lease),
@@ -109,7 +109,7 @@ class _Watched:
         setattr(owner, name, watched)
 
     def _exchange(self, inner: Function) -> Function:
-        async def exchange(wire: Wire, request: Any, auth: Any) -> Any:
+        async def send(http: ProviderHttp, request: Any, auth: Any) -> Any:
             if request.method == "POST":
                 self.meet("before the request")
                 told = request.extensions["trace"]
@@ -119,9 +119,9 @@ class _Watched:
                     self.meet(SENT.get(event, ""))
 
                 request.extensions = {**request.extensions, "trace": watch}
-            return await inner(wire, request, auth)
+            return await inner(http, request, auth)
 
-        return exchange
+        return send
 
     def _look_up(self, inner: Function) -> Function:
         async def look_up(account: Account, sought: Any) -> Any:
@@ -169,8 +169,8 @@ def _hand_over_late() -> None:
     async def not_yet(job: Job, *, timeout: str) -> None:  # noqa: ASYNC109  (the original's own)
         waiting[job.ref] = job, timeout
 
-    async def early(exchange: Any, order: Any, providers: Any) -> Any:
-        dialled = await dial(exchange, order, providers)
+    async def early(telephony: Any, order: Any, providers: Any) -> Any:
+        dialled = await dial(telephony, order, providers)
         job, timeout = waiting.pop(order(providers[0]).ref)
         await hand_over(job, timeout=timeout)
         return dialled
@@ -183,11 +183,11 @@ def _dial_again() -> None:
     """Plant the fault that an unknown outcome is treated as a refusal."""
     dial = stages.dial
 
-    async def again(exchange: Any, order: Any, providers: Any) -> Any:
+    async def again(telephony: Any, order: Any, providers: Any) -> Any:
         try:
-            return await dial(exchange, order, providers)
+            return await dial(telephony, order, providers)
         except ProviderUnsure:
-            return await dial(exchange, order, providers)
+            return await dial(telephony, order, providers)
 
     stages.dial = again
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from headway.carrier.world import World
+from headway.carrier.network import PhoneNetwork
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery
 from headway.core.errors import StoreError
@@ -79,11 +79,11 @@ async def _run(
     crew = Crew(folder, site.url, LINE, CHANNELS)
     store = open_store(site.own_url)
     async with carrying(**WORLD, seed=seed, channels={LINE: CHANNELS}) as carrier:
-        carrier.world.inbound_urls[""] = f"{crew.url}/field-service/hooks/twilio/texts"
+        carrier.network.inbound_urls[""] = f"{crew.url}/field-service/hooks/twilio/texts"
         try:
             await crew.start(carrier.settings(), WORKERS)
             async with httpx.AsyncClient(timeout=10) as http:
-                await _people(crew, http, carrier.world, random.Random(f"people {seed}"))
+                await _people(crew, http, carrier.network, random.Random(f"people {seed}"))
                 beside = [
                     asyncio.create_task(_look_on(store, seen)),
                     asyncio.create_task(_answer(crew, http, random.Random(f"say {seed}"), seen)),
@@ -102,14 +102,16 @@ async def _run(
                         raise end
             await crew.close()
             story, rings = await read_story(store), await all_jobs(store, "ring")
-            lines, seen.found = judge(story, rings, carrier.world.ledger, seen, DISPATCHERS)
+            lines, seen.found = judge(story, rings, carrier.network.ledger, seen, DISPATCHERS)
             return lines
         finally:
             await crew.close()
             await store.close()
 
 
-async def _people(crew: Crew, http: httpx.AsyncClient, world: World, draw: random.Random) -> None:
+async def _people(
+    crew: Crew, http: httpx.AsyncClient, world: PhoneNetwork, draw: random.Random
+) -> None:
     for number in range(TECHNICIANS):
         name = f"t{number}"
         body = {

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
-from headway.carrier.script import Fate, Taking
+from headway.carrier.script import DrawnOutcome, Taking
 from headway.contract.views import JobView, RunView
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.job import JobPolicy
@@ -21,7 +21,7 @@ from tests.torture.checker import Violation
 from tests.torture.field_judge import Seen, judge, two_at_once
 
 DISPATCHERS = {"dora": "+15557770001", "dan": "+15557770002"}
-FATE = Fate(
+OUTCOME = DrawnOutcome(
     taking=Taking.TAKEN,
     end=CallStatus.COMPLETED,
     ring_ms=1,
@@ -118,7 +118,7 @@ class History:
     def text(self, to: str, text: str) -> None:
         plan = TextPlan(ref="", to=to, from_=LINE, text=text)
         sid = f"SM{len(self.ledger.texts)}"
-        self.ledger.texts[sid] = Text(sid=sid, plan=plan, fate=FATE, nth=0, sent_at=0)
+        self.ledger.texts[sid] = Text(sid=sid, plan=plan, outcome=OUTCOME, nth=0, sent_at=0)
 
     def call(self, request: str, who: str, heard: str, ring: str = "") -> None:
         ring = ring or f"ring {len(self.rings)}"
@@ -126,7 +126,7 @@ class History:
         self.rings.append(a_job(ring, "ring", State.SUCCEEDED, args=offer))
         plan = CallPlan(ref=f"{ring}:1", to=phone_of(who), from_=LINE)
         sid = f"CA{len(self.ledger.calls)}"
-        call = Call(sid=sid, plan=plan, fate=FATE, nth=0, placed_at=0, heard=[heard])
+        call = Call(sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, heard=[heard])
         self.ledger.began(call)
         self.ledger.ended(call)
 

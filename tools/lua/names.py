@@ -77,5 +77,5 @@ def _whole_names(function: Any) -> tuple[str, str]:
 
 
 def table_of(file: str) -> str:
-    """Return the table of a Lua module: "engine.gate_book" has GateBook."""
+    """Return the table of a Lua module: "engine.gate_cache" has GateCache."""
     return file.rpartition(".")[2].title().replace("_", "")

@@ -52,9 +52,9 @@ class Conversation:
         self._pace = pace
         self._application = application
         self._left_ms = float(call.plan.limit_ms)
-        if call.fate.leaves_ms is not None:
-            self._left_ms = min(self._left_ms, call.fate.leaves_ms)
-        self._think_ms = float(call.fate.think_ms)
+        if call.outcome.leaves_ms is not None:
+            self._left_ms = min(self._left_ms, call.outcome.leaves_ms)
+        self._think_ms = float(call.outcome.think_ms)
         self._asked = False
         self._base = call.plan.words_url
 
@@ -88,7 +88,7 @@ class Conversation:
             if following is not None or isinstance(one, HangUp):
                 return following
         if not self._asked:
-            await self._spend(max(0, self._call.fate.talk_ms - self.spent_ms))
+            await self._spend(max(0, self._call.outcome.talk_ms - self.spent_ms))
         return None
 
     async def _step(self, one: Step) -> str | None:
@@ -98,7 +98,7 @@ class Conversation:
             case Silence(pause_ms=pause_ms):
                 await self._spend(pause_ms)
             case Talk():
-                await self._spend(self._call.fate.talk_ms)
+                await self._spend(self._call.outcome.talk_ms)
             case Gather():
                 return await self._gather(one)
             case Redirect(url=url, method=method):
@@ -117,10 +117,10 @@ class Conversation:
     async def _gather(self, asked: Gather) -> str | None:
         self._call.heard.extend(asked.prompts)
         window = asked.timeout_ms + LISTEN_MS * len(asked.prompts)
-        digits = self._call.fate.digits[: asked.digits]
+        digits = self._call.outcome.digits[: asked.digits]
         if digits and self._think_ms <= window:
             await self._spend(self._think_ms)
-            self._think_ms = self._call.fate.think_ms
+            self._think_ms = self._call.outcome.think_ms
         else:
             await self._spend(window)
             self._think_ms = max(0, self._think_ms - window)
@@ -207,21 +207,21 @@ class Life:
             self._talking.cancel()
 
     async def _until_end(self) -> CallStatus:
-        call, fate = self._call, self._call.fate
+        call, outcome = self._call, self._call.outcome
         if await self._pace.wait(self._hung, SETUP_MS):
             return CallStatus.CANCELED
-        if fate.end is CallStatus.FAILED:
+        if outcome.end is CallStatus.FAILED:
             return CallStatus.FAILED
         call.status = CallStatus.RINGING
         self._notify(call)
-        rings = call.plan.ring_ms if fate.end is CallStatus.NO_ANSWER else fate.ring_ms
-        if fate.end is CallStatus.BUSY:
+        rings = call.plan.ring_ms if outcome.end is CallStatus.NO_ANSWER else outcome.ring_ms
+        if outcome.end is CallStatus.BUSY:
             rings = BUSY_MS
         if await self._pace.wait(self._hung, min(rings, call.plan.ring_ms)):
             return CallStatus.CANCELED
-        if fate.end is CallStatus.BUSY:
+        if outcome.end is CallStatus.BUSY:
             return CallStatus.BUSY
-        if fate.end is CallStatus.NO_ANSWER or fate.ring_ms > call.plan.ring_ms:
+        if outcome.end is CallStatus.NO_ANSWER or outcome.ring_ms > call.plan.ring_ms:
             return CallStatus.NO_ANSWER
         call.status = CallStatus.IN_PROGRESS
         call.answered_at = self._pace.now_at()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.carrier.script import Fate
+from headway.carrier.script import DrawnOutcome
 from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import CallStatus
 
@@ -57,7 +57,7 @@ class Call:
 
     sid: str
     plan: CallPlan
-    fate: Fate
+    outcome: DrawnOutcome
     nth: int
     placed_at: int
     status: CallStatus = CallStatus.QUEUED
@@ -86,7 +86,7 @@ class Text:
     """An outbound or inbound message.
 
     Attributes:
-        fate: simulated outcome; None for inbound messages and replies to them.
+        outcome: simulated outcome; None for inbound messages and replies to them.
         sent_at: ms UTC.
         inbound: whether a person wrote it.
         notices: number of status webhooks so far.
@@ -94,7 +94,7 @@ class Text:
 
     sid: str
     plan: TextPlan
-    fate: Fate | None
+    outcome: DrawnOutcome | None
     nth: int
     sent_at: int
     status: TextStatus = TextStatus.QUEUED
@@ -103,7 +103,7 @@ class Text:
 
 
 class Ledger:
-    """All calls and messages of one world.
+    """All calls and messages of one network.
 
     Attributes:
         calls: calls by id, oldest first.

@@ -16,9 +16,9 @@ from headway.carrier.application import (
     write_twiml,
 )
 from headway.carrier.ledger import CallPlan, TextPlan
-from headway.carrier.script import Fate, SimulatedSettings, Taking
+from headway.carrier.network import PhoneNetwork
+from headway.carrier.script import DrawnOutcome, SimulatedSettings, Taking
 from headway.carrier.webhooks import HttpApplication
-from headway.carrier.world import World
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest, only, read_form
@@ -60,7 +60,7 @@ class Simulated:
         on_event: EventHandler | None = None,
         mark: str | None = None,
     ) -> None:
-        """Create a provider with an empty world.
+        """Create a provider with an empty network.
 
         Args:
             on_event: called with each event instead of sending webhooks; None for webhooks.
@@ -75,12 +75,12 @@ class Simulated:
             else DirectApplication(self.name, on_event)
         )
         self._is_direct = on_event is not None
-        self.world = World(chosen, application, timing=timing, mark=mark)
+        self.network = PhoneNetwork(chosen, application, timing=timing, mark=mark)
         if on_event is not None:
-            self.world.inbound_urls.setdefault("", _HERE)
+            self.network.inbound_urls.setdefault("", _HERE)
 
     async def dial(self, order: CallOrder) -> Dialled:
-        fate, nth = self._take(order.to, order.from_)
+        outcome, nth = self._take(order.to, order.from_)
         fetched = order.script.url if isinstance(order.script, Fetch) else None
         plan = CallPlan(
             ref=order.ref,
@@ -93,14 +93,14 @@ class Simulated:
             ring_ms=order.ring_s * 1_000,
             limit_ms=14_400_000 if order.limit_s is None else order.limit_s * 1_000,
         )
-        call = self.world.place(plan, fate, nth)
-        await self._reply(fate)
+        call = self.network.place(plan, outcome, nth)
+        await self._reply(outcome)
         return Dialled(self.name, call.sid)
 
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
         """See `Voice.look_up`; a call whose id is unknown is found by its reference."""
         self._must_be_there()
-        ledger = self.world.ledger
+        ledger = self.network.ledger
         if sought.call_id is None:
             call = ledger.by_ref(sought.ref)
         else:
@@ -111,7 +111,7 @@ class Simulated:
             event="asked",
             status=call.status,
             number=call.notices,
-            at=self.world.pace.now_at(),
+            at=self.network.pace.now_at(),
             duration_s=call.duration_s,
         )
         return event_of(self.name, call, notice)
@@ -124,12 +124,12 @@ class Simulated:
         """
         self._must_be_there()
         try:
-            await self.world.hang_up(call_id)
+            await self.network.hang_up(call_id)
         except InvalidValue as error:
             raise ProviderRefused(error.message, provider_code="20404") from error
 
     async def send(self, order: TextOrder) -> str:
-        fate, nth = self._take(order.to, order.from_)
+        outcome, nth = self._take(order.to, order.from_)
         url = order.status_url
         plan = TextPlan(
             ref=order.ref,
@@ -138,8 +138,8 @@ class Simulated:
             text=order.text,
             status_url=_HERE if url is None and self._is_direct else url,
         )
-        text = self.world.send(plan, fate, nth)
-        await self._reply(fate)
+        text = self.network.send(plan, outcome, nth)
+        await self._reply(outcome)
         return text.sid
 
     def verify(self, request: HookRequest, now: int) -> None:
@@ -173,27 +173,27 @@ class Simulated:
 
     async def close(self) -> None:
         """End all calls, without webhooks."""
-        await self.world.close()
+        await self.network.close()
 
-    def _take(self, to: str, from_: str) -> tuple[Fate, int]:
+    def _take(self, to: str, from_: str) -> tuple[DrawnOutcome, int]:
         """Accept a request, and return its outcome.
 
         Raises:
             ProviderRefused: it is not carried out.
             ProviderUnsure: it is not carried out either, but the caller cannot know.
         """
-        if self.world.rates.away:
+        if self.network.rates.away:
             message = "the simulated provider is unavailable"
             raise ProviderRefused(message, concerns="provider")
         if not is_phone(to):
             message = f"{to[:40]!r} is not a valid phone number"
             raise ProviderRefused(message, hint="+15551234567", provider_code="21211")
-        if not is_phone(from_) or (self.world.numbers and from_ not in self.world.numbers):
+        if not is_phone(from_) or (self.network.numbers and from_ not in self.network.numbers):
             message = f"{from_[:40]!r} is not one of the simulated provider's numbers"
             hint = "add it to telephony.simulated.numbers"
             raise ProviderRefused(message, hint=hint, concerns="sender", provider_code="21210")
-        fate, nth = self.world.next_fate(to)
-        match fate.taking:
+        outcome, nth = self.network.next_outcome(to)
+        match outcome.taking:
             case Taking.REFUSED:
                 message = f"{to} cannot be called"
                 raise ProviderRefused(message, provider_code="21217")
@@ -206,16 +206,16 @@ class Simulated:
                 message = "the simulated provider has failed"
                 raise ProviderUnsure(message)
             case Taking.TAKEN | Taking.UNSURE | Taking.CUT:
-                return fate, nth
+                return outcome, nth
 
-    async def _reply(self, fate: Fate) -> None:
-        if self.world.rates.reply:
-            await self.world.pace.pause(self.world.rates.reply)
-        if fate.taking is not Taking.TAKEN:
+    async def _reply(self, outcome: DrawnOutcome) -> None:
+        if self.network.rates.reply:
+            await self.network.pace.pause(self.network.rates.reply)
+        if outcome.taking is not Taking.TAKEN:
             message = "the simulated provider did not reply"
             raise ProviderUnsure(message)
 
     def _must_be_there(self) -> None:
-        if self.world.rates.away:
+        if self.network.rates.away:
             message = "the simulated provider is unavailable"
             raise ProviderUnsure(message)

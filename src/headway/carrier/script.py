@@ -291,7 +291,7 @@ class Taking(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fate:
+class DrawnOutcome:
     """The simulated outcome of a call or a message.
 
     Attributes:
@@ -331,7 +331,9 @@ _END_OF: Mapping[Answer, CallStatus] = {
 }
 
 
-def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_since: int) -> Fate:
+def draw_outcome(
+    rates: Rates, person: Person, seed: int, to: str, nth: int, nth_since: int
+) -> DrawnOutcome:
     """Draw the outcome of a call or a message, deterministically.
 
     Args:
@@ -346,7 +348,7 @@ def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, nth_sinc
     talk = _ms(person.talk_s, rates.talk, unit("talk"))
     key = _key(answer, rates, unit("press"))
     leaves = answer is Answer.HANGS_UP or (answer is None and unit("leaves") < rates.hang_up)
-    return Fate(
+    return DrawnOutcome(
         taking=_taking(answer, rates, unit("taking")),
         end=_end(answer, rates, unit("end")),
         ring_ms=_ms(person.ring_s, rates.ring, unit("ring")),

@@ -15,10 +15,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.carrier.ledger import Call, Text
-from headway.carrier.script import Fate, Taking
+from headway.carrier.network import PhoneNetwork
+from headway.carrier.script import DrawnOutcome, Taking
 from headway.carrier.twilio_requests import Fields, Refused
 from headway.carrier.webhooks import rfc2822
-from headway.carrier.world import World
 from headway.server.hooks.request import read_form
 from headway.systems.telephony.voice import CallStatus
 
@@ -175,7 +175,7 @@ class Cut(JSONResponse):
         await super().__call__(scope, receive, half)
 
 
-def must_do(fate: Fate, code: int) -> None:
+def must_do(outcome: DrawnOutcome, code: int) -> None:
     """Raise unless a request is carried out, whatever its reply.
 
     Args:
@@ -184,7 +184,7 @@ def must_do(fate: Fate, code: int) -> None:
     Raises:
         Refused: the request is not carried out.
     """
-    match fate.taking:
+    match outcome.taking:
         case Taking.REFUSED:
             raise Refused(code, "Phone number does not appear to be valid")
         case Taking.TOO_MANY:
@@ -195,11 +195,13 @@ def must_do(fate: Fate, code: int) -> None:
             pass
 
 
-async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Response:
+async def reply_of(
+    network: PhoneNetwork, outcome: DrawnOutcome, shape: Callable[[], Shape]
+) -> Response:
     """Return the reply to a request that was carried out."""
-    if world.rates.reply:
-        await world.pace.pause(world.rates.reply)
-    match fate.taking:
+    if network.rates.reply:
+        await network.pace.pause(network.rates.reply)
+    match outcome.taking:
         case Taking.UNSURE:
             return Silence()
         case Taking.CUT:
@@ -208,11 +210,11 @@ async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Resp
             return JSONResponse(shape(), 201)
 
 
-def must_be_there(world: World, request: Request) -> None:
+def must_be_there(network: PhoneNetwork, request: Request) -> None:
     """Raise if the provider is unavailable.
 
     Raises:
         Refused: it is.
     """
-    if world.rates.away:
+    if network.rates.away:
         raise Refused(20503, f"{request.url.path} is not available")

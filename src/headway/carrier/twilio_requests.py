@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from headway.carrier.network import PhoneNetwork
 from headway.carrier.script import SimulatedSettings
-from headway.carrier.world import World
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import read_form
 from headway.systems.telephony.phone import is_phone
@@ -63,7 +63,7 @@ class Services:
         secrets: secrets by user name.
     """
 
-    world: World
+    network: PhoneNetwork
     account: str
     secrets: Mapping[str, str] = field(repr=False)
 

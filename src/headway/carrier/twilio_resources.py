@@ -51,16 +51,16 @@ async def place_call(services: Services, request: Request) -> Response:
     """
     asked = await read_body(request, _CALL_FIELDS)
     plan = _plan(services, asked)
-    fate, nth = services.world.next_fate(plan.to)
-    must_do(fate, 21217)
-    call = services.world.place(plan, fate, nth)
-    return await reply_of(services.world, fate, lambda: call_shape(services.account, call))
+    outcome, nth = services.network.next_outcome(plan.to)
+    must_do(outcome, 21217)
+    call = services.network.place(plan, outcome, nth)
+    return await reply_of(services.network, outcome, lambda: call_shape(services.account, call))
 
 
 async def list_calls(services: Services, request: Request) -> Response:
     """List calls, newest first."""
     asked = read_query(request, (*PAGING, *_MOMENTS, "To", "From", "Status", "ParentCallSid"))
-    calls = [one for one in services.world.ledger.calls.values() if _is_call_wanted(asked, one)]
+    calls = [one for one in services.network.ledger.calls.values() if _is_call_wanted(asked, one)]
     calls.reverse()
     shape = page_of(request, asked, "calls", calls, lambda one: call_shape(services.account, one))
     return JSONResponse(shape)
@@ -90,10 +90,12 @@ async def change_call(services: Services, request: Request) -> Response:
     if call.status.ended:
         raise Refused(21220, "Call is not in-progress. Cannot redirect.")
     if status == "completed" or (status and call.status is not CallStatus.IN_PROGRESS):
-        await services.world.hang_up(call.sid)
+        await services.network.hang_up(call.sid)
         return JSONResponse(call_shape(services.account, call))
     replaces = url is not None or words is not None
-    if replaces and not services.world.replace_script(call.sid, words, url, asked.method("Method")):
+    if replaces and not services.network.replace_script(
+        call.sid, words, url, asked.method("Method")
+    ):
         raise Refused(21220, "Call is not in-progress. Cannot redirect.")
     return JSONResponse(call_shape(services.account, call))
 
@@ -101,7 +103,7 @@ async def change_call(services: Services, request: Request) -> Response:
 def _plan(services: Services, asked: Fields) -> CallPlan:
     to = asked.phone("To", missing=21201, invalid=21211)
     from_ = asked.phone("From", missing=21213, invalid=21212)
-    if services.world.numbers and from_ not in services.world.numbers:
+    if services.network.numbers and from_ not in services.network.numbers:
         raise Refused(21210, f"Source phone number not yet verified for your account: {from_}")
     words, url = asked.get("Twiml"), asked.url("Url", invalid=21205)
     if (words is None) == (url is None):
@@ -126,7 +128,7 @@ def _plan(services: Services, asked: Fields) -> CallPlan:
 
 
 def _call(services: Services, request: Request) -> Call:
-    call = services.world.ledger.calls.get(request.path_params["sid"])
+    call = services.network.ledger.calls.get(request.path_params["sid"])
     if call is None:
         raise Refused(20404, f"The requested resource {request.url.path} was not found")
     return call
@@ -196,7 +198,7 @@ async def send_text(services: Services, request: Request) -> Response:
     asked = await read_body(request, _TEXT_FIELDS)
     to = asked.phone("To", missing=21604, invalid=21211)
     from_ = asked.phone("From", missing=21603, invalid=21212)
-    if services.world.numbers and from_ not in services.world.numbers:
+    if services.network.numbers and from_ not in services.network.numbers:
         raise Refused(21606, f"The 'From' phone number {from_} is not yours")
     body = asked.get("Body")
     if body is None:
@@ -205,16 +207,16 @@ async def send_text(services: Services, request: Request) -> Response:
         raise Refused(21617, f"The message body exceeds {_LONGEST} characters")
     url = asked.url("StatusCallback", invalid=21609)
     plan = TextPlan(ref=ref_of(url), to=to, from_=from_, text=body, status_url=url)
-    fate, nth = services.world.next_fate(to)
-    must_do(fate, 21614)
-    text = services.world.send(plan, fate, nth)
-    return await reply_of(services.world, fate, lambda: text_shape(services.account, text))
+    outcome, nth = services.network.next_outcome(to)
+    must_do(outcome, 21614)
+    text = services.network.send(plan, outcome, nth)
+    return await reply_of(services.network, outcome, lambda: text_shape(services.account, text))
 
 
 async def list_texts(services: Services, request: Request) -> Response:
     """List messages, newest first."""
     asked = read_query(request, (*PAGING, "To", "From", "DateSent", "DateSent<", "DateSent>"))
-    texts = [one for one in services.world.ledger.texts.values() if _is_text_wanted(asked, one)]
+    texts = [one for one in services.network.ledger.texts.values() if _is_text_wanted(asked, one)]
     texts.reverse()
     shape = page_of(
         request, asked, "messages", texts, lambda one: text_shape(services.account, one)
@@ -228,7 +230,7 @@ async def show_text(services: Services, request: Request) -> Response:
     Raises:
         Refused: there is no such message.
     """
-    text = services.world.ledger.texts.get(request.path_params["sid"])
+    text = services.network.ledger.texts.get(request.path_params["sid"])
     if text is None:
         raise Refused(20404, f"The requested resource {request.url.path} was not found")
     return JSONResponse(text_shape(services.account, text))
@@ -240,17 +242,17 @@ async def add_number(services: Services, request: Request) -> Response:
     asked = await read_body(request, known)
     number = asked.phone("PhoneNumber", missing=21421, invalid=21421)
     url = asked.url("SmsUrl", invalid=21502)
-    if services.world.numbers:
-        services.world.numbers.add(number)
+    if services.network.numbers:
+        services.network.numbers.add(number)
     if url is not None:
-        services.world.inbound_urls[number] = url
+        services.network.inbound_urls[number] = url
     return JSONResponse(_shape(services, number), 201)
 
 
 async def list_numbers(services: Services, request: Request) -> Response:
     """List the account's numbers."""
     asked = read_query(request, (*PAGING, "PhoneNumber"))
-    known = sorted(services.world.numbers | (services.world.inbound_urls.keys() - {""}))
+    known = sorted(services.network.numbers | (services.network.inbound_urls.keys() - {""}))
     found = [one for one in known if asked.get("PhoneNumber") in {None, one}]
     name = "incoming_phone_numbers"
     return JSONResponse(page_of(request, asked, name, found, lambda one: _shape(services, one)))
@@ -258,7 +260,9 @@ async def list_numbers(services: Services, request: Request) -> Response:
 
 def _shape(services: Services, number: str) -> Shape:
     sid = f"PN{blake2b(number.encode(), digest_size=16).hexdigest()}"
-    return number_shape(services.account, sid, number, services.world.inbound_urls.get(number, ""))
+    return number_shape(
+        services.account, sid, number, services.network.inbound_urls.get(number, "")
+    )
 
 
 def _is_text_wanted(asked: Fields, text: Text) -> bool:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from headway.carrier import twilio_resources
 from headway.carrier.ledger import Call, Text
+from headway.carrier.network import PhoneNetwork
 from headway.carrier.script import Person, Rates
 from headway.carrier.twilio_replies import Shape, must_be_there
 from headway.carrier.twilio_requests import (
@@ -29,7 +30,6 @@ from headway.carrier.twilio_requests import (
     refused,
 )
 from headway.carrier.webhooks import HttpApplication
-from headway.carrier.world import World
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import REAL, Timing
@@ -37,7 +37,7 @@ from headway.runtime.timing import REAL, Timing
 
 async def _show_ledger(services: Services, request: Request) -> Response:
     """Return the matching calls, and the totals of all."""
-    ledger = services.world.ledger
+    ledger = services.network.ledger
     asked = Fields(list(request.query_params.multi_items()), ("ref", "to", "from"))
     found = [
         _call(one)
@@ -61,17 +61,17 @@ async def _show_ledger(services: Services, request: Request) -> Response:
 async def _hang_up(services: Services, request: Request) -> Response:
     # Hang up as the called person.
     sid = request.path_params["sid"]
-    call = services.world.ledger.calls.get(sid)
+    call = services.network.ledger.calls.get(sid)
     if call is None:
         raise Refused(20404, f"there is no call {sid[:40]}")
-    await services.world.hang_up(sid)
+    await services.network.hang_up(sid)
     return JSONResponse(_call(call))
 
 
 async def _show_texts(services: Services, request: Request) -> Response:
     """Return all messages, outbound and inbound."""
     del request
-    return JSONResponse({"texts": [_text(one) for one in services.world.ledger.texts.values()]})
+    return JSONResponse({"texts": [_text(one) for one in services.network.ledger.texts.values()]})
 
 
 async def _write(services: Services, request: Request) -> Response:
@@ -79,7 +79,7 @@ async def _write(services: Services, request: Request) -> Response:
     fields = [body.get(name) for name in ("from", "to", "text")]
     match fields:
         case [str(from_), str(to), str(words)] if len(body) == 3:
-            return JSONResponse(_text(services.world.write(from_, to, words)), 201)
+            return JSONResponse(_text(services.network.write(from_, to, words)), 201)
         case _:
             raise Refused(20001, 'the body must be {"from": "+1…", "to": "+1…", "text": "…"}')
 
@@ -90,7 +90,7 @@ async def _set_person(services: Services, request: Request) -> Response:
         wanted = read_table("person", Person, body)
     except InvalidValue as error:
         raise Refused(20001, str(error)) from error
-    services.world.set_person(request.path_params["phone"], wanted)
+    services.network.set_person(request.path_params["phone"], wanted)
     return JSONResponse(wanted.model_dump())
 
 
@@ -99,10 +99,10 @@ async def _faults(services: Services, request: Request) -> Response:
     if request.method == "POST":
         body = await _object(request)
         try:
-            services.world.change(body)
+            services.network.change(body)
         except InvalidValue as error:
             raise Refused(20001, str(error)) from error
-    return JSONResponse(services.world.rates.model_dump(include=set(Rates.model_fields)))
+    return JSONResponse(services.network.rates.model_dump(include=set(Rates.model_fields)))
 
 
 async def _object(request: Request) -> Shape:
@@ -119,7 +119,7 @@ def _call(call: Call) -> Shape:
         "to": call.plan.to,
         "from": call.plan.from_,
         "status": call.status.value,
-        "request": call.fate.taking.value,
+        "request": call.outcome.taking.value,
         "placed_at": call.placed_at,
         "answered_at": call.answered_at,
         "ended_at": call.ended_at,
@@ -177,9 +177,9 @@ class Carrier:
         """Create a carrier; `app` has to be served."""
         self.settings = settings
         application = HttpApplication(settings.account, settings.token)
-        self.world = World(settings, application, timing=timing)
+        self.network = PhoneNetwork(settings, application, timing=timing)
         self._services = Services(
-            world=self.world,
+            network=self.network,
             account=settings.account,
             secrets={settings.account: settings.token, **settings.api_keys},
         )
@@ -195,13 +195,13 @@ class Carrier:
 
     async def close(self) -> None:
         """End all calls, without webhooks."""
-        await self.world.close()
+        await self.network.close()
 
     def _route(self, method: str, path: str, answer: Answer, *, api: bool) -> Route:
         async def endpoint(request: Request) -> Response:
             if api:
                 check_caller(request, self._services.account, self._services.secrets)
-                must_be_there(self.world, request)
+                must_be_there(self.network, request)
             return await answer(self._services, request)
 
         return Route(path, endpoint, methods=[method])

@@ -20,7 +20,7 @@ from headway.runtime.timing import Timing
 
 
 class Pace:
-    """The clock of one world.
+    """The clock of one network.
 
     Attributes:
         speed: how many times faster than real time it runs.
@@ -51,7 +51,7 @@ log = structlog.stdlib.get_logger("headway.telephony.simulated")
 
 
 class Tasks:
-    """The background tasks of one world."""
+    """The background tasks of one network."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
@@ -133,7 +133,7 @@ class _Chain:
 
 
 class WebhookSender:
-    """Delivers the webhooks of one world.
+    """Delivers the webhooks of one network.
 
     Args:
         posts: counter of their results: sent, lost, late, twice, disordered, refused (by the

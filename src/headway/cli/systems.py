@@ -108,11 +108,11 @@ def _parts(settings: Settings, store_url: str) -> Parts:
     with needs_extra("systems"):
         from headway.systems.directory.database import Directory  # noqa: PLC0415
         from headway.systems.parts import Parts as Shared  # noqa: PLC0415
-        from headway.systems.telephony.exchange import read_exchange  # noqa: PLC0415
+        from headway.systems.telephony.providers import read_telephony  # noqa: PLC0415
 
-        exchange = read_exchange(settings.telephony)
+        telephony = read_telephony(settings.telephony)
     directory = Directory(directory_url(settings, store_url))
-    shared = Shared(directory=directory, exchange=exchange, signing_keys=settings.signing_keys)
+    shared = Shared(directory=directory, telephony=telephony, signing_keys=settings.signing_keys)
     if settings.cassandra:
         link = make_link(settings)
         shared.cassandra = link

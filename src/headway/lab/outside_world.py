@@ -23,7 +23,7 @@ Status = Literal["unknown", "running", "ended"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fate:
+class DrawnOutcome:
     """The drawn outcome of a call.
 
     Attributes:
@@ -62,7 +62,7 @@ class Carrier:
         self._deliveries: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
 
-    def dial(self, ref: str, *, line: str, fate: Fate) -> None:
+    def dial(self, ref: str, *, line: str, outcome: DrawnOutcome) -> None:
         """Start a call from a line."""
         if ref in self._status:
             self.violations.append(f"{ref} was dialled twice")
@@ -71,7 +71,7 @@ class Carrier:
         if self.live[line] > self.channels.get(line, self.live[line]):
             where = f"{line} carries {self.live[line]} calls on {self.channels[line]} channels"
             self.violations.append(f"{where} with {ref}")
-        self._later(fate.talk_ms, lambda: self._end(ref, line, fate))
+        self._later(outcome.talk_ms, lambda: self._end(ref, line, outcome))
 
     def status(self, ref: str) -> Status:
         """Return the status of a call, as a carrier's API would."""
@@ -85,14 +85,14 @@ class Carrier:
         if self._deliveries:
             await asyncio.wait(self._deliveries)
 
-    def _end(self, ref: str, line: str, fate: Fate) -> None:
+    def _end(self, ref: str, line: str, outcome: DrawnOutcome) -> None:
         self._status[ref] = "ended"
         self.live[line] -= 1
-        if fate.lost:
+        if outcome.lost:
             return
-        self._later(fate.late_ms, lambda: self._send(ref))
-        if fate.twice:
-            self._later(fate.late_ms + 500, lambda: self._send(ref))
+        self._later(outcome.late_ms, lambda: self._send(ref))
+        if outcome.twice:
+            self._later(outcome.late_ms + 500, lambda: self._send(ref))
 
     def _later(self, delay_ms: int, do: Callable[[], None]) -> None:
         def now() -> None:
@@ -123,12 +123,12 @@ class OutsideWorld:
 
     Attributes:
         carrier: carries the calls that were handed over.
-        fates: number of attempts by (kind, outcome), and of signals lost, late, sent twice or
+        outcomes: number of attempts by (kind, outcome), and of signals lost, late, sent twice or
             ignored.
     """
 
     def __init__(self, scenario: Scenario, store: Store, timing: Timing) -> None:
-        self.fates: Counter[tuple[str, str]] = Counter()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self._scenario = scenario
         self._store = store
         self._timing = timing
@@ -152,10 +152,10 @@ class OutsideWorld:
                 raise asyncio.CancelledError
             word, outcome = self._outcome(kind, table, job.id, job.run)
             if table.hand_over is None:
-                self.fates[kind, word] += 1
+                self.outcomes[kind, word] += 1
                 return _conclude(word, outcome)
             await job.hand_over(job.ref, timeout=timedelta(milliseconds=table.hand_over.timeout))
-            self.fates[kind, word] += 1
+            self.outcomes[kind, word] += 1
             self._begin(kind, table.hand_over, job, args)
             return None
 
@@ -182,10 +182,10 @@ class OutsideWorld:
                     awaited.id,
                     awaited.run,
                 )
-                self.fates[awaited.kind, "ended when asked"] += 1
+                self.outcomes[awaited.kind, "ended when asked"] += 1
                 return Ended(final=_DECIDED[outcome.then].value, reason=word)  # pyright: ignore[reportArgumentType]  (one of the three words)
             case _:
-                self.fates[awaited.kind, "still running when asked"] += 1
+                self.outcomes[awaited.kind, "still running when asked"] += 1
                 return Running(timedelta(minutes=5))
 
     def _begin(
@@ -200,12 +200,12 @@ class OutsideWorld:
         twice = not lost and self._unit(kind, job, "twice") < hand_over.duplicate
         for word, happens in (("lost", lost), ("late", late_ms and not lost), ("twice", twice)):
             if happens:
-                self.fates[kind, f"signal {word}"] += 1
+                self.outcomes[kind, f"signal {word}"] += 1
         self._kinds[job.ref] = kind
         self.carrier.dial(
             job.ref,
             line=self._line(job),
-            fate=Fate(
+            outcome=DrawnOutcome(
                 talk_ms=length.draw(self._unit(kind, job, "length"), args),
                 lost=lost,
                 late_ms=late_ms,
@@ -235,7 +235,7 @@ class OutsideWorld:
             )
         )
         if reply.answer is SignalResult.LATE:
-            self.fates[kind, "signal ignored"] += 1
+            self.outcomes[kind, "signal ignored"] += 1
 
     def _outcome(self, kind: str, table: KindTable, job: str, run: int) -> tuple[str, OutcomeTable]:
         outcomes = table.outcomes or _SUCCESS

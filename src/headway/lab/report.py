@@ -129,13 +129,13 @@ class Report:
 def report(
     scenario: Scenario,
     history: History,
-    fates: Mapping[tuple[str, str], int],
+    outcomes: Mapping[tuple[str, str], int],
     violations: Sequence[Violation],
 ) -> Report:
     """Build the report of a history.
 
     Args:
-        fates: number of attempts by (kind, outcome).
+        outcomes: number of attempts by (kind, outcome).
     """
     meter = Meter(history, scenario)
     ends = [job.finished_at for job in history.jobs if job.finished_at is not None]
@@ -154,7 +154,7 @@ def report(
         jobs=len(history.jobs),
         unfinished=sum(job.state not in FINAL for job in history.jobs),
         last_final_at=max(ends, default=None),
-        kinds=tuple(_counts(kind, jobs, fates) for kind, jobs in kinds.items()),
+        kinds=tuple(_counts(kind, jobs, outcomes) for kind, jobs in kinds.items()),
         waits=tuple(_waits(kind, jobs) for kind, jobs in kinds.items()),
         lanes=_lanes(history),
         gates=tuple(meter.uses()),
@@ -172,7 +172,7 @@ def percentiles(values: list[int]) -> Percentiles:
     return Percentiles(count=len(values), p50=p50, p90=p90, p99=p99, most=most)
 
 
-def _counts(kind: str, jobs: list[JobView], fates: Mapping[tuple[str, str], int]) -> KindCounts:
+def _counts(kind: str, jobs: list[JobView], outcomes: Mapping[tuple[str, str], int]) -> KindCounts:
     states = Counter(str(job.state) for job in jobs)
     return KindCounts(
         kind=kind,
@@ -182,7 +182,7 @@ def _counts(kind: str, jobs: list[JobView], fates: Mapping[tuple[str, str], int]
         cancelled=states["cancelled"],
         unfinished=sum(count for state, count in states.items() if state not in FINAL),
         runs=sum(len(job.runs) for job in jobs),
-        outcomes={name: n for (of, name), n in sorted(fates.items()) if of == kind},
+        outcomes={name: n for (of, name), n in sorted(outcomes.items()) if of == kind},
     )
 
 

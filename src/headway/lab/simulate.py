@@ -51,11 +51,11 @@ class Played:
     """The result of playing a scenario.
 
     Attributes:
-        fates: number of attempts by (kind, outcome).
+        outcomes: number of attempts by (kind, outcome).
     """
 
     history: History
-    fates: Mapping[tuple[str, str], int]
+    outcomes: Mapping[tuple[str, str], int]
 
 
 def play(scenario: Scenario, folder: Path, *, progress: Progress | None = None) -> Played:
@@ -113,7 +113,7 @@ class _Play:
             raise _first_error(errors) from None
         finally:
             await self.world.carrier.close()
-        return Played(history=self.history, fates=self.world.fates)
+        return Played(history=self.history, outcomes=self.world.outcomes)
 
     async def _wait_until_done(self) -> None:
         if self.scenario.duration is not None:
@@ -288,7 +288,7 @@ def simulate(
         with located(f"{path}: {scenario.name}: ", CallerError):
             played = play(scenario, path.parent, progress=progress)
         violations = check(played.history, scenario)
-        reports.append(report(scenario, played.history, played.fates, violations))
+        reports.append(report(scenario, played.history, played.outcomes, violations))
     return Simulation(reports=tuple(reports))
 
 

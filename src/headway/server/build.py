@@ -14,7 +14,7 @@ from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.settings_table import read_table
 from headway.server.access import policy_of
 from headway.server.alerts.engine import AlertSettings, engine_book
-from headway.server.alerts.rule_book import check_names
+from headway.server.alerts.rule_set import check_names
 from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
 from headway.server.api_docs import DESCRIPTION, add_api_page, describe
 from headway.server.middleware import (
@@ -90,13 +90,13 @@ def start_alerts(service: Service) -> None:
         InvalidValue: the settings of alerts are invalid, or an extra is missing.
     """
     settings = read_table("alerts", AlertSettings, service.options.alerts)
-    books = (engine_book(settings), *service.alerts.books)
-    check_names(books, settings.off)
+    rule_sets = (engine_book(settings), *service.alerts.rule_sets)
+    check_names(rule_sets, settings.off)
     service.alerts.off = settings.off
     watch = AlertWatcher(
         service.store,
         service.timing,
-        books=books,
+        rule_sets=rule_sets,
         alerts=service.alerts,
         sinks=_sinks(settings),
         each_ms=settings.each_ms,

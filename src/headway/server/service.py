@@ -19,7 +19,7 @@ from headway.core.job import TRAIL_KEPT_MS
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
 from headway.server.access import Authenticator
-from headway.server.alerts.rule_book import Alerts
+from headway.server.alerts.rule_set import Alerts
 from headway.server.hooks.providers import Hooks
 from headway.server.long_polling.registry import LongPollRegistry
 from headway.server.metrics import MetricsScraper, RequestMetrics

@@ -13,7 +13,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.systems.directory.alert_storage import AlertTable
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import Tally
-from headway.systems.telephony.exchange import Exchange
+from headway.systems.telephony.providers import Telephony
 
 
 class Closable(Protocol):
@@ -39,7 +39,7 @@ class Parts:
 
     Attributes:
         directory: database of what the systems keep besides jobs.
-        exchange: providers that place calls and send messages.
+        telephony: providers that place calls and send messages.
         base_url: public URL of the server; empty until it is known.
         signing_keys: keys for links in messages; the first signs, all are accepted.
         cassandra: connection for the calendar and history; None if Cassandra is not used.
@@ -47,7 +47,7 @@ class Parts:
     """
 
     directory: Directory
-    exchange: Exchange
+    telephony: Telephony
     base_url: str = ""
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
     timing: Timing = REAL
@@ -83,7 +83,7 @@ class Parts:
         """Close all resources."""
         for resource in self._resources:
             await resource.close()
-        await self.exchange.close()
+        await self.telephony.close()
         await self.directory.close()
 
 
@@ -124,9 +124,9 @@ class SystemContext:
         return self.parts.directory
 
     @property
-    def exchange(self) -> Exchange:
+    def telephony(self) -> Telephony:
         """The providers of calls and messages."""
-        return self.parts.exchange
+        return self.parts.telephony
 
     @property
     def timing(self) -> Timing:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.server.alerts.rule_book import Facts
+from headway.server.alerts.rule_set import Facts
 from headway.server.overview import read_overview
 from headway.systems.automations import (
     AutomationsOverview,
@@ -228,7 +228,7 @@ async def test_check_finds_problems_by_entry(tmp_path, repository):
         assert "does not appear to be a git repository" in overview.found["entry_skipped"]["gone"]
         assert overview.found["session_failed"]["bad"] == "the newest session is failed: status 3"
         assert await read_problems(store, dispatcher, Facts(at=8)) is None
-        alerts = [name for book in one.rig.service.alerts.books for name in book.names]
+        alerts = [name for rule_set in one.rig.service.alerts.rule_sets for name in rule_set.names]
         assert "session_failed" in alerts
 
 

@@ -21,7 +21,7 @@ from headway.runtime.worker.worker import Worker
 from headway.systems.calls import CallsSystem, make
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from headway.testing.clock import START_AT
 from tests.server.rig import Rig
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
@@ -200,7 +200,7 @@ class Calls:
 
     def calls_to(self, phone: str = PHONE) -> list[Any]:
         """Return the calls that the carrier has placed to a phone."""
-        calls = self.carrier.world.ledger.calls.values()
+        calls = self.carrier.network.ledger.calls.values()
         return [one for one in calls if one.plan.to == phone]
 
     async def work(self, **options: Any) -> Worker:
@@ -241,9 +241,9 @@ async def calling(
     """
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(carrying(**carrier))
-        exchange = read_exchange({"twilio": world.settings(), **(telephony or {})})
+        telephony = read_telephony({"twilio": world.settings(), **(telephony or {})})
         directory = Directory(f"sqlite:///{folder}/directory.db")
-        parts = Parts(directory=directory, exchange=exchange, timing=timing)
+        parts = Parts(directory=directory, telephony=telephony, timing=timing)
         system = make({"jitter": "0s", **(settings or {})}, parts)
         app = hw.App(store) if isinstance(store, str) else hw.App(store=store)
         system.declare(app)

@@ -121,7 +121,7 @@ async def test_live_line_is_not_released_however_often_its_deadline_passes(
         assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         await calls.until_why(waits, "1 of 1")
     (call,) = calls.calls_to()
-    await calls.carrier.world.hang_up(call.sid)
+    await calls.carrier.network.hang_up(call.sid)
     await calls.jump(clock, AGAIN_MS)
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
@@ -130,7 +130,7 @@ async def test_call_unknown_to_the_provider_is_lost_at_its_deadline_and_not_befo
     calls: Calls, clock: LiveClock
 ) -> None:
     lead = await dialled(calls)
-    calls.carrier.world.ledger.calls.clear()
+    calls.carrier.network.ledger.calls.clear()
     await calls.jump(clock, DEADLINE_MS - 60_000)
     assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     await calls.jump(clock, 60_000)
@@ -145,7 +145,7 @@ async def test_lost_call_is_repeated_if_the_template_says_so(
 ) -> None:
     await calls.template(retry_on=["WEBHOOK_LOST"], max_retry=1, retry_offset="0s")
     lead = await dialled(calls)
-    calls.carrier.world.ledger.calls.clear()
+    calls.carrier.network.ledger.calls.clear()
     await calls.jump(clock, DEADLINE_MS)
     await calls.until_status(lead, "PROCESSING", attempt_count=2)
     told = await calls.get_lead(lead)
@@ -158,12 +158,12 @@ async def test_line_is_kept_while_the_provider_does_not_answer(
 ) -> None:
     lead = await dialled(calls)
     await over(calls)
-    calls.carrier.world.change({"away": True})
+    calls.carrier.network.change({"away": True})
     before = await deadline(calls, lead)
     await calls.jump(clock, DEADLINE_MS)
     await asked_again(calls, lead, before)
     assert (await calls.get_lead(lead))["status"] == "PROCESSING"
-    calls.carrier.world.change({"away": False})
+    calls.carrier.network.change({"away": False})
     left = await deadline(calls, lead) - await calls.rig.service.now()
     assert AGAIN_MS - 60_000 < left <= AGAIN_MS
     await calls.jump(clock, AGAIN_MS)
@@ -221,7 +221,7 @@ async def test_another_leads_call_to_the_same_phone_is_not_mistaken_for_it(
         await calls.template(max_retry=0)
         lost = await calls.lead()
         await through(calls, lost)
-        calls.carrier.world.ledger.calls.clear()
+        calls.carrier.network.ledger.calls.clear()
         other = await dialled(calls)
         await over(calls)
         assert len(calls.calls_to()) == 1
@@ -239,7 +239,7 @@ async def test_earlier_call_of_a_lead_is_not_mistaken_for_its_next(
 ) -> None:
     await calls.template(max_retry=1, retry_offset="0s")
     calls.carrier.person(PHONE, "busy", "talks")
-    account, orders = calls.system.context.parts.exchange.voice("twilio"), list[CallOrder]()
+    account, orders = calls.system.context.parts.telephony.voice("twilio"), list[CallOrder]()
     dial = account.dial
 
     async def lose_the_second(order: CallOrder) -> Dialled:
@@ -284,7 +284,7 @@ async def killed_before_its_call(
             await asyncio.Event().wait()
             raise AssertionError
 
-        account = calls.system.context.parts.exchange.voice("twilio")
+        account = calls.system.context.parts.telephony.voice("twilio")
         dial = account.dial
         account.dial = never  # type: ignore[method-assign]  (as if the process were killed there)
         lead = await calls.lead()
@@ -334,9 +334,9 @@ async def test_empty_call_listing_is_trusted_only_once_it_has_caught_up(
         await calls.until(put_off, "a later deadline")
         assert (await calls.get_lead(lead))["status"] == "PROCESSING"
         # A call that is listed late is recognised as the lead's own, and is not repeated.
-        world = calls.carrier.world
-        fate, nth = world.next_fate(PHONE)
-        world.place(CallPlan(ref="", to=PHONE, from_=NUMBER), fate, nth)
+        world = calls.carrier.network
+        outcome, nth = world.next_outcome(PHONE)
+        world.place(CallPlan(ref="", to=PHONE, from_=NUMBER), outcome, nth)
         await over(calls)
         await calls.jump(clock, DEADLINE_MS // 2)
         told = await calls.finished(lead)
@@ -379,7 +379,7 @@ async def test_no_call_counts_as_unplaced_while_a_possible_provider_is_gone(
     template = {"providers": ["simulated"]}
     async with killed_before_its_call(tmp_path, clock, template, second) as (calls, lead):
         # As after a restart without the provider's settings: a call there could not be tracked.
-        del calls.system.context.parts.exchange.voices["simulated"]
+        del calls.system.context.parts.telephony.voices["simulated"]
         await calls.jump(clock, DEADLINE_MS)
         assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"
         assert not calls.calls_to()

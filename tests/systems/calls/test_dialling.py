@@ -110,13 +110,13 @@ async def test_call_with_unknown_outcome_is_not_placed_again(tmp_path: Path, tro
     async with calling(tmp_path, telephony=other) as calls:
         await calls.number()
         await calls.template(retry_offset="0s", providers=["simulated"])
-        simulated = calls.system.context.parts.exchange.voices["simulated"].world.ledger  # type: ignore[attr-defined]  # the simulated one's own
+        simulated = calls.system.context.parts.telephony.voices["simulated"].network.ledger  # type: ignore[attr-defined]  # the simulated one's own
         calls.carrier.person(PHONE, trouble)
         told = await calls.finished(await calls.lead())
         assert told["attempt_count"] == 1
         (call,) = calls.calls_to()
         assert call.plan.ref.startswith(told["id"])
-        assert not calls.carrier.world.ledger.twice()
+        assert not calls.carrier.network.ledger.twice()
         assert not simulated.calls
         assert told["outcome"] == "COMPLETED"
 
@@ -158,12 +158,12 @@ async def test_second_provider_is_used_only_after_a_definite_refusal(tmp_path: P
     async with calling(tmp_path, telephony=second, numbers=[OTHER]) as calls:
         await calls.number(NUMBER)
         await calls.template(providers=["simulated"])
-        simulated = calls.system.context.parts.exchange.voices["simulated"].world.ledger  # type: ignore[attr-defined]  # the simulated one's own
+        simulated = calls.system.context.parts.telephony.voices["simulated"].network.ledger  # type: ignore[attr-defined]  # the simulated one's own
         told = await calls.finished(await calls.lead())
         (attempt,) = told["attempts"]
         assert (attempt["provider"], attempt["outcome"]) == ("simulated", "COMPLETED")
         assert len(simulated.calls) == 1
-        calls.carrier.world.numbers.add(NUMBER)
+        calls.carrier.network.numbers.add(NUMBER)
         calls.carrier.person("+14155550111", "unsure")
         told = await calls.finished(await calls.lead("+14155550111"))
         assert told["attempt_count"] == 1

@@ -59,7 +59,7 @@ async def test_provider_is_asked_once_to_hang_up_however_many_webhooks_arrive(
             return bool(attempts and attempts[0]["call_id"])
 
         await calls.until(known, "a call")
-        account, asked = calls.system.context.parts.exchange.voice("twilio"), list[str]()
+        account, asked = calls.system.context.parts.telephony.voice("twilio"), list[str]()
 
         async def hang_up(call_id: str) -> None:
             asked.append(call_id)

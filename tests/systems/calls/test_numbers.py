@@ -15,7 +15,7 @@ from headway.systems.calls.catalogue import CatalogueContents, Number, routes
 from headway.systems.calls.template import HoursBody, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import Exchange
+from headway.systems.telephony.providers import Telephony
 from tests.server.rig import serving
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
 
@@ -62,7 +62,7 @@ async def test_server_without_a_provider_of_calls_says_so_at_its_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
-    parts = Parts(directory=directory, exchange=Exchange({}, {}))
+    parts = Parts(directory=directory, telephony=Telephony({}, {}))
     system, app = make({}, parts), hw.App("memory://")
     system.declare(app)
     await parts.open("http://127.0.0.1")

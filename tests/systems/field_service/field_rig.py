@@ -24,7 +24,7 @@ from headway.systems.field_service.records import Technician, User
 from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.users import USERS
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from tests.server.rig import Rig
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 from tests.web.rig import dashboard
@@ -239,7 +239,7 @@ async def a_field(
     async with carrying(**(carrier or {})) as world:
         parts = Parts(
             directory=Directory(f"sqlite:///{tmp_path}/directory.db"),
-            exchange=read_exchange({"twilio": world.settings(timeout=patience)}),
+            telephony=read_telephony({"twilio": world.settings(timeout=patience)}),
         )
         written = {"lines": {LINE: 4}, "offer_timeout": "10m", **settings}
         system = make(written, parts)
@@ -251,7 +251,7 @@ async def a_field(
             served = dashboard(app=app, systems=[system], tokens=tokens)
             rig = await stack.enter_async_context(served)
             await parts.open(rig.url)
-            world.world.inbound_urls[""] = f"{rig.url}/field-service/hooks/twilio/texts"
+            world.network.inbound_urls[""] = f"{rig.url}/field-service/hooks/twilio/texts"
             field_rig = FieldRig(
                 rig=rig, carrier=world, system=system, app=app, who=Role.ADMIN if tokens else None
             )

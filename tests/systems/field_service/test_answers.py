@@ -23,7 +23,7 @@ from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_fie
 
 
 def texts_to(field: FieldRig, name: str) -> list[str]:
-    ledger = field.carrier.world.ledger
+    ledger = field.carrier.network.ledger
     return [
         one.plan.text
         for one in ledger.texts.values()
@@ -34,7 +34,7 @@ def texts_to(field: FieldRig, name: str) -> list[str]:
 async def write(field: FieldRig, name: str, words: str) -> str:
     """Send a message to the line; return the reply."""
     before = len(texts_to(field, name))
-    field.carrier.world.write(phone_of(name), LINE, words)
+    field.carrier.network.write(phone_of(name), LINE, words)
     await field.carrier.until(lambda _: len(texts_to(field, name)) > before, "replied")
     return texts_to(field, name)[-1]
 
@@ -271,13 +271,13 @@ async def test_technicians_whose_offers_expired_are_told_that_it_is_taken(tmp_pa
 async def test_ringing_phone_is_hung_up_when_its_offer_ends(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s", ring="5m") as field:
         # A minute of the simulated world takes a second.
-        field.carrier.world.pace.speed = 60
+        field.carrier.network.pace.speed = 60
         await field.technician("ada", "ignore", km=1)
         sent = await field.ask()
         await field.becomes(sent["id"], "pending")
         (ring,) = await field.settled("ring", 1)
         assert ring.reason in {"canceled", "no-answer"}
-        (call,) = field.carrier.world.ledger.calls.values()
+        (call,) = field.carrier.network.ledger.calls.values()
         assert call.status.ended
 
 
@@ -350,8 +350,8 @@ async def test_uncertain_call_is_never_placed_twice_and_the_timer_decides(tmp_pa
         assert [(one["said"], one["reason"]) for one in told["asked"]] == [
             ("timeout", "no answer in time")
         ]
-        assert len(field.carrier.world.ledger.calls) == 1
-        assert field.carrier.world.ledger.twice() == {}
+        assert len(field.carrier.network.ledger.calls) == 1
+        assert field.carrier.network.ledger.twice() == {}
 
 
 async def test_duplicate_late_and_out_of_order_webhooks_change_nothing(tmp_path: Path):
@@ -370,7 +370,7 @@ async def test_duplicate_late_and_out_of_order_webhooks_change_nothing(tmp_path:
 async def test_unknown_call_is_hung_up_once_a_webhook_has_named_it(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", ring="5m", patience="1s") as field:
         # A minute of the simulated world takes a second.
-        field.carrier.world.pace.speed = 60
+        field.carrier.network.pace.speed = 60
         await field.technician("ada", "cut", km=1, ring_s=280)
         sent = await field.ask()
         async with asyncio.timeout(LIMIT_S):

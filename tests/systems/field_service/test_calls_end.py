@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.carrier.ledger import Ledger
-from headway.carrier.world import World
+from headway.carrier.network import PhoneNetwork
 from headway.contract.views import StatsQuery
 from headway.core.errors import ProviderUnsure
 from headway.core.job import derived_id
@@ -39,9 +39,9 @@ def a_second(_: object) -> int:
     return 1_000
 
 
-async def on_the_telephone(field: FieldRig, name: str) -> World:
+async def on_the_telephone(field: FieldRig, name: str) -> PhoneNetwork:
     """Let a technician decline a request by API, while the call about it continues."""
-    world = field.carrier.world
+    world = field.carrier.network
     world.hang_up = nothing  # type: ignore[method-assign]  (whoever hangs up is not obeyed)
     sent = await field.ask()
     await field.asks(sent["id"], name)
@@ -50,11 +50,11 @@ async def on_the_telephone(field: FieldRig, name: str) -> World:
     return world
 
 
-async def end(world: World, name: str) -> None:
+async def end(world: PhoneNetwork, name: str) -> None:
     """End a technician's call."""
     calls = world.ledger.calls.values()
     (sid,) = [one.sid for one in calls if one.plan.to == phone_of(name) and one.ended_at is None]
-    await World.hang_up(world, sid)
+    await PhoneNetwork.hang_up(world, sid)
 
 
 def calls_of(ledger: Ledger) -> list[str]:
@@ -78,7 +78,7 @@ async def test_next_offer_waits_until_the_call_has_ended(tmp_path: Path):
 
 async def test_call_in_which_the_technician_declines_ends_by_itself(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
-        world, hung_up = field.carrier.world, list[str]()
+        world, hung_up = field.carrier.network, list[str]()
 
         async def hang_up(sid: str) -> None:
             hung_up.append(sid)
@@ -110,7 +110,7 @@ async def test_report_about_another_call_does_not_end_the_current_one(tmp_path: 
                 await REAL.pause(0.01)
         (ring,) = await field.jobs("ring")
         for sid, state in (("CA" + "9" * 32, State.AWAITING), (None, State.SUCCEEDED)):
-            (own,) = [one.sid for one in field.carrier.world.ledger.calls.values()]
+            (own,) = [one.sid for one in field.carrier.network.ledger.calls.values()]
             said = {"CallSid": sid or own, "CallStatus": "completed"}
             assert (await field.hook(f"status?ref={ring.id}:1", **said)).status_code == 204
             assert (await field.job(ring.id)).state is state
@@ -191,7 +191,7 @@ async def test_lost_end_is_queried_and_the_next_offer_is_made(
         second = await field.ask()
         assert (await field.say(first["id"], "decline", "ada")).status_code == 200
         await field.asks(second["id"], "ada")
-        assert calls_at_once(field.carrier.world.ledger) == []
+        assert calls_at_once(field.carrier.network.ledger) == []
 
 
 async def test_nobody_is_blocked_forever_by_a_call_whose_end_is_not_reported(
@@ -253,7 +253,7 @@ async def test_provider_answer_decides_until_the_limit(
 ):
     async with a_field(tmp_path, work=False, **LIMITS) as field:
         context = field.system.context
-        voice: Any = context.exchange.voice("twilio")
+        voice: Any = context.telephony.voice("twilio")
 
         async def look_up(_: object) -> object:
             if said == "unsure":
@@ -321,7 +321,7 @@ async def test_worker_frozen_before_the_call_places_none(
         (call,) = await field.settled("ring", 1)
         assert [one.outcome for one in call.runs] == ["failed", "succeeded"]
         assert "worker stalled before the call" in call.runs[0].error
-        assert len(calls_of(field.carrier.world.ledger)) == 1
+        assert len(calls_of(field.carrier.network.ledger)) == 1
 
 
 async def test_call_of_an_ended_offer_is_not_placed_again_while_another_is_asked(
@@ -348,7 +348,7 @@ async def test_call_of_an_ended_offer_is_not_placed_again_while_another_is_asked
         )
         await field.store.enqueue([again])
         await field.settled("ring", 2)
-        assert len(calls_of(field.carrier.world.ledger)) == 2
+        assert len(calls_of(field.carrier.network.ledger)) == 2
 
 
 async def test_report_about_a_call_postpones_the_query_and_an_alert_has_the_longest_call(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.carrier.world import World
+from headway.carrier.network import PhoneNetwork
 from headway.runtime.timing import REAL
 from tests.servers.stores import NewUrl
 from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, FieldRig, a_field
@@ -144,7 +144,7 @@ async def quiet(field: FieldRig) -> None:
                 await REAL.pause(0.05)
 
 
-def nothing_twice(world: World) -> None:
+def nothing_twice(world: PhoneNetwork) -> None:
     assert world.ledger.twice() == {}
     assert world.ledger.crowded() == {}
     assert calls_at_once(world.ledger) == []
@@ -173,7 +173,7 @@ async def test_each_request_of_a_random_day_ends_once_and_nobody_is_offered_two(
     url = new_url(where)
     async with a_field(tmp_path, url, carrier=carrier, patience="1s", **settings) as field:
         fates = await a_day(field, seed, requests)
-        nothing_twice(field.carrier.world)
+        nothing_twice(field.carrier.network)
         assert sum(fates.values()) == requests
         # Offers expire by the real clock: how many are accepted in time depends on the machine.
         assert fates.get("succeeded", 0) + fates.get("assigned", 0) > 0, fates

@@ -155,7 +155,7 @@ async def test_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path:
         field.work(lanes=["offers.after"])
         told = await field.settled("alert_dispatcher", 2)
         assert [one.result for one in told] == [b'{"needed":false}'] * 2
-        assert not field.carrier.world.ledger.calls
+        assert not field.carrier.network.ledger.calls
         assert "+15557770001" not in [to for to, _ in await messages(field)]
 
 
@@ -188,7 +188,7 @@ async def test_pending_request_is_dispatched_again_to_those_near_now(tmp_path: P
 
 async def test_withdrawn_request_hangs_up_and_tells_late_answerers(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", ring="5m") as field:
-        field.carrier.world.pace.speed = 60
+        field.carrier.network.pace.speed = 60
         await field.technician("ada", "ignore", km=1)
         await field.technician("bob", "accept", km=2)
         sent = await field.ask()
@@ -203,7 +203,7 @@ async def test_withdrawn_request_hangs_up_and_tells_late_answerers(tmp_path: Pat
         assert (await field.withdraw(sent["id"]))["status"] == "cancelled"
         told = await field.get(sent["id"])
         assert told["status"] == "cancelled"
-        assert len(field.carrier.world.ledger.calls) == 1
+        assert len(field.carrier.network.ledger.calls) == 1
 
 
 async def test_withdrawn_request_releases_and_informs_its_technician(tmp_path: Path):
@@ -315,7 +315,7 @@ async def test_technician_who_loses_a_request_is_told_once(tmp_path: Path):
             assert (await field.move(sent["id"], "assign", technician="bob")).status_code == 200
             await field.until(sent["id"], lambda told: told["technician"] == "bob")
         await field.settled("ring_text", 2)
-        texts = [one.plan for one in field.carrier.world.ledger.texts.values() if not one.inbound]
+        texts = [one.plan for one in field.carrier.network.ledger.texts.values() if not one.inbound]
         gone = [one.to for one in texts if "no longer yours" in one.text]
         given = [one.to for one in texts if "You are assigned" in one.text]
         assert (gone, given) == ([phone_of("ada")], [phone_of("bob")])

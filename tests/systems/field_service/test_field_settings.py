@@ -8,7 +8,7 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.systems.field_service.settings import read_settings
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 
 LINES = {"+15559990000": 2}
 
@@ -39,16 +39,16 @@ LINES = {"+15559990000": 2}
     ids=str,
 )
 def test_impossible_setting_is_refused_by_its_name(wrong: dict[str, Any], says: str):
-    exchange = read_exchange({"simulated": {}})
+    telephony = read_telephony({"simulated": {}})
     with pytest.raises(InvalidValue) as refused:
-        read_settings({"lines": LINES, **wrong}, exchange)
+        read_settings({"lines": LINES, **wrong}, telephony)
     assert says in str(refused.value)
 
 
 def test_longest_time_of_any_provider_is_used():
-    exchange = read_exchange({"simulated": {}})
+    telephony = read_telephony({"simulated": {}})
     read = read_settings(
         {"lines": LINES, "ring": "10m", "call_limit": "4h", "geocoder_url": "https://a.org/s?k=1"},
-        exchange,
+        telephony,
     )
     assert (read.ring, read.call_limit) == (600_000, 14_400_000)

@@ -104,7 +104,7 @@ async def test_intake_answers_before_anybody_is_called(tmp_path: Path):
         sent = await field.ask()
         assert sent["status"] == "dispatching"
         assert sent["left"] == ["ada"]
-        assert field.carrier.world.ledger.calls == {}
+        assert field.carrier.network.ledger.calls == {}
         field.work()
         await field.becomes(sent["id"], "assigned")
 

@@ -33,7 +33,7 @@ async def test_technician_who_presses_one_gets_the_request(tmp_path: Path):
         assert said(told) == [("ada", "accepted")]
         assert told["offer"] is None
         await field.settled("ring", 1)
-        (call,) = field.carrier.world.ledger.calls.values()
+        (call,) = field.carrier.network.ledger.calls.values()
         assert (call.plan.to, call.plan.from_) == (phone_of("ada"), LINE)
 
 
@@ -106,10 +106,10 @@ async def test_request_with_nobody_near_is_pending_at_once_and_alerts_each_dispa
         assert "is left to ask" in (await field.get(sent["id"]))["why"]
         alerts = await field.settled("alert_dispatcher", 2)
         assert [one.state for one in alerts] == [State.SUCCEEDED] * 2
-        (text,) = field.carrier.world.ledger.texts.values()
+        (text,) = field.carrier.network.ledger.texts.values()
         assert text.plan.to == "+15557770001"
         assert sent["id"] in text.plan.text
-        (call,) = field.carrier.world.ledger.calls.values()
+        (call,) = field.carrier.network.ledger.calls.values()
         assert call.plan.to == "+15557770002"
 
 
@@ -123,7 +123,7 @@ async def test_unreached_dispatcher_is_alerted_by_the_next_channel(
         await field.ask()
         (alert,) = await field.settled("alert_dispatcher", 1)
         assert alert.state is State.SUCCEEDED
-        assert len(field.carrier.world.ledger.texts) == 1
+        assert len(field.carrier.network.ledger.texts) == 1
 
 
 async def test_unconfirmed_alert_is_sent_again_by_the_next_channel(
@@ -137,7 +137,7 @@ async def test_unconfirmed_alert_is_sent_again_by_the_next_channel(
         await field.user("dora", "call:+15557770001", "text:+15557770001")
         await field.ask()
         await field.carrier.until(lambda world: world.ledger.texts, "told by text")
-        assert len(field.carrier.world.ledger.calls) == 1
+        assert len(field.carrier.network.ledger.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_ended_offer_is_not_sent_by_message(tmp_path: Path):
         field.work(lanes=["rings"])
         (text,) = await field.settled("ring_text", 1)
         assert (text.state, text.result) == (State.SUCCEEDED, b'{"asked":false}')
-        assert not field.carrier.world.ledger.texts
+        assert not field.carrier.network.ledger.texts
 
 
 async def test_offer_without_a_line_within_the_wait_goes_to_the_next(tmp_path: Path):
@@ -221,7 +221,7 @@ async def test_offer_without_a_line_within_the_wait_goes_to_the_next(tmp_path: P
         told = await field.becomes(sent["id"], "pending")
         assert said(told) == [("ada", "declined")]
         assert told["asked"][0]["reason"] == "no line was free"
-        assert not field.carrier.world.ledger.calls
+        assert not field.carrier.network.ledger.calls
 
 
 async def test_technician_who_answered_is_not_asked_again_about_the_same_request(tmp_path: Path):
@@ -398,11 +398,11 @@ async def test_call_waits_for_a_free_line_and_its_offer_then_lasts_in_full(tmp_p
         second = await field.ask()
         told = await field.asks(second["id"], "bob")
         assert told["offer"]["left_ms"] > 3_600_000
-        assert len(field.carrier.world.ledger.calls) == 1
-        field.carrier.world.pace.speed = 1_000
+        assert len(field.carrier.network.ledger.calls) == 1
+        field.carrier.network.pace.speed = 1_000
         await field.say(first["id"], "decline", "ada")
         told = await field.becomes(second["id"], "assigned")
-        peaks = field.carrier.world.ledger.peaks()
+        peaks = field.carrier.network.ledger.peaks()
         assert peaks[LINE] == 1
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.carrier.world import World
+from headway.carrier.network import PhoneNetwork
 from headway.runtime.timing import REAL
 from headway.stores import open_store
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field, phone_of
@@ -96,7 +96,7 @@ class Installation:
 async def installed(folder: Path, **world: Any) -> AsyncGenerator[tuple[Installation, CarrierRig]]:
     async with carrying(**world) as carrier:
         here = Installation(folder, carrier)
-        carrier.world.inbound_urls[""] = f"{here.url}/field-service/hooks/twilio/texts"
+        carrier.network.inbound_urls[""] = f"{here.url}/field-service/hooks/twilio/texts"
         await here.start()
         try:
             yield here, carrier
@@ -178,7 +178,7 @@ async def test_each_request_ends_once_and_nobody_is_called_twice_through_repeate
             assert len(await all_jobs(store, "offer")) == 8
         finally:
             await store.close()
-        ledger = carrier.world.ledger
+        ledger = carrier.network.ledger
         assert (ledger.twice(), calls_at_once(ledger)) == ({}, [])
 
 
@@ -195,7 +195,7 @@ async def test_offer_waiting_for_the_end_of_a_call_is_made_once_though_the_serve
         ada = {"id": "ada", "name": "Ada", "phone": phone_of("ada"), "channel": "voice", **HERE}
         await ask_until_answered(http, "POST", "/technicians", ada)
         # Hang-ups are ignored: the call continues after its offer.
-        carrier.world.hang_up = nothing  # type: ignore[method-assign]
+        carrier.network.hang_up = nothing  # type: ignore[method-assign]
         form = {"customer": CUSTOMER, "position": HERE}
         first = (await ask_until_answered(http, "POST", "/service-requests", form))["id"]
         await carrier.until(lambda world: world.ledger.calls, "called")
@@ -215,16 +215,16 @@ async def test_offer_waiting_for_the_end_of_a_call_is_made_once_though_the_serve
 
         await waits()
         await here.kill()
-        (call,) = carrier.world.ledger.calls.values()
+        (call,) = carrier.network.ledger.calls.values()
         if meanwhile:
             # No one is notified of its end.
-            await World.hang_up(carrier.world, call.sid)
+            await PhoneNetwork.hang_up(carrier.network, call.sid)
             await here.start()
         else:
             await here.start()
             await waits()
-            assert len(carrier.world.ledger.calls) == 1
-            await World.hang_up(carrier.world, call.sid)
+            assert len(carrier.network.ledger.calls) == 1
+            await PhoneNetwork.hang_up(carrier.network, call.sid)
         await carrier.until(lambda world: len(world.ledger.calls) == 2, "called again")
         async with asyncio.timeout(LIMIT_S):
             while (await ask_until_answered(http, "GET", f"/service-requests/{second}"))[
@@ -233,8 +233,8 @@ async def test_offer_waiting_for_the_end_of_a_call_is_made_once_though_the_serve
                 await REAL.pause(0.05)
         told = await ask_until_answered(http, "GET", f"/service-requests/{second}")
         assert [(one["technician"], one["said"]) for one in told["asked"]] == [("ada", "timeout")]
-        assert len(carrier.world.ledger.calls) == 2
-        assert calls_at_once(carrier.world.ledger) == []
+        assert len(carrier.network.ledger.calls) == 2
+        assert calls_at_once(carrier.network.ledger) == []
 
 
 async def test_offer_survives_the_server_its_worker_and_the_store(tmp_path: Path):

@@ -46,7 +46,7 @@ from headway.systems.notifications.notification import (
     body_of,
 )
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import StoreProxy
 from tests.bridges.cassandra.fake_link import FakeLink
@@ -92,7 +92,7 @@ class Process(StoreProxy):
         self.claims = 0
         parts = Parts(
             directory=Directory("sqlite:///never-opened.db"),
-            exchange=read_exchange({}),
+            telephony=read_telephony({}),
             cassandra=cast("Link", self),
             timing=timing,
         )

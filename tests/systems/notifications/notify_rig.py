@@ -23,7 +23,7 @@ from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.sender import Accepted, Message, Outcome
 from headway.systems.parts import Parts
 from headway.systems.pre_send_check import check_before_send
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from tests.server.rig import Rig, serving
 
 LIMIT_S = 120
@@ -197,7 +197,7 @@ async def notifying(  # noqa: PLR0913  (what a test may want otherwise)
     """
     parts = Parts(
         directory=Directory(directory or f"sqlite:///{tmp_path}/directory.db"),
-        exchange=read_exchange(telephony or {}),
+        telephony=read_telephony(telephony or {}),
         cassandra=cassandra,
     )
     boxes = {channel: Box() for channel in Channel}

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
+from headway.carrier.network import PhoneNetwork
 from headway.carrier.script import Person
 from headway.carrier.twilio_requests import CarrierSettings
 from headway.carrier.twilio_server import Carrier
-from headway.carrier.world import World
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import REAL, Timing
 from headway.server.listener import ListenAddress, Listener
@@ -39,8 +39,8 @@ class CarrierRig:
     http: httpx.AsyncClient
 
     @property
-    def world(self) -> World:
-        return self.carrier.world
+    def network(self) -> PhoneNetwork:
+        return self.carrier.network
 
     @property
     def account_sid(self) -> str:
@@ -57,18 +57,18 @@ class CarrierRig:
 
     def person(self, phone: str, *answers: str, **more: Any) -> None:
         """Set the behaviour of the person at a number; see `Person`."""
-        self.world.set_person(phone, read_table("person", Person, {"answers": answers, **more}))
+        self.network.set_person(phone, read_table("person", Person, {"answers": answers, **more}))
 
-    async def until(self, fits: Callable[[World], Found], what: str = "") -> Found:
-        """Repeat a query of the world until it finds something; return what it finds."""
+    async def until(self, fits: Callable[[PhoneNetwork], Found], what: str = "") -> Found:
+        """Repeat a query of the network until it finds something; return what it finds."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                while not (found := fits(self.world)):
+                while not (found := fits(self.network)):
                     await REAL.pause(0.002)
                 return found
         except TimeoutError:
-            calls = [(one.plan.to, one.status) for one in self.world.ledger.calls.values()]
-            message = f"never {what}: {calls}, {self.world.ledger.posts}"
+            calls = [(one.plan.to, one.status) for one in self.network.ledger.calls.values()]
+            message = f"never {what}: {calls}, {self.network.ledger.posts}"
             raise AssertionError(message) from None
 
 
@@ -79,7 +79,7 @@ async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[
     By default everybody answers, and a second takes a millisecond.
 
     Args:
-        timing: real time, except in tests of the world itself.
+        timing: real time, except in tests of the network itself.
         settings: see `CarrierSettings`.
     """
     chosen: Mapping[str, object] = {"speed": 1_000, **_sure(settings), **settings}

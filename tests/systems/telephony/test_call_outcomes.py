@@ -12,11 +12,11 @@ import pytest
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing, pause
-from headway.systems.telephony import wire
+from headway.systems.telephony import http
+from headway.systems.telephony.http import AT_ONCE
 from headway.systems.telephony.twilio import Account, TwilioSettings
 from headway.systems.telephony.voice import Dialled, Sought
 from headway.systems.telephony.vonage import Application
-from headway.systems.telephony.wire import AT_ONCE
 from tests.systems.telephony.accounts import (
     ACCOUNT,
     CALL,
@@ -244,7 +244,7 @@ def counted(url: str, timing: Timing, timeout: str) -> Account:
 async def test_connections_are_reused_and_a_bounded_number_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wire, "KEPT_S", 3_600)
+    monkeypatch.setattr(http, "KEPT_S", 3_600)
     answers = asyncio.Event()
 
     async def held(writer: asyncio.StreamWriter) -> None:
@@ -269,7 +269,7 @@ async def test_connections_are_reused_and_a_bounded_number_is_kept(
         await round_of_many()
         before = end.links
         await round_of_many()
-        assert end.links - before == AT_ONCE - wire.KEPT
+        assert end.links - before == AT_ONCE - http.KEPT
 
 
 async def asked_by_many(provider: Provider, end: RawServer) -> list[asyncio.Task[Dialled]]:

@@ -100,7 +100,7 @@ async def test_call_goes_through_all_its_statuses_and_each_is_reported_signed() 
             status_callback=f"{app.url}/status?ref=job:1",
             status_callback_event=["initiated", "ringing", "answered", "completed"],
         )
-        await carrier.world.idle()
+        await carrier.network.idle()
         told = app.of("/status")
         ended = await asyncio.to_thread(client_of(carrier).calls(call.sid).fetch)
 
@@ -115,13 +115,13 @@ async def test_call_goes_through_all_its_statuses_and_each_is_reported_signed() 
     assert {one["query"] for one in told} == {"ref=job:1"}
     assert told[-1]["CallDuration"] == "42"
     assert (ended.status, ended.duration) == ("completed", "42")
-    assert carrier.world.ledger.by_ref("job:1").sid == call.sid
+    assert carrier.network.ledger.by_ref("job:1").sid == call.sid
 
 
 async def test_only_the_end_is_reported_unless_more_is_requested() -> None:
     async with carrying() as carrier, recording_callbacks(carrier) as app:
         await calling(carrier, status_callback=f"{app.url}/status")
-        await carrier.world.idle()
+        await carrier.network.idle()
         assert [one["CallStatus"] for one in app.callbacks] == ["completed"]
 
 
@@ -133,7 +133,7 @@ async def test_outcome_of_a_call_is_what_the_person_does(answers: str, status: s
     async with carrying() as carrier, recording_callbacks(carrier) as app:
         carrier.person(TO, answers)
         await calling(carrier, status_callback=f"{app.url}/status")
-        await carrier.world.idle()
+        await carrier.network.idle()
         assert [one["CallStatus"] for one in app.callbacks] == [status]
 
 
@@ -147,8 +147,8 @@ async def test_pressed_keys_are_reported_and_the_reply_is_spoken(answers: str, d
         )
         app.answers["/keys"] = "<Response><Say>Thank you</Say></Response>"
         await calling(carrier, twiml=None, url=f"{app.url}/words")
-        await carrier.world.idle()
-        (call,) = carrier.world.ledger.calls.values()
+        await carrier.network.idle()
+        (call,) = carrier.network.ledger.calls.values()
         (keys,) = app.of("/keys")
 
     assert (keys["Digits"], keys["CallStatus"]) == (digits, "in-progress")
@@ -165,8 +165,8 @@ async def test_silence_is_reported_only_on_request() -> None:
         carrier.person(TO, "silent")
         app.answers["/words"] = words
         await calling(carrier, twiml=None, url=f"{app.url}/words")
-        await carrier.world.idle()
-        (call,) = carrier.world.ledger.calls.values()
+        await carrier.network.idle()
+        (call,) = carrier.network.ledger.calls.values()
         assert [one["Digits"] for one in app.of("/keys")] == [""]
         assert call.heard == ["Press", "Press"]
 
@@ -177,8 +177,8 @@ async def test_key_pressed_late_counts_for_the_second_prompt() -> None:
         carrier.person(TO, "accept", after_s=10)
         app.answers["/words"] = f"<Response>{once}{once}</Response>"
         await calling(carrier, twiml=None, url=f"{app.url}/words")
-        await carrier.world.idle()
-        (call,) = carrier.world.ledger.calls.values()
+        await carrier.network.idle()
+        (call,) = carrier.network.ledger.calls.values()
         assert call.pressed == ["1"]
         assert call.heard == ["Press", "Press"]
 
@@ -197,8 +197,8 @@ async def test_key_pressed_late_counts_for_the_second_prompt() -> None:
 async def test_invalid_twiml_is_recorded_as_a_problem(words: str) -> None:
     async with carrying() as carrier:
         await calling(carrier, twiml=words)
-        await carrier.world.idle()
-        (call,) = carrier.world.ledger.calls.values()
+        await carrier.network.idle()
+        (call,) = carrier.network.ledger.calls.values()
         assert call.status == "completed"
         assert call.problems[0].startswith(("12100", "12200"))
 
@@ -207,8 +207,8 @@ async def test_invalid_url_is_recorded_as_a_problem_and_ends_the_call() -> None:
     async with carrying() as carrier, recording_callbacks(carrier) as app:
         app.answers["/words"] = "<Response><Redirect>http://[x</Redirect></Response>"
         await calling(carrier, twiml=None, url=f"{app.url}/words")
-        await carrier.world.idle()
-        (call,) = carrier.world.ledger.calls.values()
+        await carrier.network.idle()
+        (call,) = carrier.network.ledger.calls.values()
         assert call.status == "completed"
         assert call.problems == ["11100 'http://[x' is not a URL"]
 
@@ -217,8 +217,8 @@ async def test_failing_application_is_recorded_as_a_problem() -> None:
     async with carrying() as carrier, recording_callbacks(carrier) as app:
         app.statuses = [500]
         await calling(carrier, twiml=None, url=f"{app.url}/words")
-        await carrier.world.idle()
-        (call,) = carrier.world.ledger.calls.values()
+        await carrier.network.idle()
+        (call,) = carrier.network.ledger.calls.values()
         assert call.problems == [f"11200 {app.url}/words replied with 500"]
 
 
@@ -243,7 +243,7 @@ async def test_call_with_an_unusable_field_is_refused_as_twilio_refuses_it(
         with pytest.raises(TwilioRestException) as refused:
             await calling(carrier, **fields)
         assert (refused.value.status, refused.value.code) == (400, code)
-        assert not carrier.world.ledger.calls
+        assert not carrier.network.ledger.calls
 
 
 async def test_field_unknown_to_twilio_is_refused() -> None:
@@ -282,9 +282,9 @@ async def test_refused_call_is_not_made(answers: str, status: int, code: int) ->
         with pytest.raises(TwilioRestException) as refused:
             await calling(carrier)
         assert (refused.value.status, refused.value.code) == (status, code)
-        assert not carrier.world.ledger.calls
+        assert not carrier.network.ledger.calls
         await calling(carrier)
-        assert len(carrier.world.ledger.calls) == 1
+        assert len(carrier.network.ledger.calls) == 1
 
 
 async def test_missing_reply_belongs_to_a_call_that_was_made() -> None:
@@ -295,7 +295,7 @@ async def test_missing_reply_belongs_to_a_call_that_was_made() -> None:
             await asyncio.to_thread(
                 create, to=TO, from_=FROM, twiml=SAY, status_callback=f"{app.url}/s?ref=a:1"
             )
-        await carrier.world.idle()
+        await carrier.network.idle()
         assert [one["CallStatus"] for one in app.callbacks] == ["completed"]
 
 
@@ -304,8 +304,8 @@ async def test_truncated_reply_belongs_to_a_call_that_was_made() -> None:
         carrier.person(TO, "cut")
         with pytest.raises(ChunkedEncodingError):
             await calling(carrier)
-        await carrier.world.idle()
-        assert [one.status for one in carrier.world.ledger.calls.values()] == ["completed"]
+        await carrier.network.idle()
+        assert [one.status for one in carrier.network.ledger.calls.values()] == ["completed"]
 
 
 async def test_unreachable_provider_does_nothing() -> None:
@@ -313,7 +313,7 @@ async def test_unreachable_provider_does_nothing() -> None:
         with pytest.raises(TwilioRestException) as refused:
             await calling(carrier)
         assert refused.value.status == 503
-        carrier.world.change({"away": False})
+        carrier.network.change({"away": False})
         await calling(carrier)
 
 
@@ -324,7 +324,7 @@ async def test_calls_are_listed_in_pages_by_number_status_and_time() -> None:
         listed = client_of(carrier).calls.list
         now = datetime.now(UTC)  # noqa: TID251  (the client's own argument)
         await carrier.until(
-            lambda world: all(one.status != "queued" for one in world.ledger.calls.values())
+            lambda network: all(one.status != "queued" for one in network.ledger.calls.values())
         )
 
         async def numbers(**asked: Any) -> list[str]:
@@ -354,17 +354,17 @@ async def test_call_that_nobody_made_is_not_found() -> None:
 async def test_ended_ringing_call_is_canceled(status: str) -> None:
     async with carrying(ring="1h") as carrier, recording_callbacks(carrier) as app:
         call = await calling(carrier, timeout=600, status_callback=f"{app.url}/s")
-        await carrier.until(lambda world: world.ledger.calls[call.sid].status == "ringing")
+        await carrier.until(lambda network: network.ledger.calls[call.sid].status == "ringing")
         ended = await asyncio.to_thread(client_of(carrier).calls(call.sid).update, status=status)
         assert ended.status == "canceled"
-        await carrier.world.idle()
+        await carrier.network.idle()
         assert [one["CallStatus"] for one in app.callbacks] == ["canceled"]
 
 
 async def test_ended_answered_call_is_completed_and_not_canceled() -> None:
     async with carrying(talk="24h", ring="1s") as carrier:
         call = await calling(carrier)
-        await carrier.until(lambda world: world.ledger.calls[call.sid].answered_at)
+        await carrier.until(lambda network: network.ledger.calls[call.sid].answered_at)
         update = client_of(carrier).calls(call.sid).update
         assert (await asyncio.to_thread(update, status="canceled")).status == "in-progress"
         assert (await asyncio.to_thread(update, status="completed")).status == "completed"
@@ -376,12 +376,12 @@ async def test_ended_answered_call_is_completed_and_not_canceled() -> None:
 async def test_call_can_be_redirected_to_another_script() -> None:
     async with carrying(talk="24h", ring="1s") as carrier:
         call = await calling(carrier)
-        await carrier.until(lambda world: world.ledger.calls[call.sid].answered_at)
+        await carrier.until(lambda network: network.ledger.calls[call.sid].answered_at)
         update = client_of(carrier).calls(call.sid).update
         other = "<Response><Say>It is taken.</Say><Hangup/></Response>"
         await asyncio.to_thread(update, twiml=other)
-        await carrier.world.idle()
-        made = carrier.world.ledger.calls[call.sid]
+        await carrier.network.idle()
+        made = carrier.network.ledger.calls[call.sid]
         assert made.heard == ["hello", "It is taken."]
         assert made.status == "completed"
 
@@ -398,7 +398,7 @@ async def test_message_is_sent_delivered_and_answered() -> None:
             client.messages.create,
             to=TO, from_=FROM, body="A job?", status_callback=f"{app.url}/s?ref=a:1",
         )  # fmt: skip
-        await carrier.world.idle()
+        await carrier.network.idle()
         (inbound,) = app.of("/texts")
         listed = await asyncio.to_thread(client.messages.list)
         one = await asyncio.to_thread(client.messages(sent.sid).fetch)
@@ -415,7 +415,7 @@ async def test_undelivered_message_is_reported_with_its_reason() -> None:
         await asyncio.to_thread(
             send, to=TO, from_=FROM, body="A job?", status_callback=f"{app.url}/s"
         )
-        await carrier.world.idle()
+        await carrier.network.idle()
         assert [(one["MessageStatus"], one.get("ErrorCode")) for one in app.callbacks] == [
             ("sent", None), ("undelivered", "30003"),
         ]  # fmt: skip
@@ -432,7 +432,7 @@ async def test_message_with_an_unusable_field_is_refused(fields: dict[str, str],
         with pytest.raises(TwilioRestException) as refused:
             await asyncio.to_thread(send, **{"to": TO, "from_": FROM, "body": "A job?", **fields})
         assert refused.value.code == code
-        assert not carrier.world.ledger.texts
+        assert not carrier.network.ledger.texts
 
 
 async def test_webhooks_are_lost_late_and_duplicated_as_configured() -> None:
@@ -444,12 +444,12 @@ async def test_webhooks_are_lost_late_and_duplicated_as_configured() -> None:
     ):
         async with carrying(**{fault: 1.0}) as carrier, recording_callbacks(carrier) as app:
             await calling(carrier, status_callback=f"{app.url}/s", status_callback_event=events)
-            await carrier.world.idle()
+            await carrier.network.idle()
             told = [one["CallStatus"] for one in app.callbacks]
             assert sorted(told) == sorted(statuses)
             if fault == "post_disordered":
                 assert told == statuses
-            assert carrier.world.ledger.posts[fault.removeprefix("post_")]
+            assert carrier.network.ledger.posts[fault.removeprefix("post_")]
 
 
 async def test_refused_webhook_is_retried_only_on_request() -> None:
@@ -457,7 +457,7 @@ async def test_refused_webhook_is_retried_only_on_request() -> None:
         async with carrying(post_tries=tries) as carrier, recording_callbacks(carrier) as app:
             app.statuses = [503]
             await calling(carrier, status_callback=f"{app.url}/s")
-            await carrier.world.idle()
+            await carrier.network.idle()
             assert len(app.callbacks) == count
 
 
@@ -467,7 +467,7 @@ async def test_carrier_shows_its_ledger_and_accepts_people_and_faults_at_run_tim
         assert told.status_code == 200
         for n in (1, 2, 2):
             await calling(carrier, status_callback=f"http://127.0.0.1:9/s?ref=job:{n}")
-        await carrier.world.idle()
+        await carrier.network.idle()
         ledger = (await carrier.http.get("/_calls")).json()
         assert [one["status"] for one in ledger["calls"]] == ["busy", "completed", "completed"]
         assert ledger["twice"] == {"job:2": 2}
@@ -478,8 +478,8 @@ async def test_carrier_shows_its_ledger_and_accepts_people_and_faults_at_run_tim
         changed = await carrier.http.post("/_faults", json={"busy": 1.0})
         assert (changed.json()["busy"], changed.json()["answer"]) == (1.0, None)
         await calling(carrier, to="+15550002222")
-        await carrier.world.idle()
-        assert list(carrier.world.ledger.calls.values())[-1].status == "busy"
+        await carrier.network.idle()
+        assert list(carrier.network.ledger.calls.values())[-1].status == "busy"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import IO
 import httpx
 import pytest
 
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from tests.cli.conftest import Headway, folder, headway
 
 __all__ = ["folder", "headway"]
@@ -48,7 +48,7 @@ def running(*line: str, lines: int) -> Iterator[tuple[subprocess.Popen[str], str
 def test_printed_settings_table_works(folder: Path) -> None:
     with running(lines=4) as (process, printed):
         table = tomllib.loads(printed)["telephony"]
-        assert list(read_exchange(table).voices) == ["twilio"]
+        assert list(read_telephony(table).voices) == ["twilio"]
         told = table["twilio"]
         reply = httpx.get(
             f"{told['base_url']}/2010-04-01/Accounts/{told['account_sid']}/Calls.json",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
-from headway.systems.telephony.exchange import Exchange, dial
+from headway.systems.telephony.providers import Telephony, dial
 from headway.systems.telephony.voice import CallOrder, Dialled
 from tests.systems.telephony.accounts import (
     CALL,
@@ -39,13 +39,13 @@ async def dialled(
     # A provider that never answers has a short timeout; the others have time on a busy machine.
     soon = {"timeout": "1s"} if first is hangs else {}
     async with raw_server(first) as one, raw_server(second) as other:
-        exchange = Exchange({"twilio": twilio(one.url, **soon), "vonage": vonage(other.url)}, {})
+        telephony = Telephony({"twilio": twilio(one.url, **soon), "vonage": vonage(other.url)}, {})
         try:
-            result: Dialled | ProviderError = await dial(exchange, made, providers)
+            result: Dialled | ProviderError = await dial(telephony, made, providers)
         except ProviderError as error:
             result = error
         finally:
-            await exchange.close()
+            await telephony.close()
         assert all("/hooks/twilio" in seen.form["StatusCallback"][0] for seen in one.seen)
         assert all("/hooks/vonage" in seen.json()["event_url"][0] for seen in other.seen)
         return result, len(one.seen), len(other.seen)
@@ -68,9 +68,9 @@ async def test_next_one_is_asked_when_the_first_is_unreachable() -> None:
     async with raw_server(hangs) as gone:
         pass
     async with raw_server(BY_VONAGE) as other:
-        exchange = Exchange({"twilio": twilio(gone.url), "vonage": vonage(other.url)}, {})
-        made = await dial(exchange, lambda _: order(), ["twilio", "vonage"])
-        await exchange.close()
+        telephony = Telephony({"twilio": twilio(gone.url), "vonage": vonage(other.url)}, {})
+        made = await dial(telephony, lambda _: order(), ["twilio", "vonage"])
+        await telephony.close()
     assert made == Dialled("vonage", UUID)
 
 
@@ -115,10 +115,10 @@ async def test_missing_provider_is_reported_before_anybody_is_asked(
     providers: list[str],
 ) -> None:
     async with raw_server(TAKES) as end:
-        exchange = Exchange({"twilio": twilio(end.url)}, {})
+        telephony = Telephony({"twilio": twilio(end.url)}, {})
         with pytest.raises(InvalidValue):
-            await dial(exchange, lambda _: order(), providers)
-        await exchange.close()
+            await dial(telephony, lambda _: order(), providers)
+        await telephony.close()
     assert end.seen == []
 
 

@@ -30,7 +30,7 @@ from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.settings_table import read_table
 from headway.server.hooks.request import HookRequest
 from headway.server.listener import ListenAddress, Listener
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,
@@ -68,7 +68,7 @@ class Play:
 
     def person(self, *answers: str, to: str = TO, **more: Any) -> None:
         told = read_table("person", Person, {"answers": answers, **more})
-        self.provider.world.set_person(to, told)
+        self.provider.network.set_person(to, told)
 
     def statuses(self) -> list[CallStatus]:
         return [one.status for _, one in self.told if isinstance(one, CallEvent)]
@@ -105,7 +105,7 @@ async def many(play: Play) -> None:
             await play.dial(f"job:{n}", f"+1555{n % 400:07}", script)
         except (ProviderRefused, ProviderUnsure):
             continue
-    await play.provider.world.idle()
+    await play.provider.network.idle()
 
 
 FAULTS: Mapping[str, Any] = {
@@ -117,7 +117,7 @@ FAULTS: Mapping[str, Any] = {
 def test_thousand_concurrent_calls_all_end_and_release_their_line() -> None:
     async def main(play: Play) -> None:
         await many(play)
-        ledger = play.provider.world.ledger
+        ledger = play.provider.network.ledger
         ends = Counter(one.status for one in ledger.calls.values())
         assert ledger.peaks() == {FROM: 1_000}
         assert ledger.live() == {}
@@ -140,7 +140,7 @@ def test_same_seed_gives_the_same_day_and_another_seed_another() -> None:
 def test_executed_requests_are_calls_whatever_was_replied() -> None:
     async def main(play: Play) -> None:
         await many(play)
-        ledger = play.provider.world.ledger
+        ledger = play.provider.network.ledger
         done = sum(ledger.takings[one] for one in ("taken", "unsure", "cut"))
         assert len(ledger.calls) == done
         assert ledger.takings.total() == 1_000
@@ -157,8 +157,8 @@ def test_outcome_of_a_call_does_not_depend_on_other_calls() -> None:
         async def main(play: Play) -> None:
             for one in numbers:
                 await play.dial(one, one)
-            await play.provider.world.idle()
-            for call in play.provider.world.ledger.calls.values():
+            await play.provider.network.idle()
+            for call in play.provider.network.ledger.calls.values():
                 found[call.plan.to] = call.status
 
         playing(main)
@@ -182,7 +182,7 @@ def test_call_follows_the_person(answers: str, statuses: list[str]) -> None:
     async def main(play: Play) -> None:
         play.person(answers)
         await play.dial()
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         assert play.statuses() == statuses
 
     playing(main)
@@ -192,7 +192,7 @@ def test_call_lasts_as_long_as_the_person_rings_and_talks() -> None:
     async def main(play: Play) -> None:
         play.person("talks", ring_s=7, talk_s=60)
         await play.dial()
-        await play.provider.world.idle()
+        await play.provider.network.idle()
 
     told = playing(main)
     moments = [(at, one.status) for at, one in told if isinstance(one, CallEvent)]
@@ -206,7 +206,7 @@ def test_person_slower_than_the_ringing_does_not_answer() -> None:
     async def main(play: Play) -> None:
         play.person("talks", ring_s=31)
         await play.dial()
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         assert play.statuses()[-1] is CallStatus.NO_ANSWER
 
     playing(main)
@@ -219,12 +219,12 @@ def test_keys_are_reported_once_and_the_reply_is_spoken() -> None:
             play.told.clear()
             play.person(answers)
             sid = await play.dial(f"job:{answers}", script=ASK)
-            await play.provider.world.idle()
+            await play.provider.network.idle()
             pressed = [one for _, one in play.told if isinstance(one, Pressed)]
             assert [(one.call_id, one.ref, one.digits) for one in pressed] == [
                 (sid, f"job:{answers}", digits)
             ]
-            assert play.provider.world.ledger.calls[sid].heard[-1] == "Yours."
+            assert play.provider.network.ledger.calls[sid].heard[-1] == "Yours."
 
     playing(main)
 
@@ -233,8 +233,8 @@ def test_silent_person_hears_the_prompt_twice_and_is_waited_for_twice() -> None:
     async def main(play: Play) -> None:
         play.person("silent")
         sid = await play.dial(script=ASK)
-        await play.provider.world.idle()
-        assert play.provider.world.ledger.calls[sid].heard == ["A job?", "A job?"]
+        await play.provider.network.idle()
+        assert play.provider.network.ledger.calls[sid].heard == ["A job?", "A job?"]
 
     told = playing(main)
     answered = next(at for at, one in told if getattr(one, "status", "") == "in-progress")
@@ -246,7 +246,7 @@ def test_person_who_hangs_up_during_the_prompt_presses_nothing() -> None:
     async def main(play: Play) -> None:
         play.person("hangs_up", talk_s=5)
         await play.dial(script=ASK)
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         assert not [one for _, one in play.told if isinstance(one, Pressed)]
         assert play.statuses()[-1] is CallStatus.COMPLETED
 
@@ -261,8 +261,8 @@ def test_limit_ends_a_call() -> None:
             ref=made.ref, to=TO, from_=FROM, script=made.script, status_url="x", limit_s=30
         )
         await play.provider.dial(limited)
-        await play.provider.world.idle()
-        (call,) = play.provider.world.ledger.calls.values()
+        await play.provider.network.idle()
+        (call,) = play.provider.network.ledger.calls.values()
         assert call.duration_s == 30
 
     playing(main)
@@ -279,7 +279,7 @@ def test_refusal_makes_no_call(answers: str, concerns: str, retry_after_ms: int 
             await play.dial()
         assert refused.value.concerns == concerns
         assert refused.value.retry_after_ms == retry_after_ms
-        assert not play.provider.world.ledger.calls
+        assert not play.provider.network.ledger.calls
 
     playing(main)
 
@@ -291,7 +291,7 @@ def test_uncertain_outcome_can_be_a_call_found_by_its_reference(answers: str, ca
         with pytest.raises(ProviderUnsure):
             await play.dial()
         found = await play.provider.look_up(Sought(ref="job:1", to=TO, from_=FROM, since=0))
-        assert len(play.provider.world.ledger.calls) == calls
+        assert len(play.provider.network.ledger.calls) == calls
         assert (found is not NotFound.NO_CALL) == bool(calls)
 
     playing(main)
@@ -316,7 +316,7 @@ def test_look_up_returns_the_state_of_a_call_and_of_no_other() -> None:
         sid = await play.dial()
         sought = Sought(ref="job:1", to=TO, from_=FROM, since=0, call_id=sid)
         first = await play.provider.look_up(sought)
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         last = await play.provider.look_up(sought)
         assert isinstance(first, CallEvent)
         assert isinstance(last, CallEvent)
@@ -333,7 +333,7 @@ def test_look_up_returns_the_state_of_a_call_and_of_no_other() -> None:
 def test_unreachable_provider_refuses_calls_and_cannot_be_asked() -> None:
     async def main(play: Play) -> None:
         sid = await play.dial()
-        play.provider.world.change({"away": True})
+        play.provider.network.change({"away": True})
         with pytest.raises(ProviderRefused):
             await play.dial("job:2")
         with pytest.raises(ProviderUnsure):
@@ -349,12 +349,12 @@ def test_hanging_up_ends_a_call_at_once_and_only_once(after_s: int, status: str)
     async def main(play: Play) -> None:
         play.person("talks", ring_s=10, talk_s=600)
         sid = await play.dial()
-        await play.provider.world.pace.pause(after_s * 1_000)
+        await play.provider.network.pace.pause(after_s * 1_000)
         await play.provider.hang_up(sid)
-        assert play.provider.world.ledger.calls[sid].status == status
-        assert play.provider.world.ledger.live() == {}
+        assert play.provider.network.ledger.calls[sid].status == status
+        assert play.provider.network.ledger.live() == {}
         await play.provider.hang_up(sid)
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         assert play.statuses()[-1] == status
         assert play.statuses().count(CallStatus(status)) == 1
         assert play.told[-1][0] == after_s * 1_000
@@ -374,9 +374,9 @@ def test_line_with_more_calls_than_channels_is_shown() -> None:
     async def main(play: Play) -> None:
         for n in range(3):
             await play.dial(f"job:{n}", f"+1555000000{n}")
-        assert play.provider.world.ledger.crowded() == {FROM: 3}
+        assert play.provider.network.ledger.crowded() == {FROM: 3}
         await play.dial("job:2")
-        assert play.provider.world.ledger.twice() == {"job:2": 2}
+        assert play.provider.network.ledger.twice() == {"job:2": 2}
 
     playing(main, channels={FROM: 2})
 
@@ -393,7 +393,7 @@ def test_status_that_a_store_refused_is_repeated_on_request() -> None:
 
         play.answer = away_once
         await play.dial()
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         assert play.statuses() == ["queued", "queued", "ringing", "busy"]
 
     playing(main, post_tries=3)
@@ -405,8 +405,8 @@ def test_message_is_reported_delivered_and_answered_by_a_message() -> None:
         play.person("accept", after_s=60)
         text = TextOrder(ref="job:1", to=TO, from_=FROM, text="A job?")
         sid = await play.provider.send(text)
-        await play.provider.world.idle()
-        texts = list(play.provider.world.ledger.texts.values())
+        await play.provider.network.idle()
+        texts = list(play.provider.network.ledger.texts.values())
         assert texts[0].sid == sid
         assert [one.plan.text for one in texts] == ["A job?", "1", "Yours."]
 
@@ -422,12 +422,12 @@ def test_message_is_reported_delivered_and_answered_by_a_message() -> None:
 def test_persons_answers_go_from_one_call_to_the_next_and_the_last_repeats() -> None:
     async def main(play: Play) -> None:
         await play.dial("job:0")
-        await play.provider.world.idle()
+        await play.provider.network.idle()
         play.person("busy", "ignore", "talks")
         for n in range(1, 5):
             await play.dial(f"job:{n}")
-            await play.provider.world.idle()
-        ends = [one.status for one in play.provider.world.ledger.calls.values()]
+            await play.provider.network.idle()
+        ends = [one.status for one in play.provider.network.ledger.calls.values()]
         assert ends[1:] == ["busy", "no-answer", "completed", "completed"]
 
     playing(main)
@@ -464,8 +464,8 @@ def test_given_shares_apply_and_the_rest_is_split_among_the_others() -> None:
 
 
 def test_exchange_knows_the_provider_for_calls_and_for_messages() -> None:
-    exchange = read_exchange({"simulated": {"seed": 3}})
-    assert exchange.voice("simulated") is exchange.text("simulated")
+    telephony = read_telephony({"simulated": {"seed": 3}})
+    assert telephony.voice("simulated") is telephony.text("simulated")
 
 
 class Server:
@@ -525,7 +525,7 @@ async def test_webhooks_are_signed_and_read_back() -> None:
             ref="job:1", to=TO, from_=FROM, script=Ask(text="?", answer_url=url), status_url=url
         )
         dialled = await provider.dial(made)
-        await provider.world.idle()
+        await provider.network.idle()
     assert {one.call_id for one in server.read} == {dialled.call_id}
     assert {one.ref for one in server.read} == {"job:1"}
     # Each is delivered independently, so they may arrive in any order.
@@ -539,18 +539,18 @@ async def test_script_can_be_fetched() -> None:
     async with serving(accept=1) as (provider, server):
         made = order(script=Fetch(url=server.url))
         dialled = await provider.dial(made)
-        await provider.world.idle()
-        assert provider.world.ledger.calls[dialled.call_id].heard == ["Fetched?", "Yours."]
+        await provider.network.idle()
+        assert provider.network.ledger.calls[dialled.call_id].heard == ["Fetched?", "Yours."]
 
 
 async def test_messages_are_reported_and_answered_by_webhooks() -> None:
     async with serving(accept=1) as (provider, server):
-        provider.world.inbound_urls[FROM] = server.url
+        provider.network.inbound_urls[FROM] = server.url
         url = f"{server.url}?ref=job%3A1"
         text = TextOrder(ref="job:1", to=TO, from_=FROM, text="A job?", status_url=url)
         await provider.send(text)
-        await provider.world.idle()
-        said = [one.plan.text for one in provider.world.ledger.texts.values()]
+        await provider.network.idle()
+        said = [one.plan.text for one in provider.network.ledger.texts.values()]
     told = [getattr(one, "text", None) or str(one.status) for one in server.read]
     # Status reports of the message and the reply to it are delivered independently.
     assert sorted(told) == ["1", "delivered", "sent"]
@@ -563,7 +563,7 @@ async def test_webhook_of_another_world_or_an_altered_one_is_refused() -> None:
         await provider.dial(
             CallOrder(ref="a:1", to=TO, from_=FROM, script=Say(text="x"), status_url=server.url)
         )
-        await provider.world.idle()
+        await provider.network.idle()
     came = server.came[-1]
     with pytest.raises(Unauthenticated):
         make({}).verify(came, 0)
@@ -579,7 +579,7 @@ async def test_worlds_that_share_a_key_read_each_others_webhooks() -> None:
         await provider.dial(
             CallOrder(ref="a:1", to=TO, from_=FROM, script=Say(text="x"), status_url=server.url)
         )
-        await provider.world.idle()
+        await provider.network.idle()
     other = make({"key": "a key that both know"})
     other.verify(server.came[-1], 0)
     event = other.read_status(server.came[-1])

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
-from headway.systems.telephony.exchange import read_exchange
 from headway.systems.telephony.phone import check_phone
+from headway.systems.telephony.providers import read_telephony
 from headway.systems.telephony.twilio import TwilioSettings
 from headway.systems.telephony.vonage import VonageSettings
 from tests.systems.telephony.accounts import (
@@ -30,11 +30,11 @@ KEY = "SK" + "9" * 32
 
 
 async def test_exchange_has_the_configured_providers_in_their_order() -> None:
-    exchange = read_exchange({"vonage": BY_VONAGE, "twilio": BY_TWILIO})
-    assert list(exchange.voices) == ["vonage", "twilio"]
-    assert list(exchange.texts) == ["twilio"]
-    assert [one.name for one in exchange.voices.values()] == ["vonage", "twilio"]
-    await exchange.close()
+    telephony = read_telephony({"vonage": BY_VONAGE, "twilio": BY_TWILIO})
+    assert list(telephony.voices) == ["vonage", "twilio"]
+    assert list(telephony.texts) == ["twilio"]
+    assert [one.name for one in telephony.voices.values()] == ["vonage", "twilio"]
+    await telephony.close()
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ async def test_exchange_has_the_configured_providers_in_their_order() -> None:
 )
 def test_invalid_twilio_settings_are_named_and_not_shown(more: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_exchange({"twilio": {**BY_TWILIO, **more}})
+        read_telephony({"twilio": {**BY_TWILIO, **more}})
     assert place in str(refused.value)
     assert TOKEN not in str(refused.value)
 
 
 def test_text_in_place_of_a_providers_table_is_not_shown() -> None:
     with pytest.raises(InvalidValue, match=r"telephony\.twilio is str, not a table") as refused:
-        read_exchange({"twilio": TOKEN})
+        read_telephony({"twilio": TOKEN})
     assert TOKEN not in str(refused.value)
 
 
@@ -79,7 +79,7 @@ def test_text_in_place_of_a_providers_table_is_not_shown() -> None:
 )
 def test_invalid_provider_settings_say_what_is_valid(more: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_exchange({"twilio": {**BY_TWILIO, **more}})
+        read_telephony({"twilio": {**BY_TWILIO, **more}})
     assert str(refused.value).startswith(f"telephony.twilio.{told}")
 
 
@@ -94,7 +94,7 @@ def test_invalid_provider_settings_say_what_is_valid(more: dict[str, Any], told:
 )
 def test_invalid_vonage_settings_are_named_and_not_shown(more: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_exchange({"vonage": {**BY_VONAGE, **more}})
+        read_telephony({"vonage": {**BY_VONAGE, **more}})
     assert place in str(refused.value)
     assert "MIIE" not in str(refused.value)
 
@@ -109,7 +109,7 @@ async def test_private_key_can_be_in_a_file_and_in_either_form_of_pem(tmp_path: 
         for written in (str(file), text):
             table = read_table("x", VonageSettings, {**BY_VONAGE, "private_key": written})
             assert table.private_key == pem()
-            await read_exchange({"vonage": {**BY_VONAGE, "private_key": written}}).close()
+            await read_telephony({"vonage": {**BY_VONAGE, "private_key": written}}).close()
 
 
 def test_no_secret_is_in_the_repr_of_settings_and_providers() -> None:
@@ -118,8 +118,8 @@ def test_no_secret_is_in_the_repr_of_settings_and_providers() -> None:
         repr(read_table("x", TwilioSettings, {**BY_TWILIO, **secrets})),
         repr(read_table("x", VonageSettings, {**BY_VONAGE, "signature_secret": SECRET})),
     ]
-    exchange = read_exchange({"twilio": {**BY_TWILIO, **secrets}, "vonage": BY_VONAGE})
-    shown += [repr(one) for one in exchange.voices.values()]
+    telephony = read_telephony({"twilio": {**BY_TWILIO, **secrets}, "vonage": BY_VONAGE})
+    shown += [repr(one) for one in telephony.voices.values()]
     for secret in (TOKEN, "of the key", SECRET, pem().splitlines()[1]):
         assert not [one for one in shown if secret in one]
 

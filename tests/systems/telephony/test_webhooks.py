@@ -24,7 +24,7 @@ from headway.server.caller import Caller
 from headway.server.hooks.request import HookRequest
 from headway.server.routing import TheService, router
 from headway.server.service import Service
-from headway.systems.telephony.exchange import Exchange, take
+from headway.systems.telephony.providers import Telephony, take
 from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import Ask, CallStatus, Pressed, Say
 from tests.server.rig import Rig, serving
@@ -50,7 +50,7 @@ class Listening:
 
     name = "listening"
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, telephony: Telephony) -> None:
         routes = router("test")
 
         @routes.post("/t/hooks/{provider}", operation_id="test_hear")
@@ -58,8 +58,8 @@ class Listening:
             request: Request, service: TheService, _: Annotated[Caller, public()], provider: str
         ) -> dict[str, Any]:
             """Return what was received."""
-            came = await take(service, exchange, provider, request)
-            event = exchange.voices[provider].read_status(came)
+            came = await take(service, telephony, provider, request)
+            event = telephony.voices[provider].read_status(came)
             return {} if event is None else {**asdict(event), "body": dict(event.body)}
 
         self.routers: Sequence[APIRouter] = (routes,)
@@ -75,10 +75,10 @@ class Listening:
 async def listening(**options: Any) -> AsyncIterator[Rig]:
     account = twilio("http://127.0.0.1:1", auth_token=None, auth_tokens=(NEXT_TOKEN, TOKEN))
     application = vonage("http://127.0.0.1:1", signature_secret=SECRET)
-    exchange = Exchange({"twilio": account, "vonage": application}, {"twilio": account})
-    async with serving(systems=[Listening(exchange)], **options) as rig:
+    telephony = Telephony({"twilio": account, "vonage": application}, {"twilio": account})
+    async with serving(systems=[Listening(telephony)], **options) as rig:
         yield rig
-    await exchange.close()
+    await telephony.close()
 
 
 def call_form(status: str = "completed", **more: str) -> dict[str, str]:
@@ -213,11 +213,11 @@ async def test_webhook_with_a_deviating_vonage_signature_is_refused() -> None:
 
 
 async def test_no_vonage_webhook_is_accepted_without_a_signature_secret() -> None:
-    exchange = Exchange({"vonage": vonage("http://127.0.0.1:1")}, {})
+    telephony = Telephony({"vonage": vonage("http://127.0.0.1:1")}, {})
     body = vonage_said()
-    async with serving(systems=[Listening(exchange)]) as rig:
+    async with serving(systems=[Listening(telephony)]) as rig:
         reply = await vonage_posts(rig, body, signed(body))
-    await exchange.close()
+    await telephony.close()
     assert reply.status_code == 401
     assert "signature_secret" in reply.text
 

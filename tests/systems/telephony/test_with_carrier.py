@@ -99,7 +99,7 @@ async def test_call_is_placed_followed_to_its_end_and_known_afterwards() -> None
     since = REAL.wall_at()
     async with world(talk="42s") as (carrier, account, app):
         made = await account.dial(order(app))
-        await carrier.world.idle()
+        await carrier.network.idle()
         by_id = await account.look_up(sought(since, call_id=made.call_id))
         by_numbers = await account.look_up(sought(since))
         of_others = await account.look_up(sought(since, others=(made.call_id,)))
@@ -126,7 +126,7 @@ async def test_question_is_asked_and_its_answer_reported_once(answers: str, digi
         carrier.person(TO, answers)
         ask = Ask(text="Press 1", answer_url=f"{app.url}/answer?ref=job%3A1", wait_s=3)
         await account.dial(order(app, ask))
-        await carrier.world.idle()
+        await carrier.network.idle()
     pressed = [one for one in app.received if isinstance(one, Pressed)]
     assert [(one.digits, one.ref) for one in pressed] == [(digits, "job:1")]
 
@@ -144,7 +144,7 @@ async def test_each_end_of_a_call_is_reported(answers: str, status: CallStatus) 
     async with world() as (carrier, account, app):
         carrier.person(TO, answers)
         await account.dial(order(app))
-        await carrier.world.idle()
+        await carrier.network.idle()
     last = app.received[-1]
     assert isinstance(last, CallEvent)
     assert last.status is status
@@ -164,8 +164,8 @@ async def test_refused_call_was_never_placed_and_an_uncertain_one_is_found_again
         with pytest.raises(ProviderUnsure):
             await account.dial(order(app))
         found = await account.look_up(sought(since))
-        [call] = carrier.world.ledger.calls.values()
-        await carrier.world.idle()
+        [call] = carrier.network.ledger.calls.values()
+        await carrier.network.idle()
     assert isinstance(found, CallEvent)
     assert found.call_id == call.sid
 
@@ -203,7 +203,7 @@ async def test_message_is_sent_and_followed_to_its_delivery() -> None:
             ref="job:1", to=TO, from_=FROM, text="Hello", status_url=f"{app.url}/t?ref=job%3A1"
         )
         message_id = await account.send(text)
-        await carrier.world.idle()
+        await carrier.network.idle()
     events = [one for one in app.received if isinstance(one, TextEvent)]
     assert {(one.message_id, one.ref) for one in events} == {(message_id, "job:1")}
     assert events[-1].status == "delivered"

@@ -13,7 +13,7 @@ from headway.bridges.cassandra.reader import Reader
 from headway.bridges.cassandra.rows import MINUTE_MS, Progress, ahead_ms, load_progress
 from headway.core.duration import format_duration
 from headway.core.errors import StoreError
-from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import Families, Family, Samples, one
@@ -126,7 +126,7 @@ def start_calendar(service: Service, link: Link) -> None:
             at=facts.at, now=now, horizon_ms=settings.horizon, progress=progress, away=away
         )
 
-    service.alerts.add(RuleBook(rules=calendar_rules, see=see, runbooks=RUNBOOKS))
+    service.alerts.add(RuleSet(rules=calendar_rules, see=see, runbooks=RUNBOOKS))
     service.scrapes.add(CalendarMetrics(link))
     if service.options.chores:
         send = partial(send_jobs, service)

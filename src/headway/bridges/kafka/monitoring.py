@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 from headway.bridges.kafka.settings import KafkaSettings, client_config
 from headway.core.duration import format_duration
 from headway.runtime.timing import REAL, Timing
-from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import Families, Family, Samples
@@ -216,7 +216,7 @@ def start_kafka_monitoring(service: Service, settings: KafkaSettings) -> GroupMo
     async def see(facts: Facts) -> GroupStatus | None:
         return replace(await monitor.status(), at=facts.at)
 
-    service.alerts.add(RuleBook(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
+    service.alerts.add(RuleSet(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
     service.scrapes.add(monitor)
     return monitor
 

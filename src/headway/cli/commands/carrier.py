@@ -37,7 +37,7 @@ def _span(text: str) -> object:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorldOptions:
+class NetworkOptions:
     """The simulated people and network; the names are those of the settings."""
 
     seed: Annotated[
@@ -114,7 +114,7 @@ def _option(setting: re.Match[str]) -> str:
 @command(app)
 def carrier(
     session: Session,
-    world: WorldOptions,
+    network: NetworkOptions,
     account: AccountOptions,
     host: Annotated[
         str,
@@ -135,7 +135,7 @@ def carrier(
     if host not in HOSTS:
         message = f"a carrier on {host} would be reachable by others, and it has no access control"
         raise InvalidValue(message, hint=f"pass --host {' or '.join(HOSTS)}")
-    values = {name: value for name, value in asdict(world).items() if value is not None}
+    values = {name: value for name, value in asdict(network).items() if value is not None}
     values |= {
         "account_sid": account.account,
         "auth_token": account.auth_token,

@@ -107,21 +107,21 @@ async def check_field_service(settings: Settings, store_url: str) -> list[Findin
         from headway.systems.directory.database import Directory  # noqa: PLC0415
         from headway.systems.field_service.doctor import check_system  # noqa: PLC0415
         from headway.systems.field_service.settings import read_settings  # noqa: PLC0415
-        from headway.systems.telephony.exchange import read_exchange  # noqa: PLC0415
+        from headway.systems.telephony.providers import read_telephony  # noqa: PLC0415
     url = directory_url(settings, store_url)
     if _is_missing(url):
         hint = "headway serve --system field_service creates it"
         return [warning("field_service", "there is no directory yet", hint)]
-    exchange = read_exchange(settings.telephony)
+    telephony = read_telephony(settings.telephony)
     directory = Directory(url)
     try:
         await directory.open()
-        found = await check_system(directory, read_settings(settings.field_service, exchange))
+        found = await check_system(directory, read_settings(settings.field_service, telephony))
     except StoreError as error:
         return [problem("field_service", error.message, error.hint)]
     finally:
         await directory.close()
-        await exchange.close()
+        await telephony.close()
     findings = [warning(one.subject, one.found, one.hint) for one in found]
     return findings or [ok("field_service", "technicians and dispatchers can be reached")]
 

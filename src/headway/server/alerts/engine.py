@@ -12,7 +12,7 @@ from headway.core.duration import format_duration
 from headway.core.errors import StoreChanged
 from headway.runtime.latency import LaneLatency
 from headway.runtime.settings_table import Span
-from headway.server.alerts.rule_book import Book, Facts, RuleBook
+from headway.server.alerts.rule_set import Book, Facts, RuleSet
 from headway.server.alerts.rules import (
     Grows,
     Lasting,
@@ -63,12 +63,12 @@ They report it at all because the leader may be down as well.
 
 
 def engine_book(settings: AlertSettings) -> Book:
-    """Return the engine's rules as a book; they evaluate the facts unchanged."""
+    """Return the engine's rules as a rule_set; they evaluate the facts unchanged."""
 
     async def see(facts: Facts) -> Facts:
         return facts
 
-    return RuleBook(rules=lambda: rules(settings), see=see, runbooks=settings.runbooks)
+    return RuleSet(rules=lambda: rules(settings), see=see, runbooks=settings.runbooks)
 
 
 def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:

@@ -23,7 +23,7 @@ from headway.core.errors import (
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import STORE_AWAY
-from headway.server.alerts.rule_book import Alerts, Book, Facts, Found
+from headway.server.alerts.rule_set import Alerts, Book, Facts, Found
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
@@ -225,7 +225,7 @@ class AlertStateKeeper:
         holder: str,
         timing: Timing,
         alerts: Alerts,
-        books: Sequence[tuple[Book, AlertThrottle]],
+        rule_sets: Sequence[tuple[Book, AlertThrottle]],
     ) -> None:
         """Start without reading anything.
 
@@ -233,13 +233,13 @@ class AlertStateKeeper:
             holder: unique id of this server process.
             timing: the difference between UTC and the monotonic clock is taken once, now.
             alerts: for its disabled rules.
-            books: the rule books, each with its throttle.
+            rule_sets: the rule rule_sets, each with its throttle.
         """
         self._storage = storage
         self._holder = holder
         self._timing = timing
         self._alerts = alerts
-        self._books = books
+        self._rule_sets = rule_sets
         self._ahead_ms = timing.wall_at() - int(1000 * timing.monotonic())
         self._holds_storage = False
         self._has_checked = False
@@ -268,8 +268,12 @@ class AlertStateKeeper:
         if not (leads and self._holds_storage):
             return
         ahead = self._ahead_ms
-        standing = [one for _, throttle in self._books for one in throttle.standing(ahead)]
-        states = {name: one for book, _ in self._books for name, one in book.states(ahead).items()}
+        standing = [one for _, throttle in self._rule_sets for one in throttle.standing(ahead)]
+        states = {
+            name: one
+            for rule_set, _ in self._rule_sets
+            for name, one in rule_set.states(ahead).items()
+        }
         value = msgspec.json.encode(StoredAlerts(standing=standing, rules=states))
         if value == self._written:
             return
@@ -301,8 +305,8 @@ class AlertStateKeeper:
         except msgspec.DecodeError as error:
             _log.warning("stored alerts could not be decoded: %s", error)
             return
-        for book, throttle in self._books:
-            names = set(book.names) - self._alerts.off
+        for rule_set, throttle in self._rule_sets:
+            names = set(rule_set.names) - self._alerts.off
             if only_away:
                 names &= {STORE_AWAY}
             elif self._saw_outage:
@@ -311,12 +315,12 @@ class AlertStateKeeper:
             sent = [one for one in kept.standing if one.rule in names]
             throttle.restore(sent, self._ahead_ms)
             if not only_away:
-                book.restore(StoredAlerts(standing=sent, rules=kept.rules), self._ahead_ms)
+                rule_set.restore(StoredAlerts(standing=sent, rules=kept.rules), self._ahead_ms)
 
 
 ROLE = "alerts"
 PATIENCE_S = 10.0
-"""Timeout for the facts of a check, and again for each rule book."""
+"""Timeout for the facts of a check, and again for each rule rule_set."""
 TERMS = 3
 """Number of checks the leader may miss before another server takes over."""
 MOST_TARGETS = 200
@@ -335,14 +339,14 @@ class AlertWatcher:
         store: Store,
         timing: Timing,
         *,
-        books: Sequence[Book],
+        rule_sets: Sequence[Book],
         alerts: Alerts,
         sinks: Sequence[Sink],
         each_ms: int,
     ) -> None:
         self._store = store
         self._timing = timing
-        self._books = [(book, AlertThrottle(book.runbooks)) for book in books]
+        self._rule_sets = [(rule_set, AlertThrottle(rule_set.runbooks)) for rule_set in rule_sets]
         self._alerts = alerts
         self._sinks = sinks
         self._each_ms = each_ms
@@ -350,7 +354,7 @@ class AlertWatcher:
         self._keeper = None
         if alerts.storage is not None:
             self._keeper = AlertStateKeeper(
-                alerts.storage, self._holder, timing, alerts, self._books
+                alerts.storage, self._holder, timing, alerts, self._rule_sets
             )
         self._leads = False
         self._answered_at = self._at()
@@ -377,9 +381,9 @@ class AlertWatcher:
         self._alerts.leads = self._leads and facts.fault is None
         self._alerts.full = facts.fault if isinstance(facts.fault, StoreFull) else None
         if led and not self._leads:
-            for book, throttle in self._books:
+            for rule_set, throttle in self._rule_sets:
                 throttle.forget(keep=STORE_AWAY)
-                book.reset()
+                rule_set.reset()
         if self._keeper is not None:
             await self._keeper.before(leads=self._leads, away=facts.fault is not None)
         await self._send_alerts(facts)
@@ -388,24 +392,26 @@ class AlertWatcher:
             await self._keeper.after(leads=self._leads)
 
     async def _send_alerts(self, facts: Facts) -> None:
-        for book, throttle in self._books:
-            for rule, findings in await self._found(book, facts):
+        for rule_set, throttle in self._rule_sets:
+            for rule, findings in await self._found(rule_set, facts):
                 if rule.name in self._alerts.off:
                     continue
                 for alert in throttle.update(rule, findings, facts.at):
                     for sink in self._sinks:
                         sink.send(alert)
 
-    async def _found(self, book: Book, facts: Facts) -> Sequence[Found]:
-        """Return the findings of a book; empty if its facts cannot be read."""
+    async def _found(self, rule_set: Book, facts: Facts) -> Sequence[Found]:
+        """Return the findings of a rule_set; empty if its facts cannot be read."""
         try:
             async with self._timing.limit(PATIENCE_S):
-                return await book.check(facts)
+                return await rule_set.check(facts)
         except (StoreError, TimeoutError) as error:
-            _log.warning("the rules %s could not be evaluated: %s", book.names, error or "timeout")
+            _log.warning(
+                "the rules %s could not be evaluated: %s", rule_set.names, error or "timeout"
+            )
         except Exception:  # noqa: BLE001  (any bug)
             # A faulty system must not silence the others.
-            _log.exception("the rules %s could not be evaluated", book.names)
+            _log.exception("the rules %s could not be evaluated", rule_set.names)
         return ()
 
     async def _facts(self) -> Facts:
@@ -421,8 +427,8 @@ class AlertWatcher:
         return facts
 
     async def _read_facts(self) -> Facts:
-        # Each book may take as long as the facts themselves, and so may the alert storage.
-        slow = len(self._books) + (self._keeper is not None)
+        # Each rule_set may take as long as the facts themselves, and so may the alert storage.
+        slow = len(self._rule_sets) + (self._keeper is not None)
         lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * slow
         self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
         if not self._leads:

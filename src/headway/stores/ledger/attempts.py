@@ -33,7 +33,7 @@ def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> St
         UnknownGate: a gate is not declared; the step must be rolled back.
         InvalidValue: the gates cannot be used like this; the step must be rolled back.
     """
-    flow, keyed = flow_of(step.book, row.lane, row.tenant, row.kind, gates)
+    flow, keyed = flow_of(step.cache, row.lane, row.tenant, row.kind, gates)
     return Stage(name, flow, keyed)
 
 

@@ -9,7 +9,7 @@ from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.gatebook import GateBook, use_at, use_of
+from headway.stores.ledger.gate_cache import GateCache, use_at, use_of
 from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow
 
@@ -21,7 +21,7 @@ REFIT = 1_000
 """Most unfit jobs examined again in one step after their gate's capacity changed."""
 
 
-def feed_gate(book: GateBook, gate: str) -> int:
+def feed_gate(cache: GateCache, gate: str) -> int:
     """Feed every flow that waits at a keyed gate, as far as the gate has room.
 
     Flows are fed in the order of their heads: a head that reserves keeps later ones waiting.
@@ -29,48 +29,48 @@ def feed_gate(book: GateBook, gate: str) -> int:
     Returns:
         The number of jobs moved.
     """
-    jobs = book.ledger.jobs
+    jobs = cache.ledger.jobs
     moved, after = 0, -1
     while flows := jobs.parked_flows(gate, after, FEED_FLOWS):
         after = flows[-1]
         heads = {flow: jobs.parked_heads(gate, flow, 2) for flow in flows}
         flows.sort(key=lambda flow: heads[flow][0].order)
-        moved += sum(_feed(book, gate, flow, heads[flow]) for flow in flows)
+        moved += sum(_feed(cache, gate, flow, heads[flow]) for flow in flows)
     return moved
 
 
-def feed_flow(book: GateBook, gate: str, flow: int) -> int:
+def feed_flow(cache: GateCache, gate: str, flow: int) -> int:
     """Move the next parked heads of one flow into it, each with a ticket.
 
     Returns:
         The number of jobs moved.
     """
     # Two: the head after the last one fed needs a timer if the gate opens by itself.
-    return _feed(book, gate, flow, book.ledger.jobs.parked_heads(gate, flow, 2))
+    return _feed(cache, gate, flow, cache.ledger.jobs.parked_heads(gate, flow, 2))
 
 
-def _feed(book: GateBook, gate: str, flow: int, heads: list[Head]) -> int:
-    jobs = book.ledger.jobs
-    if heads and _never_fits(book, heads[0], gate):
-        heads = _set_aside(book, gate, flow)
+def _feed(cache: GateCache, gate: str, flow: int, heads: list[Head]) -> int:
+    jobs = cache.ledger.jobs
+    if heads and _never_fits(cache, heads[0], gate):
+        heads = _set_aside(cache, gate, flow)
     if not heads:
         return 0
     use = use_at(heads[0], gate)
-    view = book.view(use)
+    view = cache.view(use)
     if view.total() > 1:
         heads = jobs.parked_heads(gate, flow, min(view.total(), FEED_HEADS) + 1)
-    fed, ahead = _fitting(book, view, flow, heads) if view.free > 0 else ([], 0)
+    fed, ahead = _fitting(cache, view, flow, heads) if view.free > 0 else ([], 0)
     if fed:
         jobs.feed([head.order.seq for head, _ in fed], gate, [amount for _, amount in fed])
         lane = jobs.flow(flow).lane
-        from_parked(book, lane, len(fed))
-        book.ledger.wake(lane)
+        from_parked(cache, lane, len(fed))
+        cache.ledger.wake(lane)
     if len(heads) > len(fed):
-        _keep_waiting(book, heads[len(fed)], gate, ahead)
+        _keep_waiting(cache, heads[len(fed)], gate, ahead)
     return len(fed)
 
 
-def _keep_waiting(book: GateBook, head: Head, gate: str, ahead: int) -> None:
+def _keep_waiting(cache: GateCache, head: Head, gate: str, ahead: int) -> None:
     """Reserve for a head that stays parked, or set a timer, so that it is fed eventually.
 
     Args:
@@ -78,51 +78,53 @@ def _keep_waiting(book: GateBook, head: Head, gate: str, ahead: int) -> None:
         ahead: what the ticketed jobs before it will take, without checking the gate again.
     """
     use = use_at(head, gate)
-    view = book.view(use)
+    view = cache.view(use)
     if view.is_short_for(use.amount) and view.reserve(head.id, head.order, use.amount):
-        book.reserve(view)
-    arm(book, use, ahead + view.kept_from(head.order))
+        cache.reserve(view)
+    arm(cache, use, ahead + view.kept_from(head.order))
 
 
-def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
+def _never_fits(cache: GateCache, head: Head, gate: str) -> bool:
     use = use_at(head, gate)
-    return book.view(use).never_fits(use.amount)
+    return cache.view(use).never_fits(use.amount)
 
 
-def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
+def _set_aside(cache: GateCache, gate: str, flow: int) -> list[Head]:
     """Mark heads that need more than the gate's lowered capacity, so that they do not block others.
 
     Returns:
         The first heads now, at most two.
     """
-    jobs = book.ledger.jobs
+    jobs = cache.ledger.jobs
     for _ in range(0, REFIT, FEED_HEADS):
         heads = jobs.parked_heads(gate, flow, FEED_HEADS)
-        unfit = list(takewhile(lambda head: _never_fits(book, head, gate), heads))
+        unfit = list(takewhile(lambda head: _never_fits(cache, head, gate), heads))
         if not unfit:
             return heads[:2]
         rows = jobs.load(head.id for head in unfit)
         for row in rows.values():
             row.unfit = True
         jobs.save(rows.values())
-    examine_more(book, gate)
+    examine_more(cache, gate)
     return jobs.parked_heads(gate, flow, 2)
 
 
-def examine_more(book: GateBook, gate: str) -> None:
+def examine_more(cache: GateCache, gate: str) -> None:
     """Let the next step go on, because this one has examined as many of a gate's jobs as it may."""
-    place = book.place_of(gate)
-    book.change(gate, place.template, place.pool).timer_at = book.ledger.now
-    book.ledger.wake(None)
+    place = cache.place_of(gate)
+    cache.change(gate, place.template, place.pool).timer_at = cache.ledger.now
+    cache.ledger.wake(None)
 
 
 def _fitting(
-    book: GateBook, gate: GateView, flow: int, heads: list[Head]
+    cache: GateCache, gate: GateView, flow: int, heads: list[Head]
 ) -> tuple[list[tuple[Head, int]], int]:
     """Return the first heads that fit, with their amounts, and what jobs before the next take."""
     # Do not count twice what is reserved for one of them.
     tickets = [
-        one for one in book.ledger.jobs.tickets(gate.name, flow) if not gate.is_reserved_for(one[0])
+        one
+        for one in cache.ledger.jobs.tickets(gate.name, flow)
+        if not gate.is_reserved_for(one[0])
     ]
     fed: list[tuple[Head, int]] = []
     ahead = 0
@@ -137,68 +139,68 @@ def _fitting(
     return fed, ahead
 
 
-def from_parked(book: GateBook, lane: str, n: int) -> None:
+def from_parked(cache: GateCache, lane: str, n: int) -> None:
     """Count jobs that moved from parked to waiting."""
-    counts = book.ledger.counts
+    counts = cache.ledger.counts
     counts.move(lane, State.PARKED, State.WAITING, n)
     counts.happened("fed", n)
 
 
-def arm(book: GateBook, use: GateUse, kept: int) -> None:
+def arm(cache: GateCache, use: GateUse, kept: int) -> None:
     """Set the timer of a keyed gate that is shut now and will open by itself.
 
     Args:
         use: the gate's use by a job parked there.
         kept: what jobs before that job will take there.
     """
-    view = book.view(use)
+    view = cache.view(use)
     if view.fits(use.amount + kept):
         return
-    at = book.opens_at(view, use.template, min(use.amount + kept, view.most))
+    at = cache.opens_at(view, use.template, min(use.amount + kept, view.most))
     if at is None:
         return
-    row = book.find(use.name)
+    row = cache.find(use.name)
     if row is None or row.timer_at is None or row.timer_at > at:
-        book.change(use.name, use.template).timer_at = at
+        cache.change(use.name, use.template).timer_at = at
 
 
-def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
+def run_timers(cache: GateCache, limit: int) -> tuple[int, int]:
     """Process keyed gates whose timer is due.
 
     Returns:
         The number of gates processed, and the number of jobs moved.
     """
-    gates = book.ledger.gates.due_timers(limit)
+    gates = cache.ledger.gates.due_timers(limit)
     if gates:
-        book.ledger.read_ahead(ReadAhead(gates=gates, refits=gates))
-        book.prefetch(gates)
+        cache.ledger.read_ahead(ReadAhead(gates=gates, refits=gates))
+        cache.prefetch(gates)
     moved = 0
     for gate in gates:
-        _run_timer(book, gate)
-        moved += feed_gate(book, gate)
+        _run_timer(cache, gate)
+        moved += feed_gate(cache, gate)
     return len(gates), moved
 
 
-def _run_timer(book: GateBook, gate: str) -> None:
-    row = book.find(gate)
+def _run_timer(cache: GateCache, gate: str) -> None:
+    row = cache.find(gate)
     if row is not None:
-        row = book.change(gate, row.template, row.pool)
+        row = cache.change(gate, row.template, row.pool)
         row.timer_at = None
-        if row.closed_until is not None and row.closed_until <= book.ledger.now:
+        if row.closed_until is not None and row.closed_until <= cache.ledger.now:
             row.closed_until, row.closed_by, row.closed_reason = None, "", ""
         kept = row.reserved
-        if kept is not None and kept.until_at <= book.ledger.now:
+        if kept is not None and kept.until_at <= cache.ledger.now:
             # A parked job that still needs it reserves it again when the gate is fed.
             row.reserved = None
         elif kept is not None:
             row.timer_at = kept.until_at
-        book.trim(gate)
-    refit(book, gate)
+        cache.trim(gate)
+    refit(cache, gate)
 
 
-def refit(book: GateBook, gate: str) -> None:
+def refit(cache: GateCache, gate: str) -> None:
     """Put unfit jobs back into the gate's queue if its capacity fits them now."""
-    jobs = book.ledger.jobs
+    jobs = cache.ledger.jobs
     ids = jobs.unfit_at(gate, REFIT)
     if not ids:
         return
@@ -208,9 +210,9 @@ def refit(book: GateBook, gate: str) -> None:
         row = rows[job]
         candidates = row.cascade.order() if row.cascade is not None else ()
         use = use_of(row.id, row.keyed, candidates, gate)
-        if not book.view(use).never_fits(use.amount):
+        if not cache.view(use).never_fits(use.amount):
             row.unfit = False
             back.append(row)
     jobs.save(back)
     if back and len(ids) == REFIT:
-        examine_more(book, gate)
+        examine_more(cache, gate)

@@ -12,7 +12,7 @@ from headway.core.gates.spec import GateSpec, check_count, is_implicit
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
-from headway.stores.ledger.gatebook import extend
+from headway.stores.ledger.gate_cache import extend
 from headway.stores.ledger.gatekinds import rules_of
 from headway.stores.ledger.gaterows import (
     PermitRow,
@@ -31,7 +31,7 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
         InvalidValue: it is declared as another kind, or has the name of a pool's member; nothing
             was written.
     """
-    known = step.book.template(spec.name)
+    known = step.cache.template(spec.name)
     if known is not None and known.spec == spec:
         return False
     if known is not None and (known.spec.kind != spec.kind or known.spec.shared != spec.shared):
@@ -41,7 +41,7 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
         raise InvalidValue(
             message, hint="give the new gate another name; jobs are waiting at the old one"
         )
-    step.book.refuse_members_name(spec)
+    step.cache.refuse_members_name(spec)
     save_template(step, TemplateRow(spec=spec, override=known.override if known else None))
     return True
 
@@ -49,8 +49,8 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
 def save_template(step: Step, row: TemplateRow) -> None:
     """Write a declared gate, and apply it to all its instances."""
     step.ledger.gates.save_template(row)
-    step.book.templates = {**step.book.templates, row.spec.name: row}
-    step.book.views.clear()
+    step.cache.templates = {**step.cache.templates, row.spec.name: row}
+    step.cache.views.clear()
     name = row.spec.name
     if row.spec.hours is not None:
         _recompute_hours(step, name)
@@ -63,7 +63,7 @@ def _recompute_hours(step: Step, template: str) -> None:
     while rows := step.ledger.gates.page(after, PAGE):
         for row in rows:
             if row.template == template:
-                extend(step.book, row.name, template, row.zone or "UTC")
+                extend(step.cache, row.name, template, row.zone or "UTC")
         after = rows[-1].name
 
 
@@ -73,8 +73,8 @@ def _recheck_keyed(step: Step, template: str) -> None:
     jobs = step.ledger.jobs
     while names := jobs.parked_gates(after, PAGE):
         for name in names:
-            if step.book.place_of(name).template == template:
-                row = step.book.change(name, template)
+            if step.cache.place_of(name).template == template:
+                row = step.cache.change(name, template)
                 row.timer_at = step.ledger.now
         after = names[-1]
 
@@ -115,7 +115,7 @@ def set_gate(step: Step, item: SetGate) -> None:
         InvalidValue: this kind of gate has no such value, or a member has the name of a declared
             gate; nothing was written.
     """
-    declared = step.book.template(item.name)
+    declared = step.cache.template(item.name)
     if declared is not None:
         override = _with_values(step, declared, item)
         save_template(step, TemplateRow(spec=declared.spec, override=override))
@@ -130,7 +130,7 @@ def _with_values(step: Step, declared: TemplateRow, item: SetGate) -> GateSpec:
         message = f"the gate {item.name!r} is a {spec.kind}, which does not have these values"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
     changed = replace(spec, **values)
-    step.book.refuse_members_name(changed)
+    step.cache.refuse_members_name(changed)
     return changed
 
 
@@ -141,25 +141,25 @@ def _set_instance(step: Step, item: SetGate) -> None:
     value = item.capacity if item.capacity is not None else item.limit
     if is_implicit(item.name):
         track_implicit(step, item.name)
-        step.book.change(item.name, "").capacity = value
+        step.cache.change(item.name, "").capacity = value
         return
-    place = step.book.place_of(item.name)
-    spec = step.book.spec(place.template)
+    place = step.cache.place_of(item.name)
+    spec = step.cache.spec(place.template)
     if not place.pool and (spec is None or not rules_of(spec.kind).has_own_limit):
         message = f"{item.name!r} is a {spec.kind if spec else 'gate'}"
         raise InvalidValue(message, hint="set its members, or the capacity of `pool/member`")
-    step.book.change(item.name, place.template, place.pool).capacity = value
+    step.cache.change(item.name, place.template, place.pool).capacity = value
     _after_change(step, item.name)
 
 
 def _after_change(step: Step, name: str) -> None:
-    row = step.book.find(name)
-    step.book.forget_view(name)
-    refit(step.book, name)
-    feed_gate(step.book, name)
+    row = step.cache.find(name)
+    step.cache.forget_view(name)
+    refit(step.cache, name)
+    feed_gate(step.cache, name)
     if row is not None and row.pool not in {"", name}:
-        refit(step.book, row.pool)
-        feed_gate(step.book, row.pool)
+        refit(step.cache, row.pool)
+        feed_gate(step.cache, row.pool)
 
 
 def track_implicit(step: Step, gate: str) -> None:
@@ -190,7 +190,7 @@ def track_implicit(step: Step, gate: str) -> None:
         ]
         if new:
             ledger.permits.add(new)
-            step.book.count_taken(gate, "", len(new))
+            step.cache.count_taken(gate, "", len(new))
             for row in ours:
                 if row.id not in have:
                     row.care = row.gated = True
@@ -204,21 +204,21 @@ def reset_gate(step: Step, name: str) -> None:
     Raises:
         UnknownGate: the gate is not declared; nothing was written.
     """
-    declared = step.book.template(name)
+    declared = step.cache.template(name)
     if declared is not None:
         save_template(step, TemplateRow(spec=declared.spec))
         for member, _ in declared.spec.members:
             _reset_instance(step, member_gate(name, member))
-    row = step.book.find(name)
+    row = step.cache.find(name)
     if row is None and declared is None:
-        step.book.place_of(name)
+        step.cache.place_of(name)
     _reset_instance(step, name)
 
 
 def _reset_instance(step: Step, name: str) -> None:
-    row = step.book.find(name)
+    row = step.cache.find(name)
     if row is not None and row.capacity is not None:
-        step.book.change(name, row.template, row.pool).capacity = None
+        step.cache.change(name, row.template, row.pool).capacity = None
         _after_change(step, name)
 
 
@@ -228,13 +228,13 @@ def open_gate(step: Step, name: str) -> bool:
     Raises:
         UnknownGate: the gate is not declared; nothing was written.
     """
-    row = step.book.find(name)
+    row = step.cache.find(name)
     if row is None:
-        step.book.place_of(name)
+        step.cache.place_of(name)
         return False
     if row.closed_until is None:
         return False
-    row = step.book.change(name, row.template, row.pool)
+    row = step.cache.change(name, row.template, row.pool)
     row.closed_until, row.closed_by, row.closed_reason = None, "", ""
     _after_change(step, name)
     return True

@@ -26,7 +26,7 @@ from headway.core.job import (
 )
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, State
-from headway.stores.ledger.gatebook import GateBook, ensure_hours
+from headway.stores.ledger.gate_cache import GateCache, ensure_hours
 from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow
 
@@ -78,12 +78,12 @@ def _following(
 
 
 def flow_of(
-    book: GateBook, lane: str, tenant: str, kind: str, gates: Sequence[GateUse]
+    cache: GateCache, lane: str, tenant: str, kind: str, gates: Sequence[GateUse]
 ) -> tuple[int, tuple[GateUse, ...]]:
     """Find or create the flow of a job.
 
     Args:
-        book: the step's gates; hours used for the first time are added to it.
+        cache: the step's gates; hours used for the first time are added to it.
 
     Returns:
         The flow's number, and the keyed ones of the gates.
@@ -95,9 +95,9 @@ def flow_of(
     """
     keyed: tuple[GateUse, ...] = ()
     if gates:
-        make_ready(book, kind, gates)
+        make_ready(cache, kind, gates)
         keyed = tuple([use for use in gates if not use.shared])
-    return book.ledger.jobs.flow_number(flow_key(lane, tenant, kind, gates)), keyed
+    return cache.ledger.jobs.flow_number(flow_key(lane, tenant, kind, gates)), keyed
 
 
 def flow_key(lane: str, tenant: str, kind: str, gates: Sequence[GateUse]) -> FlowKey:
@@ -106,11 +106,11 @@ def flow_key(lane: str, tenant: str, kind: str, gates: Sequence[GateUse]) -> Flo
     return FlowKey(lane, tenant, kind, shared)
 
 
-def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
+def make_ready(cache: GateCache, kind: str, gates: Sequence[GateUse]) -> None:
     """Validate the gates of a job, and compute hours that are used for the first time.
 
     Args:
-        book: the step's gates; those hours are added to it.
+        cache: the step's gates; those hours are added to it.
 
     Raises:
         UnknownGate: as in `flow_of`.
@@ -118,7 +118,7 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
     """
     check_gates(kind, gates)
     for use in gates:
-        spec = book.spec(use.template)
+        spec = cache.spec(use.template)
         if spec is None:
             message = f"a job of kind {kind!r} needs the gate {use.template!r}"
             raise UnknownGate(message, hint="it is not declared; declare it before you enqueue")
@@ -126,9 +126,9 @@ def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
             one, other = ("shared", "keyed") if spec.shared else ("keyed", "shared")
             message = f"the gate {use.template!r} is {one}, but the job uses it as {other}"
             raise InvalidValue(message, hint="use it as it is declared")
-        book.refuse_others_name(use)
+        cache.refuse_others_name(use)
         if use.zone is not None:
-            ensure_hours(book, use)
+            ensure_hours(cache, use)
 
 
 _ID, _KEY = attrgetter("id"), attrgetter("key")
@@ -152,7 +152,7 @@ class Insertion:
     def __init__(
         self,
         ledger: Ledger,
-        book: GateBook,
+        cache: GateCache,
         *,
         limited: bool,
         derived: bool,
@@ -162,7 +162,7 @@ class Insertion:
         self.created = created
         self.limited = limited
         self.derived = derived
-        self.book = book
+        self.cache = cache
         self.models: dict[Shape, JobRow] = {}
         self.rows: list[JobRow] = []
         self.keys: dict[tuple[str, str], KeyRow] = {}
@@ -202,7 +202,7 @@ class Insertion:
                 part *= 2
         self._write()
         if self.follow:
-            insert_new(self.ledger, self.book, self.follow, limited=False, derived=True)
+            insert_new(self.ledger, self.cache, self.follow, limited=False, derived=True)
         return replies
 
     def _may_split(self, jobs: Sequence[NewJob]) -> bool:
@@ -220,7 +220,7 @@ class Insertion:
 
     def _is_ready(self, gates: Sequence[GateUse]) -> bool:
         """Return whether gates are declared as they are used: a refused job must leave no flow."""
-        specs = ((use, self.book.spec(use.template)) for use in gates)
+        specs = ((use, self.cache.spec(use.template)) for use in gates)
         return all(spec is not None and spec.shared == use.shared for use, spec in specs)
 
     def _find_id(self, job: NewJob) -> NewJob:
@@ -309,7 +309,7 @@ class Insertion:
         shape = (job.lane, job.tenant, job.kind, job.gates, id(policy))
         model = self.models.get(shape)
         if model is None:
-            flow, keyed = flow_of(self.book, job.lane, job.tenant, job.kind, job.gates)
+            flow, keyed = flow_of(self.cache, job.lane, job.tenant, job.kind, job.gates)
             model = self.models[shape] = JobRow(
                 id="",
                 lane=job.lane,
@@ -391,7 +391,7 @@ def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
 
 def insert_new(
     ledger: Ledger,
-    book: GateBook,
+    cache: GateCache,
     jobs: Sequence[NewJob],
     *,
     limited: bool = True,
@@ -401,7 +401,7 @@ def insert_new(
     """Insert jobs that do not exist yet, within a step.
 
     Args:
-        book: the step's gates; hours used for the first time are added to it. The caller saves it.
+        cache: the step's gates; hours used for the first time are added to it. The caller saves it.
         limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
         derived: whether the ids are derived; if another job has one, the next id of its series is
             used instead of reporting a conflict.
@@ -416,7 +416,7 @@ def insert_new(
         UnknownGate: a gate is not declared; the step must be rolled back.
         BacklogFull: a lane is full; the step must be rolled back.
     """
-    return Insertion(ledger, book, limited=limited, derived=derived, created=created).add(jobs)
+    return Insertion(ledger, cache, limited=limited, derived=derived, created=created).add(jobs)
 
 
 def _body_of(row: JobRow) -> bytes:

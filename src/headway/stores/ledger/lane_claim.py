@@ -15,7 +15,7 @@ from headway.core.gates.spec import GateUse, implicit_gates
 from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
-from headway.stores.ledger.gatebook import GateBook, use_at
+from headway.stores.ledger.gate_cache import GateCache, use_at
 from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import ClosedPeriod, FlowKey
@@ -71,9 +71,9 @@ def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
 class LaneClaim:
     """One lane of a claim."""
 
-    def __init__(self, book: GateBook, request: ClaimRequest, lane: str) -> None:
-        self.book = book
-        self.ledger = book.ledger
+    def __init__(self, cache: GateCache, request: ClaimRequest, lane: str) -> None:
+        self.cache = cache
+        self.ledger = cache.ledger
         self.request = request
         self.lane = lane
         after = request.after.get(lane, -1)
@@ -200,7 +200,7 @@ class LaneClaim:
 
     def _is_just_full(self, flow: int, key: FlowKey) -> bool:
         """Return whether a flow waits at a full gate, so that its other gates need no check."""
-        use = self.book.is_just_full(key)
+        use = self.cache.is_just_full(key)
         if use is None:
             return False
         self._hold(flow, key, shut=False)
@@ -236,14 +236,14 @@ class LaneClaim:
                 for use in key.shared:
                     uses[use.name] = use
         if uses:
-            self.book.prefetch_uses(uses.values())
-        self.book.prefetch(names)
+            self.cache.prefetch_uses(uses.values())
+        self.cache.prefetch(names)
 
     def _shared(self, flow: int, key: FlowKey) -> tuple[list[tuple[GateView, int]], bool]:
         found = self.shared.get(flow)
         if found is None:
-            shared = [(view, 1) for view in self.book.implicit_of(key)]
-            shared += [(self.book.view(use), use.amount) for use in key.shared]
+            shared = [(view, 1) for view in self.cache.implicit_of(key)]
+            shared += [(self.cache.view(use), use.amount) for use in key.shared]
             gated = bool(shared) and any(view.kind is not None for view, _ in shared)
             found = self.shared[flow] = (shared, gated)
         return found
@@ -264,17 +264,17 @@ class LaneClaim:
     def _prefetch(self, uses: Sequence[tuple[GateUse, int]]) -> None:
         if uses:
             self.ledger.read_ahead(ReadAhead(queues=[(use.name, flow) for use, flow in uses]))
-            self.book.prefetch_uses([use for use, _ in uses])
+            self.cache.prefetch_uses([use for use, _ in uses])
 
     def _view(self, use: GateUse) -> GateView:
         # Jobs are examined in about the order of these candidates, so few reads are wasted.
-        while use.name not in self.book.rows:
+        while use.name not in self.cache.rows:
             more = [*islice(self.candidates, self.most_candidates)]
             if not more:
                 break
             self.most_candidates *= MORE_CANDIDATES
             self._prefetch(more)
-        return self.book.view(use)
+        return self.cache.view(use)
 
     def _first_parked(self, flow: int, gate: str) -> Order | None:
         return self.ledger.jobs.parked_order(gate, flow)
@@ -329,24 +329,24 @@ class LaneClaim:
 
     def _note_shut(self, view: GateView, amount: int) -> None:
         """Record when a shut gate opens, and that the lane's waiters must be woken then."""
-        self.opening[view.name, amount] = self.book.opens_at(view, view.template, amount)
+        self.opening[view.name, amount] = self.cache.opens_at(view, view.template, amount)
         self._remember_lane(view.name, view.template)
 
     def _remember_lane(self, gate: str, template: str) -> None:
-        row = self.book.find(gate) or GateRow(name=gate, template=template)
+        row = self.cache.find(gate) or GateRow(name=gate, template=template)
         lanes = row.lanes_with(self.lane)
         if lanes is not row.lanes:
-            self.book.change(gate, template).lanes = lanes
+            self.cache.change(gate, template).lanes = lanes
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         offered = [start.head.id for start in decision.starts if start.candidate]
         cascades = self.ledger.jobs.load(offered) if offered else {}
-        writer = StartWriter(self.book, self.request, self.lane, cascades)
+        writer = StartWriter(self.cache, self.request, self.lane, cascades)
         for start in decision.starts:
             writer.add(start, views[start.flow])
         writer.write()
         for gate in decision.reserved.values():
-            renew_at = self.book.reserve(gate)
+            renew_at = self.cache.reserve(gate)
             if renew_at is not None:
                 self._note_opening(renew_at)
         parks: dict[tuple[str, bool], list[Park]] = {}
@@ -356,7 +356,7 @@ class LaneClaim:
             self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)
             if not unfit:
                 use = use_at(group[0].head, gate)
-                arm(self.book, use, self.book.view(use).kept_from(group[0].head.order))
+                arm(self.cache, use, self.cache.view(use).kept_from(group[0].head.order))
         if decision.parks:
             n = len(decision.parks)
             self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, n)
@@ -370,10 +370,10 @@ class LaneClaim:
         if left or ended:
             self.ledger.read_ahead(ReadAhead(gates=[*(gate for gate, _ in left), *ended]))
         for gate, flow in dict.fromkeys(left):
-            feed_flow(self.book, gate, flow)
+            feed_flow(self.cache, gate, flow)
         for gate in ended:
             # Jobs parked there waited for the reservation to end.
-            feed_gate(self.book, gate)
+            feed_gate(self.cache, gate)
 
     def _save_fairness(self) -> None:
         fairness = self.fairness

@@ -11,7 +11,7 @@ from headway.core.claim import Start
 from headway.core.flow import FlowView
 from headway.core.gates.spec import Hold
 from headway.core.state import State
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gatekinds import RULES, GateRules
 from headway.stores.ledger.gaterows import PermitRow, implicit_hold
 from headway.stores.ledger.rows import GatedStart, JobRow
@@ -35,10 +35,10 @@ class StartWriter:
     """
 
     def __init__(
-        self, book: GateBook, request: ClaimRequest, lane: str, cascades: Mapping[str, JobRow]
+        self, cache: GateCache, request: ClaimRequest, lane: str, cascades: Mapping[str, JobRow]
     ) -> None:
-        self.book = book
-        self.ledger = book.ledger
+        self.cache = cache
+        self.ledger = cache.ledger
         self.request = request
         self.lane = lane
         self.cascades = cascades
@@ -88,7 +88,7 @@ class StartWriter:
         needs: list[Need] = []
         for keyed in start.head.keyed:
             use = in_turn(keyed, start.candidate)
-            kind = self.book.view(use).kind
+            kind = self.cache.view(use).kind
             if kind is not None:
                 needs.append(Need(use.name, RULES[kind], use.template, use.amount, use.hold))
         return needs
@@ -135,13 +135,13 @@ class StartWriter:
         if self.gated:
             ledger.jobs.start_gated(self.gated, request.worker, request.request)
         for (gate, template, pool), amount in self.used.items():
-            self.book.count_taken(gate, template, amount, pool)
+            self.cache.count_taken(gate, template, amount, pool)
         for (pool, template), member in self.last.items():
-            self.book.remember_member(pool, template, member)
-        self.ended = [gate for gate, job in self.reserved if self.book.unreserve(gate, job)]
+            self.cache.remember_member(pool, template, member)
+        self.ended = [gate for gate, job in self.reserved if self.cache.unreserve(gate, job)]
         if self.permits:
             ledger.permits.add(self.permits)
         if self.rates:
-            self.book.count_starts(self.rates)
+            self.cache.count_starts(self.rates)
         ledger.counts.move(self.lane, State.WAITING, State.RUNNING, n)
         ledger.counts.happened("started", n)

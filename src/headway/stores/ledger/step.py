@@ -13,7 +13,7 @@ from headway.core.cascade import CANDIDATE
 from headway.core.job import NewJob
 from headway.core.state import HELD, QUEUED, State, check_move
 from headway.stores.ledger.feeding import feed_flow, feed_gate
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gaterows import (
     ANY_LANE,
     FOREVER,
@@ -33,14 +33,14 @@ class Step:
     """
 
     ledger: Ledger
-    book: GateBook
+    cache: GateCache
     rows: dict[str, JobRow]
     runs: list[RunRow]
     follow: list[NewJob]
 
     def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
         self.ledger = ledger
-        self.book = GateBook(ledger, templates)
+        self.cache = GateCache(ledger, templates)
         self.rows = {}
         self.dirty: dict[str, JobRow] = {}
         self.runs = []
@@ -219,14 +219,14 @@ class Step:
         Raises:
             UnknownGate: the gate is not declared; the step must be rolled back.
         """
-        row = self.book.find(gate)
+        row = self.cache.find(gate)
         if row is None:
-            template, pool = self.book.place_of(gate)
-            row = self.book.change(gate, template, pool)
-        row = self.book.change(gate, row.template, row.pool)
+            template, pool = self.cache.place_of(gate)
+            row = self.cache.change(gate, template, pool)
+        row = self.cache.change(gate, row.template, row.pool)
         row.closed_until = max(row.closed_until or 0, until)
         row.closed_by, row.closed_reason = author, reason
-        self.book.forget_view(gate)
+        self.cache.forget_view(gate)
         if until < FOREVER:
             # Jobs may be parked there by then, so a timer must process its opening.
             self.wake(None, until)
@@ -239,7 +239,7 @@ class Step:
     def flush(self) -> None:
         """Write all changes; the step may continue and be flushed again."""
         jobs = self.dirty or self.runs or self.follow or self.then
-        gates = self.releases or self.tickets or self.reserved or self.book.dirty
+        gates = self.releases or self.tickets or self.reserved or self.cache.dirty
         if not (jobs or gates or self.woken):
             return
         freed = self._free_permits() + self._end_reservations()
@@ -253,17 +253,17 @@ class Step:
             self.runs = []
         if self.follow:
             follow, self.follow = self.follow, []
-            insert_new(ledger, self.book, follow, limited=False, derived=True)
+            insert_new(ledger, self.cache, follow, limited=False, derived=True)
         if self.then:
             then, self.then = self.then, []
-            insert_new(ledger, self.book, then, limited=False)
+            insert_new(ledger, self.cache, then, limited=False)
         ledger.read_ahead(ReadAhead(gates=[*freed, *(gate for gate, _ in self.tickets)]))
         for gate, flow in self.tickets:
-            feed_flow(self.book, gate, flow)
+            feed_flow(self.cache, gate, flow)
         self.tickets = {}
         for gate in freed:
-            feed_gate(self.book, gate)
-        self.book.save()
+            feed_gate(self.cache, gate)
+        self.cache.save()
         for lane, at in self.woken:
             ledger.wake(lane, at)
         self.woken = {}
@@ -288,8 +288,8 @@ class Step:
         """End the reservations of jobs that left their queue."""
         if not self.reserved:
             return []
-        self.book.prefetch(dict.fromkeys(gate for gate, _ in self.reserved))
-        ended = [gate for gate, job in self.reserved if self.book.unreserve(gate, job)]
+        self.cache.prefetch(dict.fromkeys(gate for gate, _ in self.reserved))
+        ended = [gate for gate, job in self.reserved if self.cache.unreserve(gate, job)]
         self.reserved = {}
         return self._have_room(ended)
 
@@ -307,9 +307,9 @@ class Step:
             amounts[place] = amounts.get(place, 0) + one.amount
         names = [name for place in amounts for name in place if name]
         self.ledger.read_ahead(ReadAhead(gates=names))
-        self.book.prefetch(names)
+        self.cache.prefetch(names)
         for (gate, _), amount in amounts.items():
-            self.book.give_back(gate, amount)
+            self.cache.give_back(gate, amount)
         return self._have_room(
             name for gate, pool in amounts for name in ((gate, pool) if pool else (gate,))
         )
@@ -325,8 +325,8 @@ class Step:
         return freed
 
     def _is_keyed(self, gate: str) -> bool:
-        row = self.book.find(gate)
-        spec = self.book.spec(row.template) if row is not None else None
+        row = self.cache.find(gate)
+        spec = self.cache.spec(row.template) if row is not None else None
         if spec is None:
             # A pool without a row of its own: its members' rows have the template.
             return row is None or bool(row.template)
@@ -337,11 +337,11 @@ class Step:
 
         The next claim that finds the gate shut adds its lane again.
         """
-        row = self.book.find(gate)
+        row = self.cache.find(gate)
         if row is not None and row.lanes:
             for lane in row.lanes:
                 self.wake(None if lane == ANY_LANE else lane)
-            self.book.change(gate, row.template, row.pool).lanes = ()
+            self.cache.change(gate, row.template, row.pool).lanes = ()
 
 
 def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:

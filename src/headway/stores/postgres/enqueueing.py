@@ -8,7 +8,7 @@ from threading import Semaphore
 from headway.contract.store import Sent
 from headway.core.errors import CallerError
 from headway.core.job import MAX_BATCH, NewJob
-from headway.stores.ledger.gatebook import GateBook, ensure_hours
+from headway.stores.ledger.gate_cache import GateCache, ensure_hours
 from headway.stores.ledger.verbs import enqueue
 from headway.stores.postgres.call_queue import AnyCall, serve_alone
 from headway.stores.postgres.connection import Connection
@@ -139,12 +139,12 @@ class Enqueues:
         """Write what jobs need outside the caller's transaction: the hours of their gates."""
 
         def verb(ledger: PostgresLedger) -> None:
-            book = GateBook(ledger)
+            cache = GateCache(ledger)
             for uses in dict.fromkeys(job.gates for job in jobs):
                 for use in uses:
-                    if use.zone is not None and book.spec(use.template) is not None:
-                        ensure_hours(book, use)
-            book.save()
+                    if use.zone is not None and cache.spec(use.template) is not None:
+                        ensure_hours(cache, use)
+            cache.save()
 
         return self._steps.run(Mode.EXCLUSIVE, verb)
 

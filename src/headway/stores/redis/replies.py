@@ -18,7 +18,7 @@ from headway.core import errors
 from headway.core.errors import HeadwayError, InvariantBroken
 from headway.core.gates.hours import HoursSpec, intervals
 from headway.core.job import JobPolicy, NewJob
-from headway.stores.ledger.gatebook import HORIZON_MS
+from headway.stores.ledger.gate_cache import HORIZON_MS
 from headway.stores.redis.values import bytes_of, decode_untyped
 
 Value = TypeVar("Value")

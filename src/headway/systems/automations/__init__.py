@@ -15,7 +15,7 @@ from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.runtime.app import App
 from headway.runtime.settings_table import Span, read_table
-from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, ThresholdTable
 from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
@@ -167,7 +167,7 @@ class AutomationsSystem:
         service.scrapes.add(AutomationMetrics(service.store, dispatcher))
         rules = partial(automation_rules, self._alerts)
         see = partial(read_problems, service.store, dispatcher)
-        service.alerts.add(RuleBook(rules=rules, see=see, runbooks=self._alerts.runbooks))
+        service.alerts.add(RuleSet(rules=rules, see=see, runbooks=self._alerts.runbooks))
         await dispatcher.sync(service.store)
         watching = dispatcher.watch(service.store, self._look_each_ms / 1000)
         service.spawn(watching, "automations.toml")

@@ -56,7 +56,7 @@ class CallsSystem:
     async def start(self, service: Service) -> None:
         """Declare the gates to the store, and start metrics, alerts and the requeueing of leads."""
         service.system_services[NAME] = self.context
-        if not self.context.exchange.voices:
+        if not self.context.telephony.voices:
             _log.warning("no call provider is configured: add a table such as [telephony.twilio]")
         start_observability(service, self.context.tally, self.context.thresholds)
         await self.context.declare_gates(await self.context.catalogue.read())

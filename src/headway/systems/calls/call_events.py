@@ -22,7 +22,7 @@ from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, Verdict, is_le
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run, ref_of
-from headway.systems.telephony.exchange import Provider, take
+from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.voice import CallEvent, CallStatus, call_of, is_of_another_call
 
 _log = logging.getLogger("headway.calls")
@@ -236,7 +236,7 @@ async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -
     """
     provider, call_id = call
     try:
-        await context.exchange.voice(provider).hang_up(call_id)
+        await context.telephony.voice(provider).hang_up(call_id)
     except ProviderError as error:
         _log.warning("hang-up failed: lead=%s error=%s", job.id, error)
         raise
@@ -321,9 +321,9 @@ async def receive_call_status(
     configured. 401: the signature is missing or wrong. 503: the store is unavailable, and the
     provider should send the webhook again.
     """
-    exchange = context.exchange
-    came = await take(service, exchange, provider, request)
-    voice = exchange.voices.get(provider)
+    telephony = context.telephony
+    came = await take(service, telephony, provider, request)
+    voice = telephony.voices.get(provider)
     event = None if voice is None else voice.read_status(came)
     if event is not None:
         await apply_event(context, event)

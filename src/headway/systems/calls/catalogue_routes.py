@@ -111,7 +111,7 @@ async def add_number(
         InvalidValue: no provider has this name.
     """
     caller.check_gate(DEFAULT_POOL)
-    context.exchange.voice(body.provider)
+    context.telephony.voice(body.provider)
     record = NumberRecord(**body.model_dump(mode="json"))
     try:
         async with changing(service, context, caller, f"number {body.number}") as session:
@@ -140,7 +140,7 @@ async def change_number(
     given = body.model_dump(mode="json", exclude_unset=True)
     not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
     if "provider" in given:
-        context.exchange.voice(given["provider"])
+        context.telephony.voice(given["provider"])
     async with changing(service, context, caller, f"number {number}") as session:
         record = await _found(session, NumberRecord, number)
         for name, value in given.items():
@@ -231,7 +231,7 @@ async def set_template(
     caller.check_gate(DEFAULT_POOL)
     check_words("say", body.say)
     for provider in body.providers:
-        context.exchange.voice(provider)
+        context.telephony.voice(provider)
     written = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, context, caller, f"template {name}") as session:

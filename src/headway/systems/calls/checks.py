@@ -11,8 +11,8 @@ import msgspec
 
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import BlacklistBody, HttpCheckBody, Template, ValidityBody
+from headway.systems.telephony.http import read_bounded
 from headway.systems.telephony.phone import can_be_assigned
-from headway.systems.telephony.wire import read_bounded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +160,7 @@ class Checking:
         body = msgspec.json.encode(lead)
         headers = {"content-type": "application/json"}
         limit_s = check.timeout / 1000
-        # As in `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
+        # As in `telephony.http`: a handshake that is cancelled from outside leaves its socket open.
         timeout = httpx.Timeout(limit_s, connect=limit_s * 0.45)
         try:
             # Limits the whole reply: a reply byte by byte never exceeds the client's own timeout.

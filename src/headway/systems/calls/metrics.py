@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
-from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.metrics import REQUESTS, Families, Labels, RequestMetrics, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
@@ -177,7 +177,7 @@ def start_observability(service: Service, tally: Tally, thresholds: Thresholds) 
         return await read_calls(service.store, tally, facts)
 
     service.alerts.add(
-        RuleBook(rules=lambda: call_rules(thresholds), see=see, runbooks=thresholds.runbooks)
+        RuleSet(rules=lambda: call_rules(thresholds), see=see, runbooks=thresholds.runbooks)
     )
     service.scrapes.add(call_metrics(service.store, tally))
     intakes = Intakes(service.scrapes.requests, tally, service.timing)

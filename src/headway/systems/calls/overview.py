@@ -20,7 +20,7 @@ from headway.contract.views import (
 )
 from headway.core.gates.spec import GateKind
 from headway.core.state import FINAL, State
-from headway.server.alerts.rule_book import Facts
+from headway.server.alerts.rule_set import Facts
 from headway.server.finding import bounded_page
 from headway.server.overview import Overview
 from headway.systems.calls.lead import LANE, LEAD

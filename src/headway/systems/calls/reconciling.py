@@ -88,7 +88,7 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
     if not event.status.ended:
         if job.cancel_requested:
             # The lead was cancelled before the call's id was known.
-            await context.exchange.voice(event.provider).hang_up(event.call_id)
+            await context.telephony.voice(event.provider).hang_up(event.call_id)
         extend_ms = left_ms if left_ms > 0 else context.settings.ask_again
         return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
     if left_ms <= 0:
@@ -155,7 +155,7 @@ async def _look_up(
         ProviderError: one did not reply, or refused.
         ProviderUnsure: none of them is in the settings any more.
     """
-    voices = context.exchange.voices
+    voices = context.telephony.voices
     number = number_of(job, run.run)
     call = known_call(job, run)
     others = [known[1] for one in job.runs if one is not run and (known := call_of(one))]

@@ -35,7 +35,7 @@ from headway.systems.calls.lead import (
 )
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
-from headway.systems.telephony.exchange import CALLEE, dial
+from headway.systems.telephony.providers import CALLEE, dial
 from headway.systems.telephony.texts import render
 from headway.systems.telephony.voice import CallOrder, Fetch, Say, Script
 
@@ -145,7 +145,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         )
 
     try:
-        dialled = await dial(context.exchange, order, providers)
+        dialled = await dial(context.telephony, order, providers)
     except ProviderUnsure as unsure:
         # There may be a call; its webhook or a query of the provider will show it.
         _log.warning("call uncertain: lead=%s provider=%s error=%s", job.id, providers[0], unsure)
@@ -198,7 +198,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
         raise InvalidValue(message, hint="set public_url, for workers too")
     number = page.numbers.get(member)
     why = "" if number is not None else "it is not in the directory"
-    if number is not None and number.provider not in context.exchange.voices:
+    if number is not None and number.provider not in context.telephony.voices:
         why = f"its provider {number.provider!r} is not configured"
     if number is None or why:
         raise Retry(
@@ -212,7 +212,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
 
 def _providers(context: CallsContext, template: Template, number: Number) -> list[str]:
     """Return the number's provider, then the configured ones of the template."""
-    known = context.exchange.voices
+    known = context.telephony.voices
     others = (one for one in template.providers if one in known)
     return list(dict.fromkeys((number.provider, *others)))
 

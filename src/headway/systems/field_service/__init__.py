@@ -66,7 +66,7 @@ SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 
 def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
     """Build the system from the [field_service] settings; opens and declares nothing."""
-    read = read_settings(settings, parts.exchange)
+    read = read_settings(settings, parts.telephony)
     parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "field_service_tally")
     parts.also(tally)

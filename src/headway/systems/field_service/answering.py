@@ -54,7 +54,7 @@ from headway.systems.field_service.request import (
 )
 from headway.systems.field_service.technicians import technician_of_phone
 from headway.systems.jobs import find_run, ref_of
-from headway.systems.telephony.exchange import Provider, take
+from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.texts import Inbound
 from headway.systems.telephony.voice import (
     Ask,
@@ -309,8 +309,8 @@ async def receive_call_status(
 
     404: there is no such provider. 401: the signature is wrong. 503: the store is unavailable.
     """
-    came = await take(service, context.exchange, provider, request)
-    event = context.exchange.voice(provider).read_status(came)
+    came = await take(service, context.telephony, provider, request)
+    event = context.telephony.voice(provider).read_status(came)
     if event is not None:
         await apply_call_event(service.store, context, event)
     return Response(status_code=204)
@@ -332,8 +332,8 @@ async def receive_key_press(
     Raises:
         InvalidValue: the webhook reports no keys, or names no offer.
     """
-    came = await take(service, context.exchange, provider, request)
-    voice = context.exchange.voice(provider)
+    came = await take(service, context.telephony, provider, request)
+    voice = context.telephony.voice(provider)
     pressed = voice.read_pressed(came)
     if pressed is None or pressed.ref is None:
         message = "the webhook does not say which keys were pressed, or about which offer"
@@ -360,8 +360,8 @@ async def receive_text(
 
     1, yes or accept takes the technician's open offer; 2, no or decline rejects it.
     """
-    came = await take(service, context.exchange, provider, request)
-    sender = context.exchange.text(provider)
+    came = await take(service, context.telephony, provider, request)
+    sender = context.telephony.text(provider)
     inbound = sender.read_inbound(came)
     if inbound is None:
         return Response(status_code=204)

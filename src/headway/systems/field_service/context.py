@@ -30,7 +30,7 @@ class FieldContext(SystemContext):
         Raises:
             InvalidValue: none is configured.
         """
-        return self.exchange.voice(self.settings.provider or "")
+        return self.telephony.voice(self.settings.provider or "")
 
     def review_job(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
         """Return a job that reviews a request; the same `why` makes the same job."""

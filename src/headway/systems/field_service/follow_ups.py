@@ -279,7 +279,7 @@ async def _hang_up(context: FieldContext, ring: JobView) -> bool:
         return False
     provider, call_id = call
     try:
-        await context.exchange.voice(provider).hang_up(call_id)
+        await context.telephony.voice(provider).hang_up(call_id)
     except ProviderError as error:
         _log.warning("hang-up failed provider=%s error=%s", provider, error)
         return False

@@ -14,7 +14,7 @@ from headway.core.job import NewJob
 from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.nearby import nearby
 from headway.systems.field_service.request import OFFER, Position, Request
-from headway.systems.telephony.wire import read_bounded
+from headway.systems.telephony.http import read_bounded
 
 TIMEOUT_S = 3.0
 """Limit for the whole reply, not for each read."""

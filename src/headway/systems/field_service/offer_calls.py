@@ -249,7 +249,7 @@ class Ring:
             raise Dead(reason)
         if offer and not await self._is_open(offer):
             return NOT_ASKED
-        texts = self._context.exchange.text(settings.text_provider)
+        texts = self._context.telephony.text(settings.text_provider)
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
         await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_TEXT_MS))
         try:

@@ -15,8 +15,8 @@ from headway.runtime.settings_table import OpenTable, Span, read_table
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Setting
 from headway.systems.field_service.request import Urgency
-from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.phone import Phone
+from headway.systems.telephony.providers import Telephony
 
 SETTING = "offer_times"
 """Row of the directory that takes precedence over the file."""
@@ -158,7 +158,7 @@ class FieldSettings(OpenTable):
         return self.text_from is not None and self.text_provider is not None
 
 
-def read_settings(written: Mapping[str, object], exchange: Exchange) -> FieldSettings:
+def read_settings(written: Mapping[str, object], telephony: Telephony) -> FieldSettings:
     """Read the [field_service] settings.
 
     Returns:
@@ -168,15 +168,15 @@ def read_settings(written: Mapping[str, object], exchange: Exchange) -> FieldSet
         InvalidValue: a setting is unknown or invalid, or names a provider that does not exist.
     """
     read = read_table("field_service", FieldSettings, written)
-    provider = read.provider or next(iter(exchange.voices), None)
-    text_provider = read.text_provider or next(iter(exchange.texts), None)
+    provider = read.provider or next(iter(telephony.voices), None)
+    text_provider = read.text_provider or next(iter(telephony.texts), None)
     if read.lines and provider is None:
         message = "[field_service] has lines, but there is no provider of calls"
         raise InvalidValue(message, hint="add a table such as [telephony.twilio]")
     if read.lines and provider is not None:
-        exchange.voice(provider)
+        telephony.voice(provider)
     if text_provider is not None:
-        exchange.text(text_provider)
+        telephony.text(text_provider)
     known = {
         "provider": provider,
         "text_provider": text_provider,

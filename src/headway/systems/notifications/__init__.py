@@ -119,7 +119,7 @@ def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, Sende
         made[Channel.PUSH] = Apns(settings.push, timing)
     if settings.sms is not None:
         with located("notifications.senders.sms: "):
-            texts = parts.exchange.text(settings.sms.provider)
+            texts = parts.telephony.text(settings.sms.provider)
         made[Channel.SMS] = Sms(texts, settings.sms.from_, lambda: parts.base_url)
     email = settings.email
     if email is not None and email.smtp is not None:

@@ -37,7 +37,7 @@ from headway.systems.notifications.notification import (
 )
 from headway.systems.notifications.senders import NO_SUCH_PHONE
 from headway.systems.notifications.sending import retire
-from headway.systems.telephony.exchange import Provider, take
+from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.texts import Texts, TextStatus
 
 _log = logging.getLogger("headway.notifications")
@@ -145,9 +145,9 @@ async def receive_text_status(
     No token is needed: the provider's signature is verified. 503: the store is unavailable, and the
     provider should send the webhook again.
     """
-    exchange = context.exchange
-    came = await take(service, exchange, provider, request)
-    for event in read_text_delivery(exchange.text(provider), came):
+    telephony = context.telephony
+    came = await take(service, telephony, provider, request)
+    for event in read_text_delivery(telephony.text(provider), came):
         await apply_event(context, event)
     return Response(status_code=204)
 

@@ -11,7 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
 from headway.runtime.settings_table import Span
-from headway.server.alerts.rule_book import Facts, RuleBook
+from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import (
     Grows,
     Lasting,
@@ -301,8 +301,6 @@ def start_monitoring(service: Service, tally: Tally, thresholds: Thresholds) -> 
         )
 
     service.alerts.add(
-        RuleBook(
-            rules=lambda: notification_rules(thresholds), see=see, runbooks=thresholds.runbooks
-        )
+        RuleSet(rules=lambda: notification_rules(thresholds), see=see, runbooks=thresholds.runbooks)
     )
     service.scrapes.add(notification_metrics(service.store, tally))

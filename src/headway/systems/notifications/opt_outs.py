@@ -23,7 +23,7 @@ from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import STOPPED, Recipient
-from headway.systems.telephony.exchange import Provider, take
+from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.texts import Inbound
 
 STOP_WORDS = frozenset(
@@ -134,13 +134,13 @@ async def receive_text(
     without surrounding punctuation. Any other text changes nothing. No token is needed: the
     provider's signature is verified. 503: the directory is unavailable, and nothing was changed.
     """
-    exchange = context.exchange
-    came = await take(service, exchange, provider, request)
-    inbound = exchange.text(provider).read_inbound(came)
+    telephony = context.telephony
+    came = await take(service, telephony, provider, request)
+    inbound = telephony.text(provider).read_inbound(came)
     word = "" if inbound is None else _word_of(inbound)
     if inbound is not None and word in STOP_WORDS | START_WORDS:
         await _set(context, Recipient.phone == inbound.from_, STOPPED, out=word in STOP_WORDS)
-    body, media = exchange.text(provider).reply_text(None)
+    body, media = telephony.text(provider).reply_text(None)
     return Response(body, media_type=media)
 
 

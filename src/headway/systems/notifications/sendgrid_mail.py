@@ -33,7 +33,7 @@ from headway.systems.notifications.sender import (
     Timeout,
     outcome_of,
 )
-from headway.systems.telephony.wire import Refusal, Wire
+from headway.systems.telephony.http import ProviderHttp, Refusal
 
 SENDGRID_URL = "https://api.sendgrid.com"
 
@@ -62,12 +62,12 @@ class SendGridMail:
         # At lower levels it logs whole requests, including the key.
         logging.getLogger("python_http_client").setLevel(logging.INFO)
         self._from = cast("Address", read_address(from_))
-        self._wire = Wire(
+        self._http = ProviderHttp(
             "sendgrid", _read_refusal, timeout_ms=settings.timeout, timing=timing, not_done=AWAY
         )
         self._api = SendGridAPIClient(settings.api_key, host=settings.base_url)
         made = self._api.client
-        self._api.client = _WireClient(self._wire, made.host, made.request_headers, [])
+        self._api.client = _WireClient(self._http, made.host, made.request_headers, [])
 
     async def send(self, message: Message) -> Outcome:
         """See `Sender.send`."""
@@ -82,7 +82,7 @@ class SendGridMail:
 
     async def close(self) -> None:
         """See `Sender.close`."""
-        await self._wire.close()
+        await self._http.close()
 
     def _written(self, message: Message) -> Mail:
         to = cast("Address", read_address(message.to))
@@ -102,28 +102,30 @@ class SendGridMail:
 
 
 class _WireClient(Client):
-    """The official client, sending its requests through the wire; for use in an anyio thread.
+    """The official client, sending its requests through `ProviderHttp`; for use in an anyio thread.
 
     The client's own transport has no timeout, and does not show whether a request was sent.
     """
 
-    def __init__(self, wire: Wire, host: str, headers: dict[str, str], path: Sequence[str]) -> None:
+    def __init__(
+        self, http: ProviderHttp, host: str, headers: dict[str, str], path: Sequence[str]
+    ) -> None:
         super().__init__(host, headers, version=3, url_path=list(path))
-        self._wire = wire
+        self._http = http
         self._path = path
 
     def _build_client(self, name: str | None = None) -> Client:
         path = [*self._path, name] if name else self._path
-        return _WireClient(self._wire, self.host, self.request_headers, path)
+        return _WireClient(self._http, self.host, self.request_headers, path)
 
     def _make_request(self, opener: object, request: Request, timeout: object = None) -> object:
-        del opener, timeout  # the wire has its own
+        del opener, timeout  # `ProviderHttp` has its own
         content = cast("bytes | None", request.data)
         headers = dict(request.header_items())
         sent = httpx.Request(
             request.get_method(), request.full_url, headers=headers, content=content
         )
-        reply = from_thread.run(self._wire.send, sent)
+        reply = from_thread.run(self._http.send, sent)
         # The client expects urllib's reply.
         return SimpleNamespace(
             getcode=lambda: reply.status_code,

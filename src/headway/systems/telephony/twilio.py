@@ -26,6 +26,7 @@ from headway.server.hooks.providers import Keys
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signals import event_id
 from headway.server.hooks.twilio import check_twilio
+from headway.systems.telephony.http import LOOK_IT_UP, ProviderHttp, Refusal, understood
 from headway.systems.telephony.texts import TextOrder
 from headway.systems.telephony.twilio_webhooks import (
     CALLS,
@@ -50,7 +51,6 @@ from headway.systems.telephony.voice import (
     known_status,
     the_one,
 )
-from headway.systems.telephony.wire import LOOK_IT_UP, Refusal, Wire, understood
 
 BASE_URL = "https://api.twilio.com"
 
@@ -111,16 +111,16 @@ _log = logging.getLogger("headway.telephony.twilio")
 Fields = Mapping[str, object] | None
 
 
-class WireClient(AsyncHttpClient):
-    """The official client's HTTP transport, over the wire.
+class ProviderHttpClient(AsyncHttpClient):
+    """The official client's HTTP transport, over `ProviderHttp`.
 
     The default one logs phone numbers, and does not report whether a request was sent.
     """
 
-    def __init__(self, wire: Wire, base_url: str) -> None:
-        """Send through the wire, to this URL instead of Twilio's own."""
+    def __init__(self, http: ProviderHttp, base_url: str) -> None:
+        """Send through the http, to this URL instead of Twilio's own."""
         super().__init__(_log, is_async=True)
-        self._wire = wire
+        self._http = http
         self._base_url = base_url
 
     async def request(  # noqa: PLR0913, PLR0917  (the official client's own signature)
@@ -139,7 +139,7 @@ class WireClient(AsyncHttpClient):
         Returns:
             A reply of 2xx.
         """
-        del timeout, allow_redirects  # the wire has its own timeout, and follows no redirects
+        del timeout, allow_redirects  # `ProviderHttp` has its own timeout, and follows no redirects
         request = httpx.Request(
             method,
             self._placed(uri),
@@ -147,7 +147,7 @@ class WireClient(AsyncHttpClient):
             data=_texts(data),
             headers=dict(headers or {}),
         )
-        reply = await self._wire.send(request, httpx.BasicAuth(*auth) if auth else None)
+        reply = await self._http.send(request, httpx.BasicAuth(*auth) if auth else None)
         return Response(reply.status_code, reply.text, reply.headers)
 
     def _placed(self, uri: str) -> str:
@@ -299,8 +299,10 @@ class Account:
     def __init__(self, settings: TwilioSettings, *, timing: Timing = REAL) -> None:
         """Create it without connecting."""
         self._tokens = settings.tokens
-        self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
-        self.answers_ms = self._wire.answers_ms
+        self._http = ProviderHttp(
+            self.name, read_refusal, timeout_ms=settings.timeout, timing=timing
+        )
+        self.answers_ms = self._http.answers_ms
         user, password = settings.user
         client = Client(
             user,
@@ -308,7 +310,7 @@ class Account:
             settings.account_sid,
             edge=settings.edge,
             region=settings.region,
-            http_client=WireClient(self._wire, settings.base_url),
+            http_client=ProviderHttpClient(self._http, settings.base_url),
             # Ignore the TWILIO_… environment variables.
             environment={"": ""},
         )
@@ -410,7 +412,7 @@ class Account:
         return answered(text).encode(), XML
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._http.close()
 
     async def _list(self, sought: Sought, more: dict[str, Any]) -> list[_Call]:
         found = await understood(

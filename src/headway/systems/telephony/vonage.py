@@ -42,6 +42,7 @@ from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signals import event_id
+from headway.systems.telephony.http import AT_ONCE, ProviderHttp, Refusal, understood
 from headway.systems.telephony.voice import (
     SKEW_MS,
     Ask,
@@ -65,7 +66,6 @@ from headway.systems.telephony.vonage_webhooks import (
     read_pressed,
     read_status,
 )
-from headway.systems.telephony.wire import AT_ONCE, Refusal, Wire, understood
 
 
 def _private_key(written: str) -> str:
@@ -107,13 +107,13 @@ class VonageSettings(Table):
     timeout: Annotated[Span, Field(ge=100, le=120_000)] = 10_000
 
 
-class WireAdapter(BaseAdapter):
-    """A transport adapter of `requests` over the wire, for threads started by anyio."""
+class ProviderHttpAdapter(BaseAdapter):
+    """A transport adapter of `requests` over the http, for threads started by anyio."""
 
-    def __init__(self, wire: Wire, base_url: str) -> None:
-        """Send through the wire, to this URL instead of Vonage's own."""
+    def __init__(self, http: ProviderHttp, base_url: str) -> None:
+        """Send through the http, to this URL instead of Vonage's own."""
         super().__init__()
-        self._wire = wire
+        self._http = http
         self._base_url = base_url
 
     def send(
@@ -133,7 +133,7 @@ class WireAdapter(BaseAdapter):
         Raises:
             TypeError: the body is a stream; nothing was sent.
         """
-        del stream, timeout, verify, cert, proxies  # the wire has its own settings
+        del stream, timeout, verify, cert, proxies  # `ProviderHttp` has its own settings
         parts = urlsplit(request.url or "")
         body = request.body
         if not isinstance(body, str | bytes | None):
@@ -145,7 +145,7 @@ class WireAdapter(BaseAdapter):
             headers=_headers(request),
             content=body,
         )
-        received = from_thread.run(self._wire.send, asked)
+        received = from_thread.run(self._http.send, asked)
         reply = Response()
         reply.status_code = received.status_code
         reply.headers.update(received.headers)
@@ -154,10 +154,10 @@ class WireAdapter(BaseAdapter):
         return reply
 
     def close(self) -> None:
-        """Do nothing: `Application` closes the wire."""
+        """Do nothing: `Application` closes `ProviderHttp`."""
 
 
-class WireClient(HttpClient):
+class ProviderHttpClient(HttpClient):
     """The official client, without its retries.
 
     It would post a call up to ten more times if the connection ends without a reply, and each post
@@ -165,15 +165,15 @@ class WireClient(HttpClient):
     last request.
     """
 
-    def __init__(self, auth: Auth, wire: Wire, base_url: str) -> None:
-        """Send through the wire."""
+    def __init__(self, auth: Auth, http: ProviderHttp, base_url: str) -> None:
+        """Send through `ProviderHttp`."""
         super().__init__(auth)
-        self._session.trust_env = False  # the wire handles proxies
-        self._session.mount("https://", WireAdapter(wire, base_url))
+        self._session.trust_env = False  # `ProviderHttp` handles proxies
+        self._session.mount("https://", ProviderHttpAdapter(http, base_url))
 
 
 def _headers(request: PreparedRequest) -> dict[str, str]:
-    # The wire sets the headers of the connection and the encoding.
+    # `ProviderHttp` sets the headers of the connection and the encoding.
     travel = {"connection", "content-length", "accept-encoding", "transfer-encoding"}
     return {
         name: value.decode() if isinstance(value, bytes) else str(value)
@@ -266,8 +266,10 @@ class Application:
         """Create it without connecting."""
         self._settings = settings
         self._auth = Auth(application_id=settings.application_id, private_key=settings.private_key)
-        self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
-        self.answers_ms = self._wire.answers_ms
+        self._http = ProviderHttp(
+            self.name, read_refusal, timeout_ms=settings.timeout, timing=timing
+        )
+        self.answers_ms = self._http.answers_ms
         self._threads: CapacityLimiter | None = None
 
     async def dial(self, order: CallOrder) -> Dialled:
@@ -325,7 +327,7 @@ class Application:
         return Spoken(msgspec.json.encode(steps), "application/json")
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._http.close()
 
     async def _fetch(self, call_id: str) -> CallInfo | None:
         try:
@@ -355,7 +357,7 @@ class Application:
     async def _ask(self, ask: Callable[[Client], T]) -> T:
         if self._threads is None:
             self._threads = CapacityLimiter(AT_ONCE)
-        client = Client(WireClient(self._auth, self._wire, self._settings.base_url))
+        client = Client(ProviderHttpClient(self._auth, self._http, self._settings.base_url))
         return await understood(NAME, to_thread.run_sync(ask, client, limiter=self._threads))
 
 

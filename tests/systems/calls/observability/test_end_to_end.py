@@ -21,7 +21,7 @@ from headway.runtime.timing import REAL
 from headway.systems.calls import make
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
@@ -114,9 +114,9 @@ async def calling(
     folder: Path, settings: Mapping[str, object], **options: Any
 ) -> AsyncIterator[Site]:
     async with carrying() as carrier:
-        exchange = read_exchange({"twilio": carrier.settings()})
+        telephony = read_telephony({"twilio": carrier.settings()})
         directory = Directory(f"sqlite:///{folder}/directory.db")
-        parts = Parts(directory=directory, exchange=exchange)
+        parts = Parts(directory=directory, telephony=telephony)
         given = {"jitter": "0s", "customer_limit": 100, "reporting_keys": [KEY], **settings}
         system = make(given, parts)
         app = hw.App(f"sqlite:///{folder}/jobs.db")
@@ -306,7 +306,7 @@ async def test_orphan_webhook_and_a_pool_without_numbers_alert_through_apprise(
 
 def test_invalid_threshold_refuses_to_start(tmp_path: Path):
     parts = Parts(
-        directory=Directory(f"sqlite:///{tmp_path}/directory.db"), exchange=read_exchange({})
+        directory=Directory(f"sqlite:///{tmp_path}/directory.db"), telephony=read_telephony({})
     )
     with pytest.raises(hw.InvalidValue, match=r"calls\.alerts\.x: there is no such setting"):
         make({"alerts": {"x": 1}}, parts)

@@ -14,7 +14,7 @@ from headway.contract.outcomes import HandedOver, NextStage, SettleRequest, Verd
 from headway.contract.signals import Signal, SignalKind
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing
-from headway.server.alerts.rule_book import Alerts, Facts, RuleBook
+from headway.server.alerts.rule_set import Alerts, Facts, RuleSet
 from headway.server.alerts.watch import Alert, AlertWatcher
 from headway.stores import open_store
 from headway.systems.calls.alert_rules import Thresholds, call_rules
@@ -73,7 +73,7 @@ class World:
         @lead.stage("dial")
         async def dial(job: hw.Job, phone: str) -> None: ...
 
-        catalogue = RuleBook(
+        catalogue = RuleSet(
             rules=lambda: call_rules(self.thresholds),
             see=self.see,
             runbooks=self.thresholds.runbooks,
@@ -81,7 +81,7 @@ class World:
         self.watch = AlertWatcher(
             self.store,
             self.timing,
-            books=[catalogue],
+            rule_sets=[catalogue],
             alerts=Alerts(),
             sinks=[self.sink],
             each_ms=10_000,

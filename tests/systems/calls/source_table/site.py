@@ -18,7 +18,7 @@ from headway.runtime.timing import REAL
 from headway.systems.calls import make
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig
 
@@ -64,7 +64,7 @@ class Site:
 
     def live(self) -> dict[str, str]:
         """Return the calls that are answered and not over, by id, with the numbers called."""
-        calls = self.carrier.world.ledger.calls
+        calls = self.carrier.network.ledger.calls
         return {
             sid: one.plan.to
             for sid, one in calls.items()
@@ -73,7 +73,7 @@ class Site:
 
     def called(self) -> list[str]:
         """Return the called numbers, once for each call."""
-        return [one.plan.to for one in self.carrier.world.ledger.calls.values()]
+        return [one.plan.to for one in self.carrier.network.ledger.calls.values()]
 
 
 @asynccontextmanager
@@ -98,8 +98,8 @@ async def calling(
         numbers: numbers to call from.
         calls: further settings of [calls].
     """
-    exchange = read_exchange({"twilio": carrier.settings()})
-    parts = Parts(directory=Directory(directory_url), exchange=exchange)
+    telephony = read_telephony({"twilio": carrier.settings()})
+    parts = Parts(directory=Directory(directory_url), telephony=telephony)
     settings = {"jitter": "0s", "table": table, "migration": migration or {}, **calls}
     system = make(settings, parts)
     app = hw.App(store_url)

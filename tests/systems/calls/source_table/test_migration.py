@@ -108,7 +108,7 @@ class World:
 
     def ours(self) -> Counter[str]:
         """Return the leads that we called, and how often."""
-        return Counter(one.plan.to for one in self._carrier.world.ledger.calls.values())
+        return Counter(one.plan.to for one in self._carrier.network.ledger.calls.values())
 
     async def others(self) -> Counter[str]:
         """Return the leads that the older system called, and how often."""
@@ -126,7 +126,7 @@ class World:
         assert len(ours) + len(others) == leads
         by_owner = dict(await self.rows("SELECT handled_by, count(*) FROM their_leads GROUP BY 1"))
         assert by_owner == {"headway": len(ours), "legacy": len(others)}
-        assert self._carrier.world.ledger.twice() == {}
+        assert self._carrier.network.ledger.twice() == {}
 
     async def until(
         self, holds: Callable[[], Any], what: str, served: Served | None = None

@@ -20,7 +20,7 @@ from headway.runtime.timing import REAL
 from headway.systems.calls.source_table import read_source_table
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import read_exchange
+from headway.systems.telephony.providers import read_telephony
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory, use_of
 from tests.servers.fixtures import made
@@ -49,7 +49,7 @@ def directory_url(fast_postgres_server: PostgresServer | GivenPostgres) -> Itera
 
 
 async def hang_up(site: Site, sid: str) -> None:
-    await site.carrier.world.hang_up(sid)
+    await site.carrier.network.hang_up(sid)
 
 
 async def statuses(url: str) -> Counter[str]:
@@ -95,8 +95,8 @@ async def end_all(site: Site, directory_url: str) -> None:
 
     await site.until(over, "all called, and told to the table")
     assert Counter(site.called()) == Counter(lead(n)["phone"] for n in range(LEADS))
-    assert site.carrier.world.ledger.twice() == {}
-    assert all(most <= NUMBERS[n] for n, most in site.carrier.world.ledger.peaks().items())
+    assert site.carrier.network.ledger.twice() == {}
+    assert all(most <= NUMBERS[n] for n, most in site.carrier.network.ledger.peaks().items())
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ async def test_redis_restored_to_an_older_state_awaits_the_current_calls(
 
 async def test_leads_refused_by_a_lost_store_for_its_gates_follow_later() -> None:
     directory = Directory("sqlite:///:memory:")
-    parts = Parts(directory=directory, exchange=read_exchange({}), timing=REAL)
+    parts = Parts(directory=directory, telephony=read_telephony({}), timing=REAL)
     truth = read_source_table({"own": True}, None, parts)
     assert truth is not None
     lost, line = hw.App("memory://"), Slots("line", 1)

@@ -13,7 +13,7 @@ from headway.systems.notifications.push import Apns
 from headway.systems.notifications.senders import Sms
 from headway.systems.notifications.sendgrid_mail import SendGridMail
 from headway.systems.parts import Parts
-from headway.systems.telephony.exchange import Exchange
+from headway.systems.telephony.providers import Telephony
 from tests.systems.notifications.senders.messages import read_senders
 from tests.systems.notifications.senders.test_push import KEYS, pem
 from tests.systems.telephony.accounts import twilio
@@ -27,7 +27,7 @@ WEBHOOK = {"keys": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
 def parts() -> Parts:
     account = twilio("http://127.0.0.1:1")
     return Parts(
-        directory=Directory("sqlite:///:memory:"), exchange=Exchange({}, {"twilio": account})
+        directory=Directory("sqlite:///:memory:"), telephony=Telephony({}, {"twilio": account})
     )
 
 

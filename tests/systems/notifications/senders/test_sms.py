@@ -42,7 +42,7 @@ async def test_text_reaches_a_phone_of_the_simulated_carrier():
         async with sender(carrier.url, **account) as one:
             outcome = await one.send(sms())
         assert isinstance(outcome, Accepted)
-        text = carrier.world.ledger.texts[outcome.provider_id or ""]
+        text = carrier.network.ledger.texts[outcome.provider_id or ""]
     assert (text.plan.to, text.plan.from_, text.plan.text) == (TO, FROM, "It comes today.")
 
 

@@ -10,7 +10,7 @@ from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import UNLIMITED, room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse, is_implicit
 from headway.core.gates.view import GateView
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import (
     FOREVER,
@@ -32,14 +32,14 @@ def read_specs(ledger: Ledger, _query: SpecsQuery) -> tuple[GateSpec, ...]:
 
 def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
     """Return gates by name: those with parked jobs, or declared ones and instances with a row."""
-    book = GateBook(ledger)
+    cache = GateCache(ledger)
     if query.names is not None:
-        return Page(rows=gate_states(book, query.names), cursor=None)
+        return Page(rows=gate_states(cache, query.names), cursor=None)
     after = query.cursor or ""
     if query.parked:
         names = ledger.jobs.parked_gates(after, query.limit)
         end = names[-1] if len(names) == query.limit else None
-        return Page(rows=gate_states(book, names), cursor=end)
+        return Page(rows=gate_states(cache, names), cursor=end)
     rows = ledger.gates.page(after, query.limit + 1)
     found = {row.name for row in rows[: query.limit] if not row.pool}
     end = rows[query.limit - 1].name if len(rows) > query.limit else None
@@ -50,54 +50,54 @@ def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
     if len(names) > query.limit:
         names = names[: query.limit]
         end = names[-1]
-    return Page(rows=gate_states(book, names), cursor=end)
+    return Page(rows=gate_states(cache, names), cursor=end)
 
 
-def gate_states(book: GateBook, names: Sequence[str]) -> tuple[GateState, ...]:
+def gate_states(cache: GateCache, names: Sequence[str]) -> tuple[GateState, ...]:
     """Return the states of gates; an undeclared name is shown as an implicit gate that is open."""
-    gates = _Gates(book, names)
+    gates = _Gates(cache, names)
     return tuple(map(gates.state, names))
 
 
 class _Gates:
     """The states of several gates, with what they need read together."""
 
-    def __init__(self, book: GateBook, names: Sequence[str]) -> None:
-        self.book = book
+    def __init__(self, cache: GateCache, names: Sequence[str]) -> None:
+        self.cache = cache
         lanes = [one.removeprefix("lane:") for one in names if one.startswith("lane:")]
         every = list(dict.fromkeys(one for name in names for one in (name, *self._members(name))))
-        book.prefetch(every)
-        self._lanes = book.ledger.lanes.load(lanes) if lanes else {}
-        self._holders = book.ledger.permits.at(every, HOLDERS)
-        self._parked = book.ledger.jobs.parked_counts(names, PARKED)
+        cache.prefetch(every)
+        self._lanes = cache.ledger.lanes.load(lanes) if lanes else {}
+        self._holders = cache.ledger.permits.at(every, HOLDERS)
+        self._parked = cache.ledger.jobs.parked_counts(names, PARKED)
 
     def _members(self, name: str) -> Iterable[str]:
         """Return the gates of a pool's members."""
         try:
-            place = None if is_implicit(name) else place_of(self.book.templates, name)
+            place = None if is_implicit(name) else place_of(self.cache.templates, name)
         except UnknownGate:
             return
         if place is not None and not place.pool:
-            for member, _ in self.book.templates[place.template].current.members:
+            for member, _ in self.cache.templates[place.template].current.members:
                 yield member_gate(name, member)
 
     def state(self, name: str) -> GateState:
-        book = self.book
-        row = book.find(name)
+        cache = self.cache
+        row = cache.find(name)
         if is_implicit(name):
             return self._implicit(name, row)
-        if row is not None and row.pool and row.template in book.templates:
+        if row is not None and row.pool and row.template in cache.templates:
             # A member that is no longer declared is shown as long as its permits are out.
-            spec = book.templates[row.template].current
+            spec = cache.templates[row.template].current
             return self._member(name, row, spec, row.pool)
         try:
-            place = place_of(book.templates, name)
+            place = place_of(cache.templates, name)
         except UnknownGate:
             return self._implicit(name, row)
-        declared = book.templates[place.template]
+        declared = cache.templates[place.template]
         if place.pool:
             return self._member(name, row, declared.current, place.pool)
-        view = book.view(GateUse(name=name, template=place.template))
+        view = cache.view(GateUse(name=name, template=place.template))
         overridden = declared.override is not None or (row is not None and row.capacity is not None)
         return self._declared(view, row, declared.current, overridden=overridden)
 
@@ -106,10 +106,10 @@ class _Gates:
     ) -> GateState:
         is_template = "{" in view.name
         is_open = is_template or view.free > 0
-        opens_at = None if is_open else self.book.opens_at(view, spec.name, 1)
+        opens_at = None if is_open else self.cache.opens_at(view, spec.name, 1)
         members = tuple(self.state(member_gate(view.name, one)) for one, _ in spec.members)
         held, count = self._of_spec(view.name, spec, members)
-        closed_until, closed_by, reason = _closing(self.book, row)
+        closed_until, closed_by, reason = _closing(self.cache, row)
         kept = view.reserved
         return GateState(
             name=view.name,
@@ -152,7 +152,7 @@ class _Gates:
         declared = dict(spec.members).get(name.removeprefix(f"{pool}/"), 0)
         capacity = declared if row is None or row.capacity is None else row.capacity
         free, opens_at = room(capacity, row.used if row else 0), None
-        if row is not None and row.closed_until is not None and self.book.is_shut(row):
+        if row is not None and row.closed_until is not None and self.cache.is_shut(row):
             free, opens_at = 0, row.closed_until if row.closed_until < FOREVER else None
         return self._slots(name, row, spec, capacity, free, opens_at)
 
@@ -161,7 +161,7 @@ class _Gates:
         lane = self._lanes.get(name.removeprefix("lane:")) if name.startswith("lane:") else None
         if capacity is None and lane is not None:
             capacity = lane.current.concurrency
-        view = self.book.implicit(name, capacity) or GateView(name=name, kind=None)
+        view = self.cache.implicit(name, capacity) or GateView(name=name, kind=None)
         return self._slots(name, row, None, capacity, view.free, view.opens_at)
 
     def _slots(
@@ -174,7 +174,7 @@ class _Gates:
         opens_at: int | None,
     ) -> GateState:
         """Return the state of a pool's member, or of an implicit gate, which has no spec."""
-        closed_until, closed_by, reason = _closing(self.book, row)
+        closed_until, closed_by, reason = _closing(self.cache, row)
         held, count = self._of(name)
         return GateState(
             name=name,
@@ -196,9 +196,9 @@ class _Gates:
         )
 
 
-def _closing(book: GateBook, row: GateRow | None) -> tuple[int | None, str, str]:
+def _closing(cache: GateCache, row: GateRow | None) -> tuple[int | None, str, str]:
     """Return until when a gate is closed, by whom, and why."""
-    if row is None or not book.is_shut(row):
+    if row is None or not cache.is_shut(row):
         return None, "", ""
     return row.closed_until, row.closed_by, row.closed_reason
 

@@ -16,7 +16,7 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvalidValue
 from headway.core.state import HELD, State
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.paging import check_limit, read_place
 from headway.stores.ledger.rows import JobRow, RunRow
@@ -146,10 +146,10 @@ def shown(ledger: Ledger, row: JobRow) -> str:
         return "blocked"
     if row.state is not State.WAITING:
         return str(row.state)
-    book = GateBook(ledger)
+    cache = GateCache(ledger)
     flow = ledger.jobs.flow(row.flow)
-    can_run = all(view.fits(1) for view in book.implicit_of(flow)) and all(
-        book.view(use).fits(use.amount, row.order) for use in flow.shared
+    can_run = all(view.fits(1) for view in cache.implicit_of(flow)) and all(
+        cache.view(use).fits(use.amount, row.order) for use in flow.shared
     )
     return "ready" if can_run else "blocked"
 

@@ -23,7 +23,7 @@ from headway.contract.views import (
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
 from headway.core.state import HELD, State
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import NO_HOLDERS, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
@@ -42,13 +42,13 @@ def read_lanes(ledger: Ledger, query: LanesQuery) -> tuple[LaneView, ...]:
         if worker.lease_until > ledger.now:
             for lane in worker.lanes:
                 served[lane] = served.get(lane, 0) + 1
-    book = GateBook(ledger)
-    book.prefetch(f"lane:{name}" for name in names)
+    cache = GateCache(ledger)
+    cache.prefetch(f"lane:{name}" for name in names)
     oldest = ledger.jobs.oldest_due(names)
     views: list[LaneView] = []
     for name in names:
         row = rows.get(name) or LaneRow(name=name)
-        gate = book.find(f"lane:{name}")
+        gate = cache.find(f"lane:{name}")
         closed = gate is not None and (gate.closed_until or 0) > ledger.now
         held = {str(state): n for state, n in counts.get(name, {}).items() if n}
         views.append(

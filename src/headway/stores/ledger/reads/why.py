@@ -8,7 +8,7 @@ from headway.core.duration import format_duration
 from headway.core.gates.spec import GateUse
 from headway.core.instant import format_instant
 from headway.core.state import QUEUED, State
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.reads.gates import gate_states
@@ -32,7 +32,7 @@ class _Why:
     def __init__(self, ledger: Ledger, row: JobRow) -> None:
         self.ledger = ledger
         self.row = row
-        self.book = GateBook(ledger)
+        self.cache = GateCache(ledger)
         self.now = ledger.now
         self.closed: list[GateState] = []
         self.amounts: dict[str, int] = {}
@@ -48,17 +48,17 @@ class _Why:
     def _find_closed_gates(self) -> None:
         row = self.row
         flow = self.ledger.jobs.flow(row.flow)
-        closed = [view.name for view in self.book.implicit_of(flow) if not view.fits(1)]
+        closed = [view.name for view in self.cache.implicit_of(flow) if not view.fits(1)]
         for use in (*flow.shared, *row.keyed):
             for one in self._uses_in_turn(use):
-                view = self.book.view(one)
+                view = self.cache.view(one)
                 if view.never_fits(one.amount):
                     self.never.append(one.name)
                 if not view.fits(one.amount, row.order):
                     closed.append(one.name)
                     self.amounts[one.name] = one.amount
         if closed:
-            self.closed += gate_states(self.book, closed)
+            self.closed += gate_states(self.cache, closed)
 
     def _uses_in_turn(self, use: GateUse) -> list[GateUse]:
         if CANDIDATE not in use.name:

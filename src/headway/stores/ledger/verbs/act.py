@@ -198,7 +198,7 @@ def release_permit(ledger: Ledger, gate: str, job: str, author: str, reason: str
     step = Step(ledger)
     freed = step.return_permits(permits)
     for name in freed:
-        feed_gate(step.book, name)
+        feed_gate(step.cache, name)
     step.flush()
     ledger.trail.add([TrailRow(0, ledger.now, author, reason, "release_permit", gate, job)])
     return True

@@ -11,7 +11,7 @@ from headway.core.job import MAX_BATCH, JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.attempts import lapse
 from headway.stores.ledger.feeding import run_timers
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.lane_claim import LaneClaim
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.promotion import promote
@@ -139,7 +139,7 @@ def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -
         # Write the expired jobs before promoting, which may find the same jobs.
         step.flush()
         dead += step.dead
-    run_timers(step.book, TIMERS)
+    run_timers(step.cache, TIMERS)
     for lane, _ in request.lanes:
         promote(step, lane)
     step.flush()
@@ -152,8 +152,8 @@ class _ClaimRun:
     def __init__(self, ledger: Ledger, request: ClaimRequest) -> None:
         self.ledger = ledger
         self.request = request
-        self.book = GateBook(ledger)
-        self.lanes = {lane: LaneClaim(self.book, request, lane) for lane, _ in request.lanes}
+        self.cache = GateCache(ledger)
+        self.lanes = {lane: LaneClaim(self.cache, request, lane) for lane, _ in request.lanes}
         self.jobs: list[Claimed] = []
         self.free = request.free
 
@@ -165,7 +165,7 @@ class _ClaimRun:
         if len(self.lanes) > 1 and self.request.order == "weighted":
             for lane, _ in shares:
                 self._take(lane, self.request.n - len(self.jobs))
-        self.book.save()
+        self.cache.save()
 
     def _shares(self) -> Sequence[tuple[str, int]]:
         lanes, n = self.request.lanes, self.request.n

@@ -72,7 +72,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         step = Step(ledger, templates)
         entry = _HANDLERS[type(item)](step, item, request)
         step.flush()
-        templates = step.book.templates
+        templates = step.cache.templates
         if entry is None:
             continue
         changed.add(type(item))
@@ -155,25 +155,25 @@ class Values:
 
 
 def _values(step: Step, name: str) -> Values:
-    values = Values(step.book.template(name), {})
+    values = Values(step.cache.template(name), {})
     names = [name]
     if values.declared is not None:
         members = values.declared.spec.members
         names = [name, *(member_gate(name, member) for member, _ in members)]
     for one in names:
-        row = step.book.find(one)
+        row = step.cache.find(one)
         if row is not None and row.capacity is not None:
             values.capacities[one] = row.capacity
     return values
 
 
 def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
-    if step.book.template(item.name) is not None and "{" in item.name:
+    if step.cache.template(item.name) is not None and "{" in item.name:
         message = f"{item.name!r} is a template, not a single gate"
         raise InvalidValue(
             message, hint="close one of them by its resolved name, or pause the lane or kind"
         )
-    row = step.book.find(item.name)
+    row = step.cache.find(item.name)
     until = FOREVER if item.until_at is None else item.until_at
     author, reason = request.author, item.reason or request.reason
     if row is not None:
@@ -181,7 +181,7 @@ def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
         if same and row.closed_until == until:
             return None
         # An operator's closing replaces the former one, whether it is shorter or longer.
-        step.book.change(item.name, row.template, row.pool).closed_until = None
+        step.cache.change(item.name, row.template, row.pool).closed_until = None
     step.close_gate(item.name, until, author, reason)
     return "close", item.name, "" if item.until_at is None else str(item.until_at)
 

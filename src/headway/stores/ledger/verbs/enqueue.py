@@ -12,7 +12,7 @@ from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, NewJob, fire_id
 from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.attempts import ask_provider, stage_of
-from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.ledger.insert import insert_new
@@ -25,9 +25,9 @@ from headway.stores.ledger.verbs.signal import apply_kept
 def enqueue(ledger: Ledger, jobs: Sequence[NewJob]) -> list[Sent]:
     """See `Store.enqueue`."""
     check_batch("enqueue", len(jobs))
-    book = GateBook(ledger)
-    replies = insert_new(ledger, book, jobs)
-    book.save()
+    cache = GateCache(ledger)
+    replies = insert_new(ledger, cache, jobs)
+    cache.save()
     return replies
 
 
@@ -55,10 +55,10 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
         if last is None or moment > last:
             fired.append(moment)
             last = moment
-    book = GateBook(ledger)
+    cache = GateCache(ledger)
     jobs = [_job(row, spec.job, moment) for moment in fired]
-    insert_new(ledger, book, jobs, limited=False, derived=True)
-    book.save()
+    insert_new(ledger, cache, jobs, limited=False, derived=True)
+    cache.save()
     row.last_fired = last
     row.ahead_until = max(row.ahead_until or 0, request.ahead_until, last or 0)
     ledger.entries.save(row)
@@ -106,7 +106,7 @@ def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Sent]:
     new = [one.job for one in jobs if one.job.id not in known]
     # Its run started before the restore, and a job is never younger than its run.
     created = {one.job.id: min(step.ledger.now, one.since_at) for one in reversed(jobs)}
-    made = iter(insert_new(step.ledger, step.book, new, created=created))
+    made = iter(insert_new(step.ledger, step.cache, new, created=created))
     return [Sent(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs]
 
 
@@ -173,7 +173,7 @@ def _mark_awaiting(step: Step, row: JobRow, one: InFlight) -> None:
 
 
 def _take(step: Step, row: JobRow, use: GateUse, one: InFlight) -> None:
-    spec = step.book.spec(use.template)
+    spec = step.cache.spec(use.template)
     rules = RULES[spec.kind] if spec is not None else None
     if rules is None or not rules.takes_permits:
         return
@@ -181,6 +181,6 @@ def _take(step: Step, row: JobRow, use: GateUse, one: InFlight) -> None:
         return
     gate, pool = rules.permit_gate(use.name, one.members)
     row.members[use.name] = one.members[pool] if pool else ""
-    step.book.count_taken(gate, use.template, use.amount, pool)
+    step.cache.count_taken(gate, use.template, use.amount, pool)
     permit = PermitRow(gate, row.id, row.run, pool, use.amount, one.since_at, use.hold)
     step.ledger.permits.add([permit])

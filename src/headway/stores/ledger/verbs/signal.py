@@ -148,7 +148,7 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
         raise StoreUnavailable(message, hint="send it again later")
     if event.stage:
         # When it is applied later, there is no caller to report an unknown gate to.
-        make_ready(step.book, row.kind if row is not None else "unknown", event.gates)
+        make_ready(step.cache, row.kind if row is not None else "unknown", event.gates)
     now = step.ledger.now
     signals.save(
         SignalRow(

@@ -11,7 +11,7 @@ from headway.core.job import TRAIL_KEPT_MS
 from headway.core.state import State
 from headway.stores.ledger.attempts import ask_provider, end_turn, fail, take_from
 from headway.stores.ledger.feeding import run_timers
-from headway.stores.ledger.gatebook import extend_short
+from headway.stores.ledger.gate_cache import extend_short
 from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
@@ -45,8 +45,8 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     # Write what has ended before feeding and removing.
     step.flush()
     promoted = _promote_due(step)
-    timers, fed = run_timers(step.book, n)
-    extend_short(step.book, n)
+    timers, fed = run_timers(step.cache, n)
+    extend_short(step.cache, n)
     step.flush()
     all_workers = ledger.workers.all()
     removed = _forget(ledger, n, all_workers)

@@ -2,7 +2,7 @@
 
 -- python: stores.ledger.feeding
 -- needs: base.codec, base.run, tables.jobs, tables.gates, rules.claiming, rules.gate_view
--- needs: rules.book, rules.parked
+-- needs: rules.cached_gates, rules.parked
 
 local Feeding = {}
 
@@ -15,7 +15,7 @@ local REFIT = 1000
 
 -- Feed the flows parked at a keyed gate, as far as it has room, in the order of their heads,
 -- because a head that reserves makes later ones wait. Return how many jobs were moved.
-function Feeding.feed_gate(book, gate)
+function Feeding.feed_gate(cache, gate)
   local moved, after = 0, -1
   while true do
     local flows = Jobs.parked_flows(gate, after, FEED_FLOWS)
@@ -31,16 +31,16 @@ function Feeding.feed_gate(book, gate)
       return Codec.before(orders[a], orders[b])
     end)
     for _, flow in ipairs(flows) do
-      moved = moved + Feeding.feed_flow(book, gate, flow)
+      moved = moved + Feeding.feed_flow(cache, gate, flow)
     end
   end
 end
 
 -- Mark leading heads that can never pass as unfit. Return whether there were any.
-local function mark_unfit(book, gate, heads)
+local function mark_unfit(cache, gate, heads)
   local ids = {}
   for _, head in ipairs(heads) do
-    if not Parked.never_fits(book, head, gate) then
+    if not Parked.never_fits(cache, head, gate) then
       break
     end
     ids[#ids + 1] = head.id
@@ -59,14 +59,14 @@ end
 
 -- Mark heads that need more than the gate's lowered capacity, so that they block no others. Return
 -- up to two heads that are first now.
-local function set_aside(book, gate, flow)
+local function set_aside(cache, gate, flow)
   for _ = 1, REFIT / FEED_HEADS do
     local heads = Jobs.parked_heads(gate, flow, FEED_HEADS)
-    if not mark_unfit(book, gate, heads) then
+    if not mark_unfit(cache, gate, heads) then
       return { heads[1], heads[2] }
     end
   end
-  Parked.examine_more(book, gate)
+  Parked.examine_more(cache, gate)
   return Jobs.parked_heads(gate, flow, 2)
 end
 
@@ -76,7 +76,7 @@ local function fitting(gate, flow, heads, view)
   local tickets = Jobs.tickets(gate, flow)
   local ids, amounts, ahead = {}, {}, 0
   for _, head in ipairs(heads) do
-    local amount = Book.use_at(head, gate).amount
+    local amount = CachedGates.use_at(head, gate).amount
     ahead = 0
     for _, ticket in ipairs(tickets) do
       -- A ticket with a reservation is not counted twice.
@@ -95,16 +95,16 @@ local function fitting(gate, flow, heads, view)
 end
 
 -- Move a flow's next parked heads into it, each with a ticket. Return how many.
-function Feeding.feed_flow(book, gate, flow)
+function Feeding.feed_flow(cache, gate, flow)
   -- Two, because the head after the last one fed needs a timer if the gate opens by itself.
   local heads = Jobs.parked_heads(gate, flow, 2)
-  if #heads > 0 and Parked.never_fits(book, heads[1], gate) then
-    heads = set_aside(book, gate, flow)
+  if #heads > 0 and Parked.never_fits(cache, heads[1], gate) then
+    heads = set_aside(cache, gate, flow)
   end
   if #heads == 0 then
     return 0
   end
-  local view = Book.view(book, Book.use_at(heads[1], gate))
+  local view = CachedGates.view(cache, CachedGates.use_at(heads[1], gate))
   local total = GateView.total(view)
   if total > 1 then
     heads = Jobs.parked_heads(gate, flow, math.min(total, FEED_HEADS) + 1)
@@ -116,22 +116,22 @@ function Feeding.feed_flow(book, gate, flow)
   if #ids > 0 then
     Jobs.feed(ids, gate, amounts)
     local lane = Jobs.flow(flow).lane
-    Parked.from_parked(book, lane, #ids)
+    Parked.from_parked(cache, lane, #ids)
     Run.wake(lane)
   end
   if #heads > #ids then
-    Parked.keep_waiting(book, heads[#ids + 1], gate, ahead)
+    Parked.keep_waiting(cache, heads[#ids + 1], gate, ahead)
   end
   return #ids
 end
 
 -- Run up to `limit` due timers of keyed gates. Return how many gates there were, and how many jobs
 -- were moved.
-function Feeding.run_timers(book, limit)
+function Feeding.run_timers(cache, limit)
   local gates, moved = Gates.due_timers(limit), 0
   for _, gate in ipairs(gates) do
-    Parked.run_timer(book, gate)
-    moved = moved + Feeding.feed_gate(book, gate)
+    Parked.run_timer(cache, gate)
+    moved = moved + Feeding.feed_gate(cache, gate)
   end
   return #gates, moved
 end

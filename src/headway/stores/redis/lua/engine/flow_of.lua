@@ -1,6 +1,6 @@
 -- The flow in which a job waits, by the gates that it uses.
 -- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
--- needs: base.run, tables.jobs, engine.gate_book, engine.gate_names, engine.horizon
+-- needs: base.run, tables.jobs, engine.gate_cache, engine.gate_names, engine.horizon
 
 local FlowOf = {}
 
@@ -59,8 +59,8 @@ local function check_together(kind, gates)
   end
 end
 
-local function check_use(book, kind, use)
-  local spec = GateBook.spec(book, use.template)
+local function check_use(cache, kind, use)
+  local spec = GateCache.spec(cache, use.template)
   if spec == nil then
     local message = 'a job of kind ' .. Run.quoted(kind) .. ' needs the gate '
     local hint = 'it is not declared; declare it before you enqueue'
@@ -84,39 +84,39 @@ end
 -- Validate that a job of a kind can use gates now. Refuse with UnknownGate if one is not declared,
 -- and with InvalidValue if they cannot be used together, or if one is declared as shared and used
 -- as keyed or the reverse. Write nothing.
-function FlowOf.check(book, kind, gates)
+function FlowOf.check(cache, kind, gates)
   check_together(kind, gates)
   for _, use in ipairs(gates) do
-    check_use(book, kind, use)
+    check_use(cache, kind, use)
   end
 end
 
 -- Return the uses of hours that are new to the store.
-function FlowOf.new_hours(book, gates)
+function FlowOf.new_hours(cache, gates)
   local found = {}
   for _, use in ipairs(gates) do
-    if Horizon.is_new(book, use) then
+    if Horizon.is_new(cache, use) then
       found[#found + 1] = use
     end
   end
   return found
 end
 
--- Validate gates as `check` does, and add new hours to the book.
-function FlowOf.make_ready(book, kind, gates)
-  FlowOf.check(book, kind, gates)
-  Horizon.require(book, FlowOf.new_hours(book, gates))
+-- Validate gates as `check` does, and add new hours to the cache.
+function FlowOf.make_ready(cache, kind, gates)
+  FlowOf.check(cache, kind, gates)
+  Horizon.require(cache, FlowOf.new_hours(cache, gates))
   for _, use in ipairs(gates) do
-    Horizon.ensure_hours(book, use)
+    Horizon.ensure_hours(cache, use)
   end
 end
 
--- Find or create the flow of a job whose gates were checked, and add new hours to the book. Return
+-- Find or create the flow of a job whose gates were checked, and add new hours to the cache. Return
 -- the flow's number and the keyed gates.
-function FlowOf.make(book, lane, tenant, kind, gates)
+function FlowOf.make(cache, lane, tenant, kind, gates)
   local shared, keyed = {}, {}
   for _, use in ipairs(gates) do
-    Horizon.ensure_hours(book, use)
+    Horizon.ensure_hours(cache, use)
     local part = use.shared and shared or keyed
     part[#part + 1] = use
   end
@@ -126,8 +126,8 @@ end
 
 -- Return a stage with its gates for a job. Refuse as `check` does.
 function FlowOf.stage_of(step, row, name, gates)
-  FlowOf.check(step.book, row.kind, gates)
-  Horizon.require(step.book, FlowOf.new_hours(step.book, gates))
-  local flow, keyed = FlowOf.make(step.book, row.lane, row.tenant, row.kind, gates)
+  FlowOf.check(step.cache, row.kind, gates)
+  Horizon.require(step.cache, FlowOf.new_hours(step.cache, gates))
+  local flow, keyed = FlowOf.make(step.cache, row.lane, row.tenant, row.kind, gates)
   return { name = name, flow = flow, keyed = keyed }
 end

@@ -1,7 +1,7 @@
 -- The rules of each kind of gate: its room, when it opens, what a start takes, what can be set.
 -- python: stores.ledger.gatekinds.GateRules, stores.ledger.gatekinds.rules_of as of
 -- needs: base.time, tables.starts, rules.hours, rules.pool, rules.slots
--- needs: rules.gate_row, engine.gate_book
+-- needs: rules.gate_row, engine.gate_cache
 
 local GateKinds = {}
 
@@ -83,13 +83,13 @@ end
 
 kinds.pool = { takes_permits = true, chooses_member = true, settable = { members = true } }
 
-function kinds.pool.fill_room(view, spec, row, book)
+function kinds.pool.fill_room(view, spec, row, cache)
   view.strategy = spec.strategy
   view.last = row and row.last or ''
   view.most, view.free = 0, 0
   local opens_at
   for place, member in ipairs(spec.members) do
-    local own = GateBook.find(book, Pool.member_gate(view.name, member[1]))
+    local own = GateCache.find(cache, Pool.member_gate(view.name, member[1]))
     local most, used, shut = limit_of(member[2], own), used_of(own), is_shut(own)
     local free = shut and 0 or Slots.room(most, used)
     if shut and own.closed_until < GateRow.FOREVER then
@@ -104,16 +104,16 @@ end
 
 -- Fill a view with the gate's room now, as if it were not closed.
 --   kind: rules of the kind; row: of the gate, nil for none.
-function GateKinds.fill_room(kind, book, view, spec, row)
-  kind.fill_room(view, spec, row, book)
+function GateKinds.fill_room(kind, cache, view, spec, row)
+  kind.fill_room(view, spec, row, cache)
 end
 
 -- Return when a gate without room for an amount opens by itself, if known.
-function GateKinds.opens_at(kind, book, view, spec, amount)
+function GateKinds.opens_at(kind, cache, view, spec, amount)
   if kind.opens_at == nil then
     return view.opens_at
   end
-  return kind.opens_at(view, spec, GateBook.find(book, view.name), amount)
+  return kind.opens_at(view, spec, GateCache.find(cache, view.name), amount)
 end
 
 -- Return the rules of a kind.

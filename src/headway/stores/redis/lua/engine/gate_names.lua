@@ -1,5 +1,5 @@
 -- Map resolved names to declared gates.
--- python: stores.ledger.gatebook.GateBook.refuse_members_name, core.gates.spec.is_implicit
+-- python: stores.ledger.gate_cache.GateCache.refuse_members_name, core.gates.spec.is_implicit
 -- needs: base.codec, base.run, tables.gates, rules.pool
 
 local GateNames = {}

@@ -1,8 +1,8 @@
 -- Write declared gates, and update their instances.
 -- python: stores.ledger.gatechanges.save_template, stores.ledger.gatechanges.track_implicit
 -- python: stores.ledger.gatechanges._with_values
--- needs: rules.book, base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates
--- needs: engine.gate_book, engine.gate_kinds, engine.gate_names, engine.horizon
+-- needs: rules.cached_gates, base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates
+-- needs: engine.gate_cache, engine.gate_kinds, engine.gate_names, engine.horizon
 
 local GateTemplates = {}
 
@@ -54,7 +54,7 @@ local function take_for(step, gate, hold, rows)
   end
   if #new > 0 then
     Permits.add(new)
-    Book.count_taken(step.book, gate, '', #new, '')
+    CachedGates.count_taken(step.cache, gate, '', #new, '')
     Jobs.save(changed)
   end
 end
@@ -99,9 +99,9 @@ end
 
 local function recompute_hours(step, template)
   local hours = hours_of(template)
-  Horizon.require(step.book, hours)
+  Horizon.require(step.cache, hours)
   for _, one in ipairs(hours) do
-    Horizon.extend(step.book, one.name, template, one.zone)
+    Horizon.extend(step.cache, one.name, template, one.zone)
   end
 end
 
@@ -114,8 +114,8 @@ local function set_timers(step, template)
       return
     end
     for _, name in ipairs(names) do
-      if GateBook.place_of(step.book, name).template == template then
-        GateBook.change(step.book, name, template, '').timer_at = Time.now
+      if GateCache.place_of(step.cache, name).template == template then
+        GateCache.change(step.cache, name, template, '').timer_at = Time.now
       end
     end
     after = names[#names]
@@ -125,7 +125,7 @@ end
 -- Write a declared gate, and apply it to all its instances immediately.
 function GateTemplates.save_template(step, row)
   Gates.save_template(row)
-  step.book.views = {}
+  step.cache.views = {}
   local spec = row.spec
   if spec.hours ~= nil then
     recompute_hours(step, spec.name)

@@ -1,6 +1,6 @@
 -- Hours as absolute intervals, known at least two weeks ahead. Lua has no time zones: the client
 -- computes the intervals on request, and sends its request again with them.
--- needs: rules.book, base.run, base.time, tables.gates, engine.gate_book
+-- needs: rules.cached_gates, base.run, base.time, tables.gates, engine.gate_cache
 
 local Horizon = {}
 
@@ -17,10 +17,10 @@ end
 -- Request from the client, together, the intervals that these gates need and the request lacks.
 -- Must run before any write that cannot be undone.
 --   gates: {name, template, zone} each.
-function Horizon.require(book, gates)
+function Horizon.require(cache, gates)
   local missing, asked = {}, {}
   for _, gate in ipairs(gates) do
-    local spec = GateBook.spec(book, gate.template)
+    local spec = GateCache.spec(cache, gate.template)
     if spec and spec.hours and not given[gate.name] and not asked[gate.name] then
       asked[gate.name] = true
       missing[#missing + 1] = {
@@ -37,46 +37,46 @@ function Horizon.require(book, gates)
 end
 
 -- Return whether a use is the first of an Hours.
-function Horizon.is_new(book, use)
+function Horizon.is_new(cache, use)
   if use.zone == nil then
     return false
   end
-  local row = GateBook.find(book, use.name)
+  local row = GateCache.find(cache, use.name)
   return row == nil or row.horizon_at == nil
 end
 
 -- Create the row of an Hours at its first use.
-function Horizon.ensure_hours(book, use)
-  if Horizon.is_new(book, use) then
-    Horizon.extend(book, use.name, use.template, use.zone)
+function Horizon.ensure_hours(cache, use)
+  if Horizon.is_new(cache, use) then
+    Horizon.extend(cache, use.name, use.template, use.zone)
   end
 end
 
 -- Store the intervals of an Hours from now to its horizon, as currently declared.
-function Horizon.extend(book, name, template, zone)
-  local spec = GateBook.spec(book, template)
+function Horizon.extend(cache, name, template, zone)
+  local spec = GateCache.spec(cache, template)
   if spec == nil or spec.hours == nil then
     return
   end
-  Horizon.require(book, { { name = name, template = template, zone = zone } })
-  local row = GateBook.change(book, name, template)
+  Horizon.require(cache, { { name = name, template = template, zone = zone } })
+  local row = GateCache.change(cache, name, template)
   row.zone = zone
   row.opens = given[name].opens
   row.horizon_at = given[name].horizon_at
-  Book.forget_view(book, name)
+  CachedGates.forget_view(cache, name)
 end
 
 -- Request the intervals of hours whose horizon is near, before anything is written.
 function Horizon.ask_short(limit)
   local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
-  Horizon.require(GateBook.new(), rows)
+  Horizon.require(GateCache.new(), rows)
 end
 
 -- Extend hours whose horizon is near. Return how many.
-function Horizon.extend_short(book, limit)
+function Horizon.extend_short(cache, limit)
   local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
   for _, row in ipairs(rows) do
-    Horizon.extend(book, row.name, row.template, row.zone or 'UTC')
+    Horizon.extend(cache, row.name, row.template, row.zone or 'UTC')
   end
   return #rows
 end

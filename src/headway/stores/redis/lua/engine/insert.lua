@@ -42,9 +42,9 @@ local NO_GATES = {}
 -- Maximum number of ids of a series that are checked together.
 local MOST_IDS_READ = 64
 
-local function new_batch(book)
+local function new_batch(cache)
   return {
-    book = book,
+    cache = cache,
     -- What jobs with the same lane, tenant, kind, gates and policy share, by these.
     shapes = {},
     numbers = {},
@@ -134,7 +134,7 @@ local function shape_of(batch, job)
   local place = joined(job.lane, job.tenant, job.kind, numbers)
   local shape = batch.shapes[place]
   if shape == nil then
-    FlowOf.check(batch.book, job.kind, gates)
+    FlowOf.check(batch.cache, job.kind, gates)
     shape = {
       lane = job.lane,
       tenant = job.tenant,
@@ -272,11 +272,11 @@ end
 local function require_hours(batch)
   local new = {}
   for _, shape in ipairs(batch.shapes) do
-    for _, use in ipairs(FlowOf.new_hours(batch.book, shape.gates)) do
+    for _, use in ipairs(FlowOf.new_hours(batch.cache, shape.gates)) do
       new[#new + 1] = use
     end
   end
-  Horizon.require(batch.book, new)
+  Horizon.require(batch.cache, new)
 end
 
 local function number_shapes(batch)
@@ -285,7 +285,7 @@ local function number_shapes(batch)
     local policy = shape.policy
     numbers[policy] = numbers[policy] or Jobs.policy_number(policy)
     shape.flow, shape.keyed =
-      FlowOf.make(batch.book, shape.lane, shape.tenant, shape.kind, shape.gates)
+      FlowOf.make(batch.cache, shape.lane, shape.tenant, shape.kind, shape.gates)
     shape.policy_number, shape.care = numbers[policy], NewJobs.needs_care(policy)
   end
 end
@@ -319,20 +319,20 @@ local function write(batch, lanes)
   end
   Counts.happened('enqueued', #rows)
   if #batch.follow > 0 then
-    Insert.insert_new(batch.book, batch.follow, false, true)
+    Insert.insert_new(batch.cache, batch.follow, false, true)
   end
 end
 
 -- Insert jobs that do not exist yet, all or none, within a step.
---   book: the step's gates; new hours are added to it, and the caller saves it.
+--   cache: the step's gates; new hours are added to it, and the caller saves it.
 --   jobs: by the names of NewJob; jobs that share gates or policy have the same table.
 --   limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
 --   derived: whether the ids are derived; an id that another job has is replaced by the next of its
 --   series, in the given job, and is no conflict.
 -- Return {id, created} for each. Refuse with KeyConflict, IdConflict, UnknownGate, InvalidValue or
 -- BacklogFull, or request hours, before anything is written.
-function Insert.insert_new(book, jobs, limited, derived)
-  local batch = new_batch(book)
+function Insert.insert_new(cache, jobs, limited, derived)
+  local batch = new_batch(cache)
   local replies = sort_out(batch, jobs, derived)
   if #batch.jobs > 0 then
     local lanes = count_all(batch)

@@ -1,20 +1,20 @@
 -- The claim of one lane: read its flows, decide, and write starts and parked jobs.
--- needs: rules.parked, rules.book, tables.jobs, tables.lanes, tables.counts, rules.claiming
--- needs: rules.fairness, rules.gate_view, engine.feeding, engine.gate_book, engine.lane_flows
+-- needs: rules.parked, rules.cached_gates, tables.jobs, tables.lanes, tables.counts, rules.claiming
+-- needs: rules.fairness, rules.gate_view, engine.feeding, engine.gate_cache, engine.lane_flows
 -- needs: engine.start_writer
 
 local LaneClaim = {}
 
 -- Create the state of one lane in a claim.
---   book: of the claim's step; request: of the claim.
+--   cache: of the claim's step; request: of the claim.
 --   after: where the last claim stopped: twice the last flow examined, plus one if any job could
 --   start in that round; -1 for a new round.
-function LaneClaim.new(book, request, lane, after)
+function LaneClaim.new(cache, request, lane, after)
   local fruitful = after >= 0 and after % 2 == 1
   local row = Lanes.load({ lane })[lane]
-  GateBook.learn_lane(book, lane, row)
+  GateCache.learn_lane(cache, lane, row)
   return {
-    book = book,
+    cache = cache,
     request = request,
     lane = lane,
     flow_after = after < 0 and -1 or math.floor(after / 2),
@@ -65,9 +65,9 @@ local function write_parks(work, parks)
   for _, group in ipairs(grouped(parks)) do
     Jobs.park(group.ids, group.gate, group.unfit)
     if not group.unfit then
-      local use = Book.use_at(group.first, group.gate)
-      local kept = GateView.kept_from(Book.view(work.book, use), group.first.order)
-      Parked.arm(work.book, use, kept)
+      local use = CachedGates.use_at(group.first, group.gate)
+      local kept = GateView.kept_from(CachedGates.view(work.cache, use), group.first.order)
+      Parked.arm(work.cache, use, kept)
     end
   end
   if #parks > 0 then
@@ -84,20 +84,20 @@ local function feed_next(work, fed, known)
       local place = string.format('%.0f:', one.flow) .. gate
       if not known[place] then
         known[place] = true
-        Feeding.feed_flow(work.book, gate, one.flow)
+        Feeding.feed_flow(work.cache, gate, one.flow)
       end
     end
   end
 end
 
 local function write(work, decision, by_flow)
-  local writer = StartWriter.new(work.book, work.request, work.lane)
+  local writer = StartWriter.new(work.cache, work.request, work.lane)
   for _, start in ipairs(decision.starts) do
     StartWriter.add(writer, start, by_flow[start.flow])
   end
   StartWriter.write(writer)
   for _, view in pairs(decision.reserved) do
-    local renew_at = Book.reserve(work.book, view)
+    local renew_at = CachedGates.reserve(work.cache, view)
     if renew_at ~= nil then
       LaneFlows.note_opening(work, renew_at)
     end
@@ -108,7 +108,7 @@ local function write(work, decision, by_flow)
   feed_next(work, decision.starts, known)
   for _, gate in ipairs(writer.ended) do
     -- Jobs parked there waited for the reservation to end.
-    Feeding.feed_gate(work.book, gate)
+    Feeding.feed_gate(work.cache, gate)
   end
 end
 
@@ -142,7 +142,7 @@ local function one_round(work, n, free, started)
     by_flow[view.flow] = view
   end
   local function gate(use)
-    return Book.view(work.book, use)
+    return CachedGates.view(work.cache, use)
   end
   -- Nothing is written within a round, so each queue is read once.
   local orders = {}

@@ -1,7 +1,7 @@
 -- The flows of a lane in one claim: those that can run, with what they need, and those shut by a
 -- shared gate.
--- needs: rules.book, base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs
--- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_book
+-- needs: rules.cached_gates, base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs
+-- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_cache
 
 local LaneFlows = {}
 
@@ -85,11 +85,11 @@ local GROWTH = 4
 LaneFlows.PARKS = 1000
 
 -- Return the implicit gates of a flow that are defined.
-local function implicit_of(book, flow)
+local function implicit_of(cache, flow)
   local views = {}
-  for place, name in ipairs(GateBook.implicit_names(flow)) do
-    local capacity = place == 2 and GateBook.concurrency(book, flow.lane) or nil
-    views[#views + 1] = Book.implicit(book, name, capacity)
+  for place, name in ipairs(GateCache.implicit_names(flow)) do
+    local capacity = place == 2 and GateCache.concurrency(cache, flow.lane) or nil
+    views[#views + 1] = CachedGates.implicit(cache, name, capacity)
   end
   return views
 end
@@ -161,7 +161,7 @@ local function prefetch_shared(work, flows)
   for _, flow in ipairs(flows) do
     if work.shared[flow] == nil then
       local key = Jobs.flow(flow)
-      for _, name in ipairs(GateBook.implicit_names(key)) do
+      for _, name in ipairs(GateCache.implicit_names(key)) do
         names[#names + 1] = name
       end
       for _, use in ipairs(key.shared) do
@@ -169,8 +169,8 @@ local function prefetch_shared(work, flows)
       end
     end
   end
-  GateBook.prefetch_uses(work.book, uses)
-  GateBook.prefetch(work.book, names)
+  GateCache.prefetch_uses(work.cache, uses)
+  GateCache.prefetch(work.cache, names)
 end
 
 local function shared_of(work, flow)
@@ -180,11 +180,11 @@ local function shared_of(work, flow)
   end
   local key, gated = Jobs.flow(flow), false
   local gates = {}
-  for _, view in ipairs(implicit_of(work.book, key)) do
+  for _, view in ipairs(implicit_of(work.cache, key)) do
     gates[#gates + 1] = { view, 1 }
   end
   for _, use in ipairs(key.shared) do
-    gates[#gates + 1] = { Book.view(work.book, use), use.amount }
+    gates[#gates + 1] = { CachedGates.view(work.cache, use), use.amount }
   end
   for _, one in ipairs(gates) do
     gated = gated or one[1].kind ~= nil
@@ -219,9 +219,9 @@ end
 
 -- Record at a gate that this lane waits for it.
 local function record_lane(work, gate, template)
-  local lanes = Gates.turn_away(GateBook.find(work.book, gate), work.lane)
+  local lanes = Gates.turn_away(GateCache.find(work.cache, gate), work.lane)
   if lanes ~= nil then
-    GateBook.change(work.book, gate, template).lanes = lanes
+    GateCache.change(work.cache, gate, template).lanes = lanes
   end
 end
 
@@ -234,7 +234,7 @@ local function when_open(work, flow, order)
     local view, amount = one[1], one[2]
     if not GateView.fits(view, amount, order) then
       local template = view.template
-      local at = Book.opens_at(work.book, view, template, amount)
+      local at = CachedGates.opens_at(work.cache, view, template, amount)
       if at == nil and view.reserved and GateView.fits(view, amount) then
         at = view.reserved.until_at
       end
@@ -310,7 +310,7 @@ local function prefetch_keyed(work, views)
       end
     end
   end
-  GateBook.prefetch_uses(work.book, uses)
+  GateCache.prefetch_uses(work.cache, uses)
 end
 
 -- Record that a flow waits for room; a flow that is closed, or outside its hours, does not.

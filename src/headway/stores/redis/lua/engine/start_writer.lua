@@ -1,7 +1,7 @@
 -- Write the starts of a claim: permits, starts of rates, and jobs' rows; those of one decision are
 -- gathered and written together.
--- needs: rules.book, base.codec, base.time, tables.jobs, tables.permits, tables.counts
--- needs: rules.cascade, engine.gate_book, engine.gate_kinds, engine.gate_names, engine.lane_flows
+-- needs: rules.cached_gates, base.codec, base.time, tables.jobs, tables.permits, tables.counts
+-- needs: rules.cascade, engine.gate_cache, engine.gate_kinds, engine.gate_names, engine.lane_flows
 
 local StartWriter = {}
 
@@ -9,9 +9,9 @@ local NO_NEEDS = {}
 
 -- Create a writer for the starts of one decision in a lane.
 --   request: of the claim.
-function StartWriter.new(book, request, lane)
+function StartWriter.new(cache, request, lane)
   return {
-    book = book,
+    cache = cache,
     request = request,
     lane = lane,
     plain = {},
@@ -82,7 +82,7 @@ local function needs_of_job(writer, start)
     local use = Cascade.in_turn(asked, start.candidate)
     needs[place] = {
       gate = use.name,
-      kind = Book.view(writer.book, use).kind,
+      kind = CachedGates.view(writer.cache, use).kind,
       template = use.template,
       amount = use.amount,
       hold = use.hold,
@@ -192,7 +192,7 @@ end
 
 -- Write the starts.
 function StartWriter.write(writer)
-  local book, request = writer.book, writer.request
+  local cache, request = writer.cache, writer.request
   local n = #writer.plain + #writer.gated
   if n == 0 then
     return
@@ -204,13 +204,13 @@ function StartWriter.write(writer)
     Jobs.start_gated(writer.gated, request.worker, request.request)
   end
   for _, one in ipairs(writer.used) do
-    Book.count_taken(book, one.gate, one.template, one.number, one.pool)
+    CachedGates.count_taken(cache, one.gate, one.template, one.number, one.pool)
   end
   for _, one in ipairs(writer.last) do
-    Book.remember_member(book, one.gate, one.template, one.member)
+    CachedGates.remember_member(cache, one.gate, one.template, one.member)
   end
   for _, one in ipairs(writer.reserved) do
-    if Book.unreserve(book, one.gate, one.job) then
+    if CachedGates.unreserve(cache, one.gate, one.job) then
       writer.ended[#writer.ended + 1] = one.gate
     end
   end
@@ -218,7 +218,7 @@ function StartWriter.write(writer)
     Permits.take(writer.permits)
   end
   if #writer.rates > 0 then
-    GateBook.count_starts(book, writer.rates)
+    GateCache.count_starts(cache, writer.rates)
   end
   Counts.move(writer.lane, 'waiting', 'running', n)
   Counts.happened('started', n)

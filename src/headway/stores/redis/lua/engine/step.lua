@@ -3,8 +3,8 @@
 -- A verb moves rows with `move` and the functions of `rules/moves`; `flush` writes rows, returns
 -- permits, inserts follow-ups, and feeds, in that order.
 -- python: stores.ledger.step.Step
--- needs: rules.book, rules.cascade, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
--- needs: tables.permits, rules.state, engine.gate_book, engine.feeding, engine.insert
+-- needs: rules.cached_gates, rules.cascade, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
+-- needs: tables.permits, rules.state, engine.gate_cache, engine.feeding, engine.insert
 local Step = {}
 
 -- Create a step with a journal, because moves of jobs may be refused late, and must then leave
@@ -17,7 +17,7 @@ end
 -- Like `new`, for a verb that starts the journal itself if it may be refused.
 function Step.unguarded()
   return {
-    book = GateBook.new(),
+    cache = GateCache.new(),
     rows = {},
     dirty = {},
     is_dirty = {},
@@ -128,11 +128,11 @@ function Step.give_back(step, row, gate, hold)
 end
 
 local function is_keyed(step, gate)
-  local row = GateBook.find(step.book, gate)
+  local row = GateCache.find(step.cache, gate)
   if row == nil then
     return true
   end
-  local spec = GateBook.spec(step.book, row.template)
+  local spec = GateCache.spec(step.cache, row.template)
   if spec == nil then
     -- A pool without its own row: its members know the template.
     return row.template ~= ''
@@ -143,14 +143,14 @@ end
 -- Wake the lanes that a shared gate blocked, and forget them; the next claim that finds the gate
 -- shut records its lane again.
 local function wake_waiting(step, gate)
-  local row = GateBook.find(step.book, gate)
+  local row = GateCache.find(step.cache, gate)
   if row == nil or #row.lanes == 0 then
     return
   end
   for _, lane in ipairs(row.lanes) do
     Run.wake(lane ~= Gates.ANY_LANE and lane or nil)
   end
-  GateBook.change(step.book, gate, row.template, row.pool).lanes = {}
+  GateCache.change(step.cache, gate, row.template, row.pool).lanes = {}
 end
 
 -- Wake the lanes that shared gates blocked, and return the keyed gates, to be fed.
@@ -175,9 +175,9 @@ local function end_reservations(step)
   for place, one in ipairs(step.reserved) do
     names[place] = one.gate
   end
-  GateBook.prefetch(step.book, names)
+  GateCache.prefetch(step.cache, names)
   for _, one in ipairs(step.reserved) do
-    if Book.unreserve(step.book, one.gate, one.job) then
+    if CachedGates.unreserve(step.cache, one.gate, one.job) then
       ended[#ended + 1] = one.gate
     end
   end
@@ -207,10 +207,10 @@ local function count_back(step, amounts)
   for place, one in ipairs(amounts) do
     names[place] = one.gate
   end
-  GateBook.prefetch(step.book, names)
+  GateCache.prefetch(step.cache, names)
   local gates = {}
   for _, one in ipairs(amounts) do
-    Book.give_back(step.book, one.gate, one.amount)
+    CachedGates.give_back(step.cache, one.gate, one.amount)
     gates[#gates + 1] = one.gate
     if one.pool ~= '' then
       gates[#gates + 1] = one.pool
@@ -231,9 +231,9 @@ end
 function Step.give_back_all(step, jobs)
   local freed = count_back(step, Permits.remove_all(jobs))
   for _, gate in ipairs(freed) do
-    Feeding.feed_gate(step.book, gate)
+    Feeding.feed_gate(step.cache, gate)
   end
-  GateBook.save(step.book)
+  GateCache.save(step.cache)
 end
 
 -- Return the permits held by the jobs of these releases, by job.
@@ -291,11 +291,11 @@ local function insert_what_follows(step)
   local follow, then_jobs = step.follow, step.then_jobs
   if #follow > 0 then
     step.follow = {}
-    Insert.insert_new(step.book, follow, false, true)
+    Insert.insert_new(step.cache, follow, false, true)
   end
   if #then_jobs > 0 then
     step.then_jobs = {}
-    Insert.insert_new(step.book, then_jobs, false)
+    Insert.insert_new(step.cache, then_jobs, false)
   end
 end
 
@@ -309,11 +309,11 @@ function Step.flush(step)
   write_rows(step)
   insert_what_follows(step)
   for _, ticket in ipairs(step.tickets) do
-    Feeding.feed_flow(step.book, ticket.gate, ticket.flow)
+    Feeding.feed_flow(step.cache, ticket.gate, ticket.flow)
   end
   step.tickets, step.has_ticket = {}, {}
   for _, gate in ipairs(freed) do
-    Feeding.feed_gate(step.book, gate)
+    Feeding.feed_gate(step.cache, gate)
   end
-  GateBook.save(step.book)
+  GateCache.save(step.cache)
 end

@@ -82,7 +82,7 @@ function ApplySignal.keep(step, event, scope, row)
   end
   if event.stage ~= '' then
     -- When it is applied later, there is no caller to report an unknown gate to.
-    FlowOf.make_ready(step.book, row ~= nil and row.kind or 'unknown', event.gates)
+    FlowOf.make_ready(step.cache, row ~= nil and row.kind or 'unknown', event.gates)
   end
   local now = Time.now
   Signals.save({

@@ -3,8 +3,8 @@
 --
 -- A verb changes rows with `end`, `requeue` and `move`. `flush` returns permits, writes the rows,
 -- inserts follow-ups, and feeds, in that order.
--- needs: base.python, base.run, base.time, engine.gate_book, engine.new_jobs, engine.step,
--- needs: rules.book, rules.cascade, tables.counts, tables.dedupe, tables.jobs
+-- needs: base.python, base.run, base.time, engine.gate_cache, engine.new_jobs, engine.step,
+-- needs: rules.cached_gates, rules.cascade, tables.counts, tables.dedupe, tables.jobs
 
 local Moves = {}
 
@@ -99,16 +99,16 @@ end
 
 -- Close a gate until a given time; a later end of its current closing is kept.
 function Moves.close_gate(self, gate, until_, author, reason)
-  local row = GateBook.find(self.book, gate)
+  local row = GateCache.find(self.cache, gate)
   if row == nil then
-    local found = GateBook.place_of(self.book, gate)
+    local found = GateCache.place_of(self.cache, gate)
     local template, pool = found.template, found.pool
-    row = GateBook.change(self.book, gate, template, pool)
+    row = GateCache.change(self.cache, gate, template, pool)
   end
-  row = GateBook.change(self.book, gate, row.template, row.pool)
+  row = GateCache.change(self.cache, gate, row.template, row.pool)
   row.closed_until = math.max(row.closed_until or 0, until_)
   row.closed_by, row.closed_reason = author, reason
-  Book.forget_view(self.book, gate)
+  CachedGates.forget_view(self.cache, gate)
   if until_ < FOREVER then
     -- Jobs may be parked there by then, so a timer must process its opening.
     Run.wake(nil, until_)

@@ -66,7 +66,7 @@ function Act.release_permit(request)
   Time.keep()
   local step = Step.new()
   for _, name in ipairs(Step.return_permits(step, permits)) do
-    Feeding.feed_gate(step.book, name)
+    Feeding.feed_gate(step.cache, name)
   end
   Step.flush(step)
   Trail.note(request.author, request.reason, 'release_permit', gate, request.job)

@@ -2,7 +2,7 @@
 -- the fires of the timetable.
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
 -- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
--- needs: engine.feeding, engine.horizon, engine.step, engine.gate_book
+-- needs: engine.feeding, engine.horizon, engine.step, engine.gate_cache
 -- needs: engine.new_jobs, engine.insert, rules.attempts, rules.sweep
 
 local Chores = {}
@@ -124,8 +124,8 @@ function Chores.sweep(request)
   -- Ended jobs must be written before anything is fed or deleted.
   Step.flush(step)
   local promoted = promote_due(step)
-  local timers, fed = Feeding.run_timers(step.book, n)
-  Horizon.extend_short(step.book, n)
+  local timers, fed = Feeding.run_timers(step.cache, n)
+  Horizon.extend_short(step.cache, n)
   Step.flush(step)
   local removed, lines = forget(n), forget_trail(n, Time.now - request.keep_trail_ms)
   local live, first_lapse = check_workers()
@@ -166,9 +166,9 @@ local function create_fires(row, moments)
   for place, moment in ipairs(moments) do
     jobs[place] = job_of(row, moment)
   end
-  local book = GateBook.new()
-  Insert.insert_new(book, jobs, false, true)
-  GateBook.save(book)
+  local cache = GateCache.new()
+  Insert.insert_new(cache, jobs, false, true)
+  GateCache.save(cache)
 end
 
 -- Create scheduled jobs for a timetable entry's next times, after the last fired. Return {fired,

@@ -1,7 +1,7 @@
 -- Claim: promote due jobs, then start jobs in order with all their permits.
 -- quick: quick.claim
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers, engine.promotion
--- needs: engine.feeding, engine.gate_book, engine.lane_share, engine.lane_claim, rules.attempts
+-- needs: engine.feeding, engine.gate_cache, engine.lane_share, engine.lane_claim, rules.attempts
 -- needs: rules.sweep, engine.step
 
 local Claim = {}
@@ -154,7 +154,7 @@ local function apply_due(request, dead)
     -- Expired jobs must be written before due jobs are promoted, because they may be the same.
     Step.flush(step)
   end
-  Feeding.run_timers(step.book, TIMERS)
+  Feeding.run_timers(step.cache, TIMERS)
   for _, one in ipairs(request.lanes) do
     Promotion.promote(step, one[1])
   end
@@ -173,18 +173,18 @@ end
 
 -- Create the state of one claim over its lanes.
 local function new_work(request)
-  local book, cursors = GateBook.new(), cursors_of(request)
+  local cache, cursors = GateCache.new(), cursors_of(request)
   local lanes, order = {}, {}
   for _, one in ipairs(request.lanes) do
     local lane = one[1]
     if lanes[lane] == nil then
-      lanes[lane] = LaneClaim.new(book, request, lane, cursors[lane] or -1)
+      lanes[lane] = LaneClaim.new(cache, request, lane, cursors[lane] or -1)
       order[#order + 1] = lanes[lane]
     end
   end
   return {
     request = request,
-    book = book,
+    cache = cache,
     lanes = lanes,
     order = order,
     result = new_result(),
@@ -226,7 +226,7 @@ local function run(work)
       take(work, one[1], request.n - #jobs)
     end
   end
-  GateBook.save(work.book)
+  GateCache.save(work.cache)
 end
 
 local function earlier(one, other)

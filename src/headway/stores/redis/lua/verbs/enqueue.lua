@@ -1,5 +1,5 @@
 -- Enqueue: create jobs that do not exist yet.
--- needs: base.time, base.write, engine.gate_book, engine.horizon, engine.insert
+-- needs: base.time, base.write, engine.gate_cache, engine.horizon, engine.insert
 
 local Enqueue = {}
 
@@ -50,9 +50,9 @@ function Enqueue.run(request)
   end
   Write.guarded()
   Horizon.begin(request)
-  local book, jobs = GateBook.new(), jobs_of(request)
-  local replies = Insert.insert_new(book, jobs, true)
-  GateBook.save(book)
+  local cache, jobs = GateCache.new(), jobs_of(request)
+  local replies = Insert.insert_new(cache, jobs, true)
+  GateCache.save(cache)
   Time.keep()
   local letters, others = {}, {}
   for place, reply in ipairs(replies) do

@@ -1,13 +1,13 @@
 -- Restore: create jobs whose work is already under way, awaiting, with their permits.
--- needs: rules.book, base.codec, base.time, base.write, tables.counts, tables.jobs
--- needs: tables.permits, tables.signals, engine.gate_kinds, engine.gate_book, engine.flow_of
+-- needs: rules.cached_gates, base.codec, base.time, base.write, tables.counts, tables.jobs
+-- needs: tables.permits, tables.signals, engine.gate_kinds, engine.gate_cache, engine.flow_of
 -- needs: engine.horizon, engine.insert, engine.step, rules.apply_signal, rules.attempts
 -- needs: rules.moves, rules.state
 local Restore = {}
 
 -- Take a job's permits at one gate, even beyond the gate's capacity.
 local function take(step, row, use, one)
-  local spec = GateBook.spec(step.book, use.template)
+  local spec = GateCache.spec(step.cache, use.template)
   local rules = spec and GateKinds.of(spec.kind)
   if not rules or not rules.takes_permits then
     return
@@ -18,7 +18,7 @@ local function take(step, row, use, one)
   end
   local gate, pool = GateKinds.permit_gate(spec.kind, use.name, member)
   row.members[use.name] = member
-  Book.count_taken(step.book, gate, use.template, use.amount, pool)
+  CachedGates.count_taken(step.cache, gate, use.template, use.amount, pool)
   Permits.add({
     {
       gate = gate,
@@ -62,7 +62,7 @@ local function insert(step, request)
       new[#new + 1] = one.job
     end
   end
-  local made, n = Insert.insert_new(step.book, new, true), 0
+  local made, n = Insert.insert_new(step.cache, new, true), 0
   for place, one in ipairs(request.jobs) do
     if known[one.job.id] then
       replies[place] = { id = one.job.id, created = false }

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from headway.carrier.application import Application, DeliveryRefused, Message, Notice, read_twiml
 from headway.carrier.call_lifecycle import Life
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
-from headway.carrier.script import Fate, Person, Rates, SimulatedSettings, fate_of
+from headway.carrier.script import DrawnOutcome, Person, Rates, SimulatedSettings, draw_outcome
 from headway.carrier.webhook_delivery import Pace, Tasks, WebhookSender, delivery_of
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
@@ -30,7 +30,7 @@ _EVENTS: Mapping[CallStatus, str] = {
 }
 
 
-class World:
+class PhoneNetwork:
     """A simulated phone network.
 
     Attributes:
@@ -47,7 +47,7 @@ class World:
         timing: Timing = REAL,
         mark: str | None = None,
     ) -> None:
-        """Create an empty world.
+        """Create an empty network.
 
         Args:
             mark: seed of its ids; None for a random one.
@@ -75,7 +75,7 @@ class World:
         """Set what the person at a number does from now on."""
         self._people[phone] = (person, self._asked[phone])
 
-    def next_fate(self, to: str) -> tuple[Fate, int]:
+    def next_outcome(self, to: str) -> tuple[DrawnOutcome, int]:
         """Draw the outcome of the next request to a number.
 
         Returns:
@@ -84,26 +84,26 @@ class World:
         nth = self._asked[to]
         self._asked[to] += 1
         person, since = self._people.get(to, (Person(), 0))
-        fate = fate_of(self.rates, person, self._seed, to, nth, nth - since)
-        self.ledger.takings[fate.taking] += 1
-        return fate, nth
+        outcome = draw_outcome(self.rates, person, self._seed, to, nth, nth - since)
+        self.ledger.takings[outcome.taking] += 1
+        return outcome, nth
 
-    def place(self, plan: CallPlan, fate: Fate, nth: int) -> Call:
-        """Start a call in the background, with a result of `next_fate`."""
+    def place(self, plan: CallPlan, outcome: DrawnOutcome, nth: int) -> Call:
+        """Start a call in the background, with a result of `next_outcome`."""
         sid = self._new_sid("CA")
-        call = Call(sid=sid, plan=plan, fate=fate, nth=nth, placed_at=self.pace.now_at())
+        call = Call(sid=sid, plan=plan, outcome=outcome, nth=nth, placed_at=self.pace.now_at())
         self.ledger.began(call)
         self._notify(call)
         self._lives[sid] = life = Life(call, self.pace, self._application, self._notify)
         self._tasks.spawn(life.run())
         return call
 
-    def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
+    def send(self, plan: TextPlan, outcome: DrawnOutcome, nth: int) -> Text:
         """Send a message to a person, who may reply, in the background; as `place`."""
         sid = self._new_sid("SM")
-        text = Text(sid=sid, plan=plan, fate=fate, nth=nth, sent_at=self.pace.now_at())
+        text = Text(sid=sid, plan=plan, outcome=outcome, nth=nth, sent_at=self.pace.now_at())
         self.ledger.texts[sid] = text
-        self._tasks.spawn(self._live_text(text, fate))
+        self._tasks.spawn(self._live_text(text, outcome))
         return text
 
     def write(self, from_: str, to: str, words: str) -> Text:
@@ -180,14 +180,14 @@ class World:
         delivery = delivery_of(self.rates, self._seed, purpose)
         self._webhooks.send(sid, delivery, deliver, tries=self.rates.post_tries, last=last)
 
-    async def _live_text(self, text: Text, fate: Fate) -> None:
+    async def _live_text(self, text: Text, outcome: DrawnOutcome) -> None:
         await self.pace.pause(SENT_MS)
         self._set_status(text, TextStatus.SENT)
         await self.pace.pause(DELIVERED_MS)
-        self._set_status(text, TextStatus.DELIVERED if fate.arrives else TextStatus.UNDELIVERED)
-        if fate.arrives and fate.text and self.inbound_urls:
-            await self.pace.pause(fate.think_ms)
-            self.write(text.plan.to, text.plan.from_, fate.text)
+        self._set_status(text, TextStatus.DELIVERED if outcome.arrives else TextStatus.UNDELIVERED)
+        if outcome.arrives and outcome.text and self.inbound_urls:
+            await self.pace.pause(outcome.think_ms)
+            self.write(text.plan.to, text.plan.from_, outcome.text)
 
     def _set_status(self, text: Text, status: TextStatus) -> None:
         text.status = status
@@ -217,7 +217,7 @@ class World:
         text = Text(
             sid=self._new_sid("SM"),
             plan=plan,
-            fate=None,
+            outcome=None,
             nth=0,
             sent_at=self.pace.now_at(),
             status=TextStatus.DELIVERED,

@@ -1,4 +1,4 @@
-"""The exchange: the providers of [telephony] by name, dialling with failover, and webhooks."""
+"""The telephony: the providers of [telephony] by name, dialling with failover, and webhooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headway.systems.telephony.texts import Texts
 from headway.systems.telephony.voice import CallOrder, Dialled, Voice
 
 
-class Exchange:
+class Telephony:
     """The providers of one server or worker.
 
     Attributes:
@@ -70,7 +70,7 @@ CALLEE: Literal["callee"] = "callee"
 
 
 async def dial(
-    exchange: Exchange, order: Callable[[str], CallOrder], providers: Sequence[str]
+    telephony: Telephony, order: Callable[[str], CallOrder], providers: Sequence[str]
 ) -> Dialled:
     """Place one call with the first provider that accepts it.
 
@@ -89,7 +89,7 @@ async def dial(
             refusal that concerns the called number is raised unchanged.
         ProviderUnsure: there may be a call.
     """
-    voices = [exchange.voice(name) for name in dict.fromkeys(providers)]
+    voices = [telephony.voice(name) for name in dict.fromkeys(providers)]
     if not voices:
         message = "no call provider was given"
         raise InvalidValue(message, hint='pass at least one, such as "twilio"')
@@ -110,14 +110,14 @@ Provider = Annotated[
 """The type of a route's parameter `provider`, for `take`."""
 
 
-async def take(service: Service, exchange: Exchange, name: str, request: Request) -> HookRequest:
+async def take(service: Service, telephony: Telephony, name: str, request: Request) -> HookRequest:
     """Read a provider's webhook, verify its signature, and return it.
 
     Raises:
         HTTPException: with 404, the provider is not configured.
         Unauthenticated: the signature is missing or wrong.
     """
-    provider = exchange.voices.get(name) or exchange.texts.get(name)
+    provider = telephony.voices.get(name) or telephony.texts.get(name)
     if provider is None:
         raise HTTPException(404)
     came = await received(request, service.options.public_url)
@@ -135,7 +135,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 """The module of each provider, which has a function `make(settings)`."""
 
 
-def read_exchange(written: Mapping[str, object]) -> Exchange:
+def read_telephony(written: Mapping[str, object]) -> Telephony:
     """Create the configured providers, without connecting to them.
 
     Raises:
@@ -150,7 +150,7 @@ def read_exchange(written: Mapping[str, object]) -> Exchange:
             voices[name] = cast("Voice", made)
         if hasattr(made, "send"):
             texts[name] = cast("Texts", made)
-    return Exchange(voices, texts)
+    return Telephony(voices, texts)
 
 
 def _make(name: str, settings: object) -> object:

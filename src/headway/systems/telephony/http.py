@@ -56,7 +56,7 @@ class Refusal:
     text: str = ""
 
 
-class Wire:
+class ProviderHttp:
     """Sends requests to one provider, each once.
 
     Attributes:
@@ -220,8 +220,8 @@ async def understood(provider: str, asked: Awaitable[T]) -> T:
     """Return an official client's result.
 
     Raises:
-        ProviderError: as raised by the wire.
-        Withdrawn: as raised by the wire.
+        ProviderError: as raised by `ProviderHttp`.
+        Withdrawn: as raised by `ProviderHttp`.
         ProviderUnsure: the client cannot read the reply; the request may have been carried out.
     """
     try:

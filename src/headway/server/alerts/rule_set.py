@@ -1,4 +1,4 @@
-"""Rule books: groups of alert rules that evaluate the same facts and share a runbook page."""
+"""Rule rule_sets: groups of alert rules that evaluate the same facts and share a runbook page."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Facts:
 _log = logging.getLogger("headway.alerts")
 
 Seen = TypeVar("Seen")
-"""The type of facts that the rules of a book evaluate."""
+"""The type of facts that the rules of a rule_set evaluate."""
 
 Found = tuple[Rule[Any], Sequence[Finding]]
 """A rule and its current findings."""
 
 
-class RuleBook(Generic[Seen]):
+class RuleSet(Generic[Seen]):
     """Rules that evaluate the same facts."""
 
     def __init__(
@@ -115,8 +115,8 @@ class RuleBook(Generic[Seen]):
         return found
 
 
-Book = RuleBook[Any]
-"""A rule book over any type of facts."""
+Book = RuleSet[Any]
+"""A rule rule_set over any type of facts."""
 
 
 class Alerts:
@@ -135,30 +135,30 @@ class Alerts:
         self.full: StoreFull | None = None
         self.off: frozenset[str] = frozenset()
         self.storage: AlertStorage | None = None
-        self._books: list[Book] = []
+        self._rule_sets: list[Book] = []
 
     @property
-    def books(self) -> Sequence[Book]:
-        """The books of the systems, in the order in which they were added."""
-        return tuple(self._books)
+    def rule_sets(self) -> Sequence[Book]:
+        """The rule_sets of the systems, in the order in which they were added."""
+        return tuple(self._rule_sets)
 
-    def add(self, book: Book) -> None:
+    def add(self, rule_set: Book) -> None:
         """Add the rules of a system; call this from the system's `start`.
 
         Raises:
             InvalidValue: a rule of the same name was already added.
         """
-        check_names((*self._books, book))
-        self._books.append(book)
+        check_names((*self._rule_sets, rule_set))
+        self._rule_sets.append(rule_set)
 
 
-def check_names(books: Iterable[Book], off: Iterable[str] = ()) -> None:
+def check_names(rule_sets: Iterable[Book], off: Iterable[str] = ()) -> None:
     """Check that rule names are unique, and that all disabled rules exist.
 
     Raises:
         InvalidValue: two rules have the same name, or a disabled rule does not exist.
     """
-    names = [name for book in books for name in book.names]
+    names = [name for rule_set in rule_sets for name in rule_set.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         message = f"two alert rules are named {twice[0]!r:.80}"

@@ -30,7 +30,7 @@ FORGET_AFTER_MS = 60_000
 """How long after its window a keyed rate is removed."""
 
 
-class GateBook:
+class GateCache:
     """The gates that one step uses; each is loaded once, and written once at the end.
 
     Args:
@@ -361,29 +361,29 @@ EXTEND_BELOW_MS = 15 * DAY_MS
 """A sweep extends hours that are computed less far ahead than this."""
 
 
-def ensure_hours(book: GateBook, use: GateUse) -> None:
+def ensure_hours(cache: GateCache, use: GateUse) -> None:
     """Create the row of an Hours gate that is used for the first time."""
-    row = book.find(use.name)
+    row = cache.find(use.name)
     if row is None or row.horizon_at is None:
-        extend(book, use.name, use.template, use.zone or "UTC")
+        extend(cache, use.name, use.template, use.zone or "UTC")
 
 
-def extend(book: GateBook, name: str, template: str, zone: str) -> None:
+def extend(cache: GateCache, name: str, template: str, zone: str) -> None:
     """Compute the open intervals of an Hours gate from now to its horizon."""
-    spec = book.spec(template)
+    spec = cache.spec(template)
     if spec is None or spec.hours is None:
         return
-    now = book.ledger.now
-    row = book.change(name, template)
+    now = cache.ledger.now
+    row = cache.change(name, template)
     row.zone = zone
     row.opens = intervals(spec.hours, zone, now, now + HORIZON_MS)
     row.horizon_at = now + HORIZON_MS
-    book.forget_view(name)
+    cache.forget_view(name)
 
 
-def extend_short(book: GateBook, limit: int) -> int:
+def extend_short(cache: GateCache, limit: int) -> int:
     """Extend hours whose horizon is near, and return how many were extended."""
-    rows = book.ledger.gates.short_horizons(book.ledger.now + EXTEND_BELOW_MS, limit)
+    rows = cache.ledger.gates.short_horizons(cache.ledger.now + EXTEND_BELOW_MS, limit)
     for row in rows:
-        extend(book, row.name, row.template, row.zone or "UTC")
+        extend(cache, row.name, row.template, row.zone or "UTC")
     return len(rows)
