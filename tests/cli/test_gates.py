@@ -162,6 +162,10 @@ def test_misspelt_gate_is_refused_with_a_suggestion(headway: Headway):
         assert ran.err.strip() == f"headway: the gate {name!r} is not declared ({hint})"
     shown = headway("gates", "show", "lin")
     assert (shown.code, shown.err) == (2, "headway: there is no gate 'lin' (did you mean line?)\n")
+    for change in ("resume", "gates open", "gates reset", "gates set --capacity=2"):
+        ran = headway(*change.split(), "lin")
+        assert ran.code == 2
+        assert ran.err == "headway: the gate 'lin' is not declared (did you mean line?)\n"
 
 
 def test_timed_closing_shows_its_end(headway: Headway):

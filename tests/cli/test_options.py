@@ -108,3 +108,19 @@ def test_gates_page_after_the_last_says_that_there_are_no_more(headway: Headway)
     assert headway("migrate").code == 0
     assert "no gates: an App declares them with its first send" in headway("gates").err
     assert "no more gates" in headway("gates", "--cursor", "z").err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--limit", "0", "'0' should be greater than or equal to 1"),
+        ("--limit", "1001", "'1001' should be less than or equal to 1000"),
+        ("--limit", "x", "'x' should be a valid integer"),
+    ],
+)
+def test_number_that_is_refused_is_in_the_error(
+    headway: Headway, option: str, value: str, said: str
+):
+    ran = headway("jobs", option, value)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"headway: invalid value for '{option}': {said} (see headway jobs --help)\n"

@@ -45,6 +45,8 @@ def test_next_fires_of_an_entry_are_shown_in_local_time(headway: Headway):
     assert len(headway("timetable", "next", "nightly", "--json").document["next"]) == 10
     ran = headway("timetable", "next", "nightli")
     assert ran.err == "headway: there is no entry 'nightli' (did you mean nightly?)\n"
+    ran = headway("timetable", "disable", "nightli")
+    assert ran.err == "headway: no timetable entry 'nightli' (did you mean nightly?)\n"
 
 
 def test_entry_is_disabled_and_enabled(headway: Headway):

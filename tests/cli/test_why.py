@@ -17,6 +17,7 @@ def test_why_names_the_full_gate_and_its_holders(headway: Headway):
     assert ran.out.splitlines()[0].startswith("blocked: ")
     assert "line" in ran.out
     assert f"{holder}:1" in ran.out
+    assert "place in its flow  1\n" in ran.out
     document = headway("why", waiter, "--json").document
     assert document["shown"] == "blocked"
     assert [gate["name"] for gate in document["closed"]] == ["line"]

@@ -68,7 +68,11 @@ def test_values_are_never_read_as_templates(plain: hw.App) -> None:
         ({"lane": ""}, "lane is empty"),
         ({"name": "a\0b"}, "contains NUL"),
         ({"name": "x" * 10_000}, "kind has 10000 characters"),
-        ({"colour": "red"}, "the kind 'work' has an unknown option 'colour'"),
+        (
+            {"colour": "red"},
+            "unknown option 'colour' (options are name, lane",
+        ),
+        ({"retries": 3}, "unknown option 'retries' (did you mean retry? options are name, lane"),
         ({"gates": [hw.Slots("g", 1)], "stages": {"a": []}}, "has gates in addition to its stages"),
         ({"stages": {}}, "has no stages"),
     ],

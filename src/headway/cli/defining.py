@@ -6,27 +6,25 @@ from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
-from headway.contract.views import GatesQuery, LanesQuery, StatsQuery
-from headway.core.errors import UnknownGate
+from headway.contract.views import GatesQuery, LanesQuery, StatsQuery, TimetableQuery
+from headway.core.errors import UnknownEntry, UnknownGate
 from headway.core.instant import optional_moment
 from headway.core.naming import did_you_mean
 
 LANE = "lane:"
 
 
-def define(
-    session: Session, item: Item, signed: Signed, *, done: str, about: str | None = None
-) -> None:
+def define(session: Session, name: str, item: Item, signed: Signed, *, done: str) -> None:
     """Apply one change and print `done`.
 
     Args:
-        about: Name of the changed gate; a note is printed if it belongs to an unknown lane.
+        name: Name of the changed gate or entry; of a lane, its gate. A note is printed if there
+            is no such lane.
     """
 
     async def work(store: Store) -> tuple[int, str]:
-        note = "" if about is None else await _unknown_lane_note(store, about)
-        request = definition_request(session, item, signed)
-        return await _defined(store, request, about), note
+        note = await _unknown_lane_note(store, name)
+        return await _defined(store, name, definition_request(session, item, signed)), note
 
     revision, note = session.with_store(work)
     session.terminal.reply({"revision": revision}, done)
@@ -51,7 +49,7 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
             now = (await store.read(StatsQuery())).now
             until_at = moment.ahead("--until", now)
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
-        done = await _defined(store, definition_request(session, item, signed), gate)
+        done = await _defined(store, gate, definition_request(session, item, signed))
         return done, until_at, await _unknown_lane_note(store, gate)
 
     revision, until_at, note = session.with_store(work)
@@ -63,17 +61,21 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
         session.terminal.remark(note)
 
 
-async def _defined(store: Store, request: DefineRequest, gate: str | None) -> int:
+async def _defined(store: Store, name: str, request: DefineRequest) -> int:
     """Apply one change and return the new revision.
 
     Raises:
         UnknownGate: there is no such gate; the hint has similar names. Nothing was written.
+        UnknownEntry: there is no such entry; likewise.
     """
     try:
         return await store.define(request)
     except UnknownGate as error:
-        hint = await similar_gates(store, gate or "", error.hint)
+        hint = await similar_gates(store, name, error.hint)
         raise UnknownGate(error.message, hint=hint) from None
+    except UnknownEntry as error:
+        known = [one.spec.name for one in await store.read(TimetableQuery())]
+        raise UnknownEntry(error.message, hint=did_you_mean(name, known, error.hint)) from None
 
 
 async def similar_gates(store: Store, gate: str, otherwise: str) -> str:

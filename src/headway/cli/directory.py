@@ -40,7 +40,7 @@ SystemNames = Annotated[
     typer.Option(
         "--system",
         metavar="NAME",
-        help=f"Built-in system to serve: {', '.join(SYSTEMS)}; repeatable.",
+        help=f"Built-in system: {', '.join(SYSTEMS)}; repeatable.",
         autocompletion=complete_system,
     ),
 ]

@@ -161,7 +161,7 @@ def _first_line(error: str) -> str:
 
 def why_facts(clock: LocalClock, found: WhyView) -> list[tuple[str, str]]:
     """Return the facts behind the sentence; "" for unknown values."""
-    place = "" if found.place is None else f"{found.place}." if found.place <= 1000 else "1000+"
+    place = "" if found.place is None else str(found.place) if found.place <= 1000 else "1000+"
     return [
         ("job", found.id),
         ("state", found.shown),

@@ -60,6 +60,13 @@ def _described(error: Exception) -> tuple[str, str, str]:
 
 def _usage(error: typer.TyperException) -> str:
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    if error.__cause__ is not None:
+        # The parser, too, imports it only when it refuses a value.
+        from pydantic import ValidationError  # noqa: PLC0415
+
+        if isinstance(error.__cause__, ValidationError):
+            value = f"{error.__cause__.errors()[0]['input']!r:.80}"
+            text = text.partition(", unable to parse")[0].replace("Input", value, 1)
     return text[:1].lower() + text[1:]
 
 

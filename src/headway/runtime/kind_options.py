@@ -17,7 +17,7 @@ from headway.core.job import (
     MAX_SHARED_GATES,
 )
 from headway.core.local_time import find_zone
-from headway.core.naming import ALWAYS_KNOWN, check_name, placeholders, resolve
+from headway.core.naming import ALWAYS_KNOWN, check_name, did_you_mean, placeholders, resolve
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, State
 
@@ -179,7 +179,9 @@ def refuse_unknown(
     unknown = sorted(given.keys() - known.__annotations__.keys())
     if unknown:
         message = f"{start} {unknown[0]!r}"
-        raise InvalidValue(message, hint=f"{hint} {', '.join(known.__annotations__)}")
+        options = known.__annotations__
+        meant = did_you_mean(unknown[0], options)
+        raise InvalidValue(message, hint=f"{meant} {hint} {', '.join(options)}".lstrip())
 
 
 def check_priority(priority: object) -> int:

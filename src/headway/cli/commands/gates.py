@@ -154,14 +154,13 @@ def set_(
     Any gate can be changed: a declared gate, an instance of a template, a pool member
     (POOL/MEMBER), or all, lane:NAME, tenant:NAME, kind:NAME.
     """
-    item = numbers.change(name)
-    define(session, item, signed, done=f"{name} is set")
+    define(session, name, numbers.change(name), signed, done=f"{name} is set")
 
 
 @command(app, "reset")
 def reset(session: Session, name: GateName, signed: Signed) -> None:
     """Remove the operator's limits; the code's apply again."""
-    define(session, ResetGate(name=name), signed, done=f"{name} is as declared")
+    define(session, name, ResetGate(name=name), signed, done=f"{name} is as declared")
 
 
 @command(app, "close")
@@ -173,7 +172,7 @@ def close_(session: Session, name: GateName, signed: Signed, until: Until = None
 @command(app, "open")
 def open_(session: Session, name: GateName, signed: Signed) -> None:
     """Open a closed gate; same as `headway resume`."""
-    define(session, OpenGate(name=name), signed, done=f"{name} is open again")
+    define(session, name, OpenGate(name=name), signed, done=f"{name} is open again")
 
 
 @command(app, "release")
@@ -236,4 +235,4 @@ def resume(
     signed: Signed,
 ) -> None:
     """Undo a pause, no matter who set it. A gate that is not closed is left unchanged."""
-    define(session, OpenGate(name=target), signed, done=f"{target} is open again")
+    define(session, target, OpenGate(name=target), signed, done=f"{target} is open again")

@@ -38,10 +38,10 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
 ) -> None:
     """List jobs, oldest first; with --app, jobs in the store of that App.
 
-    Keys and subjects belong to a tenant: without --tenant, only jobs without a tenant match. If the
-    first page of a listing finds no job, waiting and running jobs are looked up by lane, gate and
-    worker. With --json: {"jobs": [...], "cursor": ...}; the cursor is null on the last page, and
-    the fields are those of `headway export`.
+    Keys and subjects belong to a tenant: without --tenant, only jobs without a tenant match. A page
+    reads a limited number of jobs; if the first page has no match, waiting and running jobs are
+    also looked up by lane, gate and worker. With --json: {"jobs": [...], "cursor": ...}; the cursor
+    is null on the last page, and the fields are those of `headway export`.
 
     Raises:
         InvalidValue: --worker was combined with another filter.

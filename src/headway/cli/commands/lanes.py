@@ -184,12 +184,10 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
         return found[0].spec if found else LaneSpec(name=name)
 
     spec = values.change(session.with_store(work))
-    define(session, SetLane(spec=spec), signed, done=f"{name} is set", about=f"lane:{name}")
+    define(session, f"lane:{name}", SetLane(spec=spec), signed, done=f"{name} is set")
 
 
 @command(app, "reset")
 def reset(session: Session, name: LaneName, signed: Signed) -> None:
     """Remove the operator's settings; the code's apply again."""
-    define(
-        session, ResetLane(name=name), signed, done=f"{name} is as declared", about=f"lane:{name}"
-    )
+    define(session, f"lane:{name}", ResetLane(name=name), signed, done=f"{name} is as declared")

@@ -81,14 +81,14 @@ def next_(
 @command(app, "enable")
 def enable(session: Session, name: EntryName, signed: Signed) -> None:
     """Enable an entry."""
-    define(session, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
+    define(session, name, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
     session.with_store(lambda store: TimetableChore(store, Timing()).create_fires(name))
 
 
 @command(app, "disable")
 def disable(session: Session, name: EntryName, signed: Signed) -> None:
     """Disable an entry; its queued fires are dropped."""
-    define(session, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
+    define(session, name, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
 
 
 async def _read(store: Store) -> tuple[tuple[EntryView, ...], int, dict[str, int]]:
