@@ -91,7 +91,7 @@ def moves() -> str:
             ahead = [f"`{one}`" for one in State if one in MOVES[state]]
             yield f"`{state}`", sort(state), ", ".join(ahead) or "none"
 
-    return table(("state", "sort", "may go to"), rows())
+    return table(("state", "group", "may go to"), rows())
 
 
 def settings() -> str:

@@ -102,7 +102,6 @@ REASONS = (
     "exhausted",
     "folded",
     "the entry changed",
-    "unusable result",
 )
 
 

@@ -45,6 +45,13 @@ def test_object_that_is_not_a_function_cannot_be_a_handler(app: hw.App, fn: Any)
         app.job()(fn)
 
 
+def test_parameter_for_the_job_must_be_the_first(app: hw.App) -> None:
+    async def late(name: str, job: hw.Job) -> None: ...
+
+    with pytest.raises(InvalidValue, match=r"'job' of 'late' takes the job, .*first parameter"):
+        app.job(late)
+
+
 def test_generator_cannot_be_a_handler(app: hw.App) -> None:
     def letters(job: hw.Job) -> Iterator[int]:
         yield 1

@@ -294,7 +294,8 @@ async def test_result_that_json_cannot_represent_does_not_repeat_the_work(
     sent = await app.send_async(strange)
     async with working(app):
         view = await store.ends(sent.id)
-    assert (view.state, view.reason, len(view.runs)) == ("dead", "unusable result", 1)
+    assert (view.state, view.reason, len(view.runs)) == ("dead", view.error, 1)
+    assert "the result " in view.reason
 
 
 async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(

@@ -66,6 +66,7 @@ Result = TypeVar("Result")
 FIRST_POLL = 0.02
 LONGEST_POLL = 0.5
 """Maximum seconds between two checks of a job that `App.wait` waits for."""
+_FIND_IDS = "pass the id that send returned; final jobs are removed after `keep`"
 
 _log = logging.getLogger("headway.worker")
 
@@ -598,8 +599,7 @@ class App:
             found = await self.find_async(job)
             if found is None:
                 message = f"there is no job {job!r:.80}"
-                hint = "pass the id that send returned; final jobs are removed after `keep`"
-                raise UnknownJob(message, hint=hint)
+                raise UnknownJob(message, hint=_FIND_IDS)
             if found.state in FINAL:
                 return found
             left = give_up_at - timing.monotonic()
@@ -796,7 +796,7 @@ def moved(verb: Verb, reply: ActReply) -> str | None:
             hint = "only dead and cancelled jobs can be retried" if verb is Verb.RETRY else ""
             raise InvalidState(message, hint=hint or f"`headway why {reply.id}` says why")
         case Acted.UNKNOWN:
-            message = f"there is no job {reply.id}"
-            raise UnknownJob(message, hint="final jobs are removed after `keep`")
+            message = f"there is no job {reply.id!r:.80}"
+            raise UnknownJob(message, hint=_FIND_IDS)
         case _:
             assert_never(reply.answer)

@@ -297,6 +297,9 @@ def _refuse_unsupported(kind: str, name: str, annotation: object) -> None:
     except (TypeError, NameError) as error:
         message = f"the annotation of {name!r} in {kind!r} is not supported: {error}"
         raise InvalidValue(message) from None
+    if annotation is Job:
+        message = f"the parameter {name!r} of {kind!r} takes the job, but is not the first"
+        raise InvalidValue(message, hint="make it the first parameter of the handler")
     if strange:
         message = f"the argument {name!r} of {kind!r} has a type that JSON cannot represent"
         raise InvalidValue(message, hint="use plain types, dataclasses, or msgspec.Struct")

@@ -222,7 +222,7 @@ def _succeeded(job: Job, answer: object) -> Outcome:
     if isinstance(answer, Unusable):
         # The work is done; another attempt would do it twice.
         follow = job.take_follow()
-        return Died(job.id, job.run, *follow, reason="unusable result", error=answer.error)
+        return Died(job.id, job.run, *follow, reason=answer.error, error=answer.error)
     return Succeeded(job.id, job.run, *job.take_follow(), result=result)
 
 
