@@ -215,7 +215,7 @@ def _fits(gate: str, pattern: str) -> bool:
     return pattern.startswith(prefix) and fnmatchcase(gate, pattern)
 
 
-OPEN_CALLER = Caller(id="open", name="open", may=frozenset(Permission))
+OPEN_CALLER = Caller(id="open", name="anonymous", may=frozenset(Permission))
 """The caller of an open server."""
 
 
