@@ -244,6 +244,7 @@ def test_follow_up_that_looks_misspelt_causes_a_warning(
         ({"concurrency": -1}, "concurrency of the lane 'calls' is -1"),
         ({"maxbacklog": 5}, "unknown option 'maxbacklog'"),
         ({"lease": 30}, "lease of the lane 'calls': a duration cannot be parsed from 30"),
+        ({"lease": "1ms"}, "lease of the lane 'calls' is 1 ms (it must be at least 1s)"),
     ],
 )
 def test_unusable_options_of_a_lane_are_refused(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, SetLane
 from headway.contract.store import Sent
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
@@ -510,3 +510,29 @@ async def test_job_behind_more_closed_flows_than_a_claim_examines_is_started(
     async with working(app):
         view = await store.ends(sent[-1].id)
     assert view.state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("options", "lease_ms"),
+    [({}, 5_000), ({"lanes": "mail,calls"}, 1_000), ({"lease": "9s"}, 9_000)],
+)
+async def test_worker_uses_the_shortest_lease_that_its_lanes_have_when_it_starts(
+    app: hw.App, store: ObservedStore, options: dict[str, Any], lease_ms: int
+) -> None:
+    app.lane("main", lease="20s")
+    app.lane("mail", lease="20s")
+
+    @app.job()
+    async def work() -> None: ...
+
+    await app.declare()
+    specs = [
+        LaneSpec(name="main", lease_ms=5_000),
+        LaneSpec(name="calls", lease_ms=1),  # below what `app.lane` accepts
+    ]
+    for spec in specs:
+        await store.define(DefineRequest(items=(SetLane(spec=spec),), author="ada"))
+    await app.worker(until_idle=True, **options).run()
+    claims = store.asked("claim")
+    assert claims
+    assert {request.lease_ms for request, _ in claims} == {lease_ms}

@@ -634,7 +634,9 @@ class App:
         lease_ms = self._declaration.shortest_lease_ms(self.lanes)
         if lease_ms is not None:
             given["lease"] = f"{lease_ms}ms"
-        return Worker(self.store, self.kinds, **{**given, **options})
+        worker = Worker(self.store, self.kinds, **{**given, **options})
+        worker.follows_lanes = "lease" not in options
+        return worker
 
     async def scan_sources(self) -> None:
         """Synchronise the store with the app's sources, as workers do from time to time.

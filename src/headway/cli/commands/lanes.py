@@ -63,7 +63,8 @@ class LaneValues:
         typer.Option(
             metavar="DURATION",
             callback=check_duration,
-            help='How long a run stays valid without a heartbeat, such as "30s".',
+            help="How long runs of workers that start from now on stay valid without a heartbeat, "
+            'such as "30s".',
         ),
     ] = None
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from threading import get_ident
 from typing import Any, Unpack
@@ -15,7 +16,8 @@ from uuid import uuid4
 from headway.contract.claims import BeatReply
 from headway.contract.outcomes import Outcome, Released, Verdict
 from headway.contract.store import Store
-from headway.core.errors import InvalidValue, StoreChanged, StoreError
+from headway.contract.views import LanesQuery
+from headway.core.errors import AccessError, InvalidValue, StoreChanged, StoreError
 from headway.core.job import MAX_BATCH
 from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Job, Stop
@@ -29,6 +31,7 @@ from headway.runtime.worker.outcomes import Failures
 from headway.runtime.worker.plans import Plans
 from headway.runtime.worker.settler import Settler
 from headway.runtime.worker.worker_options import (
+    SHORTEST_LEASE_MS,
     SignalUrl,
     WorkerOptions,
     WorkerSettings,
@@ -404,6 +407,8 @@ class Worker:
     Attributes:
         id: random id of the current run; empty before the first.
         settings: the settings of the worker.
+        follows_lanes: whether the lease that its lanes have in the store when it starts, which an
+            operator may have set, replaces that of its settings.
     """
 
     def __init__(
@@ -418,6 +423,7 @@ class Worker:
             InvalidValue: an option is not valid, or a stage has no handler.
         """
         self.id = ""
+        self.follows_lanes = False
         self.settings = read_worker_options(options)
         for kind in kinds.values():
             kind.check_stages()
@@ -476,9 +482,21 @@ class Worker:
         before = self.settings.before
         if before is not None:
             await persist(self.settings.timing, "before the first claim", before)
+        if self.follows_lanes:
+            await persist(self.settings.timing, "before the first claim", self._use_lanes_lease)
         if self.settings.until_idle and self.settings.chores:
             # The other chores run concurrently, and may be too late for what is due now.
             await persist(self.settings.timing, "first chores", self._chores_of_now)
+
+    async def _use_lanes_lease(self) -> None:
+        # The token of a worker over HTTP may not be allowed to list lanes.
+        with suppress(AccessError):
+            names = tuple(name for name, _ in self.settings.lanes)
+            lanes = await self._store.read(LanesQuery(names=names))
+            leases = [one.spec.lease_ms for one in lanes if one.spec.lease_ms is not None]
+            if leases:
+                lease_ms = max(SHORTEST_LEASE_MS, min(leases))
+                self.settings = replace(self.settings, lease_ms=lease_ms)
 
     async def _chores_of_now(self) -> None:
         await TimetableChore(self._store, self.settings.timing).create_fires()

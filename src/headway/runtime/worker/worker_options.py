@@ -117,6 +117,19 @@ class WorkerSettings:
     unknown: Unknown
 
 
+def check_lease(what: str, value: object) -> int:
+    """Parse a lease; an error begins with `what`.
+
+    Raises:
+        InvalidValue: it is not a duration, or too short.
+    """
+    lease_ms = check_duration(what, value)
+    if lease_ms < SHORTEST_LEASE_MS:
+        message = f"{what} is {lease_ms} ms"
+        raise InvalidValue(message, hint="it must be at least 1s")
+    return lease_ms
+
+
 def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     """Validate the options of a worker.
 
@@ -124,10 +137,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         InvalidValue: an option is unknown or not valid.
     """
     refuse_unknown(options, WorkerOptions, "a worker has no option")
-    lease_ms = check_duration("a worker's lease", options.get("lease", "30s"))
-    if lease_ms < SHORTEST_LEASE_MS:
-        message = f"a worker's lease is {lease_ms} ms"
-        raise InvalidValue(message, hint="it must be at least 1s")
+    lease_ms = check_lease("a worker's lease", options.get("lease", "30s"))
     order = options.get("order", "weighted")
     if order not in {"weighted", "strict"}:
         message = f"a worker's order is {order!r:.40}"

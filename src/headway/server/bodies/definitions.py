@@ -222,7 +222,9 @@ class LaneBody(Body):
         default=None, description="Maximum number of the lane's jobs in handlers at once."
     )
     lease: Span | None = Field(
-        default=None, description="How long a worker's runs stay valid without a heartbeat."
+        default=None,
+        description="How long runs of workers in Python, which start from then on, stay valid "
+        "without a heartbeat; claims over HTTP have their own `lease`.",
     )
     target: Span | None = Field(default=None, description="Latency target, from due to start.")
     fair: Literal["tenant"] | None = Field(
