@@ -72,7 +72,7 @@ async def intake(
 ) -> Response:
     """Store a request, and reply at once, before the first call.
 
-    Technicians who are on duty, within the radius and have all the skills are params one after
+    Technicians who are on duty, within the radius and have all the skills are asked one after
     another, nearest first. If there are none, the request is pending at once, and dispatchers are
     alerted. An address without a position needs a geocoder (422 without one, 503 if it is
     unavailable).
@@ -163,7 +163,7 @@ async def requests(
     response_model=WITH_WHY,
 )
 async def one(request: RequestId, service: TheService, caller: Reader) -> Response:
-    """Return a request: who was params, their answers, who is being params, and the time left."""
+    """Return a request: who was asked, their answers, who is being asked, and the time left."""
     found = await find_request(service, caller, request)
     job, why = await visible_why(service, caller, found.id)
     fields: Any = plain_value(service_request(job, why.now))
@@ -191,7 +191,7 @@ async def accept(
     context: TheContext,
     caller: Signaller,
 ) -> Response:
-    """Accept for the technician being params; 409 for one who is too late, or was not params."""
+    """Accept for the technician being asked; 409 for one who is too late, or was not asked."""
     job = await _answer(service, context, caller, request, body, accepts=True)
     return await respond_with(service, job)
 
@@ -204,7 +204,7 @@ async def decline(
     context: TheContext,
     caller: Signaller,
 ) -> Response:
-    """Decline for the technician being params; the next one is params at once."""
+    """Decline for the technician being asked; the next one is asked at once."""
     job = await _answer(service, context, caller, request, body, accepts=False)
     await send_jobs(service, [review_now(context, job.id, "declined", body.technician, job.life)])
     return await respond_with(service, job)
@@ -238,15 +238,15 @@ async def _answer(
     """Apply a technician's answer, and return the request's job as it is then.
 
     Raises:
-        InvalidState: the technician was not params, or the answer came too late.
+        InvalidState: the technician was not asked, or the answer came too late.
     """
     job = await find_request(service, caller, request)
     async with context.directory.read() as session:
         technician = await TECHNICIANS.find(session, body.technician)
     ref = ref_for(job, technician.id)
     if ref is None:
-        message = f"{technician.id} was not params about this request"
-        raise InvalidState(message, hint="only the technician being params can answer")
+        message = f"{technician.id} was not asked about this request"
+        raise InvalidState(message, hint="only the technician being asked can answer")
     word = "accept" if accepts else "decline"
     answered = await say(
         service.store,

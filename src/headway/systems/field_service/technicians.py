@@ -245,7 +245,7 @@ ROUTES = router("system: field_service", operations="field_", prefix="/technicia
     summary="Find nearby technicians",
     response_model=reply(
         "Candidates",
-        "Technicians who could be params.",
+        "Technicians who could be asked.",
         rows=(list[reply_model(Candidate)], "Technicians, nearest first."),
     ),
 )
