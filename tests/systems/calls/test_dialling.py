@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing
+from headway.stores import open_store
+from headway.stores.memory.store import MemoryStore
 from headway.systems.calls import stages
+from headway.systems.calls.catalogue import FRESH_S
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import LeadArgs
-from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
+from headway.testing.faulty import Reply, StoreProxy
+from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, LiveClock, calling
 
 
 @pytest.fixture
@@ -151,6 +158,67 @@ async def test_worker_frozen_at_the_hand_over_calls_nobody(
         await calls.until(is_through, "through")
         assert not calls.calls_to()
         assert (await calls.get_lead(lead))["attempts"] == told["attempts"]
+
+
+async def test_lead_waiting_for_the_directory_uses_up_none_of_its_customers_calls(
+    tmp_path: Path,
+) -> None:
+    clock, timing = LiveClock(), Still()
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store, timing=timing) as calls:
+        await calls.number()
+        await calls.close("calls.numbers")
+        lead = await calls.lead()
+        await calls.until_why(lead, "calls.numbers")
+        directory = calls.system.context.directory
+        await directory.close()
+        timing.now_s += 2 * FRESH_S
+        await calls.open("calls.numbers")
+        for runs in range(2, 10):
+
+            async def is_postponed(least: int = runs) -> bool:
+                job = await calls.job(lead)
+                return len(job.runs) >= least and job.state is State.SCHEDULED
+
+            await calls.until(is_postponed, "postponed")
+            await calls.jump(clock, 5_000)
+        assert not calls.calls_to()
+        await directory.open()
+        await calls.jump(clock, 5_000)
+        assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    await store.close()
+
+
+unreadable = ContextVar("unreadable", default=False)
+
+
+class UnreadableStore(StoreProxy):
+    """A store that cannot be read by a task in which `unreadable` is set."""
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        if name == "read" and unreadable.get():
+            message = "the store cannot be read"
+            raise StoreUnavailable(message)
+        return await operation()
+
+
+async def test_refused_call_ends_its_run_though_the_store_could_not_be_read_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = stages._refused
+
+    async def while_unreadable(*given: Any) -> None:
+        unreadable.set(True)
+        await refused(*given)
+
+    monkeypatch.setattr(stages, "_refused", while_unreadable)
+    async with calling(tmp_path, store=UnreadableStore(MemoryStore())) as calls:
+        await calls.number()
+        await calls.template(retry_on=[])
+        calls.carrier.person(PHONE, "refused")
+        told = await calls.finished(await calls.lead())
+        assert told["outcome"] == "FAILED"
+        await calls.audit()
 
 
 async def test_second_provider_is_used_only_after_a_definite_refusal(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
         return await check(context, job, read_args(job.claimed.args))
 
     @lead.stage(DIAL)
-    async def call(job: Job) -> Next | Snooze | None:
+    async def call(job: Job) -> Next | None:
         return await place_call(context, job, read_args(job.claimed.args))
 
     context.declared = app

@@ -29,6 +29,7 @@ from headway.systems.calls.lead import (
     LeadArgs,
     Outcome,
     judge,
+    read_args,
     reason_of,
     refusals,
     this_life,
@@ -88,7 +89,7 @@ LONGEST_SAY = 4_000
 """Maximum number of characters spoken in a call, with the placeholders filled in."""
 
 
-async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooze | None:
+async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | None:
     """Call a lead from the number that its pool assigned.
 
     Nothing outside is touched before the hand-over, so failures until then are retried. After it
@@ -97,12 +98,12 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
 
     Returns:
         None after the request to the provider; stage `check` if the job lacks a gate that the lead
-        must pass now; a snooze if the directory or the store is unavailable.
+        must pass now.
 
     Raises:
         Dead: a check refused the lead, its template does not exist, its row in the source table is
             not ours and pending, or too many numbers were refused.
-        Retry: the provider has definitely not called.
+        Retry: the provider has definitely not called, or the directory or the store is unavailable.
         InvalidValue: the public URL of this server is not set.
     """
     pool, member = next(iter(job.permits.items()))
@@ -110,7 +111,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         view = await _view(context, job)
         page = await context.catalogue.read()
         template = page.template(args.template)
-        if member not in page.numbers or _lacks(context, page, template, view):
+        if _member(page, pool, member) is None or _lacks(context, page, template, view):
             page = await context.catalogue.newest()
             template = page.template(args.template)
         if _lacks(context, page, template, view):
@@ -121,8 +122,8 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
     except StoreError as away:
-        _log.warning("lead postponed: id=%s error=%s", job.id, away)
-        return Snooze(after=AWAY)
+        # Back to its checks: each start of the dial counts towards the customer's rate.
+        raise Retry(str(away), after=AWAY, stage=CHECK) from away
     providers = _providers(context, template, number)
     timing, started = context.timing, context.timing.monotonic()
     await job.hand_over(timeout=f"{context.settings.call_deadline}ms")
@@ -151,7 +152,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         _log.warning("call uncertain: lead=%s provider=%s error=%s", job.id, providers[0], unsure)
         return None
     except ProviderRefused as refused:
-        await _refused(context, job, args, template, number, refused)
+        await _refused(context, job, view, template, number, refused)
         return None
     await job.known_as(f"{dialled.provider}:{dialled.call_id}")
     return None
@@ -185,19 +186,25 @@ def _script(template: Template, args: LeadArgs) -> Script:
     return Say(text=words)
 
 
+def _member(page: CatalogueContents, pool: str, number: str) -> Number | None:
+    """Return the number of a pool's member; None if the number is not in this pool."""
+    found = page.numbers.get(number)
+    return found if found is not None and found.gate == pool else None
+
+
 def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: str) -> Number:
     """Return the number behind a pool's member.
 
     Raises:
-        Retry: the number is not in the directory, or its provider not in the settings; the number
-            is closed for `number_rest`.
+        Retry: the number is not in the pool, or its provider not in the settings; the number is
+            closed there for `number_rest`.
         InvalidValue: the public URL of this server is not set.
     """
     if not context.parts.base_url:
         message = "call providers cannot reach this server: its public URL is not set"
         raise InvalidValue(message, hint="set public_url, for workers too")
-    number = page.numbers.get(member)
-    why = "" if number is not None else "it is not in the directory"
+    number = _member(page, pool, member)
+    why = "" if number is not None else f"it is not in {pool}"
     if number is not None and number.provider not in context.telephony.voices:
         why = f"its provider {number.provider!r} is not configured"
     if number is None or why:
@@ -260,18 +267,21 @@ async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number:
 async def _refused(
     context: CallsContext,
     job: Job,
-    args: LeadArgs,
+    view: JobView,
     template: Template,
     number: Number,
     refused: ProviderRefused,
 ) -> None:
     """Settle a lead whose call the provider definitely refused.
 
+    Args:
+        view: the job as it was before the call.
+
     Raises:
         Retry: the lead is called again, from another number if this one was refused.
         Dead: too many numbers were refused.
     """
-    view = await _view(context, job)
+    args = read_args(view.args)
     _log.warning("call refused: lead=%s number=%s error=%s", job.id, number.number, refused)
     code, detail = refused.provider_code, refused.message
     if code not in detail:
