@@ -17,6 +17,7 @@ from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.providers import Telephony
 from tests.server.rig import serving
+from tests.servers.stores import SERVERS_SAMPLED, NewUrl
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
 
 THIRD = "+15550001003"
@@ -172,11 +173,36 @@ async def test_template_can_have_its_own_pool(calls: Calls) -> None:
     await calls.until_why(lead, "calls.pool:gold has no members")
     await calls.number(OTHER, pool="gold")
     assert await from_(calls, lead) == OTHER
+    await end(calls, lead)
     await calls.change(OTHER, pool=None)
     waits = await calls.lead("+14155550111", template="vip")
     await calls.until_why(waits, "calls.pool:gold has no members")
     await calls.template("vip")
     assert await from_(calls, waits) in {NUMBER, OTHER}
+
+
+@pytest.mark.parametrize("kind", SERVERS_SAMPLED)
+async def test_number_in_use_stays_in_its_pool_which_counts_its_calls(
+    tmp_path: Path, new_url: NewUrl, kind: str
+) -> None:
+    async with calling(tmp_path, store=new_url(kind), talk="1000000s", post_lost=1.0) as calls:
+        await calls.number(NUMBER, pool="gold")
+        await calls.template("vip", numbers="gold")
+        first = await calls.lead(template="vip")
+        await from_(calls, first)
+        for change in ({"pool": None}, {"pool": "silver"}):
+            reply = await calls.call("PATCH", f"/numbers/{NUMBER}", change)
+            assert reply.status_code == 409, reply.text
+        other = await calls.lead("+14155550111")
+        await calls.until_why(other, "calls.numbers has no members")
+        second = await calls.lead("+14155550112", template="vip")
+        await calls.until_why(second, "calls.pool:gold", "1 of 1")
+        assert (await calls.ask("/numbers"))["rows"][0]["pool"] == "gold"
+        await calls.change(NUMBER, status="DISABLED")
+        await end(calls, first)
+        await calls.change(NUMBER, status="AVAILABLE", pool=None)
+        assert await from_(calls, other) == NUMBER
+        await calls.audit()
 
 
 async def test_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) -> None:

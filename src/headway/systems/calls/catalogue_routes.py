@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar, cast
 
@@ -13,7 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.views import GatesQuery
 from headway.core.errors import InvalidState, UnknownRecord
+from headway.core.gates.pool import member_gate
+from headway.core.gates.spec import GateSpec
 from headway.server.access import Definer, Observer
 from headway.server.caller import Caller
 from headway.server.paging import PageQuery, WhichPage, page_of
@@ -44,18 +47,28 @@ async def changing(
 
     Raises:
         StoreError: the directory or the store is unavailable; nothing was written.
+        InvalidState: a number in use would change its pool; nothing was written.
     """
     moved = False
+
+    async def define(specs: Sequence[GateSpec]) -> None:
+        for start in range(0, len(specs), STEP):
+            items = tuple(DeclareGate(spec=one) for one in specs[start : start + STEP])
+            request = DefineRequest(items=items, author=caller.name, reason=reason)
+            await service.store.define(request)
 
     async def declare(before: CatalogueContents, after: CatalogueContents) -> None:
         nonlocal moved
         moved = routes(before) != routes(after)
         # Before the commit, so that every committed number can be called from.
-        specs = changed_gates(before, after)
-        for start in range(0, len(specs), STEP):
-            items = tuple(DeclareGate(spec=one) for one in specs[start : start + STEP])
-            request = DefineRequest(items=items, author=caller.name, reason=reason)
-            await service.store.define(request)
+        await define(changed_gates(before, after))
+        # After it, because until then calls start from the old pool.
+        used = await _used_in_old_pool(service, before, after)
+        if used:
+            await define(changed_gates(after, before))
+            message = f"{used} channels of the number are in use: another pool would not count them"
+            hint = "disable the number, and change its reseller or pool after its calls"
+            raise InvalidState(message, hint=hint)
 
     async with context.catalogue.change(declare) as session:
         yield session
@@ -63,6 +76,20 @@ async def changing(
     if moved:
         # In the background: requeueing a long backlog takes longer than the change.
         context.changed.set()
+
+
+async def _used_in_old_pool(
+    service: Service, before: CatalogueContents, after: CatalogueContents
+) -> int:
+    """Return how many channels of numbers that change their pool are in use."""
+    left = tuple(
+        member_gate(old.gate, old.number)
+        for old in before.numbers.values()
+        if (new := after.numbers.get(old.number)) is not None and new.gate != old.gate
+    )
+    if not left:
+        return 0
+    return sum(one.used for one in (await service.store.read(GatesQuery(names=left))).rows)
 
 
 ROUTES = router("system: calls", operations="calls_")
@@ -130,11 +157,12 @@ async def change_number(
     """Change a number at once; calls in progress are not affected.
 
     With DISABLED, no new calls start from it. With fewer channels, none start until fewer calls are
-    in progress.
+    in progress. 409: another reseller or pool was given, and calls from it are in progress.
 
     Raises:
         UnknownRecord: there is no such number.
         InvalidValue: no provider has this name.
+        InvalidState: its pool would change during its calls.
     """
     caller.check_gate(DEFAULT_POOL)
     given = body.model_dump(mode="json", exclude_unset=True)
