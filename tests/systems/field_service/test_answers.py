@@ -325,6 +325,22 @@ async def test_signed_webhook_about_no_offer_changes_nothing_and_is_answered(
         assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
 
 
+@pytest.mark.parametrize("status", ["in-progress", "busy", "completed"])
+async def test_status_of_a_call_that_names_the_run_of_an_offer_changes_nothing(
+    tmp_path: Path, status: str
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        told = await field.asks(sent["id"], "ada")
+        call = {"CallSid": f"CA{'b' * 32}", "CallStatus": status}
+        reply = await field.hook(f"status?ref={sent['id']}:1", **call)
+        assert (reply.status_code, reply.content) == (204, b"")
+        now = await field.get(sent["id"])
+        assert now["status"] == "dispatching"
+        assert now["offer"]["until"] == told["offer"]["until"]
+
+
 async def test_key_about_a_run_without_an_offer_changes_nothing(tmp_path: Path):
     async with a_field(tmp_path, lines={}) as field:
         other, store = job(1), field.rig.service.store

@@ -47,6 +47,7 @@ from headway.systems.field_service.passing_over import request_held_by
 from headway.systems.field_service.records import offer_answered
 from headway.systems.field_service.request import (
     ALERT,
+    RING,
     acceptor,
     asked_now,
     read_request,
@@ -258,7 +259,7 @@ async def apply_call_event(store: Store, context: FieldContext, event: CallEvent
     named = read_reference(event.ref) if event.ref else None
     ref = event.ref if named else None
     job = await store.read(JobQuery(id=named[0])) if named else None
-    if named and job and is_of_another_call(event, find_run(job, named[1])):
+    if named and job and _is_foreign(event, job, named[1]):
         _log.warning("webhook ignored: its run has another call call=%s ref=%s", known_as, ref)
         return
     alert = job is not None and job.kind == ALERT
@@ -293,6 +294,11 @@ async def apply_call_event(store: Store, context: FieldContext, event: CallEvent
     else:
         signal = Signal(key=key, event=event.event, reason=str(event.status), body=body)
     await store.signal(signal)
+
+
+def _is_foreign(event: CallEvent, job: JobView, run: int) -> bool:
+    """Return whether a run has placed no call, or another call than that of an event."""
+    return job.kind not in {RING, ALERT} or is_of_another_call(event, find_run(job, run))
 
 
 ROUTES = router("system: field_service", operations="field_")
