@@ -406,6 +406,45 @@ async def test_call_waits_for_a_free_line_and_its_offer_then_lasts_in_full(tmp_p
         assert peaks[LINE] == 1
 
 
+async def test_emergency_gets_a_busy_technician_before_earlier_requests(tmp_path: Path):
+    async with a_field(tmp_path, lines={}, offer_timeout="1h") as field:
+        await field.technician("ada")
+        first = await field.ask()
+        await field.asks(first["id"], "ada")
+        urgencies = ("low", "normal", "high", "emergency")
+        waiting = [await field.ask(urgency=one) for one in urgencies]
+        for one in waiting:
+            await field.until(one["id"], lambda told: "technician:ada" in told["why"])
+        held = first
+        for one in reversed(waiting):
+            await field.say(held["id"], "decline", "ada")
+            await field.asks(one["id"], "ada")
+            held = one
+
+
+async def test_emergency_gets_a_line_before_earlier_requests(tmp_path: Path):
+    # In a world this slow, ada's call cannot end by itself before the test ends it.
+    slow = {"speed": 0.001}
+    async with a_field(
+        tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=slow
+    ) as field:
+        await field.technician("ada", "silent", km=1)
+        bob = await field.technician("bob", "accept", km=2)
+        cat = await field.technician("cat", "accept", km=3)
+        first = await field.ask()
+        await field.asks(first["id"], "ada")
+        ledger = field.carrier.network.ledger
+        await field.carrier.until(lambda _: ledger.calls, "called")
+        low, emergency = await field.ask(urgency="low"), await field.ask(urgency="emergency")
+        await field.asks(low["id"], "bob")
+        await field.asks(emergency["id"], "cat")
+        field.carrier.network.pace.speed = 1_000
+        await field.say(first["id"], "decline", "ada")
+        await field.becomes(low["id"], "assigned")
+        called = [one.plan.to for one in ledger.calls.values()]
+        assert called[1:] == [cat, bob]
+
+
 async def test_same_key_is_one_request(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept")

@@ -25,6 +25,7 @@ from headway.systems.field_service.request import (
     ALERT,
     NAME,
     OFFER,
+    PRIORITIES,
     RING,
     acceptor,
     is_open,
@@ -94,11 +95,13 @@ class FollowUps:
             users = await users_with_role(session, DISPATCHER)
         if not users:
             _log.error("alert has no recipient: no user is a dispatcher request=%s", view.id)
-        text = alert_text(read_request(view.args), view.id, view.reason)
+        request = read_request(view.args)
+        text = alert_text(request, view.id, view.reason)
         return [
             context.app.kind(ALERT).make(
                 job_id=derived_id(ALERT, view.id, view.life, one.id),
                 subject=view.id,
+                priority=PRIORITIES[request.urgency],
                 user=one.id,
                 text=text,
             )

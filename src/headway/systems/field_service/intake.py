@@ -13,7 +13,7 @@ from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.job import NewJob
 from headway.systems.field_service.context import FieldContext
 from headway.systems.field_service.nearby import nearby
-from headway.systems.field_service.request import OFFER, Position, Request
+from headway.systems.field_service.request import OFFER, PRIORITIES, Position, Request
 from headway.systems.telephony.http import read_bounded
 
 TIMEOUT_S = 3.0
@@ -110,6 +110,7 @@ def jobs_for(
         candidates=candidates,
         key=key,
         subject=request.customer.phone,
+        priority=PRIORITIES[request.urgency],
     )
     review = review_now(context, offer.id)
     return [offer, review] if candidates else [offer]

@@ -37,6 +37,7 @@ from headway.systems.field_service.request import (
     OFFER_ENDED,
     OFFER_TAKEN,
     OFFERS,
+    PRIORITIES,
     REVIEW,
     RING,
     RING_ENDED,
@@ -171,6 +172,7 @@ class Turn:
                 context.app.kind(RING).make(
                     job_id=derived_id(RING, job.ref),
                     subject=job.id,
+                    priority=PRIORITIES[request.urgency],
                     to=technician.phone,
                     text=offer_spoken(request, away_km),
                     offer=job.ref,

@@ -5,14 +5,16 @@ A request is stored only as a job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 import msgspec
 
 from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
+from headway.core.job import DEFAULT_PRIORITY
 from headway.core.state import State
 from headway.systems.jobs import find_run
 
@@ -64,6 +66,17 @@ class Urgency(StrEnum):
     NORMAL = "normal"
     HIGH = "high"
     EMERGENCY = "emergency"
+
+
+PRIORITIES: Mapping[Urgency, int] = MappingProxyType(
+    {
+        Urgency.LOW: 2 * DEFAULT_PRIORITY,
+        Urgency.NORMAL: DEFAULT_PRIORITY,
+        Urgency.HIGH: DEFAULT_PRIORITY // 2,
+        Urgency.EMERGENCY: DEFAULT_PRIORITY // 4,
+    }
+)
+"""Priority of a request, its calls and its alerts; smaller ones start first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
