@@ -15,7 +15,7 @@ from headway.contract.views import JobView
 from headway.core.errors import ProviderUnsure
 from headway.core.state import State
 from headway.stores import open_store
-from headway.systems.calls import reconciling
+from headway.systems.calls import call_events, reconciling
 from headway.systems.calls.call_events import put_back
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.overview import Event
@@ -51,7 +51,8 @@ def pending_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         runs.append(run)
         await put_back(context, job, run)
 
-    monkeypatch.setattr(reconciling, "put_back", noted)
+    for module in (reconciling, call_events):
+        monkeypatch.setattr(module, "put_back", noted)
     return runs
 
 
@@ -180,6 +181,30 @@ async def test_late_webhook_and_a_deadline_end_a_lead_once(calls: Calls, clock: 
     assert reply.status_code == 204
     assert await calls.get_lead(lead) == told
     await calls.audit()
+
+
+async def test_end_reported_while_the_provider_is_queried_is_counted_once(
+    calls: Calls, clock: LiveClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await dialled(calls)
+    await over(calls)
+    attempt = (await calls.get_lead(lead))["attempts"][0]
+    look_up, asked = reconciling._look_up, asyncio.Event()
+
+    async def meanwhile(*query: Any) -> Any:
+        found = await look_up(*query)
+        await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "completed", n=2)
+        asked.set()
+        return found
+
+    monkeypatch.setattr(reconciling, "_look_up", meanwhile)
+    await calls.jump(clock, DEADLINE_MS)
+    async with asyncio.timeout(LIMIT_S):
+        await asked.wait()
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    await calls.rest()
+    totals = await calls.system.context.tally.totals()
+    assert {event: n for (event, _), n in totals.items()} == {Event.OUTCOME: 1}
 
 
 async def through(calls: Calls, lead: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 
 from headway.contract.operate import Verb
-from headway.contract.signals import Decided, Signal, SignalKind, SignalReply, SignalResult
+from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import read_reference
 from headway.core.errors import InvalidState, ProviderError, UnknownRecord
@@ -18,7 +18,7 @@ from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routing import TheService, router
 from headway.systems.calls.context import CallsContext, TheContext
-from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, Verdict, is_lead, judge, read_args
+from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, is_lead, judge, read_args
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run, ref_of
@@ -49,23 +49,66 @@ async def apply_event(context: CallsContext, event: CallEvent) -> SignalResult |
         )
         return None
     job, run = found
-    signal = await _signal(context, job, run, event)
-    if signal is None:
+    if _is_outdated(job, run, event):
         return SignalResult.ALREADY
-    reply = await context.store.signal(signal)
-    _count(context, job, run, event, reply)
-    live = reply.answer is SignalResult.APPLIED and not event.status.ended
-    if live and job.cancel_requested and await hangs_up_first(context, f"{job.id}:{run}"):
-        # The lead was cancelled before the call's id was known.
-        with suppress(ProviderError):
-            await _hang_up(context, job, (event.provider, event.call_id))
-    return reply.answer
+    if event.status.ended:
+        answer = await settle(context, job, run, OF_STATUS[event.status], event.event, event)
+    else:
+        answer = await _apply_progress(context, job, run, event)
+    if answer is SignalResult.LATE:
+        context.tally.happened(Event.WEBHOOK_LATE, number_of(job, run))
+    elif answer is SignalResult.ALREADY:
+        context.tally.happened(Event.WEBHOOK_TWICE, number_of(job, run))
+    return answer
 
 
 async def hangs_up_first(context: CallsContext, ref: str) -> bool:
     """Return whether this is the first hang-up of a run's call, so that only one is requested."""
     note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
     return (await context.store.signal(note)).answer is not SignalResult.ALREADY
+
+
+async def settle(  # noqa: PLR0913, PLR0917  (the parts of an end)
+    context: CallsContext,
+    job: JobView,
+    run: int,
+    outcome: Outcome,
+    event_id: str,
+    event: CallEvent | None = None,
+    detail: str = "",
+) -> SignalResult:
+    """End a run with the outcome of its call, and count it, unless the run has ended.
+
+    Args:
+        event_id: id of the event, the same for a repetition.
+        event: how the call ended; None if that is unknown, or if there was none.
+        detail: details of the outcome, if there is no event.
+
+    Raises:
+        StoreError: the store, the directory or the source table is unavailable; nothing was
+            settled.
+    """
+    detail = detail if event is None else event.reason
+    verdict = judge(job, run, await template_of(context, job), outcome, detail)
+    retried = verdict.final == "retry"
+    if retried and job.run == run and job.state in {State.RUNNING, State.AWAITING}:
+        await put_back(context, job, run)
+    reply = await context.store.signal(
+        Signal(
+            key=f"{job.id}:{run}",
+            event=event_id,
+            decided=Decided(verdict.final),
+            reason=verdict.reason,
+            body=None if retried else _end_of_call(outcome, number_of(job, run), event),
+            after_ms=verdict.after_ms if retried else None,
+            stage=CHECK if retried else "",
+            gates=context.check_uses(job.tenant, job.args, job.lane) if retried else (),
+            known_as="" if event is None else name_of(event),
+        )
+    )
+    if reply.answer is SignalResult.APPLIED:
+        context.tally.happened(Event.OUTCOME, outcome)
+    return reply.answer
 
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
@@ -77,15 +120,16 @@ async def template_of(context: CallsContext, job: JobView) -> Template:
         return page.template("default")
 
 
-def event_body(event: CallEvent, outcome: Outcome, number: str) -> dict[str, object]:
+def _end_of_call(outcome: Outcome, number: str, event: CallEvent | None) -> bytes:
     """Return the record of a call that has ended."""
-    return {
-        "outcome": outcome,
-        "call_id": event.call_id,
-        "number": number,
-        "provider": event.provider,
-        "duration_s": event.duration_s,
-    }
+    body: dict[str, object] = {"outcome": outcome, "number": number}
+    if event is not None:
+        body |= {
+            "call_id": event.call_id,
+            "provider": event.provider,
+            "duration_s": event.duration_s,
+        }
+    return msgspec.json.encode(body)
 
 
 def number_of(job: JobView, run: int) -> str:
@@ -132,51 +176,32 @@ async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, in
     return None if run is None else (job, run)
 
 
-async def _signal(context: CallsContext, job: JobView, run: int, event: CallEvent) -> Signal | None:
-    """Return the signal for the store; None if the event contains nothing new."""
-    key = f"{job.id}:{run}"
-    if not event.status.ended:
-        if event.status is not CallStatus.IN_PROGRESS and _is_further(job, run):
-            return None
-        answered = event.status is CallStatus.IN_PROGRESS
-        return Signal(
-            key=key,
+async def _apply_progress(
+    context: CallsContext, job: JobView, run: int, event: CallEvent
+) -> SignalResult:
+    """Apply an event of a call that continues."""
+    answered = event.status is CallStatus.IN_PROGRESS
+    reply = await context.store.signal(
+        Signal(
+            key=f"{job.id}:{run}",
             event=event.event,
             kind=SignalKind.PROGRESS,
             body=_progress(run, event),
             extend_ms=context.settings.call_deadline if answered else None,
             known_as=name_of(event),
         )
-    outcome = OF_STATUS[event.status]
-    verdict = judge(job, run, await template_of(context, job), outcome, event.reason)
-    live = job.run == run and job.state in {State.RUNNING, State.AWAITING}
-    if live and verdict.final == "retry":
-        await put_back(context, job, run)
-    return _final(context, job, run, verdict, event)
+    )
+    applied = reply.answer is SignalResult.APPLIED
+    if applied and job.cancel_requested and await hangs_up_first(context, f"{job.id}:{run}"):
+        # The lead was cancelled before the call's id was known.
+        with suppress(ProviderError):
+            await _hang_up(context, job, (event.provider, event.call_id))
+    return reply.answer
 
 
 def name_of(event: CallEvent) -> str:
     """Return the key for the run of a call; ids of different providers could be equal."""
     return f"{event.provider}:{event.call_id}"
-
-
-def _final(
-    context: CallsContext, job: JobView, run: int, verdict: Verdict, event: CallEvent
-) -> Signal:
-    """Return the signal that settles a lead."""
-    retried = verdict.final == "retry"
-    body = event_body(event, OF_STATUS[event.status], number_of(job, run))
-    return Signal(
-        key=f"{job.id}:{run}",
-        event=event.event,
-        decided=Decided(verdict.final),
-        reason=verdict.reason,
-        body=None if retried else msgspec.json.encode(body),
-        after_ms=verdict.after_ms if retried else None,
-        stage=CHECK if retried else "",
-        gates=context.check_uses(job.tenant, job.args, job.lane) if retried else (),
-        known_as=name_of(event),
-    )
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,9 +235,11 @@ def _progress(run: int, event: CallEvent) -> bytes:
     return msgspec.json.encode(progress)
 
 
-def _is_further(job: JobView, run: int) -> bool:
+def _is_outdated(job: JobView, run: int, event: CallEvent) -> bool:
+    """Return whether an event precedes the answer of a call that is known to be answered."""
     progress = progress_of(job, run)
-    return progress is not None and progress.status == CallStatus.IN_PROGRESS
+    answered = progress is not None and progress.status == CallStatus.IN_PROGRESS
+    return answered and event.status in {CallStatus.QUEUED, CallStatus.RINGING}
 
 
 async def put_back(context: CallsContext, job: JobView, run: int) -> None:
@@ -240,21 +267,6 @@ async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -
     except ProviderError as error:
         _log.warning("hang-up failed: lead=%s error=%s", job.id, error)
         raise
-
-
-def _count(
-    context: CallsContext, job: JobView, run: int, event: CallEvent, reply: SignalReply
-) -> None:
-    number = number_of(job, run)
-    match reply.answer:
-        case SignalResult.LATE:
-            context.tally.happened(Event.WEBHOOK_LATE, number)
-        case SignalResult.ALREADY:
-            context.tally.happened(Event.WEBHOOK_TWICE, number)
-        case SignalResult.APPLIED if event.status.ended:
-            context.tally.happened(Event.OUTCOME, OF_STATUS[event.status])
-        case _:
-            pass
 
 
 async def cancel_lead(context: CallsContext, job: JobView, author: str) -> JobView:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 
-from headway.contract.signals import Signal, SignalKind
+from headway.contract.signals import Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView, RunView, StatsQuery
 from headway.core.errors import ProviderError, ProviderUnsure, StoreError
 from headway.runtime.handler_results import Ended, Running, Unknown
 from headway.runtime.reconciliation import Awaited
 from headway.systems.calls.call_events import (
-    event_body,
     known_call,
     name_of,
     number_of,
     placed_ref,
     put_back,
+    settle,
     template_of,
 )
 from headway.systems.calls.context import CallsContext
@@ -25,13 +25,12 @@ from headway.systems.calls.lead import (
     OF_STATUS,
     LeadArgs,
     Outcome,
-    judge,
     read_args,
     this_life,
     was_not_placed,
 )
 from headway.systems.calls.overview import Event
-from headway.systems.calls.template import CallsSettings, Template
+from headway.systems.calls.template import CallsSettings
 from headway.systems.telephony.voice import CallEvent, NotFound, Sought, call_of
 
 _log = logging.getLogger("headway.calls")
@@ -45,9 +44,9 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
 
     Returns:
         `Running` if the call continues or the provider cannot say yet: the line stays occupied.
-        `Ended` if the call has ended. If the provider lists no call at the deadline, the call was
-        never placed, and the lead goes back to its checks; if that is not certain, the webhook
-        counts as lost. `Unknown` if the run is no longer the job's current one.
+        `Ended` if the provider lists no call at the deadline, so it was never placed, and the lead
+        goes back to its checks. `Unknown` if the call has ended, or if it counts as lost because
+        that is not certain: then its run has been settled; or if it is no longer the current run.
     """
     job = await context.store.read(JobQuery(id=awaited.id))
     if job is None or job.run != awaited.run:
@@ -61,18 +60,17 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
         return Running(extend=f"{context.settings.ask_again}ms")
 
 
-async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running | Ended:
+async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running | Ended | Unknown:
     """Return the provider's reply.
 
     Raises:
         ProviderError: a provider did not reply, or refused.
         StoreError: the store, the directory or the source table is unavailable.
     """
-    template = await template_of(context, job)
     # Taken before the query, because a call can start during it.
     now = await _now(context)
     left_ms = (run.handed_at or 0) + context.settings.call_deadline - now
-    event = await _look_up(context, job, run, read_args(job.args), template)
+    event = await _look_up(context, job, run, read_args(job.args))
     if isinstance(event, NotFound):
         if left_ms > 0:
             # Until the deadline the call may still start, or its webhook arrive.
@@ -83,17 +81,14 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
                 return Running(extend=f"{unlisted_ms}ms")
             if sum(map(was_not_placed, this_life(job))) < context.settings.most_refused:
                 return await _not_placed(context, job, run)
-        context.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
-        return await _ended(context, job, run, template, Outcome.WEBHOOK_LOST, None)
+        return await _settle(context, job, run, Outcome.WEBHOOK_LOST, lost=True)
     if not event.status.ended:
         if job.cancel_requested:
             # The lead was cancelled before the call's id was known.
             await context.telephony.voice(event.provider).hang_up(event.call_id)
         extend_ms = left_ms if left_ms > 0 else context.settings.ask_again
         return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
-    if left_ms <= 0:
-        context.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
-    return await _ended(context, job, run, template, OF_STATUS[event.status], event)
+    return await _settle(context, job, run, OF_STATUS[event.status], event, lost=left_ms <= 0)
 
 
 def certain_at(handed_at: int, settings: CallsSettings) -> int:
@@ -120,30 +115,33 @@ async def _not_placed(context: CallsContext, job: JobView, run: RunView) -> Ende
     )
 
 
-async def _ended(
+async def _settle(
     context: CallsContext,
     job: JobView,
     run: RunView,
-    template: Template,
     outcome: Outcome,
-    event: CallEvent | None,
-) -> Ended:
-    context.tally.happened(Event.OUTCOME, outcome)
-    verdict = judge(job, run.run, template, outcome, "" if event is None else event.reason)
-    known_as = "" if event is None else name_of(event)
-    if verdict.final == "retry":
-        await put_back(context, job, run.run)
-        after = f"{verdict.after_ms}ms"
-        return Ended("retry", reason=verdict.reason, after=after, stage=CHECK, known_as=known_as)
-    number = number_of(job, run.run)
-    body = {"outcome": outcome, "number": number}
-    if event is not None:
-        body = event_body(event, outcome, number)
-    return Ended(verdict.final, body=body, reason=verdict.reason, known_as=known_as)
+    event: CallEvent | None = None,
+    *,
+    lost: bool,
+) -> Unknown:
+    """End a run whose end was not reported.
+
+    Args:
+        event: how the call ended; None if that is unknown.
+        lost: whether the webhook of its end counts as lost.
+
+    Returns:
+        That nothing is left to do.
+    """
+    event_id = f"lost:{job.id}:{run.run}" if event is None else event.event
+    answer = await settle(context, job, run.run, outcome, event_id, event)
+    if lost and answer is SignalResult.APPLIED:
+        context.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
+    return Unknown()
 
 
 async def _look_up(
-    context: CallsContext, job: JobView, run: RunView, args: LeadArgs, template: Template
+    context: CallsContext, job: JobView, run: RunView, args: LeadArgs
 ) -> CallEvent | NotFound:
     """Query all providers that may have placed the call, the likely ones first.
 
@@ -168,7 +166,7 @@ async def _look_up(
         first = () if own is None else (own.provider,)
         # It is not recorded which provider was requested to call, and the number or the template
         # may have changed since, so all are queried.
-        named = (*first, *template.providers, *voices)
+        named = (*first, *(await template_of(context, job)).providers, *voices)
         # The provider of a removed number may have been removed as well.
         unclear = own is None or not set(named) <= set(voices)
     names = [one for one in dict.fromkeys(named) if one in voices]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
-from headway.contract.signals import Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import (
     InvalidValue,
@@ -20,6 +17,7 @@ from headway.core.gates.pool import member_gate
 from headway.runtime.handler_results import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
 from headway.runtime.timing import persist
+from headway.systems.calls.call_events import settle
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number
 from headway.systems.calls.checks import Checked, Refused
 from headway.systems.calls.context import CallsContext
@@ -287,19 +285,16 @@ async def _refused(
     if code not in detail:
         detail = f"{code} {detail}"
     if refused.concerns == CALLEE:
-        context.tally.happened(Event.OUTCOME, Outcome.FAILED)
         verdict = judge(view, job.run, template, Outcome.FAILED, detail)
         if verdict.final != "retry":
-            body = {"outcome": Outcome.FAILED, "number": number.number}
-            ended = Signal(
-                key=job.ref,
-                event=f"refused:{job.ref}",
-                reason=verdict.reason,
-                body=msgspec.json.encode(body),
+            event = f"refused:{job.ref}"
+            await persist(
+                context.timing,
+                f"lead {job.id}: storing the refusal of its call",
+                lambda: settle(context, view, job.run, Outcome.FAILED, event, detail=detail),
             )
-            what = f"lead {job.id}: storing the refusal of its call"
-            await persist(context.timing, what, lambda: context.store.signal(ended))
             return
+        context.tally.happened(Event.OUTCOME, Outcome.FAILED)
         await _put_row_back(context, job, args)
         raise Retry(verdict.reason, after=f"{verdict.after_ms}ms", stage=CHECK)
     context.tally.happened(Event.OUTCOME, Outcome.NUMBER_UNAVAILABLE)
