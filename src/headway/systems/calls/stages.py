@@ -24,6 +24,7 @@ from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import (
     CHECK,
     DIAL,
+    NOT_PLACED,
     LeadArgs,
     Outcome,
     judge,
@@ -48,7 +49,8 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
     """Run the pre-checks of a lead, and return the gates that its template requires now.
 
     Returns:
-        Next stage `dial`, or a snooze if the directory or the store is unavailable.
+        Next stage `dial`, or a snooze if the directory, the source table or the store is
+        unavailable.
 
     Raises:
         Dead: a check refused the lead, or its template does not exist.
@@ -61,6 +63,9 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
         page = await context.catalogue.read()
         template = page.template(args.template)
         await context.declare_gates(page)
+        if context.table is not None and args.row:
+            # A dial that finds the table unavailable would count towards the customer's rate.
+            await context.table.table.find([args.row])
     except Refused as refused:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, refused.why)) from None
     except UnknownRecord as gone:
@@ -259,7 +264,8 @@ async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number:
     try:
         await context.table.before_dial(args.row, ref=job.ref, number=number.number)
     except StoreError as away:
-        raise Retry(reason_of(Outcome.NUMBER_UNAVAILABLE, str(away)), after=AWAY, stage=CHECK)  # noqa: B904  (the reason contains the error)
+        reason = f"{NOT_PLACED}: {away}"
+        raise Retry(reason, after=AWAY, stage=CHECK) from away
 
 
 async def _refused(

@@ -197,6 +197,42 @@ async def test_row_taken_away_while_its_lead_waited_is_not_called(
         assert await rows(tmp_path) == [("legacy", "new", None)]
 
 
+async def test_lead_waiting_for_its_table_uses_up_none_of_its_customers_calls(
+    tmp_path: Path,
+) -> None:
+    async with sited(tmp_path, NOW, count=1, numbers={}, customer_limit=2) as site:
+        await choose(site, "adopt", percent=100)
+
+        async def waits() -> bool:
+            return [job.stage for job in await site.jobs(State.WAITING)] == ["dial"]
+
+        await site.until(waits, "it waits for a number")
+        context: Any = site.rig.service.system_services["calls"]
+        await context.table.table.database.close()
+        number = {"number": "+15550001001", "provider": "twilio", "maximum_channels": 1}
+        assert (await site.rig.call(Role.ADMIN, "POST", "/numbers", number)).status_code == 201
+        for runs in (2, 3):
+
+            async def is_postponed(least: int = runs) -> bool:
+                return [len(job.runs) >= least for job in await site.jobs(State.SCHEDULED)] == [
+                    True
+                ]
+
+            await site.until(is_postponed, "it waits for the table")
+            (job,) = await site.jobs()
+            if runs == 3:
+                await context.table.table.database.open()
+            reply = await site.rig.call(Role.ADMIN, "POST", f"/leads/{job.id}/dispatch-now")
+            assert reply.status_code == 200, reply.text
+
+        async def over() -> bool:
+            return await states(site) == [State.SUCCEEDED]
+
+        await site.until(over, "it ended")
+        shown = await site.rig.ask(Role.ADMIN, f"/leads/{job.id}")
+        assert [one["outcome"] for one in shown["attempts"]] == ["COMPLETED"]
+
+
 async def test_lead_called_again_returns_to_pending_between_its_calls(
     tmp_path: Path,
 ) -> None:
