@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from headway.server.bodies.base import Body, FailFastList, Name, Span, Text
 from headway.systems.field_service.records import Word
 from headway.systems.field_service.request import Customer, Position, Urgency
-from headway.systems.field_service.settings import not_zero
 from headway.systems.telephony.phone import Phone
 
 TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"])]
 """The id of a technician."""
 
-OfferSpan = Annotated[Span, AfterValidator(not_zero)]
+OfferSpan = Annotated[Span, Field(ge=1)]
 """An offer timeout, not 0."""
 
-AnyUrgency = Literal["low", "normal", "high", "emergency"]
+AnyUrgency = Annotated[Urgency, Field(strict=False)]
 
 
 class CustomerBody(Body):
@@ -64,18 +63,15 @@ class RequestBody(Body):
         description="Skills that the technician must have, all of them.",
         examples=[["boiler"]],
     )
-    urgency: AnyUrgency = Field(default="normal", description="How soon a technician is needed.")
+    urgency: AnyUrgency = Field(
+        default=Urgency.NORMAL, description="How soon a technician is needed."
+    )
     description: Text = Field(
         default="", description="Description of the work, for people.", examples=["no hot water"]
     )
     key: Name | None = Field(
         default=None, description="However often this is sent, one request is created."
     )
-
-    @property
-    def urgent(self) -> Urgency:
-        """How soon a technician is needed."""
-        return Urgency(self.urgency)
 
 
 class AnswerBody(Body):

@@ -34,7 +34,7 @@ from headway.systems.field_service.request import (
     read_request,
     status_of,
 )
-from headway.systems.field_service.settings import current_times, set_times
+from headway.systems.field_service.settings import OfferTimes, current_times, set_times
 from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.views import REQUEST, RequestId, find_request, respond_with
 from headway.systems.jobs import act, ref_of
@@ -250,20 +250,7 @@ async def withdraw(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OfferTimesNow:
-    """How long the next offers stay open.
-
-    Attributes:
-        offer_timeout_ms: time for urgencies without one of their own.
-        urgency_ms: time by urgency.
-    """
-
-    offer_timeout_ms: int
-    urgency_ms: dict[str, int]
-
-
-TIMES = reply_model(OfferTimesNow)
+TIMES = reply_model(OfferTimes)
 
 
 @ROUTES.get(
@@ -294,4 +281,4 @@ async def change(body: TimesBody, context: TheContext, caller: Definer) -> Respo
 async def _times(context: FieldContext) -> Response:
     now = await current_times(context.directory, context.settings.times)
     by_urgency = {str(one): now.of(one) for one in Urgency}
-    return answer(OfferTimesNow(offer_timeout_ms=now.offer_timeout_ms, urgency_ms=by_urgency))
+    return answer(replace(now, urgency_ms=by_urgency))

@@ -86,7 +86,7 @@ async def intake(
         customer=body.customer.read(),
         position=await _position(context, body),
         skills=tuple(body.skills),
-        urgency=body.urgent,
+        urgency=body.urgency,
         address=body.address,
         description=body.description,
     )

@@ -23,19 +23,7 @@ SETTING = "offer_times"
 OFFER_MS = 300_000
 
 
-def not_zero(span_ms: int) -> int:
-    """Validate an offer timeout.
-
-    Raises:
-        InvalidValue: it is 0.
-    """
-    if span_ms < 1:
-        message = "it is 0"
-        raise InvalidValue(message, hint='use a positive duration, such as "5m"')
-    return span_ms
-
-
-Times = Annotated[Span, AfterValidator(not_zero)]
+Times = Annotated[Span, Field(ge=1)]
 """An offer timeout, not 0."""
 
 
