@@ -131,6 +131,22 @@ async def test_duplicate_webhook_is_applied_once(calls: Calls) -> None:
     assert await totals(calls, Event.OUTCOME) == {"BUSY": 1, "COMPLETED": 1}
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"), [("completed", "COMPLETED"), ("busy", "BUSY"), ("canceled", "ABORT")]
+)
+async def test_attempt_of_a_cancelled_lead_has_the_outcome_of_its_call(
+    calls: Calls, status: str, outcome: str
+) -> None:
+    lead, ref, call = await called(calls)
+    reply = await calls.call("DELETE", f"/leads/{lead}?hangup=true")
+    assert reply.status_code == 202, reply.text
+    await calls.webhook(ref, call, status, n=3)
+    told = await calls.finished(lead)
+    assert (told["outcome"], [one["outcome"] for one in told["attempts"]]) == ("ABORT", [outcome])
+    counted = await calls.ask("/leads/outcomes")
+    assert counted["outcomes"] == await totals(calls, Event.OUTCOME) == {outcome: 1}
+
+
 async def test_late_webhook_changes_nothing(calls: Calls) -> None:
     lead, ref, call = await called(calls)
     await calls.webhook(ref, call, "completed", n=3)

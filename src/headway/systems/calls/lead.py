@@ -274,7 +274,9 @@ def this_life(job: JobView) -> Sequence[RunView]:
 
 def _attempt(job: JobView, run: RunView, n: int) -> Attempt:
     call = call_of(run)
-    reason = job.reason if run is job.runs[-1] and job.state in FINAL else run.error
+    reason = run.error
+    if run is job.runs[-1] and job.state in FINAL and outcome_in(reason) is None:
+        reason = job.reason
     outcome = _outcome(job, run, reason)
     has_detail = outcome is not None and outcome_in(reason) is outcome
     return Attempt(
