@@ -127,6 +127,30 @@ async def test_live_line_is_not_released_however_often_its_deadline_passes(
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
+async def test_cancelled_call_that_was_not_hung_up_keeps_its_line_until_it_is(
+    calls: Calls, clock: LiveClock
+) -> None:
+    calls.carrier.person(PHONE, "talks", talk_s=10_000_000)
+    lead = await dialled(calls)
+    waits = await calls.lead("+14155550111")
+    calls.carrier.network.change({"away": True})
+    reply = await calls.call("DELETE", f"/leads/{lead}?hangup=true")
+    assert reply.status_code == 502, reply.text
+    before = await deadline(calls, lead)
+    await calls.jump(clock, DEADLINE_MS)
+    await asked_again(calls, lead, before)
+    await calls.until_why(waits, "1 of 1")
+    calls.carrier.network.change({"away": False})
+    await calls.jump(clock, AGAIN_MS)
+    (call,) = calls.calls_to()
+    await over(calls)
+    await calls.jump(clock, AGAIN_MS)
+    told = await calls.finished(lead)
+    assert (told["outcome"], call.status) == ("ABORT", "completed")
+    await calls.until_status(waits, "PROCESSING")
+    await calls.audit()
+
+
 async def test_call_unknown_to_the_provider_is_lost_at_its_deadline_and_not_before(
     calls: Calls, clock: LiveClock
 ) -> None:

@@ -245,6 +245,21 @@ class ReconcileGroup(ConformanceGroup):
         await rig.sweep()
         assert len(await reconcilers(rig)) == 1
 
+    async def test_deadline_of_a_job_with_a_cancel_request_reconciles_before_it_ends(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        call = await dial(rig, gates=(LINE,), policy=ASKING)
+        await call.worker.report(Returned(call.id, call.run))
+        await rig.cancel(call.id)
+        await rig.pass_time(TIMEOUT_MS)
+        assert await rig.state(call.id) is State.AWAITING
+        assert await rig.holders("line") == [call.id]
+        assert len(await reconcilers(rig)) == 1
+        await rig.pass_time(ASKING.reconcile_within_ms)
+        assert await rig.state(call.id) is State.CANCELLED
+        assert await rig.used("line") == 0
+
     async def test_dead_worker_after_hand_over_reconciles(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await rig.pass_time(LEASE_MS + 1)

@@ -119,10 +119,10 @@ def _deadlines(step: Step, n: int) -> int:
 def meet_deadline(step: Step, row: JobRow) -> None:
     """Apply an awaiting job's deadline: ask the provider first, then follow the policy."""
     policy = step.ledger.jobs.policy(row.policy)
+    if row.reconciles <= 0 and ask_provider(step, row):
+        return
     if row.cancel_requested:
         step.end(row, State.CANCELLED, "deadline", reason="cancelled")
-    elif row.reconciles <= 0 and ask_provider(step, row):
-        return
     elif policy.cascade:
         end_turn(step, row, Answer.TIMEOUT, "no answer in time")
     elif policy.on_deadline == "retry":

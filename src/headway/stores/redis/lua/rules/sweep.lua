@@ -33,10 +33,11 @@ end
 -- Apply an awaiting job's deadline: ask the provider first, then follow the policy.
 function Sweep.meet_deadline(step, row)
   local policy = Jobs.policy(row.policy)
+  if row.reconciles <= 0 and Attempts.ask_provider(step, row) then
+    return
+  end
   if row.cancel_requested then
     Moves.end_(step, row, 'cancelled', 'deadline', 'cancelled', '')
-  elseif row.reconciles <= 0 and Attempts.ask_provider(step, row) then
-    return
   elseif policy.cascade then
     Attempts.end_turn(step, row, 'timeout', 'no answer in time')
   elseif policy.on_deadline == 'retry' then
