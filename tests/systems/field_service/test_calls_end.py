@@ -116,6 +116,25 @@ async def test_report_about_another_call_does_not_end_the_current_one(tmp_path: 
             assert (await field.job(ring.id)).state is state
 
 
+async def test_key_pressed_in_another_call_answers_no_offer(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        async with asyncio.timeout(LIMIT_S):
+            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
+                await REAL.pause(0.01)
+        (own,) = [one.sid for one in field.carrier.network.ledger.calls.values()]
+        for sid, says, status in (
+            ("CA" + "9" * 32, "This offer is not known.", "dispatching"),
+            (own, "You have it", "assigned"),
+        ):
+            said = {"CallSid": sid, "CallStatus": "in-progress", "Digits": "1"}
+            reply = await field.hook(f"answer?ref={sent['id']}:1", **said)
+            assert says in reply.text
+            assert (await field.get(sent["id"]))["status"] == status
+
+
 async def test_technician_on_the_phone_is_asked_after_the_others(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent", km=1)

@@ -63,6 +63,7 @@ from headway.systems.telephony.voice import (
     CallStatus,
     Pressed,
     Say,
+    call_of,
     is_of_another_call,
 )
 
@@ -172,13 +173,19 @@ async def reply_to_keys(
         again_url: URL that receives the next key.
 
     Raises:
-        UnknownRecord: there is no such offer.
+        UnknownRecord: there is no such offer, or its call is another one.
     """
     request, run = read_reference(ref) or ("", 0)
     job = await store.read(JobQuery(id=request)) if request else None
     offered = find_run(job, run) if job is not None else None
     if job is None or offered is None or not offered.candidate:
         message = "there is no such offer"
+        raise UnknownRecord(message)
+    ring = await store.read(JobQuery(id=derived_id(RING, ref)))
+    known = call_of(ring.runs[-1]) if ring is not None and ring.runs else None
+    if known is not None and known[1] != pressed.call_id:
+        # Not every signature covers the URL, which names the offer.
+        message = "the key was pressed in a call about another offer"
         raise UnknownRecord(message)
     if not pressed.digits:
         return Say(text=BYE), None
