@@ -286,6 +286,35 @@ async def test_mirror_with_a_damaged_file_is_kept_aside_and_recreated(tmp_path, 
     assert "hello\n" in two.log
 
 
+def kill_git_with_its_locks(mirror: Path) -> None:
+    command = ["git", "update-ref", "--stdin"]
+    killed = subprocess.Popen(command, cwd=mirror, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert killed.stdin is not None
+    assert killed.stdout is not None
+    killed.stdin.write(b"start\ndelete refs/heads/main\nprepare\n")
+    killed.stdin.flush()
+    # It answers both once it holds its locks.
+    assert [killed.stdout.readline() for _ in range(2)] == [b"start: ok\n", b"prepare: ok\n"]
+    killed.kill()
+    killed.communicate()
+    assert (mirror / "refs" / "heads" / "main.lock").exists()
+
+
+async def test_locks_of_a_killed_git_do_not_block_the_mirror(tmp_path, repository):
+    entry = automation(repository, "cat hello.txt")
+    assert (await play(tmp_path, entry).end()).succeeded
+    (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
+    kill_git_with_its_locks(mirror)
+    partial = mirror / "objects" / "pack" / "tmp_pack_a1b2c3"
+    partial.write_bytes(b"PACK")
+    commit(repository, {"hello.txt": "changed\n"})
+    two = play(tmp_path, entry, run=2)
+    assert (await two.end()).succeeded, two.log
+    assert "changed\n" in two.log
+    assert two.session.remade == []
+    assert not partial.exists()
+
+
 async def test_worktree_in_the_way_is_kept_aside_and_recreated(tmp_path, repository):
     one = play(tmp_path, automation(repository, "cat hello.txt"))
     left = one.folders.work / f"{JOB}-1" / "repository"

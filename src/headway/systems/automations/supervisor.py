@@ -197,6 +197,7 @@ class Supervisor:
             # The dispatcher runs one session per repository; the lock is for those of other stores.
             while not flock(lock):
                 self._watch(None, 0.2)
+            remove_git_leftovers(spec["mirror"])
             status = self._prepare(folder)
             if status:
                 self._set_aside_if_broken()
@@ -533,6 +534,17 @@ def _copy(folder: str, name: str, to: str) -> None:
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     shutil.copyfile(source, target)
     os.chmod(target, 0o600)
+
+
+def remove_git_leftovers(mirror: str) -> None:
+    """Delete the lock files and partial packs of a killed git from a mirror that only we use.
+
+    Git never deletes them itself, and fails while another has locked what it changes.
+    """
+    for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*"):
+        for found in glob.glob(pattern, root_dir=mirror, recursive=True):
+            with suppress(OSError):
+                os.unlink(os.path.join(mirror, found))
 
 
 def remove(folder: str) -> None:
