@@ -442,7 +442,7 @@ async def test_released_session_is_logged_as_cancelled_and_not_as_failed(
     tmp_path, repository, caplog, force
 ):
     url, given = f"sqlite:///{tmp_path}/h.db", entry("a", repository, holding(tmp_path))
-    async with service(tmp_path, url, given, lease="2s") as one:
+    async with service(tmp_path, url, given, lease="6s" if force else "60s") as one:
         await one.until(lambda: _async(len(pids(tmp_path)) == 1))
         where = f"{API}/locks/{quote(str(repository), safe='')}?force={str(force).lower()}"
         assert (await one.rig.http.delete(where)).status_code == 200

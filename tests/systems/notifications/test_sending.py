@@ -560,16 +560,20 @@ async def test_send_of_a_worker_that_dies_after_the_reply_keeps_awaiting_its_del
 
 
 class Clock:
-    """The real clock, plus an offset set by the test."""
+    """The real clocks, plus offsets set by the test."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
+        self.wall_ahead_ms = 0
 
     def __getattr__(self, name: str) -> object:
         return getattr(REAL, name)
 
     def monotonic(self) -> float:
         return REAL.monotonic() + self.ahead_s
+
+    def wall_at(self) -> int:
+        return REAL.wall_at() + self.wall_ahead_ms
 
 
 async def test_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
@@ -593,6 +597,49 @@ async def test_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
         assert [run.outcome for run in (await notify.job(one)).runs] == ["snoozed", "succeeded"]
         # Others are sent after the same wait.
         await notify.becomes(await notify.send(category="bills"), "SENT")
+
+
+async def test_quiet_hours_that_begin_while_a_message_waits_for_its_connection_delay_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path) as notify:
+        clock = Clock()
+        monkeypatch.setattr(notify.context.parts, "timing", clock)
+        soon = datetime.fromtimestamp(REAL.wall_at() / 1000, UTC) + timedelta(hours=1)
+        spans = f"{soon:%H:%M}-{soon + timedelta(hours=8):%H:%M}"
+        await notify.ada(preferences={"quiet_hours": spans})
+
+        async def until_they_begin() -> None:
+            clock.ahead_s, clock.wall_ahead_ms = 0.2, 3_600_000
+
+        notify.email.queue = until_they_begin
+        one = await notify.send()
+
+        async def postponed() -> bool:
+            return (await notify.get(one))["reason"] == "quiet hours"
+
+        await notify.until(postponed)
+        assert notify.email.got == []
+        await notify.becomes(await notify.send(category="otp"), "SENT")
+
+
+async def test_one_that_expires_while_it_waits_for_its_connection_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path) as notify:
+        clock = Clock()
+        monkeypatch.setattr(notify.context.parts, "timing", clock)
+        await notify.ada()
+
+        async def until_it_expires() -> None:
+            clock.ahead_s, clock.wall_ahead_ms = 0.2, 3_600_000
+
+        notify.email.queue = until_it_expires
+        expires_at = datetime.fromtimestamp(REAL.wall_at() / 1000, UTC) + timedelta(hours=1)
+        one = await notify.send(expires_at=expires_at.isoformat())
+        told = await notify.becomes(one, "FAILED")
+        assert told["reason"] == "it expired before it was sent"
+        assert notify.email.got == []
 
 
 @pytest.mark.parametrize(("connects_s", "reads_s"), [(0.2, 0.6), (0.2, 200.0), (200.0, 0.0)])

@@ -1,8 +1,8 @@
 """Sending: one run of a notification by one channel, at most once; and the kind of its jobs.
 
 What may be repeated happens before the hand-over: reading the recipient and the template, checking
-opt-outs and quiet hours, and rendering. Only after the hand-over is the provider called; opt-outs
-are read once more at the last moment, when the connection is open. From then on, only a definite
+opt-outs and quiet hours, and rendering. Only after the hand-over is the provider called; both are
+checked once more at the last moment, when the connection is open. From then on, only a definite
 "nothing was sent" leads to another try.
 """
 
@@ -69,8 +69,8 @@ from headway.systems.pre_send_check import Withdrawn, checking
 AWAY = "5s"
 """How long a notification is postponed while the directory is unavailable."""
 FRESH_S, STALE_S = 0.1, 0.5
-"""Opt-outs older than the first are read again before the provider's request; if that takes longer
-than the second, nothing is sent. So an opt-out set half a second before a send is respected."""
+"""Preferences older than the first are read again before the provider's request; if that takes
+longer than the second, nothing is sent. So an opt-out set half a second before a send is respected."""
 TRIES = 5
 """Attempts to report an accepted message to the store; after that, its answer counts as lost."""
 
@@ -105,8 +105,7 @@ class Attempt:
             LeaseLost: another run has the job, and this one sent nothing.
         """
         context, job, args = self._context, self._job, self._args
-        now = self._timing.wall_at()
-        if args.expires_at is not None and now >= args.expires_at:
+        if self._expired():
             self._fail("it expired before it was sent")
         self._read_s = self._timing.monotonic()
         try:
@@ -119,10 +118,8 @@ class Attempt:
             self._fail(f"the recipient {job.subject!r} no longer exists")
         if why_not := self._why_not(recipient, self._channel):
             return await self._passed_over(recipient, why_not)
-        if args.category not in context.settings.urgent:
-            until = quiet_until(recipient, now)
-            if until is not None:
-                return Snooze(after=f"{until - now}ms", reason="quiet hours")
+        if quiet_ms := self._quiet_for(recipient):
+            return Snooze(after=f"{quiet_ms}ms", reason="quiet hours")
         messages = self._messages(recipient, found.template)
         await job.hand_over(timeout=f"{context.settings.answer_within}ms")
         self._handed_s = self._timing.monotonic()
@@ -134,6 +131,17 @@ class Attempt:
             if isinstance(outcome, Refused) and outcome.gone:
                 await retire(context, recipient.id, self._channel, message.to)
         return await self._conclude(outcomes)
+
+    def _expired(self) -> bool:
+        expires_at = self._args.expires_at
+        return expires_at is not None and self._timing.wall_at() >= expires_at
+
+    def _quiet_for(self, recipient: Recipient) -> int:
+        """Return how long quiet hours delay the notification from now, in ms; 0 for not at all."""
+        if self._args.category in self._context.settings.urgent:
+            return 0
+        now = self._timing.wall_at()
+        return (quiet_until(recipient, now) or now) - now
 
     def _why_not(self, recipient: Recipient, channel: Channel) -> str:
         """Return why a channel is passed over, or an empty string."""
@@ -202,12 +210,14 @@ class Attempt:
             tally.happened(Tallied.LATE_MS, channel, late_ms)
 
     async def _check(self) -> bool:
-        """Read the opt-outs again, unless they were just read; see `check_before_send`.
+        """Read the preferences again, unless they were just read; see `check_before_send`.
 
         Raises:
-            Withdrawn: the recipient has opted out, the opt-outs cannot be read in time, or the
-                answer already counts as lost.
+            Withdrawn: the recipient has opted out or has quiet hours now, the preferences cannot be
+                read in time, the notification has expired, or the answer already counts as lost.
         """
+        if self._expired():
+            raise Withdrawn
         begun_s = self._timing.monotonic()
         if begun_s - self._read_s <= FRESH_S:
             return False
@@ -219,7 +229,7 @@ class Attempt:
         over = now_s - self._handed_s > self._context.settings.answer_within / 1000
         if found is None or over or now_s - begun_s > STALE_S:
             raise Withdrawn
-        if self._why_not(found, self._channel):
+        if self._why_not(found, self._channel) or self._quiet_for(found):
             raise Withdrawn
         self._read_s = begun_s
         return True
