@@ -436,20 +436,27 @@ async def test_unreachable_provider_is_retried_then_the_next_channel(
         assert told["channel"] == "sms"
 
 
-async def test_next_channel_is_tried_as_often_as_the_previous_one(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("answers", "opt_out"),
+    [([Unavailable("no route")] * 2, []), ([Refused("unknown")], []), ([], ["email"])],
+    ids=["unreachable", "refused", "opted_out"],
+)
+async def test_next_channel_is_tried_as_often_whatever_became_of_the_previous_one(
+    tmp_path: Path, answers: list[Outcome], opt_out: list[str]
+):
     async with notifying(tmp_path, attempts=2) as notify:
-        await notify.ada()
-        notify.email.answers += [Unavailable("no route"), Unavailable("no route")]
-        notify.sms.answers += [Unavailable("no route")]
-        one = await notify.send(channels=["email", "sms"])
+        await notify.ada(preferences={"opt_out": opt_out})
+        notify.email.answers += answers
+        notify.sms.answers += [Unavailable("no route")] * 2
+        one = await notify.send(channels=["email", "sms", "push"])
 
         async def run_now() -> bool:
             await notify.call("POST", f"/v1/jobs/{one}/run-now", {})
             return (await notify.get(one))["status"] in {"SENT", "FAILED"}
 
         await notify.until(run_now)
-        assert (await notify.get(one))["status"] == "SENT"
-        assert (len(notify.email.got), len(notify.sms.got)) == (2, 2)
+        assert (await notify.get(one))["channel"] == "push"
+        assert (len(notify.email.got), len(notify.sms.got)) == (len(answers), 2)
 
 
 async def test_opt_out_while_a_provider_is_unreachable_is_no_failure(tmp_path: Path):

@@ -70,7 +70,7 @@ AWAY = "5s"
 """How long a notification is postponed while the directory is unavailable."""
 FRESH_S, STALE_S = 0.1, 0.5
 """Preferences older than the first are read again before the provider's request; if that takes
-longer than the second, nothing is sent. So an opt-out set half a second before a send is respected."""
+longer than the second, nothing is sent. So a change half a second before a send is respected."""
 TRIES = 5
 """Attempts to report an accepted message to the store; after that, its answer counts as lost."""
 
@@ -91,6 +91,8 @@ class Attempt:
         """When the recipient was last read."""
         self._handed_s = 0.0
         """When the job was handed over."""
+        self._tries = 1
+        """Number of this try by the channel."""
 
     async def send(self) -> Back:
         """Send the notification, or decide not to.
@@ -121,6 +123,9 @@ class Attempt:
         if quiet_ms := self._quiet_for(recipient):
             return Snooze(after=f"{quiet_ms}ms", reason="quiet hours")
         messages = self._messages(recipient, found.template)
+        # Fewer if an operator has given it all its attempts again.
+        tries = 1 + (await self._failed_stages()).count(self._channel)
+        self._tries = min(job.attempt, tries)
         await job.hand_over(timeout=f"{context.settings.answer_within}ms")
         self._handed_s = self._timing.monotonic()
         self._count_lateness()
@@ -153,20 +158,24 @@ class Attempt:
         return "" if channel in self._context.senders else f"no sender for {channel}"
 
     async def _passed_over(self, recipient: Recipient, why: str) -> Back:
-        job, args, channel = self._job, self._args, self._channel
+        args, channel = self._args, self._channel
         following = args.after(channel)
         if following is not None:
             return Next(following.value)
         others = (one for one in args.channels if one != channel)
         reasons = filter(None, (self._why_not(recipient, one) for one in others))
         reason = "; ".join((*reasons, why))
-        view = await self._context.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
-        runs = () if view is None else view.runs
-        if any(one.outcome == "failed" and one.stage != channel for one in runs):
+        if any(stage != channel for stage in await self._failed_stages()):
             # An earlier channel failed to deliver it, so the notification was not just unwanted.
             self._fail(f"no channel is left: {reason}")
         self._context.count(channel, Status.SKIPPED)
         return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
+
+    async def _failed_stages(self) -> list[str]:
+        """Return the channel of each failed run."""
+        job = self._job
+        view = await self._context.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
+        return [] if view is None else [run.stage for run in view.runs if run.outcome == "failed"]
 
     def _messages(self, recipient: Recipient, template: MessageTemplate | None) -> list[Message]:
         """Return the message for each address.
@@ -277,11 +286,10 @@ class Attempt:
         away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
         refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
         reason = f"{channel}: {refused if away is None else away.reason}"
-        tries = context.settings.attempts * (args.channels.index(channel) + 1)
-        if away is not None and job.attempt < tries:
+        if away is not None and self._tries < context.settings.attempts:
             context.count(channel, UNAVAILABLE)
             # A short Retry-After must not use up the attempts sooner than silence would.
-            least_ms = BACKOFF.delay_ms(job.attempt, job.ref)
+            least_ms = BACKOFF.delay_ms(self._tries, job.ref)
             raise Retry(reason, after=f"{max(least_ms, away.retry_after_ms or 0)}ms")
         following = args.after(channel)
         if following is None:
