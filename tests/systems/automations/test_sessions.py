@@ -430,14 +430,16 @@ async def test_unwritable_folders_are_removed_with_the_worktree(tmp_path, reposi
 
 
 async def test_artefact_that_cannot_be_kept_does_not_stop_the_others(tmp_path, repository):
-    command = "touch a.txt b.txt; false"
+    command = r"touch a.txt b.txt $(printf '\377').txt; false"
     entry = automation(repository, command, artifacts=["?.txt"], keep_worktree="failed")
     one = play(tmp_path, entry)
     to = one.folders.artifacts / "one" / f"{JOB}-1"
     (to / "a.txt").mkdir(parents=True)
-    assert not (await one.end()).succeeded
+    (to / os.fsdecode(b"\xff.txt")).mkdir()
+    assert (await one.end()).reason == "exit"
     assert (to / "b.txt").is_file()
     assert "headway: artefact a.txt not kept: Is a directory\n" in one.log
+    assert "headway: artefact ?.txt not kept: Is a directory\n" in one.log
     (kept,) = one.folders.work.iterdir()
     assert kept.name.endswith(".kept")
 

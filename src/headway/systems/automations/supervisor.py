@@ -97,7 +97,7 @@ class Log:
     def note(self, text: str) -> None:
         """Write a line of the supervisor itself, regardless of the size limit."""
         self.flush()
-        self._append(self._clean(f"headway: {text}\n".encode()))
+        self._append(self._clean(f"headway: {text}\n".encode(errors="replace")))
 
     def _write(self, data: bytes) -> None:
         if not data or self.truncated:
