@@ -333,12 +333,7 @@ async def test_late_report_of_an_earlier_channel_does_not_affect_a_later_one(tmp
         one = await notify.send(channels=["email", "sms"])
         await notify.becomes(one, "SENT")
         await delivery.apply_event(notify.context, word("m-1", delivered=False, reason="deferred"))
-
-        async def by_sms() -> bool:
-            told = await notify.get(one)
-            return (told["channel"], told["status"]) == ("sms", "SENT")
-
-        await notify.until(by_sms)
+        await notify.until(lambda: _by(notify, one, "sms"))
         assert (await notify.job(one)).gates == notify.context.uses(Channel.SMS) != ()
         again = word("m-1", delivered=False, reason="bounced", gone="ada@example.org", event="e2")
         await delivery.apply_event(notify.context, again)
@@ -349,6 +344,26 @@ async def test_late_report_of_an_earlier_channel_does_not_affect_a_later_one(tmp
         failed = word("s-1", delivered=False, reason="unknown number", event="e3")
         await delivery.apply_event(notify.context, failed)
         assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
+
+
+async def test_late_delivery_is_counted_for_the_channel_that_delivered(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Accepted("m-1"))
+        one = await notify.send(channels=["email", "sms"])
+        await notify.becomes(one, "SENT")
+        await delivery.apply_event(notify.context, word("m-1", delivered=False, reason="deferred"))
+        await notify.until(lambda: _by(notify, one, "sms"))
+        await delivery.apply_event(notify.context, word("m-1", event="e2"))
+        assert (await notify.get(one))["status"] == "DELIVERED"
+        totals = await notify.context.tally.totals()
+        assert totals["outcome", "email:DELIVERED"] == 1
+        assert ("outcome", "sms:DELIVERED") not in totals
+
+
+async def _by(notify: NotifyRig, one: str, channel: str) -> bool:
+    told = await notify.get(one)
+    return (told["channel"], told["status"]) == (channel, "SENT")
 
 
 async def test_dead_address_is_removed_though_another_channel_has_delivered(

@@ -208,7 +208,7 @@ async def _settle(
     context: NotifyContext, key: str, job: JobView | None, what: DeliveryEvent
 ) -> SignalResult:
     status = Status.DELIVERED if what.delivered else Status.FAILED
-    channel = "" if job is None else job.stage
+    channel = "" if job is None else _stage_of(job, key)
     reason = f"{channel}: {what.reason}" if channel else what.reason
     following = None if job is None else read_args(job.args).after(job.stage)
     final = Signal(key=key, event=what.event)
