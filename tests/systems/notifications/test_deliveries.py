@@ -38,10 +38,11 @@ async def test_delivered_and_undelivered_text():
     (arrived,) = read_text_delivery(texts, status("delivered"))
     found = {"delivered": True, "reason": "", "ref": "1"}
     assert arrived == DeliveryEvent(MESSAGE, arrived.event, **found)
-    (unreachable,) = read_text_delivery(texts, status("undelivered", ErrorCode="30003"))
+    to = {"To": "+14155550100"}
+    (unreachable,) = read_text_delivery(texts, status("undelivered", ErrorCode="30003", **to))
     assert (unreachable.delivered, unreachable.gone) == (False, "")
     assert unreachable.reason == "undelivered, error 30003"
-    (unknown,) = read_text_delivery(texts, status("failed", ErrorCode="30005", To="+14155550100"))
+    (unknown,) = read_text_delivery(texts, status("failed", ErrorCode="30005", **to))
     assert (unknown.delivered, unknown.gone) == (False, "+14155550100")
     assert len({arrived.event, unreachable.event, unknown.event}) == 3
     await texts.close()

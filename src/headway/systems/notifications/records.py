@@ -13,8 +13,7 @@ from sqlalchemy import JSON, BigInteger, LargeBinary, String, Text, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from headway.core.gates.hours import hours_spec, intervals, is_open
-from headway.core.local_time import DAY_MS
+from headway.core.gates.hours import hours_spec, intervals
 from headway.systems.directory.database import Directory, Schema, naming, tally_table
 from headway.systems.directory.records import R, Record
 from headway.systems.notifications.batches import Batches
@@ -83,10 +82,8 @@ def quiet_until(recipient: Recipient, now: int) -> int | None:
     spans = recipient.preferences.get("quiet_hours")
     if not spans:
         return None
-    found = intervals(hours_spec(spans), recipient.tz, now, now + DAY_MS)
-    if not is_open(found, now):
-        return None
-    return next(end for start, end in found if start <= now < end)
+    found = intervals(hours_spec(spans), recipient.tz, now, now + 1)
+    return found[0][1] if found else None
 
 
 def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
