@@ -241,6 +241,18 @@ async def test_broken_mirror_is_kept_aside_and_recreated(tmp_path, repository):
     assert len(list(mirror.parent.glob("*.broken-*"))) == 1
 
 
+async def test_repository_behind_a_link_may_move(tmp_path, repository):
+    link = tmp_path / "link"
+    link.symlink_to(repository)
+    entry = automation(link, "cat hello.txt; git remote get-url origin")
+    assert entry.repository.key == str(repository)
+    link.unlink()
+    link.symlink_to(repository.rename(tmp_path / "moved"))
+    one = play(tmp_path, entry)
+    assert (await one.end()).succeeded, one.log
+    assert f"hello\n{link}\n" in one.log
+
+
 async def test_missing_repository_is_reported_with_the_message_of_git(tmp_path):
     one = play(tmp_path, automation(tmp_path / "nothing", "true"))
     end = await one.end()

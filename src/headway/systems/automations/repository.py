@@ -109,7 +109,8 @@ def _local(path: str, folder: Path) -> Repository:
     if _UNPRINTABLE.search(path):
         _refuse("has control characters")
     try:
-        found = (folder / Path(path).expanduser()).resolve()
+        place = folder / Path(path).expanduser()
+        found = place.resolve()
     except (OSError, RuntimeError, ValueError):
         _refuse("is a path that cannot be resolved")
     parts = list(found.parts)
@@ -117,7 +118,8 @@ def _local(path: str, folder: Path) -> Repository:
         parts.pop()
     if parts[-1].endswith(".git") and parts[-1] != ".git":
         parts[-1] = _without_git(parts[-1])
-    return Repository(key=_bounded(str(Path(*parts))), url=str(found))
+    # Git follows links when a session starts: the repository may have moved by then.
+    return Repository(key=_bounded(str(Path(*parts))), url=str(place))
 
 
 def _remote(
