@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from bench.dedupe.__main__ import bloom, exact, keys
 from headway.core.errors import StoreUnavailable
+from headway.runtime.timing import REAL
+from headway.systems.directory.database import Directory
 from headway.systems.notifications import context
-from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT
+from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT, digest_of, take_keys
+from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.records import SCHEMA
 from tests.server.problems import problem
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 
 # Raised by apprise's own imports.
@@ -214,6 +220,43 @@ async def test_expired_keys_are_removed_by_new_ones(
             assert (await notify.call("POST", "/notifications", many)).status_code < 300
             assert await dedupe_count(notify) <= 80
         assert await dedupe_count(notify) == 40
+
+
+async def test_key_taken_again_meanwhile_is_not_removed_as_expired(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+):
+    key, other_key = digest_of("ada", Channel.SMS, "k"), digest_of("bo", Channel.SMS, "k")
+    with fresh_database(fast_postgres_server.url) as url:
+        directory = Directory(url)
+        directory.needs(SCHEMA)
+        await directory.open()
+
+        async def take(session: AsyncSession, key: bytes, id_: str, now: int) -> str:
+            return (await take_keys(session, [(key, id_)], now=now, window_ms=1_000))[key]
+
+        async def take_other() -> None:
+            async with directory.change() as session:
+                await take(session, other_key, "other", 1_500)
+
+        async def waits() -> bool:
+            async with directory.read() as session:
+                asked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+                return bool((await session.execute(asked)).scalar_one())
+
+        try:
+            async with directory.change() as session:
+                assert await take(session, key, "first", 0) == "first"
+            async with directory.change() as session:
+                assert await take(session, key, "second", 1_500) == "second"
+                other = asyncio.create_task(take_other())
+                async with asyncio.timeout(60):
+                    while not (other.done() or await waits()):
+                        await REAL.pause(0.01)
+            await other
+            async with directory.change() as session:
+                assert await take(session, key, "duplicate", 2_000) == "second"
+        finally:
+            await directory.close()
 
 
 async def test_dedupe_drops_no_distinct_key_and_finds_each_duplicate(tmp_path: Path):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import Field, model_validator
-from sqlalchemy import TextClause, select, text
+from sqlalchemy import TextClause, delete, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
 
@@ -303,11 +303,6 @@ def _fault(context: NotifyContext, body: NotificationBody, known: set[str]) -> I
 STEP = 500
 """Keys per statement."""
 
-_REMOVE = text(
-    "DELETE FROM notify_keys WHERE digest IN "
-    "(SELECT digest FROM notify_keys WHERE until_at <= :now ORDER BY until_at LIMIT :most)"
-)
-
 
 def digest_of(recipient: str, channel: Channel, key: str) -> bytes:
     """Return a hash that identifies a key, so that rows are small however long the texts are."""
@@ -343,8 +338,12 @@ async def take_keys(
         if held:
             asked = select(DedupeKey.digest, DedupeKey.id).where(DedupeKey.digest.in_(held))
             holders |= {bytes(digest): id_ for digest, id_ in await session.execute(asked)}
-    if ordered:
-        await session.execute(_REMOVE, {"now": now, "most": 2 * len(ordered)})
+    key = DedupeKey.digest
+    old = select(key).where(DedupeKey.until_at <= now).order_by(DedupeKey.until_at)
+    # Concurrent batches may be taking these keys again.
+    free = old.limit(2 * len(ordered)).with_for_update(skip_locked=True)
+    remove = delete(DedupeKey).where(key.in_(free))
+    await session.execute(remove, execution_options={"synchronize_session": False})
     return holders
 
 
