@@ -30,8 +30,10 @@ from headway.stores.memory import MemoryStore
 from headway.systems.automations import make
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
+from headway.systems.automations.reports import health
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
+from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.observed_store import beat_soon
 from tests.server.rig import Rig, serving
@@ -591,6 +593,25 @@ async def test_health_and_metrics_have_their_documented_names(tmp_path, reposito
         for result, count in results.items():
             name = f'headway_automations_last_dispatch_result{{result="{result}"}}'
             assert f"{name} {count}.0" in scraped
+
+
+async def test_fire_late_by_a_tick_degrades_the_health_and_by_three_ends_it(tmp_path, repository):
+    clock = FakeClock()
+    file = tmp_path / "automations.toml"
+    file.write_text(entry("a", repository))
+    dispatcher = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+    app = App("memory://")
+    app.use(MemoryStore(clock))
+    dispatcher.declare(app)
+    async with app:
+        dispatcher.read()
+        await dispatcher.sync(app.store)
+        found: list[str] = []
+        # No worker starts the session that is due now; the tick is half an hour.
+        for minutes in (30, 1, 59, 1):
+            clock.advance(minutes * 60_000)
+            found.append((await health(app.store, dispatcher))["status"])
+        assert found == ["healthy", "degraded", "degraded", "unhealthy"]
 
 
 async def test_stopping_worker_ends_its_sessions(tmp_path, repository, url):

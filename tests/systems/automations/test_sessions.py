@@ -376,13 +376,16 @@ async def test_worktree_of_a_killed_supervisor_is_removed_and_a_live_one_is_not(
     for name in ("left", "live", "failed.kept"):
         (one.folders.work / name).mkdir()
         os.utime(one.folders.work / name, (long_ago, long_ago))
+    # Its supervisor has just created it, and is about to lock it.
+    (one.folders.work / "new").mkdir()
     live = os.open(one.folders.work / "live", os.O_RDONLY)
     fcntl.flock(live, fcntl.LOCK_EX)
     try:
         assert (await one.end()).succeeded
     finally:
         os.close(live)
-    assert sorted(path.name for path in one.folders.work.iterdir()) == ["failed.kept", "live"]
+    left = sorted(path.name for path in one.folders.work.iterdir())
+    assert left == ["failed.kept", "live", "new"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,8 @@ from headway.contract.views import GatesQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.instant import parse_instant
 from headway.core.state import FINAL, State
+from headway.runtime.handler_results import Running, Unknown
+from headway.runtime.reconciliation import Awaited
 from headway.runtime.timing import REAL, pause
 from headway.systems.notifications import delivery, sending
 from headway.systems.notifications.delivery import DeliveryEvent
@@ -37,7 +41,7 @@ from headway.systems.notifications.sender import (
 )
 from tests.server.problems import problem
 from tests.servers.stores import NewUrl
-from tests.systems.notifications.notify_rig import NotifyRig, notifying
+from tests.systems.notifications.notify_rig import LIMIT_S, NotifyRig, notifying
 
 # Raised by apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
@@ -389,7 +393,7 @@ async def test_receiver_that_wants_fewer_webhooks_delays_none_to_others(tmp_path
     async with notifying(tmp_path) as notify:
         await notify.ada(webhook_url="https://ada.example.org/")
         box = notify.boxes[Channel.WEBHOOK]
-        for retry_after_ms, least_ms, most_ms in ((3_600_000,) * 3, (0, 2_500, 5_000)):
+        for retry_after_ms, least_ms, most_ms in ((3_600_000,) * 3, (1_000, 2_500, 5_000)):
             box.answers.append(Unavailable("the webhook answered 429", retry_after_ms))
             one = await notify.send(channel="webhook")
 
@@ -426,6 +430,21 @@ async def test_rate_limit_closes_the_channel_until_its_time_and_uses_no_attempt(
         assert reply.status_code < 300, reply.text
         await notify.becomes(one, "SENT")
         await notify.becomes(two, "SENT")
+
+
+async def test_rate_limit_without_a_time_closes_the_channel_as_configured(tmp_path: Path):
+    async with notifying(tmp_path, channels={"email": {"closed_for": "1h"}}) as notify:
+        await notify.ada()
+        notify.email.answers.append(Limited("429", retry_after_ms=None))
+        await notify.send()
+
+        async def closed_until() -> int | None:
+            query = GatesQuery(names=(Channel.EMAIL.slots,))
+            return (await notify.store.read(query)).rows[0].closed_until
+
+        before = REAL.wall_at()
+        closed_ms = await notify.until(closed_until) - before
+        assert 3_540_000 < closed_ms <= 3_600_000 + LIMIT_S * 1_000
 
 
 async def test_unreachable_provider_is_retried_then_the_next_channel(
@@ -579,6 +598,18 @@ async def test_send_of_a_worker_that_dies_after_the_reply_keeps_awaiting_its_del
         assert (await notify.job(one)).state is State.AWAITING
         await delivery.apply_event(notify.context, word("p"))
         assert (await notify.get(one))["status"] == "DELIVERED"
+
+
+async def test_late_question_about_an_earlier_run_decides_nothing(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Limited("429", retry_after_ms=1))
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        job = await notify.job(one)
+        earlier, later = (cast("Awaited", SimpleNamespace(id=one, run=run.run)) for run in job.runs)
+        assert await sending.reconcile(notify.context, earlier) == Unknown()
+        assert isinstance(await sending.reconcile(notify.context, later), Running)
 
 
 class Clock:

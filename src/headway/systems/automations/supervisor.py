@@ -368,7 +368,7 @@ class Supervisor:
     def _stop(self, child: subprocess.Popen[bytes], read: int, grace_s: float) -> None:
         """Send SIGTERM, wait for the grace period, and kill every process of the session."""
         if grace_s > 0:
-            grace_at = min(time.monotonic() + grace_s, self.lease_until)
+            grace_at = time.monotonic() + grace_s
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGTERM)
             while child.poll() is None and time.monotonic() < grace_at:
