@@ -18,7 +18,15 @@ _check: ContextVar[Check | None] = ContextVar("pre_send_check", default=None)
 
 
 class Withdrawn(Exception):
-    """The last check withdrew the request; it was not sent."""
+    """The last check withdrew the request; it was not sent.
+
+    Attributes:
+        after: delay before the next decision whether to send it.
+    """
+
+    def __init__(self, after: str = "0s") -> None:
+        super().__init__()
+        self.after = after
 
 
 @contextmanager

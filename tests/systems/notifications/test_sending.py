@@ -699,6 +699,7 @@ async def test_one_that_expires_while_it_waits_for_its_connection_is_not_sent(
 async def test_worker_frozen_while_it_read_or_sent_sends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connects_s: float, reads_s: float
 ):
+    monkeypatch.setattr(sending, "AWAY", "10ms")
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
         monkeypatch.setattr(notify.context.parts, "timing", clock)
@@ -727,6 +728,7 @@ async def test_worker_frozen_while_it_read_or_sent_sends_nothing(
 async def test_directory_lost_before_the_last_moment_holds_the_message_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(sending, "AWAY", "10ms")
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
         monkeypatch.setattr(notify.context.parts, "timing", clock)
@@ -750,6 +752,31 @@ async def test_directory_lost_before_the_last_moment_holds_the_message_back(
         await notify.becomes(one, "SENT")
         assert next(run.outcome for run in (await notify.job(one)).runs) == "snoozed"
         assert len(notify.email.got) == 1
+
+
+async def test_slow_directory_is_not_read_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path) as notify:
+        clock = Clock()
+        monkeypatch.setattr(notify.context.parts, "timing", clock)
+        read = notify.context.reader.read
+
+        async def slowly(*asked: str | None) -> object:
+            clock.ahead_s += 0.6
+            return await read(*asked)  # pyright: ignore[reportArgumentType]
+
+        monkeypatch.setattr(notify.context.reader, "read", slowly)
+        await notify.ada()
+        one = await notify.send()
+
+        async def postponed() -> bool:
+            return (await notify.job(one)).state is State.SCHEDULED
+
+        await notify.until(postponed)
+        job = await notify.job(one)
+        assert job.due_at - (job.runs[0].ended_at or 0) == 5_000
+        assert notify.email.got == []
 
 
 async def test_many_slow_devices_are_sent_to_concurrently_and_one_success_decides(tmp_path: Path):

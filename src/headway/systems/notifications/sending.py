@@ -67,7 +67,7 @@ from headway.systems.notifications.sender import (
 from headway.systems.pre_send_check import Withdrawn, checking
 
 AWAY = "5s"
-"""How long a notification is postponed while the directory is unavailable."""
+"""How long a notification is postponed while the directory is unavailable or too slow."""
 FRESH_S, STALE_S = 0.1, 0.5
 """Preferences older than the first are read again before the provider's request; if that takes
 longer than the second, nothing is sent. So a change half a second before a send is respected."""
@@ -233,12 +233,12 @@ class Attempt:
         try:
             found = (await self._context.reader.read(self._job.subject or "", None)).recipient
         except StoreError as away:
-            raise Withdrawn from away
+            raise Withdrawn(AWAY) from away
         now_s = self._timing.monotonic()
         over = now_s - self._handed_s > self._context.settings.answer_within / 1000
-        if found is None or over or now_s - begun_s > STALE_S:
-            raise Withdrawn
-        if self._why_not(found, self._channel) or self._quiet_for(found):
+        if over or now_s - begun_s > STALE_S:
+            raise Withdrawn(AWAY)
+        if found is None or self._why_not(found, self._channel) or self._quiet_for(found):
             raise Withdrawn
         self._read_s = begun_s
         return True
@@ -280,9 +280,11 @@ class Attempt:
                 after = f"{max(1, closed_ms)}ms"
                 job.close(channel.slots, after=after, reason=one.reason[:500])
                 return Snooze(after="0s", reason=f"{channel}: {one.reason}")
-        if any(isinstance(one, Withdrawn) for one in outcomes):
+        withdrawn = next((one for one in outcomes if isinstance(one, Withdrawn)), None)
+        if withdrawn is not None:
             # Nothing was sent; the next run reads the preferences again, and decides.
-            return Snooze(after="0s", reason="preferences changed or could not be read in time")
+            reason = "preferences changed or could not be read in time"
+            return Snooze(after=withdrawn.after, reason=reason)
         away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
         refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
         reason = f"{channel}: {refused if away is None else away.reason}"
