@@ -447,6 +447,18 @@ async def test_rate_limit_without_a_time_closes_the_channel_as_configured(tmp_pa
         assert 3_540_000 < closed_ms <= 3_600_000 + LIMIT_S * 1_000
 
 
+async def test_rate_limit_that_is_over_at_once_still_closes_the_channel_for_a_second(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Limited("429", retry_after_ms=0))
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        first, second = (await notify.job(one)).runs
+        assert second.claimed_at - (first.ended_at or 0) >= 1_000
+
+
 async def test_unreachable_provider_is_retried_then_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

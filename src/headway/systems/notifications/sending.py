@@ -71,6 +71,8 @@ AWAY = "5s"
 FRESH_S, STALE_S = 0.1, 0.5
 """Preferences older than the first are read again before the provider's request; if that takes
 longer than the second, nothing is sent. So a change half a second before a send is respected."""
+LEAST_CLOSED_MS = 1_000
+"""How long a 429 closes a channel at least, even if its `Retry-After` is 0 or a past date."""
 TRIES = 5
 """Attempts to report an accepted message to the store; after that, its answer counts as lost."""
 
@@ -274,11 +276,10 @@ class Attempt:
         for one in outcomes:
             if isinstance(one, Limited):
                 context.count(channel, LIMITED)
-                closed_ms = one.retry_after_ms
-                if closed_ms is None:
-                    closed_ms = context.settings.channel(channel).closed_for
-                after = f"{max(1, closed_ms)}ms"
-                job.close(channel.slots, after=after, reason=one.reason[:500])
+                closed_ms = context.settings.channel(channel).closed_for
+                if one.retry_after_ms is not None:
+                    closed_ms = max(LEAST_CLOSED_MS, one.retry_after_ms)
+                job.close(channel.slots, after=f"{closed_ms}ms", reason=one.reason[:500])
                 return Snooze(after="0s", reason=f"{channel}: {one.reason}")
         withdrawn = next((one for one in outcomes if isinstance(one, Withdrawn)), None)
         if withdrawn is not None:
