@@ -492,6 +492,19 @@ async def test_failed_session_is_retried_only_if_the_entry_says_so(tmp_path, rep
         assert (await one.get("/dispatcher/metrics"))["totalErrors"] == 3
 
 
+async def test_session_that_would_fail_again_is_not_retried(tmp_path):
+    url = f"sqlite:///{tmp_path}/h.db"
+    given = entry("a", tmp_path / "nothing", retries=3, retry_after="1h")
+    async with service(tmp_path, url, given) as one:
+
+        async def skipped() -> bool:
+            return (await one.row("a"))["status"] == "skipped"
+
+        await one.until(skipped)
+        rows = (await one.rig.store.read(JobsQuery(lane="automations"))).rows
+        assert [(job.state, job.attempt) for job in rows if job.run] == [(State.DEAD, 1)]
+
+
 async def test_run_makes_a_session_due_now(tmp_path, repository, url):
     async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
         started = await one.post("/a/run")
