@@ -13,7 +13,7 @@ from typing import cast
 
 from markupsafe import Markup
 
-from headway.contract.views import EntryView, GatesQuery, GateState, JobsQuery, JobView
+from headway.contract.views import EntryView, GatesQuery, GateState, JobView
 from headway.core.errors import UnknownRecord
 from headway.core.local_time import DAY_MS
 from headway.core.state import State
@@ -31,7 +31,7 @@ from headway.systems.automations.dispatcher import (
     entries_of,
 )
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.reports import document_of, sessions, status
+from headway.systems.automations.reports import document_of, jobs_of, sessions, status
 from headway.systems.automations.routes import (
     check_caller,
     dispatch,
@@ -200,14 +200,12 @@ async def _newest(view: PageView, counts: Mapping[str, int]) -> Mapping[str, lis
 async def _active(view: PageView) -> Sequence[SessionView]:
     """Return running and waiting sessions, the longest running first."""
     states = (*LIVE, State.PARKED, State.WAITING)
-    found = await view.reads.cached("automations: active", lambda: _jobs(view, states, 2 * ROWS))
-    return sorted(found, key=lambda one: (not one.is_live, one.began_at or 0, one.job.due_at))
-
-
-async def _jobs(view: PageView, states: Sequence[State], most: int) -> list[SessionView]:
-    query = JobsQuery(lane=LANE, states=tuple(states), newest=True, runs=True, limit=most)
-    rows = (await view.service.store.read(query)).rows
-    return [session_view(job) for job in rows if job.kind == KIND]
+    found = await view.reads.cached(
+        "automations: active",
+        lambda: jobs_of(view.service.store, states, newest=True, runs=True, most=2 * ROWS),
+    )
+    shown = map(session_view, found)
+    return sorted(shown, key=lambda one: (not one.is_live, one.began_at or 0, one.job.due_at))
 
 
 def session_view(job: JobView) -> SessionView:

@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
-from uuid import uuid4
 
 from headway.contract.definitions import DefineRequest, ResetGate, SetGate
-from headway.contract.operate import Acted, ActRequest, Verb
+from headway.contract.operate import Acted, Verb
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, JobQuery, JobsQuery, JobView, StatsQuery
 from headway.core.errors import InvalidValue, StoreError, UnknownJob
@@ -30,6 +29,7 @@ from headway.systems.automations.dispatcher import (
 from headway.systems.automations.repository import read_repository
 from headway.systems.automations.runner import FORCE_RELEASED
 from headway.systems.automations.session import session_id
+from headway.systems.jobs import act
 
 _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
 """States of jobs that have fallen due; excludes those of fires created ahead of time."""
@@ -111,7 +111,7 @@ async def unsettled(store: Store) -> Literal["due", "starting", ""]:
     now = (await store.read(StatsQuery())).now
     states = (State.SCHEDULED, State.WAITING, State.RUNNING, State.AWAITING)
     starting = False
-    for job in await _jobs(store, states):
+    for job in await jobs_of(store, states):
         starting |= job.state is State.RUNNING
         starting |= job.state is State.AWAITING and job.progress is None
         if job.state is State.SCHEDULED and job.due_at <= now:
@@ -172,9 +172,9 @@ async def sessions(store: Store) -> list[JobView]:
     Fires that were folded, or were cancelled by an edit of their entry, never became sessions.
     """
     # Read separately, so that folded fires, however many, do not crowd the others out of the page.
-    ended = await _jobs(store, (State.CANCELLED,), newest=True, runs=True)
-    found = [*await _jobs(store, _DUE, newest=True, runs=True), *(one for one in ended if one.runs)]
-    found = [one for one in found if one.kind == KIND]
+    ended = await jobs_of(store, (State.CANCELLED,), newest=True, runs=True)
+    due = await jobs_of(store, _DUE, newest=True, runs=True)
+    found = [*due, *(one for one in ended if one.runs)]
     # Not by creation: a fire is created ahead of time, before a session that is made due now.
     return sorted(found, key=_moment, reverse=True)
 
@@ -186,7 +186,7 @@ def _moment(job: JobView) -> int:
 async def locks(store: Store) -> list[Lock]:
     """List the repositories in use, the longest held first."""
     found: list[Lock] = []
-    for job in await _jobs(store, LIVE, runs=True):
+    for job in await jobs_of(store, LIVE, runs=True):
         arguments, facts = _args(job), document_of(job.progress)
         found.append(
             Lock(
@@ -228,11 +228,7 @@ async def release(
         raise UnknownJob(message, hint="headway automations locks")
     verb = Verb.KILL if force else Verb.CANCEL
     reason = FORCE_RELEASED if force else "released"
-    request = ActRequest(
-        request=str(uuid4()), ids=(lock.job,), verb=verb, author=author,
-        reason=reason,
-    )  # fmt: skip
-    (reply,) = await store.act(request)
+    (reply,) = await act(store, verb, lock.job, author=author, reason=reason)
     if reply.answer in {Acted.REFUSED, Acted.UNKNOWN}:
         message = "the session has just ended"
         raise UnknownJob(message)
@@ -323,7 +319,7 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
             known = (await entries_of(store)).values()
             now = (await store.read(StatsQuery())).now
             usage, held = await concurrency(store), await locks(store)
-            due = await _jobs(store, (State.SCHEDULED,))
+            due = await jobs_of(store, (State.SCHEDULED,))
     except (StoreError, TimeoutError):
         return unhealthy
     entries = [one for one in known if one.spec.enabled]
@@ -347,7 +343,7 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     """Return what the dispatcher has done since it started, and its current state."""
     counts, usage = dispatcher.runner.counts, await concurrency(store)
     entries = await entries_of(store)
-    queued = await _jobs(store, (State.WAITING, State.PARKED))
+    queued = await jobs_of(store, (State.WAITING, State.PARKED))
     failed = dispatcher.failed_permanently(entries.values())
     enabled = len({one.id for one in dispatcher.enabled()} - failed.keys())
     result = DispatchResult(
@@ -405,11 +401,17 @@ def _errors(dispatcher: Dispatcher, failed: Mapping[str, str]) -> list[dict[str,
     return [{"automation_id": name, "error": error} for name, error in found]
 
 
-async def _jobs(
-    store: Store, states: Sequence[State], *, newest: bool = False, runs: bool = False
-) -> tuple[JobView, ...]:
-    query = JobsQuery(lane=LANE, states=tuple(states), newest=newest, runs=runs, limit=MOST)
-    return tuple((await store.read(query)).rows)
+async def jobs_of(
+    store: Store,
+    states: Sequence[State],
+    *,
+    newest: bool = False,
+    runs: bool = False,
+    most: int = MOST,
+) -> list[JobView]:
+    """List the jobs of sessions in these states; callers can create others in their lane."""
+    query = JobsQuery(lane=LANE, states=tuple(states), newest=newest, runs=runs, limit=most)
+    return [job for job in (await store.read(query)).rows if job.kind == KIND]
 
 
 def document_of(text: bytes | None) -> dict[str, Any]:

@@ -239,11 +239,11 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
 
     async def read(overview: Overview) -> Iterable[Metric]:
         closed, overdue = Samples(CLOSED), Samples(OVERDUE)
-        now_closed, late = await _channels(store), _overdue_ms(overview)
+        now_closed = await _channels(store)
         for channel in Channel:
             closed.put(channel in now_closed, channel)
-            overdue.put(late.get(channel, 0) / 1000, channel)
-        behind = one(HISTORY_BEHIND, history_behind_ms(overview) / 1000)
+            overdue.put(overdue_ms(overview, channel.lane) / 1000, channel)
+        behind = one(HISTORY_BEHIND, overdue_ms(overview, HISTORY_LANE) / 1000)
         return [overdue.metric(), closed.metric(), behind]
 
     counted = (
@@ -267,22 +267,12 @@ async def _channels(store: Store) -> dict[str, str]:
     }
 
 
-def _overdue_ms(overview: Overview) -> dict[str, int]:
-    lanes = {channel.lane: str(channel) for channel in Channel}
-    now = overview.stats.now
-    return {
-        lanes[one.name]: max(0, now - one.oldest_due_at)
-        for one in overview.lanes
-        if one.name in lanes and one.oldest_due_at is not None
-    }
-
-
-def history_behind_ms(overview: Overview) -> int:
-    """Return how long the oldest ended notification has waited for the history; 0 if none waits."""
-    lane = find_lane(overview, HISTORY_LANE)
-    if lane is None or lane.oldest_due_at is None:
+def overdue_ms(overview: Overview, lane: str) -> int:
+    """Return how long the oldest queued job of a lane has been due; 0 if none is queued."""
+    found = find_lane(overview, lane)
+    if found is None or found.oldest_due_at is None:
         return 0
-    return max(0, overview.stats.now - lane.oldest_due_at)
+    return max(0, overview.stats.now - found.oldest_due_at)
 
 
 def start_monitoring(service: Service, tally: Tally, thresholds: Thresholds) -> None:
@@ -293,11 +283,11 @@ def start_monitoring(service: Service, tally: Tally, thresholds: Thresholds) -> 
             return None
         return NotificationsOverview(
             at=facts.at,
-            overdue_ms=_overdue_ms(facts.overview),
+            overdue_ms={one: overdue_ms(facts.overview, one.lane) for one in Channel},
             closed=await _channels(service.store),
             totals=await tally.totals(),
             away=tally.away,
-            history_behind_ms=history_behind_ms(facts.overview),
+            history_behind_ms=overdue_ms(facts.overview, HISTORY_LANE),
         )
 
     service.alerts.add(

@@ -20,7 +20,7 @@ from headway.systems.notifications.listings import (
     timeline,
 )
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
-from headway.systems.notifications.metrics import Totals, history_behind_ms
+from headway.systems.notifications.metrics import Totals, overdue_ms
 from headway.systems.notifications.notification import (
     HISTORY_LANE,
     NAME,
@@ -130,7 +130,7 @@ async def _history(view: PageView) -> Mapping[str, object] | None:
     context, seen = _context(view), await view.reads.overview()
     if context.history is None:
         return None
-    behind_ms = history_behind_ms(seen)
+    behind_ms = overdue_ms(seen, HISTORY_LANE)
     return {
         "queued": count_queued(find_lane(seen, HISTORY_LANE)),
         "behind_ms": behind_ms,
