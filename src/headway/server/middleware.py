@@ -35,6 +35,7 @@ from headway.server.problems import problem, problem_of, unexpected
 
 HEADER = b"x-request-id"
 _USABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_LOGIN = re.compile(r"://.*@", re.DOTALL)
 _access_log = structlog.stdlib.get_logger("headway.access")
 _log = logging.getLogger("headway.server")
 
@@ -92,7 +93,7 @@ class RequestEnvelope:
             _log.exception(
                 "unexpected error in %s %s: %s",
                 scope["method"],
-                scope["path"],
+                _shown_path(scope),
                 type(error).__name__,
             )
             if replying:
@@ -119,12 +120,18 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
         "request",
         method=scope["method"],
         # Without the query, which may contain a signature.
-        path=scope["path"],
+        path=_shown_path(scope),
         status=status,
         ms=round(1000 * seconds, 1),
         caller=getattr(state.get("caller"), "name", None),
         **why,
     )
+
+
+def _shown_path(scope: Scope) -> str:
+    """Return the path for the log; a URL in it may contain a user and a password."""
+    path: str = scope["path"]
+    return _LOGIN.sub("://***@", path) if "@" in path else path
 
 
 def _with_safe_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

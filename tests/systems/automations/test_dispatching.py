@@ -439,6 +439,17 @@ async def test_release_ends_the_session_and_then_the_lock(tmp_path, repository, 
         assert again.status_code == 404
 
 
+async def test_token_in_a_released_url_reaches_neither_log_nor_reply(tmp_path, repository, capsys):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
+        where = quote("https://ada:T0KEN/T0KEN@example.org/ada/repo", safe="")
+        reply = await one.rig.http.delete(f"{API}/locks/{where}")
+        assert reply.status_code == 404
+    written = capsys.readouterr()
+    assert "/locks/https://***@example.org/ada/repo" in written.out
+    assert "T0KEN" not in reply.text + written.out + written.err
+
+
 @pytest.mark.parametrize("force", [False, True])
 async def test_released_session_is_logged_as_cancelled_and_not_as_failed(
     tmp_path, repository, caplog, force
