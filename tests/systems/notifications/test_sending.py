@@ -482,6 +482,25 @@ async def test_unreachable_provider_is_retried_then_the_next_channel(
         assert told["channel"] == "sms"
 
 
+async def test_worker_without_the_sender_leaves_the_notification_to_another(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        one = await notify.send()
+        sender = notify.boxes.pop(Channel.EMAIL)
+        notify.work()
+
+        async def postponed() -> bool:
+            return (await notify.job(one)).state is State.SCHEDULED
+
+        await notify.until(postponed)
+        told = await notify.get(one)
+        reason = "email: this worker has no sender for email"
+        assert (told["status"], told["reason"]) == ("QUEUED", reason)
+        notify.boxes[Channel.EMAIL] = sender
+        await notify.ok("POST", f"/v1/jobs/{one}/run-now", {})
+        await notify.becomes(one, "SENT")
+
+
 @pytest.mark.parametrize(
     ("answers", "opt_out"),
     [([Unavailable("no route")] * 2, []), ([Refused("unknown")], []), ([], ["email"])],

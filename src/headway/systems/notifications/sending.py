@@ -155,9 +155,7 @@ class Attempt:
         opt_out = opted_out(recipient, channel, self._args.category)
         if opt_out:
             return f"opted out of {opt_out}"
-        if not addresses(recipient, channel):
-            return f"no {channel} address"
-        return "" if channel in self._context.senders else f"no sender for {channel}"
+        return "" if addresses(recipient, channel) else f"no {channel} address"
 
     async def _passed_over(self, recipient: Recipient, why: str) -> Back:
         args, channel = self._args, self._channel
@@ -246,8 +244,12 @@ class Attempt:
         return True
 
     async def _send(self, message: Message) -> Outcome | Withdrawn:
+        sender = self._context.senders.get(self._channel)
+        if sender is None:
+            # This worker's settings may be older than those with which the intake accepted it.
+            return Unavailable(f"this worker has no sender for {self._channel}")
         try:
-            return await self._context.senders[self._channel].send(message)
+            return await sender.send(message)
         except Withdrawn as withdrawn:
             return withdrawn
         # A sender that raises has a bug; it is unknown whether it had sent the message.
