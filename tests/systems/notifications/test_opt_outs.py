@@ -99,6 +99,24 @@ async def test_twilios_own_interpretation_of_a_text_decides(tmp_path: Path):
         assert await opt_outs(notify) == ["sms:STOP"]
 
 
+async def test_only_a_start_or_another_number_revokes_a_stop(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        await writes(notify, "STOP")
+        # A program that keeps the preferences elsewhere does not know of it.
+        change = {"preferences": {"opt_out": ["email"], "quiet_hours": "22:00-07:00"}}
+        await notify.ok("PATCH", "/recipients/ada", change)
+        assert await opt_outs(notify) == ["email", "sms:STOP"]
+        rows = f'id,phone,preferences\nada,{TO},"{{""opt_out"": []}}"\n'
+        await notify.rig.http.post(
+            "/recipients/import", content=rows, headers={"content-type": "text/csv"}
+        )
+        told = await notify.ok("GET", "/recipients/ada")
+        assert told["preferences"] == {"opt_out": ["sms:STOP"], "quiet_hours": None}
+        await notify.ok("PATCH", "/recipients/ada", {"phone": FROM, "preferences": {}})
+        assert await opt_outs(notify) == []
+
+
 @pytest.mark.parametrize(
     "text", ["Stop.", "STOP!!", " \u201cstop\u201d\n", "(Unsubscribe)", "stop \u2026"]
 )

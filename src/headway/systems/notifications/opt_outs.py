@@ -21,8 +21,7 @@ from headway.server.access import Public
 from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.notification import Channel
-from headway.systems.notifications.recipients import RECIPIENTS
-from headway.systems.notifications.records import STOPPED, Recipient
+from headway.systems.notifications.records import STOPPED, Recipient, opt_outs_of
 from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.texts import Inbound
 
@@ -162,13 +161,12 @@ async def _set(
     Raises:
         StoreUnavailable: the directory is unavailable; nothing was written.
     """
-    now = context.timing.wall_at()
     async with context.directory.change() as session:
         asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
         for one in await session.scalars(asked):
-            outs = one.preferences.get("opt_out", [])
+            outs = opt_outs_of(one)
             if out is not (opt_out in outs):
                 outs = [*outs, opt_out] if out else [other for other in outs if other != opt_out]
-                values = {"preferences": {**one.preferences, "opt_out": outs}}
-                await RECIPIENTS.change(session, one, values, now)
+                one.preferences = {**one.preferences, "opt_out": outs}
+                one.version += 1
                 _log.info("opt-out changed recipient=%s opt_out=%s out=%s", one.id, opt_out, out)

@@ -22,7 +22,7 @@ from headway.systems.directory.records import NewNamedRecord, PersonName, Record
 from headway.systems.notifications.context import check_caller
 from headway.systems.notifications.mail import MAX_ADDRESS, read_address
 from headway.systems.notifications.notification import NAME, Channel
-from headway.systems.notifications.records import STOPPED, Recipient
+from headway.systems.notifications.records import STOPPED, Recipient, opt_outs_of
 from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
@@ -133,7 +133,9 @@ class RecipientChange(RecordChange):
     name: PersonName | None = None
     tz: Zone | None = None
     preferences: Preferences | None = Field(
-        default=None, description="New preferences, which replace all the old ones."
+        default=None,
+        description="New preferences, which replace all the old ones; `sms:STOP` stays until a "
+        "START, or with a new number.",
     )
     devices: Annotated[FailFastList[Device], Field(max_length=MOST_DEVICES)] | None = None
     email: Email | None = Field(
@@ -183,6 +185,15 @@ class Recipients(Records[Recipient, RecipientBody]):
         "devices": split_by(r"[;\s|]+"),
         "preferences": json_of,
     }
+
+    def _set(self, record: Recipient, values: dict[str, Any], at: int) -> bool:
+        """Keep the opt-out of a STOP, which only a START or another number revokes."""
+        new = values.get("preferences")
+        is_same_number = values.get("phone", record.phone) == record.phone
+        if new is not None and is_same_number and STOPPED in opt_outs_of(record):
+            outs = [one for one in new["opt_out"] if one != STOPPED]
+            values = {**values, "preferences": {**new, "opt_out": [*outs, STOPPED]}}
+        return super()._set(record, values, at)
 
     def masked(self, record: Recipient) -> Mapping[str, object]:
         """Return only the beginning of the apprise URL, which may contain a password."""

@@ -67,12 +67,17 @@ STOPPED = f"{Channel.SMS}:STOP"
 """The opt-out by STOP, which is separate because START revokes only this one."""
 
 
+def opt_outs_of(recipient: Recipient) -> Collection[str]:
+    """Return a recipient's opt-outs."""
+    return recipient.preferences.get("opt_out", ())
+
+
 def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
     """Return the opt-out that forbids a send, or an empty string.
 
     Urgent categories are no exception: a recipient who wrote STOP gets no one-time password either.
     """
-    opt_outs: Collection[str] = recipient.preferences.get("opt_out", ())
+    opt_outs = opt_outs_of(recipient)
     tries = (channel, f"{channel}:STOP", f"{channel}:{category}", f"*:{category}")
     return next((str(one) for one in tries if one in opt_outs), "")
 
