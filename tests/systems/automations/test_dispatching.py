@@ -30,7 +30,7 @@ from headway.stores.memory import MemoryStore
 from headway.systems.automations import make
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.reports import health
+from headway.systems.automations.reports import health, listing
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import Session
 from headway.testing.clock import FakeClock
@@ -636,6 +636,22 @@ async def test_fire_late_by_a_tick_degrades_the_health_and_by_three_ends_it(tmp_
             clock.advance(minutes * 60_000)
             found.append((await health(app.store, dispatcher))["status"])
         assert found == ["healthy", "degraded", "degraded", "unhealthy"]
+
+
+async def test_entry_keeps_its_newest_session_though_another_has_had_a_thousand_since(tmp_path):
+    file = tmp_path / "automations.toml"
+    file.write_text(entry("weekly", tmp_path / "one") + entry("busy", tmp_path / "two"))
+    dispatcher = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+    app = App("memory://")
+    dispatcher.declare(app)
+    dispatcher.read()
+    async with app:
+        weekly = await dispatcher.run_now(app.store, "weekly")
+        busy = [dispatcher._job(dispatcher.find("busy")) for _ in range(1_000)]
+        await app.store.enqueue(busy)
+        rows = {row["id"]: row for row in await listing(app.store, dispatcher)}
+        assert rows["weekly"]["session_id"] == f"cron:weekly:{weekly}"
+        assert rows["busy"]["session_id"] == f"cron:busy:{busy[-1].id}"
 
 
 async def test_stopping_worker_ends_its_sessions(tmp_path, repository, url):

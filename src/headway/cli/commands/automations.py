@@ -233,7 +233,9 @@ def logs(
         UnknownJob: there is no such session, or its log is not on this machine any more.
     """
     dispatcher = _dispatcher(session, file)
-    name, _ = session.with_app(_app(session, dispatcher), lambda store: session_of(store, which))
+    name, _ = session.with_app(
+        _app(session, dispatcher), lambda store: session_of(store, dispatcher, which)
+    )
     path = dispatcher.folders.log(name)
     try:
         text = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]

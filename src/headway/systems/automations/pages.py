@@ -143,7 +143,7 @@ async def _read(dispatcher: Dispatcher, view: PageView) -> Facts:
     )
     lane = find_lane(seen, LANE)
     counts = {} if lane is None else lane.counts
-    newest = await _newest(view, counts)
+    newest = await _newest(dispatcher, view, counts)
     failed = dispatcher.failed_permanently(entries.values())
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     facts |= {
@@ -182,12 +182,15 @@ def _schedule_of(entries: Mapping[str, EntryView], one: Automation) -> Schedule:
     return one.schedule if known is None else known.spec.schedule
 
 
-async def _newest(view: PageView, counts: Mapping[str, int]) -> Mapping[str, list[SessionView]]:
+async def _newest(
+    dispatcher: Dispatcher, view: PageView, counts: Mapping[str, int]
+) -> Mapping[str, list[SessionView]]:
     """Return each entry's last sessions, newest first; cached until the lane's counts change."""
 
     async def read() -> dict[str, list[SessionView]]:
         found: dict[str, list[SessionView]] = {}
-        for job in map(session_view, await sessions(view.service.store)):
+        every = dispatcher.config.automations.values()
+        for job in map(session_view, await sessions(view.service.store, every)):
             some = found.setdefault(job.automation, [])
             if len(some) < ROWS:
                 some.append(job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -16,6 +16,7 @@ from headway.core.errors import InvalidValue, StoreError, UnknownJob
 from headway.core.state import State
 from headway.core.timetable.plan import make_plan, next_fire
 from headway.core.timetable.schedule import format_schedule
+from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (
     KIND,
     LANE,
@@ -166,15 +167,26 @@ async def survey(
     return result
 
 
-async def sessions(store: Store) -> list[JobView]:
+async def sessions(store: Store, entries: Iterable[Automation] = ()) -> list[JobView]:
     """List sessions that run, ran or wait, with their runs, newest first.
 
     Fires that were folded, or were cancelled by an edit of their entry, never became sessions.
+
+    Args:
+        entries: their sessions among the last thousand of their repository are included, however
+            many there were in other repositories since.
     """
     # Read separately, so that folded fires, however many, do not crowd the others out of the page.
     ended = await jobs_of(store, (State.CANCELLED,), newest=True, runs=True)
     due = await jobs_of(store, _DUE, newest=True, runs=True)
     found = [*due, *(one for one in ended if one.runs)]
+    if len(due) == MOST:
+        seen = {_args(job).get("automation") for job in found}
+        for one in entries:
+            if one.id not in seen:
+                key = one.repository.key
+                here = await jobs_of(store, _DUE, newest=True, runs=True, repository=key)
+                found += [job for job in here if _args(job).get("automation") == one.id]
     # Not by creation: a fire is created ahead of time, before a session that is made due now.
     return sorted(found, key=_moment, reverse=True)
 
@@ -262,7 +274,7 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
     entries = await entries_of(store)
     now = (await store.read(StatsQuery())).now
     newest: dict[str, JobView] = {}
-    for job in await sessions(store):
+    for job in await sessions(store, dispatcher.config.automations.values()):
         newest.setdefault(_args(job).get("automation", ""), job)
     failed = dispatcher.failed_permanently(entries.values())
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
@@ -370,7 +382,9 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     }
 
 
-async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
+async def session_of(
+    store: Store, dispatcher: Dispatcher, given: str
+) -> tuple[str, JobView | None]:
     """Find a session by its id or its job's, or the newest session of an automation.
 
     Returns:
@@ -381,7 +395,7 @@ async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
     """
     if given.startswith("cron:"):
         return given, await store.read(JobQuery(id=given.rpartition(":")[2]))
-    for job in await sessions(store):
+    for job in await sessions(store, dispatcher.config.automations.values()):
         name = _args(job).get("automation", "")
         if given == job.id or (given == name and job.runs):
             return session_id(name, job.id), job
@@ -408,9 +422,18 @@ async def jobs_of(
     newest: bool = False,
     runs: bool = False,
     most: int = MOST,
+    repository: str | None = None,
 ) -> list[JobView]:
     """List the jobs of sessions in these states; callers can create others in their lane."""
-    query = JobsQuery(lane=LANE, states=tuple(states), newest=newest, runs=runs, limit=most)
+    query = JobsQuery(
+        lane=LANE,
+        tenant=None if repository is None else "",
+        subject=repository,
+        states=tuple(states),
+        newest=newest,
+        runs=runs,
+        limit=most,
+    )
     return [job for job in (await store.read(query)).rows if job.kind == KIND]
 
 
