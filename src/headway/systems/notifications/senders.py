@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from threading import Lock
 from typing import Annotated
 from urllib.parse import quote
 
@@ -206,19 +207,21 @@ class AppriseUrl:
         # The scheme names the service; the rest of the URL can be a secret.
         service = message.to.partition(":")[0][:20]
         loop, context = asyncio.get_running_loop(), copy_context()
+        # Taken by the thread before it sends, or by the timeout so that the thread does not send.
+        decision = Lock()
 
-        def run() -> bool | None:
+        def run() -> bool:
             check = context.run(asyncio.run_coroutine_threadsafe, check_before_send(), loop)
             check.result(self._timeout_s)
-            return address.send(message.title, message.text, NotifyType.INFO)
+            sends = decision.acquire(blocking=False)
+            return sends and address.send(message.title, message.text, NotifyType.INFO)
 
-        job = self._threads.submit(run)
         try:
             async with self._timing.limit(self._timeout_s):
-                confirmed = await asyncio.wrap_future(job)
+                confirmed = await asyncio.wrap_future(self._threads.submit(run))
         except TimeoutError:
-            if job.cancelled():
-                return Unavailable("all threads for apprise were busy")
+            if decision.acquire(blocking=False):
+                return Unavailable(f"{service} was not reached in time")
             return Unsure(f"{service} did not answer in time")
         except Withdrawn:
             raise

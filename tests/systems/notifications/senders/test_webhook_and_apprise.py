@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from headway.systems.notifications.sender import (
     Unsure,
 )
 from headway.systems.notifications.senders import AppriseTable, AppriseUrl, Webhook, WebhookTable
+from headway.systems.pre_send_check import checking
 from tests.systems.notifications.senders.messages import message
 from tests.systems.telephony.raw_server import babbles, cuts_head, hangs, hangs_up, raw_server, says
 
@@ -141,6 +143,32 @@ async def test_service_that_does_not_confirm_is_uncertain(
 async def test_service_that_does_not_answer_is_uncertain():
     async with raw_server(hangs) as end, by_apprise(timeout="2s") as one:
         assert await one.send(message(url_of(end))) == Unsure("json did not answer in time")
+
+
+@apprise
+async def test_message_whose_last_check_takes_too_long_is_not_sent_later():
+    go_on = asyncio.Event()
+
+    async def check() -> bool:
+        return await go_on.wait()
+
+    async with raw_server(says(200)) as end, by_apprise(timeout="1s") as one:
+        with checking(check):
+            outcome = await one.send(message(url_of(end)))
+        assert outcome == Unavailable("json was not reached in time")
+        go_on.set()
+        await asyncio.to_thread(one._threads.shutdown)
+        assert end.seen == []
+
+
+@apprise
+async def test_message_that_waits_too_long_for_a_thread_was_not_sent():
+    async with raw_server(hangs) as end, by_apprise(timeout="1s", threads=1) as one:
+        sent = [asyncio.create_task(one.send(message(url_of(end)))) for _ in range(2)]
+        outcomes = await asyncio.gather(*sent)
+    assert outcomes == [
+        Unsure("json did not answer in time"), Unavailable("json was not reached in time")
+    ]  # fmt: skip
 
 
 @apprise
