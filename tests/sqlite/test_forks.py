@@ -161,6 +161,34 @@ def test_dropped_store_may_be_collected_during_a_fork(path: Path) -> None:
     subprocess.run(command, check=True, timeout=60)
 
 
+def test_child_opens_a_store_though_another_thread_was_opening_one(path: Path) -> None:
+    """SQLite's own locks, held by that thread during the fork, would never be released there."""
+    done = threading.Event()
+
+    def open_and_close(name: str) -> None:
+        drive(SqliteStore(options(path.with_name(name))).close())
+
+    def keep_opening(thread: int) -> None:
+        while not done.is_set():
+            open_and_close(f"{thread}.db")
+
+    def use_it() -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)  # ends a child that hangs
+        open_and_close("child.db")
+
+    threads = [threading.Thread(target=keep_opening, args=(n,)) for n in range(3)]
+    for one in threads:
+        one.start()
+    try:
+        for _ in range(8):
+            assert exit_code(forked(use_it)) == 0
+    finally:
+        done.set()
+        for one in threads:
+            one.join()
+
+
 def test_one_thread_at_a_time_takes_the_turns_for_a_fork() -> None:
     """Two threads that take them in different orders would wait for each other."""
     taken = threading.Event()

@@ -2,7 +2,8 @@
 
 SQLite keeps its locks on a file per process. In a child it would still count those of its parent's
 connections, which the system does not: the child would wait for a transaction that never ends
-there, or write to a log that another process has deleted as unused.
+there, or write to a log that another process has deleted as unused. SQLite also has locks of the
+whole process: one that another thread holds during a fork is never released in the child.
 
 Source: https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_across_a_fork_
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from threading import Lock
+from threading import Lock, RLock
 from typing import Protocol
 from weakref import WeakSet
 
@@ -51,25 +52,25 @@ class _Fork(threading.local):
 _fork = _Fork()
 _owners: WeakSet[Connected] = WeakSet()
 _shared: WeakSet[Closable] = WeakSet()
-_lock = Lock()
-"""Held while something is added, and from before a fork until after it: no two threads that take
-turns wait for each other."""
+no_fork = RLock()
+"""Held while SQLite is used without the `turn` of an owner, while something is added, and from
+before a fork until after it: no two threads that take turns wait for each other."""
 
 
 def close_before_forks(owner: Connected) -> None:
     """Close the connection of an owner before each fork, as long as the owner is in use."""
-    with _lock:
+    with no_fork:
         _owners.add(owner)
 
 
 def close_in_children(shared: Closable) -> None:
     """Close something in each child, as long as it is in use."""
-    with _lock:
+    with no_fork:
         _shared.add(shared)
 
 
 def _before() -> None:
-    _lock.acquire()
+    no_fork.acquire()
     for owner in tuple(_owners):
         if owner.turn.acquire(timeout=PATIENCE):
             _fork.held.append(owner)
@@ -80,7 +81,7 @@ def _after_in_parent() -> None:
     held, _fork.held = _fork.held, []
     for owner in held:
         owner.turn.release()
-    _lock.release()
+    no_fork.release()
 
 
 def _after_in_child() -> None:

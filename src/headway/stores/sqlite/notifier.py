@@ -18,7 +18,7 @@ from headway.core.errors import HeadwayError
 from headway.stores.sqlite.caches import READ, WAKES
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.database import Database, Failure
-from headway.stores.sqlite.forking import close_before_forks
+from headway.stores.sqlite.forking import close_before_forks, no_fork
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.timing import file_age_ms, monotonic
 
@@ -186,6 +186,11 @@ class PollFallback:
             with suppress(Failure):
                 self._db.close()
             self._db = None
+
+    def close(self) -> None:
+        """Close its connection, at the end of its thread."""
+        with no_fork:
+            self.disconnect()
 
 
 CHECK_EVERY = 1.0

@@ -20,6 +20,7 @@ from headway.stores.ledger.wakes import Wakes
 from headway.stores.sql.store import SqlStore
 from headway.stores.sqlite.call_queue import Call, CallQueue
 from headway.stores.sqlite.connection import create
+from headway.stores.sqlite.forking import no_fork
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.notifier import BackgroundThread, Notification, Notifier, PollFallback
 from headway.stores.sqlite.options import SqliteOptions
@@ -57,19 +58,20 @@ class SqliteStore(SqlStore):
 
     def __init__(self, options: SqliteOptions, clock: Clock | None = None) -> None:
         self._options = options
-        create(options, clock)
-        clock = clock or system_clock
-        self._wakes = Wakes(clock)
-        self._notifier = Notifier(options.path)
-        self._poll_fallback = PollFallback(options)
+        now = clock or system_clock
+        self._wakes = Wakes(now)
         self._last_wake = 0
-        self._reader = Reader(options, clock)
-        self._writer = Writer(options, clock, _weak(self._announce))
+        with no_fork:
+            create(options, clock)
+            self._notifier = Notifier(options.path)
+            self._poll_fallback = PollFallback(options)
+            self._reader = Reader(options, now)
+            self._writer = Writer(options, now, _weak(self._announce))
         self._background = BackgroundThread(
             self._notifier,
             _weak(self._on_notification),
             _weak(self._check),
-            self._poll_fallback.disconnect,
+            self._poll_fallback.close,
         )
         self._owner = os.getpid()
 
