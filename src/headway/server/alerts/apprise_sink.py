@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from queue import Empty, Full, Queue
+from queue import Empty, Queue
 
 from apprise import Apprise, NotifyFormat, NotifyType
 
 from headway.core.errors import InvalidValue
-from headway.server.alerts.watch import Alert
+from headway.server.alerts.watch import DRAIN_S, Alert
 
 _QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
 """Loggers that log URLs below these levels; apprise logs the URLs that it cannot parse."""
@@ -91,30 +91,25 @@ class AppriseSink:
         """
         self._place = place
         self._address = AppriseAddress(url, place)
-        self._waiting: Queue[Alert | None] = Queue(MOST_WAITING)
+        self._waiting: Queue[Alert | None] = Queue()
         self._thread = threading.Thread(target=self._send_all, name=place, daemon=True)
         self._thread.start()
 
     def send(self, alert: Alert) -> None:
         """Queue an alert; drop it if the queue is full."""
-        try:
-            self._waiting.put_nowait(alert)
-        except Full:
+        if self._waiting.qsize() < MOST_WAITING:
+            self._waiting.put(alert)
+        else:
             _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
 
-    def close(self, drain_s: float = 0) -> None:
-        """Stop the thread: after the queued alerts within `drain_s`, or after the current alert."""
-        if drain_s > 0:
-            with suppress(Full):
-                self._waiting.put_nowait(None)
-                self._thread.join(drain_s)
-                return
-        while True:
-            try:
-                self._waiting.get_nowait()
-            except Empty:
-                break
-        self._waiting.put_nowait(None)
+    def close(self, drain_s: float = DRAIN_S) -> None:
+        """Stop the thread: after the queued alerts, or after `drain_s` and the current alert."""
+        self._waiting.put(None)
+        self._thread.join(drain_s)
+        with suppress(Empty):
+            while (alert := self._waiting.get_nowait()) is not None:
+                _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
+        self._waiting.put(None)
 
     def _send_all(self) -> None:
         while (alert := self._waiting.get()) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -77,6 +78,10 @@ class Alert:
 _alert_log = structlog.stdlib.get_logger("headway.alerts")
 
 
+DRAIN_S = 10.0
+"""Maximum time that an exiting process waits for its alerts to be sent."""
+
+
 class Sink(Protocol):
     """A destination of alerts."""
 
@@ -84,7 +89,7 @@ class Sink(Protocol):
         """Accept an alert; return at once, and never raise."""
         ...
 
-    def close(self, drain_s: float = 0) -> None:
+    def close(self, drain_s: float = DRAIN_S) -> None:
         """Stop; drop the alerts that are not sent within `drain_s`."""
         ...
 
@@ -98,7 +103,7 @@ class LogSink:
         log = _alert_log.info if alert.healed else log
         log("alert", **{**asdict(alert), "severity": alert.severity.value})
 
-    def close(self, drain_s: float = 0) -> None:
+    def close(self, drain_s: float = DRAIN_S) -> None:
         """Do nothing: the log has every alert."""
 
 
@@ -360,7 +365,10 @@ class AlertWatcher:
         self._answered_at = self._at()
 
     async def run(self) -> None:
-        """Check periodically until cancelled, then close the sinks."""
+        """Check periodically until cancelled, then close the sinks.
+
+        The next leader does not send the alerts again that this one has stored as sent.
+        """
         try:
             while True:
                 try:
@@ -371,8 +379,7 @@ class AlertWatcher:
                     _log.exception("the alert rules could not be checked")
                 await self._timing.pause(self._each_ms / 1000)
         finally:
-            for sink in self._sinks:
-                sink.close()
+            await asyncio.gather(*(asyncio.to_thread(sink.close) for sink in self._sinks))
 
     async def check(self) -> None:
         """Check the rules once, and send the alerts."""

@@ -19,7 +19,7 @@ from headway.core.errors import StoreError
 from headway.runtime.job import Job
 from headway.runtime.timing import Timing, persist
 from headway.server.alerts.rules import Severity
-from headway.server.alerts.watch import Alert, Sink
+from headway.server.alerts.watch import DRAIN_S, Alert, Sink
 from headway.systems.automations.config import Automation, Fault, NotificationsTable
 from headway.systems.automations.folders import Folders, log
 from headway.systems.automations.session import End, Session, session_id
@@ -30,8 +30,6 @@ RECENT = 100
 """Notices kept for listing."""
 FORCE_RELEASED = "force-released"
 """Reason of the job of a session whose lock was released by force."""
-DRAIN_S = 10.0
-"""Maximum time that an exiting process waits for its notices to be sent."""
 RUNBOOK = "docs/how-to/automations.md#when-a-session-does-not-run"
 _SEVERITY = {"invalid_entry": Severity.P1, "spawn_failure": Severity.P1, "error": Severity.P1}
 
