@@ -147,7 +147,7 @@ def test_rows_of_a_file_are_selected_mapped_and_refused_one_by_one(tmp_path: Pat
         {"n": "E", "at": "2026-03-02T10:00:00-05:00", "minutes": 7},
     ]
     lines = [json.dumps(row) for row in rows]
-    lines[3:3] = ["not json", "", "[1]"]
+    lines[3:3] = ["not json", "", "[1]", '{"n": 1e400}']
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     told, jobs, refused = made(
         tmp_path,
@@ -161,7 +161,7 @@ def test_rows_of_a_file_are_selected_mapped_and_refused_one_by_one(tmp_path: Pat
     assert [job.due_at - told.start for job in jobs] == [HOUR_MS, 2 * HOUR_MS]
     assert {job.at for job in jobs} == {told.start}
     assert [line.split(":")[0] for line in refused] == [
-        f"rows.jsonl, line {number}" for number in (3, 4, 6, 7)
+        f"rows.jsonl, line {number}" for number in (3, 4, 6, 7, 8)
     ]
 
 

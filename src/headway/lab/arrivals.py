@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
+
+import msgspec
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
@@ -171,16 +172,15 @@ def _when(arrival: Arrival) -> int:
     return arrival.at
 
 
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
 def _row(line: bytes) -> Mapping[str, object]:
     try:
-        row = json.loads(line.decode("utf-8"))
+        return _decode(line)
     except (ValueError, RecursionError) as error:
-        message = f"not valid JSON: {error}"
+        message = f"not a JSON object: {error}"
         raise InvalidValue(message) from None
-    if not isinstance(row, dict):
-        message = "not a JSON object"
-        raise InvalidValue(message)
-    return cast("dict[str, object]", row)
 
 
 def _is_selected(table: ArrivalsTable, row: Mapping[str, object]) -> bool:

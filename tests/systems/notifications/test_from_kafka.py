@@ -62,15 +62,17 @@ async def test_message_without_a_valid_notification_is_refused_alone_with_its_re
                 incoming(4, {**HELLO, "channel": "pigeon"}),
                 incoming(5, {**HELLO, "scheduled_at": 1_700_000_000}),
                 incoming(6, HELLO),
+                incoming(7, json.dumps({**HELLO, "data": {"n": 1}}).replace("1", "1e400").encode()),
             ]
         )
         assert put.created == await stored(notify) == 2
         assert all(isinstance(one, InvalidValue) for one in put.unreadable.values())
         reasons = {index: str(one) for index, one in put.unreadable.items()}
-        assert sorted(reasons) == [1, 2, 3, 4]
+        assert sorted(reasons) == [1, 2, 3, 4, 6]
         assert "JSON" in reasons[1]
         # It contains no index, which would refer to the bridge's own batch.
         assert reasons[2].startswith("there is no recipient 'nobody'")
         assert "channel" in reasons[3]
         assert "Value error" not in str(reasons)
+        assert "Number out of range" in reasons[6]
         assert "milliseconds" in reasons[4] or "1970" in reasons[4]

@@ -160,6 +160,7 @@ async def test_template_is_previewed_as_text_and_errors_are_shown(tmp_path):
             ("{}", "'name' is undefined"),
             ("[]", "not a JSON object"),
             ("{", "not a JSON object"),
+            ('{"name": 1e400}', "not a JSON object"),
         ):
             wrong = await text_of(http, TEMPLATES, **{**asked, "data": given})
             assert told in wrong

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from itertools import islice
 from tempfile import SpooledTemporaryFile
 from typing import IO, NoReturn
 
+import msgspec
 from fastapi import Request
 from pydantic import Field, ValidationError
 from sqlalchemy.exc import IntegrityError
@@ -49,7 +49,7 @@ def json_of(text: str) -> object:
         InvalidValue: the text is not JSON.
     """
     try:
-        return json.loads(text)
+        return msgspec.json.decode(text)
     except ValueError as error:
         message = f"{text[:40]!r} is not JSON: {error}"
         raise InvalidValue(message) from None

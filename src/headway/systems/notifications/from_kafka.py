@@ -7,7 +7,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from headway.bridges.kafka.message import Incoming, Stored
+from headway.bridges.kafka.message import Incoming, Stored, read_json
 from headway.core.errors import InvalidValue
 from headway.runtime.faults import faults, sentence
 from headway.server.service import Service
@@ -39,7 +39,7 @@ def _body(message: Incoming) -> NotificationBody:
         InvalidValue: the value is not a valid body.
     """
     try:
-        body = NotificationBody.model_validate_json(message.value or b"")
+        body = NotificationBody.model_validate(read_json(message))
     except ValidationError as error:
         found = faults(error.errors(include_url=False, include_input=False))
         raise InvalidValue(sentence(found)) from None

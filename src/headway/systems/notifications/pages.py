@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import msgspec
 from sqlalchemy import select
 
 from headway.contract.views import GatesQuery
@@ -181,7 +181,7 @@ async def _preview(view: PageView, name: str, channel: str, data: str) -> Mappin
     """Return a channel's message, rendered by the route's own function, or the error."""
     try:
         asked = PreviewAsked.model_validate(
-            {"channel": Channel(channel), "data": json.loads(data or "{}")}
+            {"channel": Channel(channel), "data": msgspec.json.decode(data or "{}")}
         )
     except ValueError:
         return {"wrong": "the data is not a JSON object, or there is no such channel"}
@@ -189,7 +189,7 @@ async def _preview(view: PageView, name: str, channel: str, data: str) -> Mappin
         reply = await preview(name, asked, _context(view), view.caller)
     except InvalidValue as error:
         return {"wrong": f"{error.message}: {error.hint}" if error.hint else error.message}
-    return {"wrong": "", **cast("Mapping[str, object]", json.loads(bytes(reply.body)))}
+    return {"wrong": "", **cast("Mapping[str, object]", msgspec.json.decode(bytes(reply.body)))}
 
 
 CANCEL = Action(

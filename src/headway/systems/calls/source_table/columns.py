@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
+import msgspec
 from sqlalchemy import Column, ColumnElement, Connection, MetaData, Table, extract, inspect
 from sqlalchemy import cast as cast_to
 from sqlalchemy.exc import NoSuchTableError
@@ -127,7 +128,7 @@ class Columns:
             if field in MOMENTS:
                 return _moment_read(self._of[field].type, value)
             if field == "payload":
-                return json.loads(value)
+                return msgspec.json.decode(value)
         except (ValueError, ArithmeticError, RecursionError):
             message = f"the column {self._of[field].name!r} contains {value!r:.80}"
             hint = "store JSON" if field == "payload" else "store a timestamp, or milliseconds UTC"
