@@ -101,6 +101,11 @@ class FakeLink:
         self.index[name] = id_, due, body
         return ((True,),)
 
+    def _free_key(self, name: str, id_: Any) -> Any:
+        if self.index.get(name, (None,))[0] == id_:
+            del self.index[name]
+        return ((True,),)
+
     def _get_index(self, names: Sequence[str]) -> Any:
         found = [(name, self.index[name]) for name in names if name in self.index]
         return [(name, moment(one[1]), one[2]) for name, one in found]

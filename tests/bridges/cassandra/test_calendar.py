@@ -13,7 +13,7 @@ from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
 from headway.contract.operate import Acted
 from headway.contract.store import Sent
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict, OutcomeUnknown
-from headway.core.job import NewJob
+from headway.core.job import DEFAULT_POLICY, NewJob
 from headway.core.state import State
 from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, Killed, World
 
@@ -189,6 +189,37 @@ async def test_cancelled_job_never_runs_and_records_who_and_why() -> None:
     world.clock.advance(30 * HOUR - 10 * MINUTE)
     await world.reader().round()
     assert await world.made() == 2
+
+
+async def test_key_of_a_cancelled_job_is_free_when_the_store_frees_it() -> None:
+    world = World()
+    job = world.job(24 * 300 * HOUR, key="k")
+    other = world.job(24 * 300 * HOUR, key="k", kind="other")
+    await world.calendar().enqueue([job])
+    await world.calendar().cancel([job.id], "ada")
+    with pytest.raises(KeyConflict):
+        await world.calendar().enqueue([other])
+    world.clock.advance(max(DEFAULT_POLICY.keep_ms, DEFAULT_POLICY.key_for_ms) + MINUTE)
+    await world.store.sweep(10)
+    assert await world.calendar().enqueue([other]) == [Sent(other.id, created=True)]
+
+
+async def test_row_that_cannot_be_decoded_is_refused_and_the_other_jobs_are_cancelled() -> None:
+    world = World()
+    job, newer = world.job(HOUR), world.job(HOUR)
+    await world.calendar().enqueue([job, newer])
+    for rows in world.link.rows.values():
+        for place, (_, stamp) in rows.items():
+            if str(place[1]) == newer.id:
+                rows[place] = b"of a newer version", stamp
+    replies = await world.calendar().cancel([newer.id, job.id], "ada")
+    assert [(one.id, one.answer) for one in replies] == [
+        (newer.id, Acted.REFUSED),
+        (job.id, Acted.DONE),
+    ]
+    assert world.link.left == 1
+    with pytest.raises(InvalidValue, match="cannot be decoded"):
+        await world.calendar().view(newer.id)
 
 
 @pytest.mark.parametrize("due_in", [MINUTE, 5 * HOUR])

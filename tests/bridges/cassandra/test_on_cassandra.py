@@ -113,6 +113,7 @@ async def test_keys_cancels_and_new_due_times(world: World) -> None:
     with pytest.raises(KeyConflict):
         await calendar.enqueue([world.job(HOUR, key="k", kind="other")])
     assert (await calendar.cancel([one.id], "ada"))[0].answer is Acted.DONE
+    assert not (await world.link.run(Cql.GET_INDEX, (["key 0  k"],))).rows
     await calendar.reschedule([moved.id], world.clock() + HOUR, "ada")
     world.clock.advance(2 * HOUR)
     await world.reader().round()

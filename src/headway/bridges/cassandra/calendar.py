@@ -7,10 +7,12 @@ second job, because the store knows the id.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from headway.bridges.cassandra.link import Cql, Link, ms_of
@@ -25,16 +27,18 @@ from headway.bridges.cassandra.rows import (
     row_of,
     write_stamp,
 )
-from headway.contract.operate import ActReply, ActRequest, Edit, Verb
+from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Sent, Store
 from headway.contract.views import JobsQuery, JobView, StatsQuery
 from headway.core.check import check_jobs, is_job_id
-from headway.core.errors import CallerError, IdConflict, KeyConflict
+from headway.core.errors import CallerError, IdConflict, InvalidValue, KeyConflict
 from headway.core.job import MAX_BATCH, NewJob, body_hash
 from headway.core.state import State
 
 IDS_PER_READ = 10
 """Index entries read per statement; few, because the coordinator fetches most from other nodes."""
+
+_log = logging.getLogger("headway.cassandra")
 
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[Sent]]]
 """A function that creates any number of jobs in the store."""
@@ -51,6 +55,23 @@ class CalendarJob:
     place: Place
     job: NewJob
     stamp: int
+
+
+class _Row(NamedTuple):
+    """A row as read, with its timestamp."""
+
+    place: Place
+    job: bytes
+    stamp: int
+
+    def decoded(self) -> CalendarJob:
+        """Decode its job.
+
+        Raises:
+            InvalidValue: this version cannot decode it.
+        """
+        job = job_of(self.place.id, self.place.due_at, self.job)
+        return CalendarJob(place=self.place, job=job, stamp=self.stamp)
 
 
 class Calendar:
@@ -94,18 +115,12 @@ class Calendar:
         return [next(put) if self._is_far(job, now) else next(sent) for job in jobs]
 
     async def find(self, ids: Iterable[str]) -> dict[str, CalendarJob]:
-        """Return those of these jobs that are in the calendar, by id."""
-        wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
-        index, shards = await self._index_of(wanted), self._link.settings.shards
-        places = [place_of(one, ms_of(index[one][0]), shards) for one in wanted if one in index]
-        found = await self._link.run_many(Cql.GET_ROW, [key_of(place) for place in places])
-        return {
-            place.id: CalendarJob(
-                place=place, job=job_of(place.id, place.due_at, rows[0][0]), stamp=rows[0][1]
-            )
-            for place, rows in zip(places, found, strict=True)
-            if rows
-        }
+        """Return those of these jobs that are in the calendar, by id.
+
+        Raises:
+            InvalidValue: this version cannot decode the row of one.
+        """
+        return {row.place.id: row.decoded() for row in await self._rows(ids)}
 
     async def view(self, id_: str) -> JobView | None:
         """Return the view of a job in the calendar, as a scheduled job."""
@@ -159,21 +174,15 @@ class Calendar:
             CallerError: the store refuses a job, such as because its lane is full; it stays here.
             StoreError: the store or Cassandra failed; repeat the call.
         """
-        found = list((await self.find(ids)).values())
-        if found:
-            # The store first: after a crash in between, the job is in both places, and reading its
-            # row creates no second job.
-            await (send or self._send)([one.job for one in found])
-            await self._link.run_many(
-                Cql.DROP_ROW, [(one.stamp, *key_of(one.place)) for one in found]
-            )
-        return [one.job.id for one in found]
+        found = await self.find(ids)
+        await self._move(found.values(), send or self._send)
+        return list(found)
 
     async def cancel(self, ids: Sequence[str], author: str, reason: str = "") -> list[ActReply]:
         """Cancel jobs, wherever they are; the store keeps a record of each.
 
         Args:
-            ids: up to 1000.
+            ids: up to 1000. A job whose row this version cannot decode is refused.
 
         Raises:
             StoreError: the store or Cassandra failed; repeat the call.
@@ -186,7 +195,7 @@ class Calendar:
         """Change the due time of jobs; they are then in the store, however far ahead they are due.
 
         Args:
-            ids: up to 1000.
+            ids: up to 1000. A job whose row this version cannot decode is refused.
 
         Raises:
             StoreError: the store or Cassandra failed; repeat the call.
@@ -220,7 +229,15 @@ class Calendar:
     async def _act(
         self, ids: Sequence[str], verb: Verb, edit: Edit, author: str, reason: str
     ) -> list[ActReply]:
-        await self.fetch(ids)
+        found: list[CalendarJob] = []
+        refused: set[str] = set()
+        for row in await self._rows(ids):
+            try:
+                found.append(row.decoded())
+            except InvalidValue as error:
+                _log.warning("calendar row not moved: id=%s error=%s", row.place.id, error)
+                refused.add(row.place.id)
+        await self._move(found, self._send)
         request = ActRequest(
             request=str(uuid4()),
             ids=tuple(ids),
@@ -229,7 +246,30 @@ class Calendar:
             author=author,
             reason=reason,
         )
-        return await self._store.act(request)
+        return [
+            replace(one, answer=Acted.REFUSED, state=State.SCHEDULED)
+            if one.answer is Acted.UNKNOWN and one.id in refused
+            else one
+            for one in await self._store.act(request)
+        ]
+
+    async def _rows(self, ids: Iterable[str]) -> list[_Row]:
+        wanted = [one for one in dict.fromkeys(ids) if is_job_id(one)]
+        index, shards = await self._index_of(wanted), self._link.settings.shards
+        places = [place_of(one, ms_of(index[one][0]), shards) for one in wanted if one in index]
+        found = await self._link.run_many(Cql.GET_ROW, [key_of(place) for place in places])
+        return [_Row(place, *rows[0]) for place, rows in zip(places, found, strict=True) if rows]
+
+    async def _move(self, jobs: Collection[CalendarJob], send: Send) -> None:
+        if not jobs:
+            return
+        # The store first: after a crash in between, the job is in both places, and reading its row
+        # creates no second job.
+        await send([one.job for one in jobs])
+        await self._link.run_many(Cql.DROP_ROW, [(one.stamp, *key_of(one.place)) for one in jobs])
+        # From now on the store decides how long a key stays taken.
+        keys = [(_key_name(one.job), UUID(one.job.id)) for one in jobs if one.job.key is not None]
+        await self._link.run_many(Cql.FREE_KEY, keys)
 
     def _is_far(self, job: NewJob, now: int) -> bool:
         settings = self._link.settings
@@ -314,7 +354,7 @@ class Calendar:
         for job in jobs:
             if job.id in index and bytes(index[job.id][1]) != job.body_hash():
                 raise IdConflict(_other_body(job.id), hint="use a new id")
-        taken = set(await self.find(known)) if known else set[str]()
+        taken = {row.place.id for row in await self._rows(known)}
         moved = [one for one in known if one not in taken]
         for start in range(0, len(moved), MAX_BATCH):
             ids = tuple(moved[start : start + MAX_BATCH])

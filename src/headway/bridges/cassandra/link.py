@@ -122,6 +122,7 @@ class Cql(Enum):
     CLAIM_KEY = """
         INSERT INTO {t}_index (name, id, scheduled_at, body) VALUES (?, ?, ?, ?)
         IF NOT EXISTS USING TTL ?"""
+    FREE_KEY = "DELETE FROM {t}_index WHERE name = ? IF id = ?"
     GET_INDEX = "SELECT name, scheduled_at, body FROM {t}_index WHERE name IN ?"
 
     PUT_REFUSED = """
@@ -163,7 +164,7 @@ class Cql(Enum):
     @property
     def is_plain_write(self) -> bool:
         """Whether it writes without a condition, so that it can be part of a batch."""
-        return self.writes and "IF NOT EXISTS" not in self.value
+        return self.writes and " IF " not in self.value
 
 
 Values = Sequence[object]
