@@ -356,7 +356,7 @@ async def test_message_with_a_header_that_the_client_cannot_decode_is_a_dead_let
         bad = BadName(topic="orders", partition=0, offset=5, value=b"{}")
         await bridge._store([incoming(0, 4), from_kafka(bad, 0), incoming(0, 6)])
         page = await app.store.read(JobsQuery())
-    assert [job.key for job in page.rows] == ["orders-0-4", "orders-0-6"]
+    assert [job.key for job in page.rows] == ["orders-0-4-0", "orders-0-6-0"]
     ((*_, headers),) = letters.sent
     assert (headers["headway-code"], headers["headway-offset"]) == (b"invalid_value", b"5")
     assert bridge._stored == {("orders", 0): 7}

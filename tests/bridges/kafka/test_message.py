@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Mess
 
 import headway as hw
 from headway.bridges.kafka.consuming import incoming
-from headway.bridges.kafka.message import Incoming, JobReader, key_text, read_json
+from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, key_text, read_json
 from headway.core.errors import (
     CallerError,
     InvalidArguments,
@@ -71,14 +71,18 @@ def test_expiry_without_due_counts_from_the_message_timestamp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stamp", "begins_at"),
+    ("stamp", "begins_at", "place"),
     [
-        ((TIMESTAMP_CREATE_TIME, 1_700_000_000_123), 1_700_000_000_123),
-        ((TIMESTAMP_NOT_AVAILABLE, -1), 1_800_000_000_000),
+        (
+            (TIMESTAMP_CREATE_TIME, 1_700_000_000_123),
+            1_700_000_000_123,
+            "orders-3-41-1700000000123",
+        ),
+        ((TIMESTAMP_NOT_AVAILABLE, -1), 1_800_000_000_000, "orders-3-41"),
     ],
 )
-def test_expiry_of_a_message_without_a_timestamp_counts_from_its_reading(
-    stamp: tuple[int, int], begins_at: int
+def test_message_without_a_timestamp_expires_from_its_reading_which_is_not_in_its_key(
+    stamp: tuple[int, int], begins_at: int, place: str
 ) -> None:
     headers: list[tuple[str, str | bytes | None]] = [("headway-expires", b"10s"), ("empty", None)]
     sent = Message(
@@ -86,7 +90,7 @@ def test_expiry_of_a_message_without_a_timestamp_counts_from_its_reading(
     )
     found = incoming(sent, 1_800_000_000_000)
     assert (found.place, found.key, found.headers) == (
-        "orders-3-41",
+        place,
         None,
         {"headway-expires": b"10s"},
     )
@@ -95,7 +99,17 @@ def test_expiry_of_a_message_without_a_timestamp_counts_from_its_reading(
 
 @pytest.mark.parametrize("key", [None, b""])
 def test_message_without_a_key_is_identified_by_its_offset(key: bytes | None) -> None:
-    assert JobReader(kind="ship").job(message(key=key)).key == "orders-3-41"
+    assert JobReader(kind="ship").job(message(key=key)).key == "orders-3-41-1700000000123"
+
+
+async def test_messages_of_a_topic_that_was_created_again_are_new() -> None:
+    """Its offsets start at 0 again, while the store knows the keys of the old messages."""
+    app = hw.App("memory://")
+    async with app:
+        sink = EnqueueSink(app, JobReader(kind="ship"))
+        old = message(key=None)
+        new = old._replace(produced_at=old.produced_at + 1)
+        assert [(await sink.put([one])).created for one in (old, old, new)] == [1, 0, 1]
 
 
 def test_key_that_is_not_a_name_is_hashed() -> None:
@@ -108,7 +122,7 @@ def test_key_header_overrides_everything() -> None:
     told = message(headway_key=b"mine")
     assert JobReader(kind="ship").job(told).key == "mine"
     assert JobReader(kind="ship", by_offset=True).job(told).key == "mine"
-    assert JobReader(kind="ship", by_offset=True).job(message()).key == "orders-3-41"
+    assert JobReader(kind="ship", by_offset=True).job(message()).key == "orders-3-41-1700000000123"
 
 
 @pytest.mark.parametrize("value", [None, b""])

@@ -37,4 +37,4 @@ async def test_each_job_of_a_batch_is_linked_to_the_span_of_its_message() -> Non
         ]
         for span in exporter.get_finished_spans()
     }
-    assert links == {"t-0-0": [(TRACE, SPAN)], "t-0-1": [], "t-0-2": []}
+    assert links == {"t-0-0-0": [(TRACE, SPAN)], "t-0-1-0": [], "t-0-2-0": []}

@@ -351,6 +351,7 @@ def incoming(message: Message, read_at: int) -> Incoming:
         headers=_NONE if not named else {name: value for name, value in named if value is not None},
         produced_at=at if kind else read_at,
         has_bad_header=has_bad_header,
+        has_timestamp=bool(kind),
     )
 
 

@@ -55,6 +55,7 @@ class Incoming(NamedTuple):
         headers: the last value of each name; none if a name is not UTF-8.
         produced_at: the message's timestamp in ms UTC; the time of reading if it has none.
         has_bad_header: whether the name of a header is not UTF-8.
+        has_timestamp: whether the message has one.
     """
 
     topic: str
@@ -65,11 +66,16 @@ class Incoming(NamedTuple):
     headers: Mapping[str, bytes]
     produced_at: int
     has_bad_header: bool = False
+    has_timestamp: bool = True
 
     @property
     def place(self) -> str:
-        """Return topic, partition and offset, which identify the message."""
-        return f"{self.topic}-{self.partition}-{self.offset}"
+        """Return topic, partition, offset and timestamp, which identify the message.
+
+        If a topic is deleted and created again, its offsets repeat, but not with their timestamps.
+        """
+        place = f"{self.topic}-{self.partition}-{self.offset}"
+        return f"{place}-{self.produced_at}" if self.has_timestamp else place
 
     @property
     def trace(self) -> str | None:
@@ -116,7 +122,7 @@ class JobReader:
         app: app whose kinds define gates and policy; None for plain jobs of any kind.
         kind: kind of messages without the header.
         lane: lane of messages without the header (default: the kind's, or main).
-        by_offset: whether the key of a job is topic, partition and offset, not the message's key.
+        by_offset: whether the key of a job is the message's place, not the message's key.
     """
 
     def __init__(

@@ -36,7 +36,8 @@ class InSettings(Table):
     )
     key: Literal["message", "offset"] = Field(
         default="message",
-        description="Source of a job's key: the message's key, or topic, partition and offset.",
+        description="Source of a job's key: the message's key, or topic, partition, offset and "
+        "timestamp.",
     )
     dead_letters: Name = Field(
         default="headway.dead-letters", description="Topic for messages that cannot be read."
