@@ -164,6 +164,20 @@ async def test_too_large_dead_letter_has_only_its_reason_and_source(
     assert bridge._stored == {("orders", 0): 6}
 
 
+async def test_dead_letters_that_were_acknowledged_are_not_sent_again_for_another(
+    bridge: KafkaIn, letters: Letters
+) -> None:
+    letters.errors = [ProviderRefused("no such topic"), ProviderRefused("no such topic")]
+    bad = [incoming(0, n, b"bad") for n in range(4)]
+    await bridge._store(bad)
+    assert bridge._stored == {}
+    await bridge._store_in_order(("orders", 0), bridge._held["orders", 0])
+    offsets = [headers["headway-offset"] for *_, headers in letters.sent]
+    assert offsets == [b"2", b"3", b"0", b"1"]
+    assert bridge._stored == {("orders", 0): 4}
+    assert bridge.tally.dead_lettered == {("orders", "invalid_value"): 4}
+
+
 async def test_dead_letters_of_an_attempt_that_timed_out_are_not_sent_later(sink: Sink) -> None:
     class UntilQueued(hw.Timing):
         def limit(self, _: float | None) -> asyncio.Timeout:

@@ -84,6 +84,8 @@ class KafkaIn:
         self._stored: dict[Place, int] = {}
         self._start_offsets: dict[Place, int] = {}
         self._forgotten: set[Place] = set()
+        self._dead_lettered: dict[Place, set[int]] = {}
+        """Offsets of held messages that are in the dead-letter topic already."""
 
     def stop(self) -> None:
         """Stop after the current batch. Call it on the event loop; any time is safe."""
@@ -194,22 +196,28 @@ class KafkaIn:
             )
             try:
                 async with self._timing.limit(DEAD_LETTER_LIMIT):
-                    await asyncio.gather(*dead)
+                    ends = await asyncio.gather(*dead, return_exceptions=True)
+                for end in filter(None, ends):
+                    raise end
             except TimeoutError:
-                # Each retry publishes them again: those of this attempt must not be sent, too.
+                # A retry publishes the others again: those of this attempt must not be sent, too.
                 self._publisher.close()
                 message = "the dead letters were not acknowledged in time"
                 raise ProviderRefused(message) from None
         self.tally.enqueued[messages[0].topic] += put.created
         for one in messages:
             self._stored[one.topic, one.partition] = one.offset + 1
+            self._dead_lettered.get((one.topic, one.partition), set()).discard(one.offset)
 
     async def _publish_dead_letter(self, message: Incoming, why: CallerError) -> None:
-        """Publish an unreadable message to the dead-letter topic.
+        """Publish an unreadable message to the dead-letter topic, unless it is there already.
 
         Raises:
             ProviderRefused: it cannot be published now.
         """
+        published = self._dead_lettered.setdefault((message.topic, message.partition), set())
+        if message.offset in published:
+            return
         place = f"topic={message.topic} partition={message.partition} offset={message.offset}"
         _log.warning("kafka dead letter: %s code=%s reason=%s", place, why.code, why)
         source = {
@@ -228,6 +236,7 @@ class KafkaIn:
             # The extra headers can make it too large; without the message they always fit, and
             # they say where it is in its source topic.
             await self._publisher.publish(topic, None, headers=source)
+        published.add(message.offset)
         self.tally.dead_lettered[message.topic, why.code] += 1
 
     # ------------------------------------------------------------------ calls, on their thread
@@ -310,6 +319,7 @@ class KafkaIn:
             self._forgotten.add(place)
             self._held.pop(place, None)
             self._stored.pop(place, None)
+            self._dead_lettered.pop(place, None)
             self._start_offsets.pop(place, None)
             self.tally.lag.pop(place, None)
             self.tally.paused.discard(place)
