@@ -79,6 +79,30 @@ def test_missing_database_says_how_to_create_it(url: str):
     assert "CREATE DATABASE" in told.hint
 
 
+def test_refusal_by_one_of_several_hosts_is_final_only_if_no_other_may_start(url: str):
+    given = parse_url(url)
+    host, *_ = given.place.split("/")
+    refusing = url.replace(f"@{host}", f"@{host},{host}").rpartition("/")[0] + "/nothing"
+    other = refusing.replace(f"@{host}", f"@127.0.0.1:{free_port()}")
+    for one, kind in ((refusing, StoreMisconfigured), (other, StoreUnavailable)):
+        told = explain(_raised(lambda one=one: psycopg.connect(one)), parse_url(one))
+        assert isinstance(told, kind), one
+        assert 'database "nothing" does not exist' in told.message
+
+
+def test_refusal_at_one_of_the_addresses_of_a_host_is_final():
+    away = 'connection to server at "localhost" (::1), port 5432 failed: Connection refused'
+    refused = 'connection to server failed: FATAL:  password authentication failed for user "ann"'
+    error = psycopg.OperationalError(
+        f"connection failed: {refused}\n"
+        "Multiple connection attempts failed. All failures were:\n"
+        f"- host: 'localhost', port: None, hostaddr: '::1': connection failed: {away}\n"
+        f"\tIs the server running on that host and accepting TCP/IP connections?\n"
+        f"- host: 'localhost', port: None, hostaddr: '127.0.0.1': connection failed: {refused}"
+    )
+    assert isinstance(explain(error, parse_url(AWAY)), StoreMisconfigured)
+
+
 def test_missing_role_says_to_correct_the_user(url: str):
     stranger = as_role(url, "nobody_at_all")
     told = explain(_raised(lambda: psycopg.connect(stranger)), parse_url(stranger))

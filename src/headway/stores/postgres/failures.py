@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import psycopg
@@ -109,6 +110,19 @@ def _rights_hint(options: PostgresOptions, error: BaseException) -> str:
     return f"its owner must run: {tables}"
 
 
+_ATTEMPT = re.compile(r"^- host: (.*), hostaddr: ", re.MULTILINE)
+"""How the driver begins each of several failed attempts to connect."""
+
+
+def _by_host(text: str) -> Collection[str]:
+    """Return what is reported about each host, with all of its addresses."""
+    _, *attempts = _ATTEMPT.split(text)
+    reports: dict[str, str] = {}
+    for host, report in zip(attempts[::2], attempts[1::2], strict=True):
+        reports[host] = reports.get(host, "") + report
+    return reports.values() or (text,)
+
+
 class _Meaning(NamedTuple):
     """The meaning of states, or of libpq's `texts` without a state, as when connecting fails."""
 
@@ -121,7 +135,8 @@ class _Meaning(NamedTuple):
         """Return whether an error has this meaning."""
         if state:
             return state.startswith(self.states)
-        return any(part in text for part in self.texts)
+        # One of several hosts may be the primary, which only has to start.
+        return all(any(part in one for part in self.texts) for one in _by_host(text))
 
 
 # The first match is used.
