@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def test_missing_store_is_a_problem_and_is_not_created(headway: Headway, folder:
     assert ran.code == 1
     assert problems(ran) == {"file": "headway.db does not exist"}
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_anything_but_a_regular_file_is_a_problem_and_is_not_opened(
+    headway: Headway, folder: Path, make: Callable[[Path], None]
+):
+    """Opening a pipe would wait for another process that writes to it."""
+    make(folder / "headway.db")
+    assert problems(headway("doctor", "--json")) == {"file": "headway.db is not a regular file"}
 
 
 def test_device_too_full_for_new_jobs_is_a_problem(

@@ -62,9 +62,10 @@ def check_place(url: str) -> list[Finding]:
     path = store_file(url)
     if path is None:
         return []
-    if not path.exists():
+    if not path.is_file():
+        found = f"{path} {'is not a regular file' if path.exists() else 'does not exist'}"
         hint = "create it with headway migrate, or pass --store"
-        return [*check_library(), problem("file", f"{path} does not exist", hint)]
+        return [*check_library(), problem("file", found, hint)]
     return [
         *check_library(),
         *check_permissions(path),
