@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import headway as hw
+from headway.cli.commands.files import Import
+from headway.contract.claims import Claimed, ClaimRequest
+from headway.contract.operate import ActReply, ActRequest
+from headway.stores.memory.store import MemoryStore
 from tests.cli.conftest import Headway
 
 APP = """
@@ -104,6 +110,33 @@ def test_called_off_jobs_are_recorded_as_cancelled_with_author_and_reason(
     (job,) = headway("jobs", "--json", "--state", "cancelled").document["jobs"]
     (note,) = headway("job", job["id"], "--json").document["trail"]
     assert (note["author"], note["reason"]) == ("the tester", "no air time")
+
+
+async def test_job_that_is_cancelled_at_once_starts_on_no_worker():
+    """Of 5000 such jobs imported beside a worker 2020 were run, and then cancelled."""
+
+    class ClaimedMeanwhile(MemoryStore):
+        claimed: tuple[Claimed, ...] = ()
+
+        async def act(self, request: ActRequest) -> list[ActReply]:
+            claim = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), n=9, free=9)
+            self.claimed = tuple((await self.claim(claim)).jobs)
+            return await super().act(request)
+
+    store, app = ClaimedMeanwhile(), hw.App("memory://")
+
+    @app.job(lane="calls")
+    async def call(job: hw.Job, phone: str) -> None: ...
+
+    def calls(row: dict[str, str]) -> Iterator[hw.NewJob | hw.CancelledJob]:
+        yield hw.CancelledJob(call.make(phone=row["phone"]), "opted out")
+        yield call.make(phone="2")
+
+    work = Import(store, calls, "ada", lambda _: None)
+    tally = await work.run([b'{"phone":"1"}'], lambda *_: None)
+    assert (tally.created, tally.cancelled) == (2, 1)
+    assert [one.args for one in store.claimed] == [b'{"phone":"2"}']
+    await store.close()
 
 
 def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):

@@ -132,6 +132,8 @@ def export(
         session.terminal.remark(f"{count} jobs written to {out}")
 
 
+HELD_MS = 3_600_000
+"""How far ahead a job that is to be cancelled is due at least; a repeated import cancels it too."""
 _HINT = "return a list of jobs from kind.make(...), or yield them; async functions do not work"
 
 
@@ -264,10 +266,17 @@ class Import:
         jobs = [job for row in rows for job in row.jobs]
         if not jobs:
             return
+        reasons = {job: why for row in rows for job, why in row.cancelled.items()}
+        if reasons:
+            # No worker must start them before they are cancelled.
+            until = (await self._store.read(StatsQuery())).now + HELD_MS
+            jobs = [
+                job.changed(due_at=max(job.due_at or 0, until)) if job.id in reasons else job
+                for job in jobs
+            ]
         replies = await self._store.enqueue(jobs)
         self.tally.created += sum(reply.created for reply in replies)
         self.tally.existing += sum(not reply.created for reply in replies)
-        reasons = {job: why for row in rows for job, why in row.cancelled.items()}
         by_reason: dict[str, list[str]] = {}
         for job, reply in zip(jobs, replies, strict=True):
             if job.id in reasons:
