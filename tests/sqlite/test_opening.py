@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import resource
 import signal
@@ -17,8 +18,16 @@ from typing import Any
 import apsw
 import pytest
 
+import headway as hw
+from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DefineRequest, SetToken
-from headway.contract.views import StatsQuery, TokensQuery
+from headway.contract.views import (
+    JobsQuery,
+    SpecsQuery,
+    StatsQuery,
+    TimetableQuery,
+    TokensQuery,
+)
 from headway.core.errors import (
     InvalidValue,
     SchemaMismatch,
@@ -27,6 +36,10 @@ from headway.core.errors import (
     StoreMisconfigured,
     StoreUnavailable,
 )
+from headway.core.gates.spec import GateUse
+from headway.core.job import DAY_MS, JobPolicy
+from headway.core.retry import RetryPolicy
+from headway.core.state import State
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.stores.sqlite import SqliteOptions, SqliteStore, connection, parse_url
@@ -344,6 +357,74 @@ async def test_store_of_an_older_program_is_migrated_and_supports_everything_new
     assert (await store.read(StatsQuery())).counts == {"waiting": 3}
     await store.define(DefineRequest(items=(SetToken(spec=SENDER),), author="ann"))
     assert [one.spec for one in await store.read(TokensQuery())] == [SENDER]
+    await store.close()
+
+
+@pytest.fixture
+def written_by_schema_1(path: Path) -> Path:
+    """A store of the first program: jobs in six states, three kinds of gates, three schedules.
+
+    Its columns contain records as that program encoded them. A field that has another name since
+    then would be read as its default.
+    """
+    packed = Path(__file__).with_name("schema_1.db.gz").read_bytes()
+    path.write_bytes(gzip.decompress(packed))
+    return path
+
+
+async def test_records_written_by_the_first_program_are_read_unchanged(
+    written_by_schema_1: Path,
+) -> None:
+    path = written_by_schema_1
+    assert migrate(options(path)) == (1, connection.latest())
+    store = SqliteStore(options(path))
+    views = [one for one in (await store.read(JobsQuery(runs=True))).rows if one.entry is None]
+    done, dead, awaiting, later, cancelled, waiting = views
+    assert [one.state for one in views] == [
+        State.SUCCEEDED,
+        State.DEAD,
+        State.AWAITING,
+        State.SCHEDULED,
+        State.CANCELLED,
+        State.WAITING,
+    ]
+    assert (done.tenant, done.key, done.args, done.result) == (
+        "acme",
+        "call-1",
+        b'{"n":1}',
+        b'{"n":1}',
+    )
+    assert done.policy == JobPolicy(
+        retry=RetryPolicy(attempts=7, base_ms=2_000, cap_ms=180_000, jitter="full"),
+        timeout_ms=9_000,
+        keep_ms=40 * DAY_MS,
+    )
+    assert done.gates == (
+        GateUse(name="line", template="line", shared=True),
+        GateUse(name="r", template="r", shared=True),
+        GateUse(name="account:1", template="account:{n}"),
+    )
+    assert dict(done.runs[0].permits) == {"line": "", "r": "", "account:1": ""}
+    assert (dead.reason, awaiting.subject, later.priority) == ("it is bad", "lead 7", 7)
+    assert later.gates == (
+        GateUse(name="open", template="open", shared=True, zone="Europe/Berlin"),
+    )
+    assert cancelled.reason == "not needed"
+    assert set(await store.read(SpecsQuery())) == {
+        hw.Slots("account:{n}", 1),
+        hw.Slots("line", 2),
+        hw.Hours("open", "09:00-17:00", days="mon-fri", tz="Europe/Berlin"),
+        hw.Rate("r", 100, per="1m"),
+    }
+    entries = {one.spec.name: one.spec for one in await store.read(TimetableQuery())}
+    assert {name: spec.schedule for name, spec in entries.items()} == {
+        "nightly": hw.Cron("30 2 * * *", tz="Europe/Berlin"),
+        "poll": hw.Every(1_800_000),
+        "weekly": hw.At("09:00", tz="UTC", days="mon"),
+    }
+    assert (entries["nightly"].misfire, entries["nightly"].overlap) == ("skip", "skip")
+    claim = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), n=9, free=9)
+    assert [one.id for one in (await store.claim(claim)).jobs] == [waiting.id]
     await store.close()
 
 
