@@ -25,6 +25,9 @@ from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.dump import Dump, dump
 from tests.cli.conftest import Headway
+from tests.plain_jobs import job
+from tests.servers.fixtures import made
+from tests.servers.redis import RedisServer
 from tests.servers.stores import DURABLE, NewUrl
 
 PAIRS = [pytest.param(*pair, id=f"{pair[0]}-{pair[1]}") for pair in product(DURABLE, DURABLE)]
@@ -189,6 +192,22 @@ async def test_failed_copy_leaves_the_source_open_and_the_target_closed(
     assert await source.new_worker().take_ids(9) == [job.id]
     for rig in (source, target):
         await rig.store.close()
+
+
+async def test_copy_whose_source_stops_says_that_it_stays_paused(new_url: NewUrl) -> None:
+    with made(RedisServer) as server:
+        source = open_store(f"{server.url}?patience_ms=500")
+        target = open_store(new_url("sqlite"))
+        await source.enqueue([job(1)])
+
+        def kill(*_: object) -> None:
+            server.kill()
+
+        with pytest.raises(StoreUnavailable, match="its source stays paused: ") as error:
+            await copy_store(source, target, "the tester", Signed(), kill)
+        assert "headway resume all" in error.value.hint
+        for store in (source, target):
+            await store.close()
 
 
 @pytest.mark.parametrize("kind", DURABLE)

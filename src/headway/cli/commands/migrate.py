@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -150,6 +149,7 @@ async def copy_store(
         InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
             not empty.
         InvalidState: a worker is alive on the source, or it was changed during the copy.
+        StoreUnavailable: the copy failed, and the source's gate could not be restored.
     """
     if not isinstance(source, Movable) or not isinstance(target, Movable):
         message = "one of the two stores is not durable, so there is nothing to copy"
@@ -169,9 +169,13 @@ async def copy_store(
     await _define(source, CloseGate(name=EVERYTHING, reason=reason), author)
     try:
         rows, counts = await _carry_closed(source, target, meter)
-    except BaseException:
-        with suppress(StoreError):
+    except BaseException as failure:
+        try:
             await _define(source, as_it_was, author)
+        except StoreError as error:
+            message = f"the copy failed, and its source stays paused: {failure or error}"
+            hint = "open it with `headway resume all`, then copy again to an empty store"
+            raise StoreUnavailable(message, hint=hint) from failure
         raise
     await _define(target, as_it_was, author)
     return Copied(rows=rows, counts=counts, closed=isinstance(as_it_was, CloseGate))
