@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from headway import Slots
@@ -177,6 +178,26 @@ async def test_late_job_is_found_in_a_flow_that_a_claim_has_just_emptied(
     late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
     await other.enqueue([late])
     assert await claimed(store, 2, 2) == [late.id]
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+async def test_due_job_whose_enqueue_was_committed_late_goes_first(
+    place: Place, clock: FakeClock, *, gated: bool
+) -> None:
+    store = place.open(clock)
+    line = Slots("line", 100)
+    await declare(store, line)
+    gates = (use_of(line),) if gated else ()
+    made = jobs(0, 4, gates=gates)
+    late = job(60, due_at=clock() + 60_000, gates=gates)
+    await store.enqueue([*made, late])
+    assert await claimed(store, 2, 1) == [one.id for one in made[:2]]
+    with psycopg.connect(place.database) as other:
+        query = f"UPDATE {place.namespace}.job SET due_at = %s WHERE id = %s::uuid"  # noqa: S608  (our own names)
+        other.execute(query.encode(), (clock() - 5_000, late.id))
+    assert await claimed(store, 1, 2) == [late.id]
+    assert await claimed(store, 5, 3) == [one.id for one in made[2:]]
     await assert_clean(store)
 
 

@@ -26,7 +26,12 @@ from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.options import parse_url
-from headway.stores.postgres.plain_claims import LONGEST_PAUSE, MOST_FLOWS
+from headway.stores.postgres.plain_claims import (
+    LONGEST_PAUSE,
+    MOST_DUE,
+    MOST_FLOWS,
+    RETRY_MS,
+)
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
@@ -269,16 +274,95 @@ async def test_plain_claim_leaves_jobs_with_keyed_gates_to_the_verb(store: Postg
     await assert_clean(store)
 
 
-async def test_plain_claim_leaves_due_jobs_to_the_verb(
+async def test_due_jobs_start_directly_in_order_among_the_waiting_ones(
     store: PostgresStore, clock: FakeClock
 ) -> None:
-    due = job(1, due_at=clock() + 5_000)
-    await store.enqueue([due, *jobs(3, 2, priority=600)])
+    due = [job(1, due_at=clock() + 5_000), job(2, due_at=clock() + 4_000, priority=600)]
+    later = job(3, due_at=clock() + 9_000)
+    waiting = jobs(4, 2, priority=600)
+    await store.enqueue([*due, later, *waiting])
     reply = await claim(store, request=2, n=1)
-    assert reply.next_at == due.due_at
-    assert started(reply) == [job(3).id]
+    assert (started(reply), reply.next_at) == (of(waiting[:1]), due[1].due_at)
     clock.advance(5_000)
-    assert started(await claim(store, request=3, n=3)) == [due.id, job(4).id]
+    before = trips(store)
+    # The first by priority, then by due time.
+    reply = await claim(store, request=3, n=2)
+    assert (started(reply), reply.again) == (of([due[0], waiting[1]]), True)
+    # What did not start is still scheduled; nothing else has to look for it.
+    assert (await count(store, "scheduled"), await count(store, "waiting")) == (2, 0)
+    reply = await claim(store, request=4, n=2)
+    assert (started(reply), reply.again, reply.next_at) == (of(due[1:]), False, later.due_at)
+    assert trips(store) == (before[0] + 2, before[1])
+    assert await count(store, "running") == 4
+    await assert_clean(store)
+
+
+async def test_due_job_locked_by_another_claim_is_skipped_and_not_lost(
+    store: PostgresStore, place: Place, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(low_water_marks, "LEAST", 1)
+    due = [job(number, due_at=clock() + number) for number in range(1, 5)]
+    await store.enqueue(due)
+    clock.advance(5)
+    async with locked(place, due[:1]):
+        assert started(await claim(store, request=2, n=1)) == of(due[1:2])
+        reply = await claim(store, request=3, n=5)
+        assert (started(reply), reply.again) == (of(due[2:]), True)
+        # If the other claim fails, no wake follows.
+        reply = await claim(store, request=4, n=5)
+        assert (started(reply), reply.again, reply.next_at) == ([], False, clock() + RETRY_MS)
+    assert started(await claim(store, request=5, n=5)) == of(due[:1])
+    await assert_clean(store)
+
+
+async def test_many_due_jobs_are_made_waiting_by_an_exclusive_claim(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    due = [job(number, due_at=clock() + number) for number in range(1, MOST_DUE + 3)]
+    await store.enqueue(due)
+    clock.advance(MOST_DUE + 1)
+    before = trips(store)
+    assert started(await claim(store, request=2, n=1)) == of(due[:1])
+    assert trips(store)[1] > before[1]
+    assert await count(store, "waiting") == MOST_DUE
+    before = trips(store)
+    clock.advance(1)
+    assert started(await claim(store, request=3)) == of(due[1:])
+    assert trips(store) == (before[0] + 1, before[1])
+    await assert_clean(store)
+
+
+async def test_first_run_of_a_fire_is_left_to_the_verb_and_its_retry_is_not(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    fire = job(1, entry="daily", fired_at=clock(), due_at=clock() + 1_000)
+    await store.enqueue([fire])
+    clock.advance(1_000)
+    before = trips(store)
+    reply = await claim(store, request=2)
+    assert started(reply) == of([fire])
+    assert trips(store)[1] > before[1]
+    put_back = Snoozed(fire.id, reply.jobs[0].run, until_at=clock() + 1_000)
+    await store.settle(SettleRequest(worker="w", outcomes=(put_back,)))
+    clock.advance(1_000)
+    before = trips(store)
+    assert started(await claim(store, request=3)) == of([fire])
+    assert trips(store) == (before[0] + 1, before[1])
+    await assert_clean(store)
+
+
+async def test_due_job_of_an_unknown_flow_is_left_to_the_verb_once(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    await store.enqueue([job(n, tenant="new", due_at=clock() + n) for n in (1, 2)])
+    clock.advance(1)
+    before = trips(store)
+    assert started(await claim(store, request=2)) == [job(1).id]
+    assert trips(store)[1] > before[1]
+    clock.advance(1)
+    before = trips(store)
+    assert started(await claim(store, request=3)) == [job(2).id]
+    assert trips(store) == (before[0] + 1, before[1])
     await assert_clean(store)
 
 
@@ -461,10 +545,11 @@ async def test_lane_that_is_often_not_plain_is_tried_less_and_less(
     await store.enqueue(jobs(1, 200))
     before = trips(store)[0]
     for request in range(2, 102):
-        await store.enqueue([job(1_000 + request, due_at=clock() + 1)])
+        fire = job(1_000 + request, entry="daily", fired_at=clock(), due_at=clock() + 1)
+        await store.enqueue([fire])
         clock.advance(1)
         assert len((await claim(store, request=request, n=1)).jobs) == 1
-    # Each plain claim fails because something has become due.
+    # Each plain claim fails because a fire is due.
     assert trips(store)[0] - before <= 2 * (100 // LONGEST_PAUSE + 6)
     await assert_clean(store)
 

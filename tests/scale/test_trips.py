@@ -37,6 +37,7 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
 from headway.core.state import FINAL
+from headway.stores.ledger.verbs.sweep import LANES
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.session import lock_key
@@ -338,6 +339,44 @@ async def test_claim_and_sweep_check_ended_keyed_rates_together(here: Site, n: i
     await here.worker.beat()
     assert await trips(lambda: here.worker.ask(1, LANE)) <= 12
     assert await trips(lambda: here.store.sweep(1_000)) <= 24
+
+
+@pytest.mark.parametrize("n", SIZES)
+async def test_claim_at_a_shared_gate_promotes_due_jobs_in_its_two_trips(
+    here: Site, n: int
+) -> None:
+    def scheduled(after_ms: int) -> list[NewJob]:
+        due_at = here.clock() + after_ms
+        return [here.new(here.use(LINES), due_at=due_at) for _ in range(n)]
+
+    first, second = scheduled(1_000), scheduled(2_000)
+    await here.add([*first, *second])
+    here.clock.advance(1_000)
+    await here.take(n)
+    here.clock.advance(1_000)
+    replies: list[ClaimReply] = []
+
+    async def work() -> None:
+        replies.append(await here.worker.ask(n, LANE))
+
+    assert await trips(work) == 2
+    assert [one.id for one in replies[0].jobs] == [one.id for one in second]
+
+
+@pytest.mark.parametrize("n", [1, 20, 100])
+async def test_sweep_promotes_in_many_lanes_together(here: Site, n: int) -> None:
+    due_at = here.clock() + 1_000
+    jobs = [here.new(due_at=due_at).changed(lane=f"lane-{lane}") for lane in range(n)]
+    await here.add(jobs)
+    await here.store.sweep(1_000)
+    here.clock.advance(1_000)
+    replies: list[SweepReply] = []
+
+    async def work() -> None:
+        replies.append(await here.store.sweep(1_000))
+
+    assert await trips(work) <= 12
+    assert replies[0].promoted == min(n, LANES)
 
 
 @pytest.mark.parametrize("n", SIZES)

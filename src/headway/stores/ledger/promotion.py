@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from headway.contract.definitions import EntrySpec
 from headway.core.job import MAX_BATCH
 from headway.core.state import QUEUED, State
 from headway.core.timetable.fires import MisfirePolicy
-from headway.stores.ledger.rows import DueRow, EntryRow, JobRow
+from headway.stores.ledger.rows import DueFire, EntryRow, JobRow
 from headway.stores.ledger.step import Step
 
 MISSED_AFTER_MS = 60_000
 """A fire promoted later than this counts as missed."""
 
 
-def due_fires(step: Step, entry: str) -> Sequence[DueRow]:
+def due_fires(step: Step, entry: str) -> Sequence[DueFire]:
     """Return all due fires of an entry: its policies must see them together."""
     now = step.ledger.now
     return [
-        DueRow(job.seq, job.id, entry, job.due_at)
+        DueFire(job.seq, job.id, entry, job.due_at, job.lane)
         for job in step.ledger.jobs.of_entry(entry)
         if job.state is State.SCHEDULED and job.run == 0 and job.due_at <= now
     ]
 
 
-def decide_fires(step: Step, entry: str, due: Sequence[DueRow]) -> Sequence[DueRow]:
+def decide_fires(step: Step, entry: str, due: Sequence[DueFire]) -> Sequence[DueFire]:
     """Decide which of an entry's due fires become waiting; the others are folded.
 
     After an outage, nothing is decided until all fires up to now have been inserted, so that the
@@ -60,7 +61,7 @@ def _fold(step: Step, entry: EntryRow, job: JobRow) -> None:
     step.ledger.counts.happened("folded")
 
 
-def _by_misfire(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[DueRow]:
+def _by_misfire(step: Step, spec: EntrySpec, due: Sequence[DueFire]) -> Sequence[DueFire]:
     late = step.ledger.now - MISSED_AFTER_MS
     missed = [one for one in due if one.due_at < late]
     fresh = [one for one in due if one.due_at >= late]
@@ -73,7 +74,7 @@ def _by_misfire(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[
     return [*missed[first:], *fresh]
 
 
-def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[DueRow]:
+def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueFire]) -> Sequence[DueFire]:
     if spec.overlap == "all" or not due:
         return due
     ids = {one.id for one in due}
@@ -88,30 +89,34 @@ def _by_overlap(step: Step, spec: EntrySpec, due: Sequence[DueRow]) -> Sequence[
     return () if any(job.state in QUEUED for job in earlier) else due[:1]
 
 
-def promote(step: Step, lane: str) -> int:
-    """Promote at most 1000 due jobs of a lane, and further fires of the same entries.
+def promote(step: Step, lanes: Sequence[str]) -> dict[str, int]:
+    """Promote at most 1000 due jobs of each lane, and further fires of the same entries.
 
     Args:
         step: ends the folded fires.
 
     Returns:
-        The number of jobs that became waiting.
+        The number of jobs that became waiting, by lane.
     """
     ledger = step.ledger
-    due = ledger.jobs.due(lane, MAX_BATCH)
-    if not due:
-        return 0
-    seqs = [row.seq for row in due if row.entry is None]
-    fires: dict[str, list[DueRow]] = {}
-    for row in due:
-        if row.entry is not None:
-            fires.setdefault(row.entry, []).append(row)
-    for entry, rows in fires.items():
-        whole = rows if len(due) < MAX_BATCH else due_fires(step, entry)
-        seqs += [one.seq for one in decide_fires(step, entry, whole)]
-    if seqs:
-        ledger.jobs.promote(seqs)
-        ledger.counts.move(lane, State.SCHEDULED, State.WAITING, len(seqs))
-    if len(due) == MAX_BATCH:
+    plain, due = ledger.jobs.promote_due(lanes, MAX_BATCH)
+    promoted = Counter(plain)
+    full = [
+        lane
+        for lane, n in (promoted + Counter(fire.lane for fire in due)).items()
+        if n >= MAX_BATCH
+    ]
+    fires: dict[str, list[DueFire]] = {}
+    for fire in due:
+        fires.setdefault(fire.entry, []).append(fire)
+    kept: list[DueFire] = []
+    for entry, some in fires.items():
+        kept += decide_fires(step, entry, due_fires(step, entry) if full else some)
+    if kept:
+        ledger.jobs.promote([fire.seq for fire in kept])
+        promoted.update(fire.lane for fire in kept)
+    for lane, n in promoted.items():
+        ledger.counts.move(lane, State.SCHEDULED, State.WAITING, n)
+    for lane in full:
         step.wake(lane)
-    return len(seqs)
+    return promoted

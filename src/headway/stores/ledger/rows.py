@@ -185,17 +185,14 @@ class Finished(NamedTuple):
     gated: bool
 
 
-class DueRow(NamedTuple):
-    """A scheduled job that is due.
-
-    Attributes:
-        entry: timetable entry of a fire; None for a fire that has run and was put back.
-    """
+class DueFire(NamedTuple):
+    """A fire of a timetable entry that is due and has not run."""
 
     seq: int
     id: str
-    entry: str | None
+    entry: str
     due_at: int
+    lane: str
 
 
 class HeldRow(NamedTuple):

@@ -14,7 +14,7 @@ from headway.core.job import JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.rows import (
-    DueRow,
+    DueFire,
     EntryRow,
     Finished,
     FlowKey,
@@ -98,12 +98,19 @@ class JobTable(Protocol):
         """
         ...
 
-    def due(self, lane: str, limit: int) -> list[DueRow]:
-        """Return due scheduled jobs of a lane, by due time and arrival."""
+    def promote_due(self, lanes: Sequence[str], limit: int) -> tuple[dict[str, int], list[DueFire]]:
+        """Make due scheduled jobs waiting, except fires that never ran.
+
+        Args:
+            limit: maximum number of due jobs of each lane.
+
+        Returns:
+            Their number by lane, and the due fires in the order of due time and arrival.
+        """
         ...
 
-    def promote(self, seqs: Sequence[int]) -> set[int]:
-        """Make scheduled jobs waiting, and return their flows."""
+    def promote(self, seqs: Sequence[int]) -> None:
+        """Make scheduled jobs waiting."""
         ...
 
     def next_due(self, lane: str) -> int | None:

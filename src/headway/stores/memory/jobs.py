@@ -12,7 +12,7 @@ from headway.core.job import JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.paging import MOST_EXAMINED, read_place
 from headway.stores.ledger.rows import (
-    DueRow,
+    DueFire,
     Finished,
     FlowKey,
     GatedStart,
@@ -258,24 +258,31 @@ class MemoryJobs:
             row.parked_since = self._time.now
             self._put(row)
 
-    def due(self, lane: str, limit: int) -> list[DueRow]:
-        found: list[DueRow] = []
-        for due_at, seq in islice(self._index.bucket("scheduled", lane), limit):
-            if due_at > self._time.now:
-                break
-            row = self._rows[seq]
-            entry = None if row.run else row.entry
-            found.append(DueRow(seq, row.id, entry, due_at))
-        return found
+    def promote_due(self, lanes: Sequence[str], limit: int) -> tuple[dict[str, int], list[DueFire]]:
+        counts: dict[str, int] = {}
+        fires: list[DueFire] = []
+        for lane in lanes:
+            rows = [self._rows[seq] for seq in self._due(lane, limit)]
+            plain = [row.seq for row in rows if row.run or row.entry is None]
+            if plain:
+                counts[lane] = len(plain)
+                self.promote(plain)
+            fires += [
+                DueFire(row.seq, row.id, row.entry, row.due_at, lane)
+                for row in rows
+                if row.entry is not None and not row.run
+            ]
+        return counts, fires
 
-    def promote(self, seqs: Sequence[int]) -> set[int]:
-        flows: set[int] = set()
+    def _due(self, lane: str, limit: int) -> list[int]:
+        bucket = islice(self._index.bucket("scheduled", lane), limit)
+        return [seq for due_at, seq in bucket if due_at <= self._time.now]
+
+    def promote(self, seqs: Sequence[int]) -> None:
         for seq in seqs:
             row = self._rows[seq].clone()
             row.state = State.WAITING
-            flows.add(row.flow)
             self._put(row)
-        return flows
 
     def next_due(self, lane: str) -> int | None:
         bucket = self._index.bucket("scheduled", lane)

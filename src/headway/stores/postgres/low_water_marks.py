@@ -110,13 +110,15 @@ class LowWaterMarks:
             for priority, place in floors.items():
                 mark.floors[priority] = max(place, mark.floors.get(priority, place))
 
-    def lower(self, flow: int, priority: int, due_at: int, seq: int) -> None:
-        """Record that a job waits at this place."""
+    def lower(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
+        """Record that a job waits at this place, and return whether it was before a mark."""
         with self._lock:
             self.lowered += 1
             mark = self._marks.get(flow)
-            if mark is not None and priority in mark.floors:
-                mark.floors[priority] = min(mark.floors[priority], (due_at, seq))
+            if mark is None or mark.floors.get(priority, (0, 0)) <= (due_at, seq):
+                return False
+            mark.floors[priority] = (due_at, seq)
+            return True
 
     def drop(self, flows: Iterable[int]) -> None:
         """Make the next read of these flows read them whole."""

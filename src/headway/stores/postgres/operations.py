@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -18,19 +18,25 @@ from headway.stores.ledger import verbs
 from headway.stores.ledger.verbs.settle import read_ahead_of, settle_all
 from headway.stores.ledger.verbs.signal import read_ahead_of as signals_read_ahead_of
 from headway.stores.ledger.verbs.signal import signals as apply_signals
-from headway.stores.postgres.arrays import ids_of
+from headway.stores.postgres.arrays import Texts, ids_of
 from headway.stores.postgres.call_queue import AnyCall, share
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.statement import BoundSelect, Mode, NeedsMore, StepKind
 from headway.stores.postgres.steps import Part, Steps, Verb
-from headway.stores.postgres.tables.job_statements import FINISH_ALL, FINISH_LIVE, HELD_BY
+from headway.stores.postgres.tables.job_statements import (
+    FINISH_ALL,
+    FINISH_LIVE,
+    HELD_BY,
+    PROMOTE_DUE,
+)
 from headway.stores.postgres.tables.records import LOAD_WORKER
 from headway.stores.sql.statement import FIRST_TOTAL, Row, Rows, Select, of
 
 Answer = TypeVar("Answer")
 
+_PROMOTE_DUE = Select(PROMOTE_DUE.text, of())
 MOST_IDLE = 256
 """Maximum number of remembered kinds of steps whose last one found nothing."""
 
@@ -60,7 +66,7 @@ class ClaimsAndSweeps:
         """
         part = self.part(request)
         assert part.kind is not None  # noqa: S101  (claims have one)
-        return self._run(part.verb, part.kind, part.first)
+        return self._run(part.verb, part.kind, part.first, part.take)
 
     def part(self, request: ClaimRequest) -> Part:
         """Return a claim as a part of an exclusive step."""
@@ -77,7 +83,11 @@ class ClaimsAndSweeps:
                     self._idle.discard(kind.name)
             return reply
 
-        return Part(verb, kind, [(LOAD_WORKER, (request.worker,))])
+        def take(answers: Sequence[Rows]) -> None:
+            self._steps.session.cache.promoted = answers[1]
+
+        first = [(LOAD_WORKER, (request.worker,)), (_PROMOTE_DUE, (Texts(lanes), MAX_BATCH))]
+        return Part(verb, kind, first, take)
 
     def sweep(self, n: int, keep_trail_ms: int) -> tuple[SweepReply, Done]:
         """See `Store.sweep`."""
@@ -88,18 +98,23 @@ class ClaimsAndSweeps:
         return self._run(verb, StepKind(("sweep", n)))
 
     def _run(
-        self, verb: Verb[Answer], kind: StepKind, first: Sequence[BoundSelect] = ()
+        self,
+        verb: Verb[Answer],
+        kind: StepKind,
+        first: Sequence[BoundSelect] = (),
+        take: Callable[[Sequence[Rows]], None] | None = None,
     ) -> tuple[Answer, Done]:
         steps, idle = self._steps, self._idle
         with suppress(NeedsMore):
+            reads = [one for one in first if one[0] is not _PROMOTE_DUE]
             if kind.name in idle:
-                return steps.run(Mode.PEEK, verb, kind=kind, first=first)
+                return steps.run(Mode.PEEK, verb, kind=kind, first=reads)
             if kind.name not in steps.shared.prefetches:
-                found = steps.read_or_abort(verb, kind, first)
+                found = steps.read_or_abort(verb, kind, reads)
                 self._note_idle(kind.name)
                 return found
         idle.discard(kind.name)
-        answer, done = steps.run(Mode.EXCLUSIVE, verb, kind=kind, first=first)
+        answer, done = steps.run(Mode.EXCLUSIVE, verb, kind=kind, first=first, take=take)
         if not done.wrote:
             self._note_idle(kind.name)
         return answer, done

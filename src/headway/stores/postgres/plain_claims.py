@@ -5,6 +5,10 @@ Then there is nothing to decide: the first waiting jobs start, in order. So a cl
 is a shared step: it locks the rows that it starts, and skips rows locked by another claim. Its
 first statement checks its assumptions in the same transaction. If one does not hold, nothing is
 written, and the verb makes the claim in an exclusive step.
+
+Scheduled jobs that are due start directly, in the same order. Those that it does not start stay
+scheduled: another process may have started jobs behind them, and would have to be told to look for
+them. An exclusive step makes them waiting, and tells it.
 """
 
 from __future__ import annotations
@@ -44,6 +48,8 @@ MOST_SKIPPED = 1_000
 """Maximum number of extra jobs that a claim examines because others may be locked."""
 LONGEST_PAUSE = 32
 """Maximum number of a lane's exclusive claims before a plain claim is attempted again."""
+MOST_DUE = 200
+"""Maximum number of due scheduled jobs; of more, an exclusive claim makes a batch waiting."""
 RETRY_MS = 50
 """Milliseconds before a claim that found only locked jobs is repeated."""
 
@@ -61,11 +67,13 @@ _HOLDS = (
     # repetition.
     " AND EXISTS (SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who"
     " WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
-    # Nothing has expired or become due, and no timer has run out.
+    # Nothing has expired, and no timer has run out. Due are only a few plain jobs, no fires.
     " AND NOT EXISTS (SELECT FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
     " AND expires_at <= @now)"
     " AND NOT EXISTS (SELECT FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL)"
-    " AND NOT EXISTS (SELECT FROM @job WHERE state = 0 AND lane = $11::bigint AND due_at <= @now)"
+    " AND (SELECT count(*) FILTER (WHERE flow = ANY ($15::bigint[]) AND (run > 0 OR entry IS NULL))"
+    f" = least(count(*), {MOST_DUE}) FROM (SELECT flow, run, entry FROM @job WHERE state = 0"
+    f" AND lane = $11::bigint AND due_at <= @now ORDER BY due_at LIMIT {MOST_DUE + 1}) AS due)"
     # No implicit gate limits it, and no other flow has waiting jobs.
     " AND NOT EXISTS (SELECT FROM unnest($12::text[]) AS wanted CROSS JOIN LATERAL"
     " (SELECT * FROM @gate AS gate WHERE gate.name = wanted ORDER BY no DESC LIMIT 1) AS gate"
@@ -76,7 +84,7 @@ _HOLDS = (
     ")::int, 0)"
 )
 _WAITING = (
-    "(SELECT job.priority, job.due_at, job.seq FROM @job AS job"
+    "(SELECT job.priority, job.due_at, job.seq, job.state FROM @job AS job"
     " WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow{}"
     " ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"
 )
@@ -96,13 +104,15 @@ _START = (
     " WHERE (SELECT count(*) FROM behind) >= $2::bigint"
     " UNION ALL SELECT head.* FROM unnest($10::bigint[]) AS part (flow) CROSS JOIN LATERAL "
     + _WAITING.format("")
-    + " WHERE (SELECT count(*) FROM behind) < $2::bigint) AS head"  # noqa: S608  (constants only)
+    + " WHERE (SELECT count(*) FROM behind) < $2::bigint"  # noqa: S608  (constants only)
+    " UNION ALL (SELECT priority, due_at, seq, state FROM @job WHERE state = 0"
+    f" AND lane = $1::bigint AND due_at <= @now ORDER BY due_at LIMIT {MOST_DUE})) AS head"
     " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
     # Lock them one by one, in order, until there are enough. Look each up by its number, because a
     # join might scan all waiting jobs.
-    " mine AS MATERIALIZED (SELECT job.seq, head.place FROM"
+    " mine AS MATERIALIZED (SELECT job.seq, head.place, head.state FROM"
     " (SELECT * FROM first ORDER BY place) AS head CROSS JOIN LATERAL"
-    " (SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = 1"
+    " (SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = head.state"
     " FOR UPDATE SKIP LOCKED) AS job LIMIT $2::bigint),"
     " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
     " request = $12, claimed_at = greatest(@now, created_at),"
@@ -116,8 +126,9 @@ _START = (
     " AND EXISTS (SELECT FROM mine) RETURNING id, name, lanes, lease_until, no),"
     " lease AS (INSERT INTO @worker SELECT id, name, coalesce(nullif(lanes, $17), $18), @now,"
     " greatest(lease_until, @now + $14::bigint), $12, false, no + 1 FROM gone RETURNING no),"
-    " counted AS (INSERT INTO @delta SELECT $15::bigint[], ARRAY[-n, n, n]"
-    " FROM (SELECT count(*) AS n FROM mine) AS one WHERE n > 0),"
+    " counted AS (INSERT INTO @delta SELECT $15::bigint[], ARRAY[due - n, -due, n, n] FROM"
+    " (SELECT count(*) AS n, count(*) FILTER (WHERE state = 0) AS due FROM mine) AS one"
+    " WHERE n > 0),"
     f" raised AS (UPDATE @number SET n = @now WHERE key = {HIGH_WATER} AND n < @now - {LAG_MS}"
     " AND EXISTS (SELECT FROM mine))"
     # If a beat has replaced the worker's row in the meantime, there is no lease row, and this
@@ -127,12 +138,14 @@ _START = (
 )
 _THEN = (
     "SELECT least("
-    "(SELECT due_at FROM @job WHERE state = 0 AND lane = $1::bigint ORDER BY due_at LIMIT 1),"
+    "(SELECT due_at FROM @job WHERE state = 0 AND lane = $1::bigint AND due_at > @now"
+    " ORDER BY due_at LIMIT 1),"
     " (SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1)),"
     " (SELECT lease_until FROM @worker WHERE id = $2 ORDER BY no DESC LIMIT 1),"
     " EXISTS (SELECT FROM unnest($3::bigint[]) AS part (flow) CROSS JOIN LATERAL (SELECT FROM @job"
     " AS job WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow"
     " ORDER BY job.priority, job.due_at, job.seq LIMIT 1) AS one)"
+    " OR EXISTS (SELECT FROM @job WHERE state = 0 AND lane = $1::bigint AND due_at <= @now)"
 )
 
 
@@ -319,6 +332,7 @@ class PlainClaims:
             lane.gates,
             Numbers((-1, *lane.flows)),
             Numbers((*lane.flows, _LAST)),
+            Numbers(lane.flows),
         )
 
     def _start(
@@ -339,6 +353,7 @@ class PlainClaims:
         first = number * WIDTH
         keys = (
             first + CODES[State.WAITING],
+            first + CODES[State.SCHEDULED],
             first + CODES[State.RUNNING],
             FIRST_TOTAL - words("started"),
         )

@@ -260,6 +260,11 @@ class Session:
         self._writes(write)
         return self.fetch(write.text, bound)
 
+    def wrote_ahead(self, write: Write) -> None:
+        """Record that a statement sent with the start of the step has changed something."""
+        self._wrote = True
+        self.alone = self.alone or write.beside is not Mode.SHARED
+
     def _writes(
         self, write: Write, patched: Sequence[Each] = (), *, gathering: bool = False
     ) -> None:

@@ -34,6 +34,8 @@ class StepCache:
         risen: new low-water marks and number of started jobs, by flow.
         found: flows with waiting jobs in a lane, as last read.
         finished: rows of jobs that were finished with the step's start, by worker, run and job.
+        promoted: rows of the due jobs that became waiting with the step's start; None if this was
+            not tried.
         kept_events: number of kept events; None until read.
         parked: jobs parked at gates, and the tickets of jobs fed from them.
         workers: numbers of workers' rows as last read or written; 0 for no row.
@@ -60,6 +62,7 @@ class StepCache:
         self.workers: dict[str, int] = {}
         self.totals: dict[str, dict[int, tuple[int, int]]] = {}
         self.finished: dict[tuple[str, int, str], Row | None] = {}
+        self.promoted: Rows | None = None
         self.kept_events: int | None = None
         self.parked = ParkedCache()
 

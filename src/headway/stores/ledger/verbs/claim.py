@@ -140,8 +140,7 @@ def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -
         step.flush()
         dead += step.dead
     run_timers(step.cache, TIMERS)
-    for lane, _ in request.lanes:
-        promote(step, lane)
+    promote(step, [lane for lane, _ in request.lanes])
     step.flush()
     return expired == EXPIRIES
 

@@ -72,13 +72,11 @@ def _promote_due(step: Step) -> int:
     A waiting process claims when the next job of its lane is due. If jobs are left for a sweep, no
     process waits, or the clock was set forward and the waits have become too long.
     """
-    promoted = 0
-    for lane in step.ledger.jobs.lanes_due(LANES):
-        n = promote(step, lane)
-        if n:
-            step.wake(lane)
-        promoted += n
-    return promoted
+    lanes = step.ledger.jobs.lanes_due(LANES)
+    promoted = promote(step, lanes) if lanes else {}
+    for lane in promoted:
+        step.wake(lane)
+    return sum(promoted.values())
 
 
 def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:

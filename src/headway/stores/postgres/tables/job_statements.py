@@ -227,11 +227,15 @@ NO_JOB = "00000000-0000-0000-0000-000000000000"
 LAST_FLOW = 2**62
 """A number above all flows."""
 _LANE = "(SELECT no FROM @lane WHERE name = $1)"
-DUE = Select(
-    "SELECT seq, id::text, CASE WHEN run = 0 THEN entry END, due_at FROM @job"  # noqa: S608  (names only)
-    f" WHERE state = 0 AND lane = {_LANE} AND due_at <= @now ORDER BY due_at, seq LIMIT $2",
-    of("scheduled"),
-    ahead=True,
+PROMOTE_DUE = Write(
+    "WITH due AS MATERIALIZED (SELECT lane.name, one.* FROM @lane AS lane CROSS JOIN LATERAL"
+    " (SELECT flow, priority, due_at, seq, id, CASE WHEN run = 0 THEN entry END AS entry"
+    " FROM @job AS job WHERE state = 0 AND job.lane = lane.no AND due_at <= @now"
+    " ORDER BY due_at, seq LIMIT $2::bigint) AS one WHERE lane.name = ANY ($1::text[])),"
+    " promoted AS (UPDATE @job SET state = 1"
+    " WHERE seq = ANY (ARRAY (SELECT seq FROM due WHERE entry IS NULL)))"
+    " SELECT flow, priority, due_at, seq, name, id::text, entry FROM due ORDER BY due_at, seq",
+    of("scheduled", "waiting", "job"),
 )
 PROMOTE = Write(
     "UPDATE @job SET state = 1 WHERE seq = ANY ($1) RETURNING flow, priority, due_at, seq",

@@ -12,7 +12,7 @@ from headway.stores.ledger.columns import STATES, read_heads, read_job
 from headway.stores.ledger.insert import FIRST_PART
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
-    DueRow,
+    DueFire,
     Finished,
     GatedStart,
     HeldRow,
@@ -75,12 +75,12 @@ class PostgresJobs(SqlJobs[Session]):
             session.cache.risen[flow] = (floors, started)
         self._moved()
 
-    def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> None:
-        """Record that a job waits that may precede others."""
+    def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
+        """Record that a job waits that may precede others; return whether it precedes a mark."""
         session = self._session
         if session.mode in {Mode.EXCLUSIVE, Mode.PEEK}:
             session.behind = True
-        session.shared.marks.lower(flow, priority, due_at, seq)
+        return session.shared.marks.lower(flow, priority, due_at, seq)
 
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
@@ -288,15 +288,36 @@ class PostgresJobs(SqlJobs[Session]):
         rows = self._session.select(sql.HELD_IDS, (*ids_of((after,)), sql.NO_JOB)[0], limit)
         return list(self.load(one for (one,) in rows).values())
 
-    def due(self, lane: str, limit: int) -> list[DueRow]:
-        return list(map(DueRow._make, self._session.select(sql.DUE, lane, limit)))
+    def promote_due(self, lanes: Sequence[str], limit: int) -> tuple[dict[str, int], list[DueFire]]:
+        session = self._session
+        if session.mode is not Mode.EXCLUSIVE:
+            moments = [at for lane in lanes if (at := self.next_due(lane)) is not None]
+            if moments and min(moments) <= session.now:
+                session.need_exclusive()
+            return {}, []
+        rows = session.cache.promoted
+        session.cache.promoted = None
+        if rows is None:
+            rows = session.do(sql.PROMOTE_DUE, Texts(lanes), limit)
+            self._moved()
+        elif rows:
+            session.wrote_ahead(sql.PROMOTE_DUE)
+        counts: dict[str, int] = {}
+        fires: list[DueFire] = []
+        for *place, lane, job, entry in rows:
+            if entry is None:
+                counts[lane] = counts.get(lane, 0) + 1
+                if self._wait_behind(*place):
+                    # It precedes the place from which its flow was read.
+                    self._moved()
+            else:
+                fires.append(DueFire(place[3], job, entry, place[2], lane))
+        return counts, fires
 
-    def promote(self, seqs: Sequence[int]) -> set[int]:
+    def promote(self, seqs: Sequence[int]) -> None:
         self._moved()
-        rows = self._session.do(sql.PROMOTE, Numbers(seqs))
-        for flow, priority, due_at, seq in rows:
-            self._wait_behind(flow, priority, due_at, seq)
-        return {row[0] for row in rows}
+        for row in self._session.do(sql.PROMOTE, Numbers(seqs)):
+            self._wait_behind(*row)
 
     def next_due(self, lane: str) -> int | None:
         return self._next(sql.NEXT_DUE, lane)

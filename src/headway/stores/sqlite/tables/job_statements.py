@@ -99,7 +99,6 @@ DUE = (
     "SELECT seq, id, CASE WHEN run = 0 THEN entry END, due_at FROM job INDEXED BY job_scheduled"
     " WHERE state = 0 AND lane = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?"
 )
-FLOWS_OF = "SELECT DISTINCT flow FROM job WHERE seq IN carray(?)"
 PROMOTE = "UPDATE job SET state = 1 WHERE seq IN carray(?)"
 NEXT_DUE = "SELECT min(due_at) FROM job INDEXED BY job_scheduled WHERE state = 0 AND lane = ?"
 LANES_DUE = (

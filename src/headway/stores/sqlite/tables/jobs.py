@@ -10,7 +10,7 @@ from headway.core.state import QUEUED
 from headway.stores.ledger.columns import STATES, read_heads, read_job
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
-    DueRow,
+    DueFire,
     Finished,
     GatedStart,
     HeldRow,
@@ -195,18 +195,27 @@ class SqliteJobs(SqlJobs[Session]):
             ids += flat(self._db.execute(sql.HELD_IDS, (worker, after, limit)))
         return list(self.load(sorted(ids)[:limit]).values())
 
-    def due(self, lane: str, limit: int) -> list[DueRow]:
-        number = self._session.lanes.find(lane)
-        if number is None:
-            return []
-        return list(
-            map(DueRow._make, self._db.execute(sql.DUE, (number, self._session.now, limit)))
-        )
+    def promote_due(self, lanes: Sequence[str], limit: int) -> tuple[dict[str, int], list[DueFire]]:
+        counts: dict[str, int] = {}
+        fires: list[DueFire] = []
+        for lane in lanes:
+            number = self._session.lanes.find(lane)
+            if number is None:
+                continue
+            rows = self._db.execute(sql.DUE, (number, self._session.now, limit)).fetchall()
+            plain = [seq for seq, _, entry, _ in rows if entry is None]
+            if plain:
+                counts[lane] = len(plain)
+                self.promote(plain)
+            fires += [
+                DueFire(seq, one, entry, due_at, lane)
+                for seq, one, entry, due_at in rows
+                if entry is not None
+            ]
+        return counts, fires
 
-    def promote(self, seqs: Sequence[int]) -> set[int]:
-        which = (number_list(seqs),)
-        self._db.execute(sql.PROMOTE, which)
-        return set(flat(self._db.execute(sql.FLOWS_OF, which)))
+    def promote(self, seqs: Sequence[int]) -> None:
+        self._db.execute(sql.PROMOTE, (number_list(seqs),))
 
     def next_due(self, lane: str) -> int | None:
         number = self._session.lanes.find(lane)

@@ -14,7 +14,13 @@ function DueFires.due_fires(step, entry)
   local list = {}
   for _, job in ipairs(Jobs.of_entry(entry)) do
     if job.state == 'scheduled' and job.run == 0 and job.due_at <= now then
-      list[#list + 1] = { seq = job.seq, id = job.id, entry = entry, due_at = job.due_at }
+      list[#list + 1] = {
+        seq = job.seq,
+        id = job.id,
+        entry = entry,
+        due_at = job.due_at,
+        lane = job.lane,
+      }
     end
   end
   return list
