@@ -185,7 +185,7 @@ def _told(decision: Decision) -> World:
             [one.head.id, one.flow, dict(one.members), one.candidate, one.gated]
             for one in decision.starts
         ],
-        "parks": [[one.head.id, one.flow, one.gate, one.never_fits] for one in decision.parks],
+        "parks": [[one.head.id, one.flow, one.gate, one.unfit] for one in decision.parks],
         "again": decision.again,
         "closed": [[flow, *order] for flow, order in sorted(decision.closed.items())],
         "reserved": {
@@ -257,7 +257,7 @@ for place, given in ipairs(request) do
     answer.starts[at] = { one.head.id, one.flow, one.members, one.candidate, one.gated }
   end
   for at, one in ipairs(decision.parks) do
-    answer.parks[at] = { one.head.id, one.flow, one.gate, one.never_fits }
+    answer.parks[at] = { one.head.id, one.flow, one.gate, one.unfit }
   end
   if fairness then
     Fairness.raise_level(fairness)

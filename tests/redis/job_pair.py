@@ -100,7 +100,9 @@ class Pair:
         row.parked_at = draw.choice(NAMES) if row.state is State.PARKED else None
         row.unfit = row.parked_at is not None and draw.random() < 0.3
         row.ticket = draw.choice((None, *NAMES)) if row.state is State.WAITING else None
-        row.ticket_amount = draw.choice((1, 2**31 - 1)) if row.ticket else 0
+        # An earlier version parked unfit jobs without their amount.
+        amounts = (1, 2**31 - 1) if row.ticket else (0, 1, 9) if row.unfit else (0,)
+        row.ticket_amount = draw.choice(amounts)
         row.members = draw.choice(({}, {"gate": "", "a\x00": "m"}))
         row.cascade = draw.choice((None, cascade()))
         row.outcome = draw.choice(("", "succeeded", "failed"))

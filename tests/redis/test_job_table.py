@@ -86,7 +86,7 @@ def promote(pair: Pair) -> None:
 
 def park(pair: Pair) -> None:
     rows, gate = pair.in_state(State.WAITING), pair.draw.choice(NAMES)
-    unfit = pair.draw.random() < 0.3
+    unfit = pair.draw.choice((0, 0, 1, 2, 2**31 - 1))
     pair.lua.call("Jobs.park", [row.id for row in rows], gate, unfit)
     pair.memory.park([row.seq for row in rows], gate, unfit=unfit)
 
@@ -219,7 +219,8 @@ def _compare_gate(pair: Pair, gate: str, limit: int) -> None:
         tickets = [{"order": normalized(o), "amount": n} for o, n in memory.tickets(gate, flow)]
         assert lua.call("Jobs.tickets", gate, flow + 1) == tickets
     assert lua.call("Jobs.parked_count", gate, limit) == memory.parked_counts([gate], limit)[gate]
-    assert lua.call("Jobs.unfit_at", gate, limit) == memory.unfit_at(gate, limit)
+    for most in (0, 1, 2**31 - 1):
+        assert lua.call("Jobs.unfit_at", gate, most, limit) == memory.unfit_at(gate, most, limit)
     assert lua.call("Jobs.parked_gates", gate, limit) == memory.parked_gates(gate, limit)
 
 

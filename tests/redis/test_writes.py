@@ -117,7 +117,7 @@ def test_refusal_undoes_the_writes_of_all_tables(lua: Snippets) -> None:
     Write.begin() Time.keep()
     Jobs.insert(request.new) Jobs.promote(request.scheduled)
     local half = {} for place = 1, 10 do half[place] = request.waiting[place] end
-    Jobs.start_plain(half, 'w', 1) Jobs.park({request.waiting[11]}, 'g', false)
+    Jobs.start_plain(half, 'w', 1) Jobs.park({request.waiting[11]}, 'g', 0)
     Jobs.feed({request.waiting[11]}, 'g', {1})
     local rows = Jobs.load(request.ids) local all = {}
     for _, row in pairs(rows) do

@@ -36,6 +36,7 @@ from headway.core.errors import (
     StoreMisconfigured,
     StoreUnavailable,
 )
+from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DAY_MS, JobPolicy
 from headway.core.retry import RetryPolicy
@@ -44,7 +45,10 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.stores.sqlite import SqliteOptions, SqliteStore, connection, parse_url
 from headway.stores.sqlite.connection import migrate
+from headway.testing.clock import FakeClock
 from headway.testing.conformance.granting import SENDER
+from headway.testing.conformance.rig import Rig
+from headway.testing.jobs import use_of
 from tests.plain_jobs import assert_clean, count, job, jobs
 from tests.sqlite.rig import drive, options
 
@@ -425,6 +429,28 @@ async def test_records_written_by_the_first_program_are_read_unchanged(
     assert (entries["nightly"].misfire, entries["nightly"].overlap) == ("skip", "skip")
     claim = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), n=9, free=9)
     assert [one.id for one in (await store.claim(claim)).jobs] == [waiting.id]
+    await store.close()
+
+
+async def test_job_that_an_older_program_parked_as_unfit_starts_when_the_capacity_is_raised(
+    path: Path,
+) -> None:
+    clock, licence = FakeClock(), Slots("licence:{name}", 1)
+    store = SqliteStore(options(path), clock=clock)
+    rig = Rig(store, clock)
+    await rig.declare(licence)
+    jobs = [await rig.add(gates=(use_of(licence, n, name="cad"),)) for n in (9, 3, 2)]
+    assert await rig.worker.take(9) == []
+    await store.close()
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE job SET ticket_amount = 0")
+    db.close()
+    store = SqliteStore(options(path), clock=clock)
+    rig = Rig(store, clock)
+    await rig.cap("licence:cad", 2)
+    assert await rig.worker.take_ids(9) == [jobs[2].id]
+    await rig.cap("licence:cad", 5)
+    assert await rig.worker.take_ids(9) == [jobs[1].id]
     await store.close()
 
 

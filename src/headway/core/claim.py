@@ -56,13 +56,14 @@ class Park(NamedTuple):
     """A job that is set aside at a keyed gate.
 
     Attributes:
-        never_fits: whether it requests more than the gate's capacity, and so does not block others.
+        unfit: the amount that it requests, if that is more than the gate's capacity, so that it
+            blocks no others; 0 otherwise.
     """
 
     head: Head
     flow: int
     gate: str
-    never_fits: bool
+    unfit: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -248,7 +249,9 @@ class _Round:
             if blocked is None or (never and not hopeless):
                 blocked, never = gate, hopeless
         assert blocked is not None  # noqa: S101  (the loop ran at least once)
-        self.decision.parks.append(Park(head, view.flow, blocked.name, never))
+        self.decision.parks.append(
+            Park(head, view.flow, blocked.name, blocked.amount if never else 0)
+        )
         if not never:
             self.parked.add((view.flow, blocked.name))
             self.reserve(head, [(self.gate(blocked), blocked.amount)])

@@ -6,10 +6,10 @@ from itertools import takewhile
 
 from headway.core.claim import may_feed
 from headway.core.flow import Head
-from headway.core.gates.spec import GateUse
+from headway.core.gates.spec import MAX_CAPACITY, GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.gate_cache import GateCache, use_at, use_of
+from headway.stores.ledger.gate_cache import GateCache, use_at
 from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow
 
@@ -102,8 +102,9 @@ def _set_aside(cache: GateCache, gate: str, flow: int) -> list[Head]:
         if not unfit:
             return heads[:2]
         rows = jobs.load(head.id for head in unfit)
-        for row in rows.values():
-            row.unfit = True
+        for head in unfit:
+            row = rows[head.id]
+            row.unfit, row.ticket_amount = True, use_at(head, gate).amount
         jobs.save(rows.values())
     examine_more(cache, gate)
     return jobs.parked_heads(gate, flow, 2)
@@ -201,17 +202,17 @@ def _run_timer(cache: GateCache, gate: str) -> None:
 def refit(cache: GateCache, gate: str) -> None:
     """Put unfit jobs back into the gate's queue if its capacity fits them now."""
     jobs = cache.ledger.jobs
-    ids = jobs.unfit_at(gate, REFIT)
-    if not ids:
+    if not jobs.unfit_at(gate, MAX_CAPACITY, 1):
         return
-    back: list[JobRow] = []
+    use = GateUse(name=gate, template=cache.place_of(gate).template)
+    ids = jobs.unfit_at(gate, cache.view(use).most, REFIT)
     rows = jobs.load(ids)
+    back: list[JobRow] = []
     for job in ids:
-        row = rows[job]
-        candidates = row.cascade.order() if row.cascade is not None else ()
-        use = use_of(row.id, row.keyed, candidates, gate)
-        if not cache.view(use).never_fits(use.amount):
-            row.unfit = False
+        row = rows.get(job)
+        # On Redis, a process of an earlier version may have left jobs in the index.
+        if row is not None and row.unfit:
+            row.unfit, row.ticket_amount = False, 0
             back.append(row)
     jobs.save(back)
     if back and len(ids) == REFIT:

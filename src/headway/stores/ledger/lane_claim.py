@@ -349,9 +349,9 @@ class LaneClaim:
             renew_at = self.cache.reserve(gate)
             if renew_at is not None:
                 self._note_opening(renew_at)
-        parks: dict[tuple[str, bool], list[Park]] = {}
+        parks: dict[tuple[str, int], list[Park]] = {}
         for park in decision.parks:
-            parks.setdefault((park.gate, park.never_fits), []).append(park)
+            parks.setdefault((park.gate, park.unfit), []).append(park)
         for (gate, unfit), group in parks.items():
             self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)
             if not unfit:

@@ -38,7 +38,8 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
         care: ending it takes more than writing its state and returning its permits: it has a key,
             a follow-up, a cascade, an entry, signal keys, a requested cancel or its own retention.
         ticket: the keyed gate from which it was fed, while it waits.
-        ticket_amount: how many permits it needs there.
+        ticket_amount: how many permits it needs there; of an unfit job, at the gate where it is
+            parked (0 if an earlier version parked it).
         parked_at: the keyed gate where it is parked.
         unfit: it needs more than that gate's capacity.
         blocked_ms: time spent parked since it was due.

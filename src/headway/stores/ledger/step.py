@@ -104,7 +104,7 @@ class Step:
             # A parked job may have blocked the jobs behind it.
             self.tickets[row.parked_at, row.flow] = None
             row.blocked_ms += self.ledger.now - row.parked_since
-            row.parked_at, row.unfit = None, False
+            row.parked_at, row.unfit, row.ticket_amount = None, False, 0
         for use in (*self.ledger.jobs.flow(row.flow).shared, *row.keyed):
             if use.amount > 1:
                 # A cascade's job reserves at the gate of the candidate for whom it waits.

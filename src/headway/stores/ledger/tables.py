@@ -149,8 +149,8 @@ class JobTable(Protocol):
         """Return how many jobs are parked at each gate, including unfit ones, up to `limit`."""
         ...
 
-    def unfit_at(self, gate: str, limit: int) -> list[str]:
-        """Return unfit jobs parked at a gate, in order of arrival."""
+    def unfit_at(self, gate: str, most: int, limit: int) -> list[str]:
+        """Return unfit jobs parked at a gate that need at most `most` there, least first."""
         ...
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
@@ -165,8 +165,13 @@ class JobTable(Protocol):
         """Make parked jobs waiting with the gate's ticket, and add their time parked."""
         ...
 
-    def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
-        """Park waiting jobs at a gate now, and remove their tickets."""
+    def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
+        """Park waiting jobs at a gate now, and remove their tickets.
+
+        Args:
+            unfit: how many permits each needs there, if that is more than the gate's capacity;
+                0 otherwise.
+        """
         ...
 
     def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:

@@ -43,7 +43,7 @@ def _queued(row: JobRow) -> list[Filing]:
     else:
         found.append(("parked at", row.parked_at, row.seq))
         if row.unfit:
-            found.append(("unfit", row.parked_at, row.seq))
+            found.append(("unfit", row.parked_at, (row.ticket_amount, row.seq)))
         else:
             found.append(("parked", (row.parked_at, row.flow), row.order))
             found.append(("parked flows", row.parked_at, (row.flow, row.seq)))

@@ -227,8 +227,10 @@ class MemoryJobs:
     def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
         return {one: min(limit, len(self._index.bucket("parked at", one))) for one in gates}
 
-    def unfit_at(self, gate: str, limit: int) -> list[str]:
-        return [self._rows[seq].id for seq in islice(self._index.bucket("unfit", gate), limit)]
+    def unfit_at(self, gate: str, most: int, limit: int) -> list[str]:
+        bucket = self._index.bucket("unfit", gate)
+        found = islice(bucket.irange(maximum=(most + 1,), inclusive=(True, False)), limit)
+        return [self._rows[seq].id for _, seq in found]
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
         names = self._index.gates_parked
@@ -249,12 +251,12 @@ class MemoryJobs:
             row.parked_at, row.unfit = None, False
             self._put(row)
 
-    def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
+    def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
         for seq in seqs:
             row = self._rows[seq].clone()
             row.state = State.PARKED
-            row.ticket, row.ticket_amount = None, 0
-            row.parked_at, row.unfit = gate, unfit
+            row.ticket, row.ticket_amount = None, unfit
+            row.parked_at, row.unfit = gate, unfit > 0
             row.parked_since = self._time.now
             self._put(row)
 

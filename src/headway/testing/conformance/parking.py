@@ -426,6 +426,26 @@ class HoldBackGroup(ConformanceGroup):
         await rig.open_gate("licence:cad")
         assert await claim_all(rig) == [last.id]
 
+    async def test_job_that_a_raised_capacity_fits_is_fed_behind_any_number_that_it_does_not(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LICENCE)
+        await rig.cap("licence:cad", 1)
+        # More than one step examines.
+        for _ in range(2):
+            await rig.add_many(700, gates=(use_of(LICENCE, 4, name="cad"),))
+        assert await claim_all(rig) == []
+        two, three, one = [
+            await rig.add(gates=(use_of(LICENCE, n, name="cad"),)) for n in (2, 3, 1)
+        ]
+        (run_one,) = await rig.worker.take(9)
+        assert run_one.id == one.id
+        await rig.cap("licence:cad", 3)
+        (run_two,) = await rig.worker.take(9)
+        assert run_two.id == two.id
+        await rig.worker.settle(Succeeded(one.id, run_one.run), Succeeded(two.id, run_two.run))
+        assert await rig.worker.take_ids(9) == [three.id]
+
     async def test_released_weighted_permits_feed_as_many_as_fit(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
         whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))

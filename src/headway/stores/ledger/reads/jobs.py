@@ -15,6 +15,7 @@ from headway.contract.views import (
     WaitingFlow,
 )
 from headway.core.errors import InvalidValue
+from headway.core.gates.spec import MAX_CAPACITY
 from headway.core.state import HELD, State
 from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.ledger import Ledger
@@ -247,7 +248,7 @@ def read_flows(ledger: Ledger, query: FlowsQuery) -> Page[WaitingFlow]:
 
 def _unfit(ledger: Ledger, gate: str, limit: int) -> list[WaitingFlow]:
     """Return the first unfit jobs of a gate, by flow."""
-    ids = ledger.jobs.unfit_at(gate, limit)
+    ids = ledger.jobs.unfit_at(gate, MAX_CAPACITY, limit)
     found = ledger.jobs.load(ids)
     flows: dict[int, list[str]] = {}
     for one in ids:

@@ -348,9 +348,9 @@ PARKED_COUNTS = Select(
     of("parked"),
 )
 UNFIT = Each(
-    "SELECT gate.name, one.id FROM unnest($1::text[]) AS gate (name) CROSS JOIN LATERAL"
-    " (SELECT id::text FROM @job WHERE state = 2 AND unfit AND parked_at = gate.name"
-    " ORDER BY seq LIMIT 1000) AS one",
+    "SELECT gate.name, one.* FROM unnest($1::text[]) AS gate (name) CROSS JOIN LATERAL"
+    " (SELECT id::text, ticket_amount FROM @job WHERE state = 2 AND unfit"
+    " AND parked_at = gate.name ORDER BY ticket_amount, seq LIMIT 1000) AS one",
     of("parked"),
     Texts,
 )
@@ -408,8 +408,8 @@ FEED = Write(
     of("waiting", "parked", "job"),
 )
 PARK = Write(
-    "UPDATE @job SET state = 2, parked_at = $2, unfit = $3, parked_since = @now, ticket = NULL,"
-    " ticket_amount = 0 WHERE seq = ANY ($1)",
+    "UPDATE @job SET state = 2, parked_at = $2, unfit = $3::bigint > 0, parked_since = @now,"
+    " ticket = NULL, ticket_amount = $3::bigint WHERE seq = ANY ($1)",
     of("waiting", "parked", "job"),
 )
 

@@ -379,8 +379,9 @@ class PostgresJobs(SqlJobs[Session]):
         rows = self._session.select(sql.PARKED_COUNTS, Texts(gates), limit) if gates else ()
         return {gate: min(limit, count) for gate, count in rows}
 
-    def unfit_at(self, gate: str, limit: int) -> list[str]:
-        return [one for _, one in self._session.each(sql.UNFIT, (gate,))[gate][:limit]]
+    def unfit_at(self, gate: str, most: int, limit: int) -> list[str]:
+        rows = self._session.each(sql.UNFIT, (gate,))[gate][:limit]
+        return [one for _, one, amount in rows if amount <= most]
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
         return [gate for (gate,) in self._session.select(sql.PARKED_GATES, after, limit)]
@@ -399,7 +400,7 @@ class PostgresJobs(SqlJobs[Session]):
             self._session.gather(sql.FEED, seq, (seq, gate, amount), _fed)
         self._session.cache.parked.feed(seqs, gate, amounts)
 
-    def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
+    def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
         self._leave(seqs)
         self._session.cache.quiet.discard(gate)
         self._session.cache.parked.forget(gate)

@@ -155,7 +155,8 @@ COUNT_UNFIT = (
 )
 UNFIT_AT = (
     "SELECT id FROM job INDEXED BY job_unfit"
-    " WHERE state = 2 AND unfit = 1 AND parked_at = ? ORDER BY seq LIMIT ?"
+    " WHERE state = 2 AND unfit = 1 AND parked_at = ? AND ticket_amount <= ?"
+    " ORDER BY ticket_amount, seq LIMIT ?"
 )
 GATES_FIT = f"{_distinct('parked_at', 'job_parked', _PARKED, '?1')}{_FOUND} LIMIT ?2"
 GATES_UNFIT = (
@@ -171,8 +172,8 @@ FEED = (
     " blocked_ms = blocked_ms + ?4 - parked_since WHERE seq = ?1"
 )
 PARK = (
-    "UPDATE job SET state = 2, parked_at = ?2, unfit = ?3, parked_since = ?4, ticket = NULL,"
-    " ticket_amount = 0 WHERE seq IN carray(?1)"
+    "UPDATE job SET state = 2, parked_at = ?2, unfit = ?3 > 0, parked_since = ?4, ticket = NULL,"
+    " ticket_amount = ?3 WHERE seq IN carray(?1)"
 )
 _FLOWS = "json_group_array(DISTINCT flow)"
 _ENDED = "INDEXED BY job_ended_badly WHERE state >= 6 AND state = "

@@ -265,8 +265,8 @@ class SqliteJobs(SqlJobs[Session]):
             found[gate] = min(limit, fit + unfit)
         return found
 
-    def unfit_at(self, gate: str, limit: int) -> list[str]:
-        return list(flat(self._db.execute(sql.UNFIT_AT, (gate, limit))))
+    def unfit_at(self, gate: str, most: int, limit: int) -> list[str]:
+        return list(flat(self._db.execute(sql.UNFIT_AT, (gate, most, limit))))
 
     def parked_gates(self, after: str, limit: int) -> list[str]:
         found = self._db.execute(sql.GATES_FIT, (after, limit)).fetchall()
@@ -284,7 +284,7 @@ class SqliteJobs(SqlJobs[Session]):
         fed = [(seq, gate, amount, now) for seq, amount in zip(seqs, amounts, strict=True)]
         self._db.executemany(sql.FEED, fed)
 
-    def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
+    def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
         self._db.execute(sql.PARK, (number_list(seqs), gate, unfit, self._session.now))
 
     def place(self, flow: int, order: Order, limit: int) -> int:

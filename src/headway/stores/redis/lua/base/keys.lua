@@ -79,3 +79,5 @@ Keys.tenant_names = KEYS[52]
 Keys.tokens = KEYS[53]
 -- Awaiting jobs, seq|id.
 Keys.awaiting = KEYS[54]
+-- Unfit jobs, gate|amount|seq|id; those that earlier versions parked are in `unfit`.
+Keys.unfit_by_amount = KEYS[55]

@@ -38,19 +38,19 @@ end
 
 -- Mark leading heads that can never pass as unfit. Return whether there were any.
 local function mark_unfit(cache, gate, heads)
-  local ids = {}
+  local ids, amounts = {}, {}
   for _, head in ipairs(heads) do
     if not Parked.never_fits(cache, head, gate) then
       break
     end
-    ids[#ids + 1] = head.id
+    ids[#ids + 1], amounts[head.id] = head.id, CachedGates.use_at(head, gate).amount
   end
   if #ids == 0 then
     return false
   end
   local rows = {}
-  for _, row in pairs(Jobs.load(ids)) do
-    row.unfit = true
+  for id, row in pairs(Jobs.load(ids)) do
+    row.unfit, row.ticket_amount = true, amounts[id]
     rows[#rows + 1] = row
   end
   Jobs.save(rows)

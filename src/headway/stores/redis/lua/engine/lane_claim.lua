@@ -45,14 +45,14 @@ local function note_closed(work, views, decision)
   end
 end
 
--- Group jobs to park by gate, with those that never fit separate, in order of first use.
+-- Group jobs to park by gate and amount of those that never fit, in order of first use.
 local function grouped(parks)
   local groups, at = {}, {}
   for _, park in ipairs(parks) do
-    local place = (park.never_fits and '1' or '0') .. park.gate
+    local place = park.unfit .. ':' .. park.gate
     local group = at[place]
     if group == nil then
-      group = { gate = park.gate, unfit = park.never_fits, first = park.head, ids = {} }
+      group = { gate = park.gate, unfit = park.unfit, first = park.head, ids = {} }
       at[place] = group
       groups[#groups + 1] = group
     end
@@ -64,7 +64,7 @@ end
 local function write_parks(work, parks)
   for _, group in ipairs(grouped(parks)) do
     Jobs.park(group.ids, group.gate, group.unfit)
-    if not group.unfit then
+    if group.unfit == 0 then
       local use = CachedGates.use_at(group.first, group.gate)
       local kept = GateView.kept_from(CachedGates.view(work.cache, use), group.first.order)
       Parked.arm(work.cache, use, kept)

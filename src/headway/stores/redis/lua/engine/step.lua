@@ -93,7 +93,7 @@ local function leave_queue(step, row)
     -- A parked job may have blocked those after it.
     note_ticket(step, row.parked_at, row.flow)
     row.blocked_ms = row.blocked_ms + Time.now - row.parked_since
-    row.parked_at, row.unfit = nil, false
+    row.parked_at, row.unfit, row.ticket_amount = nil, false, 0
   end
   for _, uses in ipairs({ Jobs.flow(row.flow).shared, row.keyed }) do
     for _, use in ipairs(uses) do

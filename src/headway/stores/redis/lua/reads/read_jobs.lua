@@ -185,7 +185,7 @@ function ReadJobs.flows(request)
   if gate then
     numbers = Jobs.parked_flows(gate, request.after, request.limit)
     if request.after < 0 then
-      Snapshot.jobs(snapshot, Jobs.in_order(Jobs.unfit_at(gate, first)))
+      Snapshot.jobs(snapshot, Jobs.in_order(Jobs.unfit_at(gate, 2 ^ 31 - 1, first)))
     end
   else
     numbers = Jobs.flows_waiting(request.lane, request.after, request.limit)

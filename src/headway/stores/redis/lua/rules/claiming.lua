@@ -248,7 +248,12 @@ function Claiming.start_or_park(self, view, head)
       blocked, never = gate, hopeless
     end
   end
-  table.insert(self.decision.parks, { head = head, flow = view.flow, gate = blocked.name, never_fits = never })
+  table.insert(self.decision.parks, {
+    head = head,
+    flow = view.flow,
+    gate = blocked.name,
+    unfit = never and blocked.amount or 0,
+  })
   if not never then
     self.parked[view.flow .. '\0' .. blocked.name] = true
     Claiming.reserve(self, head, { { self.gate(blocked), blocked.amount } })

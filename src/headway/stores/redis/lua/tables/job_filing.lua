@@ -21,7 +21,12 @@ local function file_queued(row, found, scores)
   elseif row.state == 'scheduled' then
     found[Keys.scheduled] = name(row.lane) .. n6(row.due_at) .. n6(row.seq) .. row.id
   elseif row.unfit then
-    found[Keys.unfit] = name(row.parked_at) .. n6(row.seq) .. row.id
+    local gate, amount = name(row.parked_at), row.ticket_amount
+    if amount > 0 then
+      found[Keys.unfit_by_amount] = gate .. n4(amount) .. n6(row.seq) .. row.id
+    else
+      found[Keys.unfit] = gate .. n6(row.seq) .. row.id
+    end
   else
     found[Keys.parked] = name(row.parked_at) .. order .. row.id
   end

@@ -6,6 +6,8 @@ local JobParking = {}
 
 local n4, name = Codec.n4, Codec.name
 local sub = string.sub
+-- The sets of parked jobs, including unfit ones.
+local PARKED = { Keys.parked, Keys.unfit, Keys.unfit_by_amount }
 
 -- Read an order from the position of its priority.
 local function read_order(member, at)
@@ -57,16 +59,23 @@ end
 -- Count the jobs parked at a gate, including unfit ones, up to `limit`.
 function JobParking.parked_count(gate, limit)
   local low, high = Codec.prefix(name(gate))
-  local fit = redis.call('ZLEXCOUNT', Keys.parked, low, high)
-  return math.min(limit, fit + redis.call('ZLEXCOUNT', Keys.unfit, low, high))
+  local count = 0
+  for _, key in ipairs(PARKED) do
+    count = count + redis.call('ZLEXCOUNT', key, low, high)
+  end
+  return math.min(limit, count)
 end
 
--- Return the ids of unfit jobs parked at a gate, by arrival.
-function JobParking.unfit_at(gate, limit)
+-- Return the ids of unfit jobs parked at a gate that need at most `most` there, least first.
+function JobParking.unfit_at(gate, most, limit)
   local prefix = name(gate)
   local low, high = Codec.prefix(prefix)
-  local ids = members(Keys.unfit, low, high, limit)
-  return Codec.cut(ids, #prefix + 7)
+  local ids = Codec.cut(members(Keys.unfit, low, high, limit), #prefix + 7)
+  local found = members(Keys.unfit_by_amount, low, '(' .. prefix .. n4(most + 1), limit - #ids)
+  for _, id in ipairs(Codec.cut(found, #prefix + 11)) do
+    ids[#ids + 1] = id
+  end
+  return ids
 end
 
 -- Return the first gate of a set after a bound, and the bound after that gate; nil if there is
@@ -83,21 +92,23 @@ end
 -- Return gates with parked jobs, including unfit ones, by name, after `after`.
 function JobParking.parked_gates(after, limit)
   local low = '[' .. sub(Codec.behind(name(after)), 2)
-  local fit, fit_low = next_gate(Keys.parked, low)
-  local unfit, unfit_low = next_gate(Keys.unfit, low)
-  local gates = {}
-  while #gates < limit and (fit or unfit) do
-    local gate = fit
-    if not fit or (unfit and Codec.less(unfit, fit)) then
-      gate = unfit
+  local gates, known = {}, {}
+  for _, key in ipairs(PARKED) do
+    local gate, above = next_gate(key, low)
+    for _ = 1, limit do
+      if not gate then
+        break
+      end
+      if not known[gate] then
+        known[gate] = true
+        gates[#gates + 1] = gate
+      end
+      gate, above = next_gate(key, above)
     end
-    gates[#gates + 1] = gate
-    if fit == gate then
-      fit, fit_low = next_gate(Keys.parked, fit_low)
-    end
-    if unfit == gate then
-      unfit, unfit_low = next_gate(Keys.unfit, unfit_low)
-    end
+  end
+  table.sort(gates, Codec.less)
+  for place = #gates, limit + 1, -1 do
+    gates[place] = nil
   end
   return gates
 end
@@ -143,11 +154,12 @@ function JobParking.feed(ids, gate, amounts)
 end
 
 -- Park waiting jobs at a gate now, and remove their tickets.
+--   unfit: how many permits each needs there, if that is more than the gate's capacity; 0 otherwise.
 function JobParking.park(ids, gate, unfit)
   change(ids, function(row)
     row.state = 'parked'
-    row.ticket, row.ticket_amount = nil, 0
-    row.parked_at, row.unfit = gate, unfit
+    row.ticket, row.ticket_amount = nil, unfit
+    row.parked_at, row.unfit = gate, unfit > 0
     row.parked_since = Time.now
   end)
 end

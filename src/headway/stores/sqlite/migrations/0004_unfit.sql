@@ -1,0 +1,2 @@
+DROP INDEX job_unfit;
+CREATE INDEX job_unfit ON job (parked_at, ticket_amount) WHERE state = 2 AND unfit = 1;
