@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.core.cascade import CANDIDATE, in_turn
@@ -18,7 +18,7 @@ from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gate_cache import GateCache, use_at
 from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import ClosedPeriod, FlowKey
+from headway.stores.ledger.rows import ClosedPeriod, FlowKey, JobRow
 from headway.stores.ledger.start_writer import StartWriter
 
 BEGAN = ""
@@ -69,10 +69,17 @@ def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
 
 
 class LaneClaim:
-    """One lane of a claim."""
+    """One lane of a claim.
 
-    def __init__(self, cache: GateCache, request: ClaimRequest, lane: str) -> None:
+    Args:
+        expiring: whether waiting jobs may have expired, which later steps end.
+    """
+
+    def __init__(
+        self, cache: GateCache, request: ClaimRequest, lane: str, *, expiring: bool
+    ) -> None:
         self.cache = cache
+        self.expiring = expiring
         self.ledger = cache.ledger
         self.request = request
         self.lane = lane
@@ -195,8 +202,21 @@ class LaneClaim:
                     flow=flow, tenant=tenant, shared=shared, gated=gated, heads=heads, more=more
                 )
             )
+        if self.expiring:
+            self._stop_at_expired(views)
         self._prefetch_keyed(views)
         return views
+
+    def _stop_at_expired(self, views: list[FlowView]) -> None:
+        """Remove from each flow's heads the first that has expired, and those behind it."""
+        rows = self.ledger.jobs.load(head.id for view in views for head in view.heads)
+        for view in views:
+            fresh = [*takewhile(lambda head: not self._has_expired(rows[head.id]), view.heads)]
+            if len(fresh) < len(view.heads):
+                view.heads, view.more = fresh, False
+
+    def _has_expired(self, row: JobRow) -> bool:
+        return row.run == 0 and row.expires_at is not None and row.expires_at <= self.ledger.now
 
     def _is_just_full(self, flow: int, key: FlowKey) -> bool:
         """Return whether a flow waits at a full gate, so that its other gates need no check."""

@@ -147,6 +147,21 @@ class SchedulingGroup(ConformanceGroup):
         assert started == [good.id]
         assert (await rig.view(last.id)).reason == "expired"
 
+    async def test_claim_passes_over_any_number_of_expired_jobs_of_other_flows(
+        self, rig: Rig
+    ) -> None:
+        expires_at = rig.clock() + 5_000
+        first, good = await rig.add(), await rig.add(kind="other")
+        # More than two claims end.
+        for n in range(3):
+            await rig.add_many(MAX_BATCH, expires_at=expires_at + n)
+        last = await rig.add()
+        rig.clock.advance(6_000)
+        assert await rig.worker.take_ids(5) == [first.id, good.id]
+        later = await rig.add(lane="other", expires_at=expires_at + 5_000)
+        assert await rig.worker.take_ids(5, "other") == [later.id]
+        assert await rig.worker.take_ids(5) == [last.id]
+
     async def test_claim_names_the_jobs_it_finds_expired(self, rig: Rig) -> None:
         expired = [await rig.add(expires_at=rig.clock() + 5_000) for _ in range(2)]
         good = await rig.add()

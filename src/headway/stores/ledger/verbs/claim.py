@@ -22,7 +22,7 @@ from headway.stores.ledger.verbs.sweep import expire
 TIMERS = 100
 """Most timers of keyed gates that one claim processes."""
 EXPIRIES = 1_000
-"""Most expired jobs that one claim ends; if there may be more, it starts nothing."""
+"""Most expired jobs that one claim ends; if there may be more, each flow stops at one."""
 
 
 def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
@@ -33,9 +33,8 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     if request.request <= worker.request:
         return _repeat(ledger, request, worker, dead)
     left = _apply_due_changes(ledger, request, dead)
-    work = _ClaimRun(ledger, request)
-    if not left:
-        work.run()
+    work = _ClaimRun(ledger, request, expiring=left)
+    work.run()
     now = ledger.now
     if work.jobs or worker.lease_until < now + request.lease_ms // 2:
         worker.request = request.request if work.jobs else worker.request
@@ -146,13 +145,20 @@ def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -
 
 
 class _ClaimRun:
-    """One claim over its lanes."""
+    """One claim over its lanes.
 
-    def __init__(self, ledger: Ledger, request: ClaimRequest) -> None:
+    Args:
+        expiring: as for `LaneClaim`.
+    """
+
+    def __init__(self, ledger: Ledger, request: ClaimRequest, *, expiring: bool) -> None:
         self.ledger = ledger
         self.request = request
         self.cache = GateCache(ledger)
-        self.lanes = {lane: LaneClaim(self.cache, request, lane) for lane, _ in request.lanes}
+        self.lanes = {
+            lane: LaneClaim(self.cache, request, lane, expiring=expiring)
+            for lane, _ in request.lanes
+        }
         self.jobs: list[Claimed] = []
         self.free = request.free
 

@@ -9,7 +9,8 @@ local LaneClaim = {}
 --   cache: of the claim's step; request: of the claim.
 --   after: where the last claim stopped: twice the last flow examined, plus one if any job could
 --   start in that round; -1 for a new round.
-function LaneClaim.new(cache, request, lane, after)
+--   expiring: whether waiting jobs may have expired, which later steps end.
+function LaneClaim.new(cache, request, lane, after, expiring)
   local fruitful = after >= 0 and after % 2 == 1
   local row = Lanes.load({ lane })[lane]
   GateCache.learn_lane(cache, lane, row)
@@ -17,6 +18,7 @@ function LaneClaim.new(cache, request, lane, after)
     cache = cache,
     request = request,
     lane = lane,
+    expiring = expiring,
     flow_after = after < 0 and -1 or math.floor(after / 2),
     fruitful = fruitful,
     rounds = 0,

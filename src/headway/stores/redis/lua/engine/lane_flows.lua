@@ -338,6 +338,28 @@ local function note_ready(work, view, free, short)
   end
 end
 
+local function has_expired(row)
+  return row.run == 0 and row.expires_at ~= nil and row.expires_at <= Time.now
+end
+
+-- Remove from each flow's heads the first that has expired, and those behind it.
+local function stop_at_expired(views)
+  for _, view in ipairs(views) do
+    local ids = {}
+    for place, head in ipairs(view.heads) do
+      ids[place] = head.id
+    end
+    local rows, fresh = Jobs.load(ids), {}
+    for place, id in ipairs(ids) do
+      if has_expired(rows[id]) then
+        view.heads, view.more = fresh, false
+        break
+      end
+      fresh[place] = view.heads[place]
+    end
+  end
+end
+
 -- Return the views of the flows that can run now, with `free` handlers for gated jobs.
 function LaneFlows.views(work, n, free)
   local flows, views = LaneFlows.open(work), {}
@@ -380,6 +402,9 @@ function LaneFlows.views(work, n, free)
         note_ready(work, view, free, short)
       end
     end
+  end
+  if work.expiring then
+    stop_at_expired(views)
   end
   prefetch_keyed(work, views)
   return views

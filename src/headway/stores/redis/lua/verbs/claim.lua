@@ -143,7 +143,7 @@ local function is_anything_due(request)
   return false
 end
 
--- Apply what has become due. Return whether expired jobs may be left, which must not start.
+-- Apply what has become due. Return whether expired jobs may be left.
 local function apply_due(request, dead)
   if not is_anything_due(request) then
     return false
@@ -172,13 +172,14 @@ local function cursors_of(request)
 end
 
 -- Create the state of one claim over its lanes.
-local function new_work(request)
+--   expiring: as for `LaneClaim.new`.
+local function new_work(request, expiring)
   local cache, cursors = GateCache.new(), cursors_of(request)
   local lanes, order = {}, {}
   for _, one in ipairs(request.lanes) do
     local lane = one[1]
     if lanes[lane] == nil then
-      lanes[lane] = LaneClaim.new(cache, request, lane, cursors[lane] or -1)
+      lanes[lane] = LaneClaim.new(cache, request, lane, cursors[lane] or -1, expiring)
       order[#order + 1] = lanes[lane]
     end
   end
@@ -284,10 +285,8 @@ function Claim.run(request)
     return repeat_reply(request, worker, dead)
   end
   local left = apply_due(request, dead)
-  local work = new_work(request)
-  if not left then
-    run(work)
-  end
+  local work = new_work(request, left)
+  run(work)
   local started = #work.result.jobs
   keep_worker(worker, request, started)
   local next_at, again, after = outlook(work)
