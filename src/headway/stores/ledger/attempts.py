@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headway.core.cascade import Answer
 from headway.core.gates.spec import GateUse
 from headway.core.state import QUEUED, State
-from headway.stores.ledger.insert import accepted_job, flow_of, reconcile_job
+from headway.stores.ledger.insert import accepted_job, check_turns, flow_of, reconcile_job
 from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
 
@@ -26,14 +26,27 @@ class Stage(NamedTuple):
     keyed: tuple[GateUse, ...]
 
 
-def stage_of(step: Step, row: JobRow, name: str, gates: Sequence[GateUse]) -> Stage:
+def stage_of(
+    step: Step,
+    row: JobRow,
+    name: str,
+    gates: Sequence[GateUse],
+    candidates: Sequence[str] | None = None,
+) -> Stage:
     """Resolve a stage and its gates for a job.
+
+    Args:
+        candidates: those that a cascade gets with the stage; None to keep its own.
 
     Raises:
         UnknownGate: a gate is not declared; the step must be rolled back.
         InvalidValue: the gates cannot be used like this; the step must be rolled back.
     """
     flow, keyed = flow_of(step.cache, row.lane, row.tenant, row.kind, gates)
+    if candidates is None and row.cascade is not None:
+        # An operator's retry asks all of them again.
+        candidates = row.cascade.reset().left
+    check_turns(step.cache, row.kind, gates, candidates or ())
     return Stage(name, flow, keyed)
 
 

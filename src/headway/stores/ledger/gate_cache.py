@@ -9,7 +9,7 @@ from headway.core.errors import InvariantBroken
 from headway.core.flow import Head
 from headway.core.gates.hours import intervals
 from headway.core.gates.slots import room
-from headway.core.gates.spec import GateKind, GateSpec, GateUse, implicit_gates
+from headway.core.gates.spec import IMPLICIT, GateKind, GateSpec, GateUse, implicit_gates
 from headway.core.gates.view import RESERVED_MS, GateView, Reservation
 from headway.core.job import DAY_MS
 from headway.stores.ledger.gatekinds import RULES, rules_of
@@ -18,6 +18,7 @@ from headway.stores.ledger.gaterows import (
     GateRow,
     Place,
     TemplateRow,
+    may_share_name,
     place_of,
     refuse_members_name,
     refuse_others_name,
@@ -62,10 +63,24 @@ class GateCache:
 
     def refuse_others_name(self, use: GateUse) -> None:
         """See `gaterows.refuse_others_name`, among all declared gates."""
-        rivals = self.rivals.get(use.template)
+        refuse_others_name(self._rivals_of(use.template), use, self.templates[use.template].current)
+
+    def _rivals_of(self, template: str) -> list[TemplateRow]:
+        rivals = self.rivals.get(template)
         if rivals is None:
-            rivals = self.rivals[use.template] = rivals_of(self.templates, use.template)
-        refuse_others_name(rivals, use, self.templates[use.template].current)
+            rivals = self.rivals[template] = rivals_of(self.templates, template)
+        return rivals
+
+    def may_share_name(self, use: GateUse, gates: Sequence[GateUse]) -> bool:
+        """Return whether a candidate may give a gate the name of another gate, or of its job's.
+
+        Args:
+            gates: of the job, this one among them.
+        """
+        others = [one.name for one in gates if one is not use]
+        return bool(self._rivals_of(use.template)) or any(
+            may_share_name(use.name, other) for other in (*others, "all", *IMPLICIT)
+        )
 
     def place_of(self, gate: str) -> Place:
         """Return the declared gate and the pool that a resolved name belongs to.

@@ -211,17 +211,19 @@ def rivals_of(templates: Mapping[str, TemplateRow], template: str) -> list[Templ
 
     They are few, whatever is declared, because most names begin with a word of their own.
     """
-    start, own = _start(template), _counts_as(templates[template].current)
+    own = _counts_as(templates[template].current)
     return [
         row
         for name, row in templates.items()
         if (row.current.members or _counts_as(row.current) != own)
-        and (_start(name).startswith(start) or start.startswith(_start(name)))
+        and may_share_name(name, template)
     ]
 
 
-def _start(template: str) -> str:
-    return template.partition("{")[0]
+def may_share_name(template: str, other: str) -> bool:
+    """Return whether two templates may resolve to one name, as far as their beginnings show."""
+    start, begin = template.partition("{")[0], other.partition("{")[0]
+    return start.startswith(begin) or begin.startswith(start)
 
 
 def refuse_others_name(rivals: Iterable[TemplateRow], use: GateUse, own: GateSpec) -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from headway.contract.store import Sent
-from headway.core.cascade import Cascade
+from headway.core.cascade import CANDIDATE, Cascade, in_turn
 from headway.core.check import check_gates, check_jobs
 from headway.core.errors import BacklogFull, IdConflict, InvalidValue, KeyConflict, UnknownGate
 from headway.core.gates.spec import GateUse
@@ -129,6 +129,28 @@ def make_ready(cache: GateCache, kind: str, gates: Sequence[GateUse]) -> None:
         cache.refuse_others_name(use)
         if use.zone is not None:
             ensure_hours(cache, use)
+
+
+def check_turns(
+    cache: GateCache, kind: str, gates: Sequence[GateUse], candidates: Sequence[str]
+) -> None:
+    """Validate a cascade's gates as they are named in the turn of each candidate.
+
+    Raises:
+        InvalidValue: in a turn, a name is not valid, two gates have the same one, or one has the
+            name of another gate; the step must be rolled back.
+    """
+    turns = [use for use in gates if CANDIDATE in use.name]
+    if not turns or not candidates:
+        return
+    if not any(cache.may_share_name(use, gates) for use in turns):
+        # Only the longest name may be refused.
+        candidates = (max(candidates, key=len),)
+    for candidate in candidates:
+        uses = [in_turn(use, candidate) for use in gates]
+        check_gates(kind, uses)
+        for use in uses:
+            cache.refuse_others_name(use)
 
 
 _ID, _KEY = attrgetter("id"), attrgetter("key")
@@ -298,6 +320,7 @@ class Insertion:
             row.care = True
         if job.policy.cascade:
             row.cascade = Cascade(left=job.candidates)
+            check_turns(self.cache, job.kind, job.gates, job.candidates)
             if row.cascade.exhausted:
                 self._exhaust(row, job)
         self.rows.append(row)

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
 from headway.contract.claims import Claimed
-from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Released, Returned, Succeeded
+from headway.contract.operate import Edit, Verb
+from headway.contract.outcomes import (
+    Failed,
+    FoundUnfit,
+    HandedOver,
+    NextStage,
+    Released,
+    Returned,
+    Succeeded,
+)
 from headway.contract.signals import Decided, SignalResult
 from headway.core.cascade import Answer
+from headway.core.errors import InvalidValue
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec
 from headway.core.job import FollowUp, NewJob
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
+from headway.testing.jobs import use_of
 
 TECH = Slots(for_candidate("tech"), 1)
 OFFER = policy_with(cascade=True, on_final=FollowUp(kind="alert", states=(State.DEAD,)))
@@ -285,3 +300,50 @@ class CascadeGroup(ConformanceGroup):
         job = await add_cascade(rig, "ann", "bob")
         await rig.worker.take_and_report(Succeeded)
         assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_gates_that_are_one_in_the_turn_of_a_candidate_are_refused(
+        self, rig: Rig
+    ) -> None:
+        lead = Slots("tech:{lead}", 1)
+        await rig.declare(TECH, lead)
+        of_ann, of_bob = (
+            (use_of(TECH), use_of(lead, lead=name), use_of(lead, lead="cleo"))
+            for name in ("ann", "bob")
+        )
+        twice = partial(rig.refuses, InvalidValue, match="names a gate twice")
+        async with twice():
+            await rig.add(candidates=("bob", "ann"), gates=of_ann, policy=OFFER, expires_at=None)
+        job = await rig.add(candidates=("bob",), gates=of_ann, policy=OFFER, expires_at=None)
+        for edit in (Edit(candidates=("dan", "ann")), Edit(gates=of_bob)):
+            async with twice():
+                await rig.act(Verb.EDIT, job.id, edit=edit)
+        await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("dan", "ann"), gates=of_bob))
+        run = await rig.worker.take_one()
+        assert run.candidate == "dan"
+        async with twice():
+            await rig.worker.settle(NextStage(run.id, run.run, stage="call", gates=of_ann))
+        await rig.worker.settle(NextStage(run.id, run.run, stage="call", gates=of_bob))
+        assert (await rig.worker.take_one()).candidate == "dan"
+
+    @pytest.mark.parametrize(
+        ("own", "other", "name", "match"),
+        [
+            (TECH, Rate("tech:ann", 1, "10s"), "ann", "has the same name as the rate 'tech:ann'"),
+            (TECH, Slots("tech:{a}n", 1, shared=True), "ann", "has the same name as the slots"),
+            (Slots("{candidate}", 1), Pool("a", {"n": 1}), "a/n", "as a member of the pool 'a'"),
+            (Slots("{candidate}", 1), TECH, "all", "is an implicit gate"),
+            (Slots("la{candidate}", 1), TECH, "ne:calls", "is an implicit gate"),
+            (Slots(for_candidate("longer"), 1), TECH, "x" * 506, "gate has 513 characters"),
+        ],
+    )
+    async def test_candidate_that_gives_a_gate_the_name_of_another_is_refused(
+        self, rig: Rig, own: GateSpec, other: GateSpec, name: str, match: str
+    ) -> None:
+        await rig.declare(own, other)
+        gates = (use_of(own),)
+        job = await rig.add(candidates=("bob",), gates=gates, policy=OFFER, expires_at=None)
+        async with rig.refuses(InvalidValue, match=match):
+            await rig.add(candidates=("bob", name), gates=gates, policy=OFFER, expires_at=None)
+        async with rig.refuses(InvalidValue, match=match):
+            await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=(name,)))
+        assert (await rig.worker.take_one()).candidate == "bob"

@@ -12,6 +12,7 @@ from headway.core.naming import check_name
 from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.attempts import Stage, enter, stage_of
 from headway.stores.ledger.feeding import feed_gate
+from headway.stores.ledger.insert import check_turns
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.packing import decode_replies, encode_json
 from headway.stores.ledger.rows import JobRow, TrailRow
@@ -143,7 +144,9 @@ def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:
     """Return the stage to which the edit moves the job; None if it stays."""
     name = row.stage if edit.stage is None else edit.stage
     if edit.gates is not None:
-        return stage_of(step, row, name, edit.gates)
+        return stage_of(step, row, name, edit.gates, edit.candidates)
+    if edit.candidates is not None:
+        check_turns(step.cache, row.kind, row.keyed, edit.candidates)
     return None if name == row.stage else Stage(name, row.flow, row.keyed)
 
 

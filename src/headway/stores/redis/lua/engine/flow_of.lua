@@ -1,6 +1,7 @@
 -- The flow in which a job waits, by the gates that it uses.
 -- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
--- needs: base.run, tables.jobs, engine.gate_cache, engine.gate_names, engine.horizon
+-- python: stores.ledger.insert.check_turns
+-- needs: base.run, tables.jobs, engine.gate_cache, engine.gate_names, engine.horizon, rules.cascade
 
 local FlowOf = {}
 
@@ -124,9 +125,56 @@ function FlowOf.make(cache, lane, tenant, kind, gates)
   return Jobs.flow_number(key), keyed
 end
 
--- Return a stage with its gates for a job. Refuse as `check` does.
-function FlowOf.stage_of(step, row, name, gates)
+local function longest_of(names)
+  local longest = names[1]
+  for _, name in ipairs(names) do
+    if characters_of(name) > characters_of(longest) then
+      longest = name
+    end
+  end
+  return longest
+end
+
+-- Validate a cascade's gates as they are named in the turn of each candidate. Refuse with
+-- InvalidValue if in a turn a name is not valid, two gates have the same one, or one has the name of
+-- another gate.
+function FlowOf.check_turns(cache, kind, gates, candidates)
+  local is_templated, may_share = false, false
+  for _, use in ipairs(gates) do
+    if string.find(use.name, Cascade.CANDIDATE, 1, true) then
+      local spec = GateCache.spec(cache, use.template)
+      is_templated = true
+      may_share = may_share or GateNames.may_share_name(use, spec, gates)
+    end
+  end
+  if not is_templated or #candidates == 0 then
+    return
+  end
+  if not may_share then
+    -- Only the longest name may be refused.
+    candidates = { longest_of(candidates) }
+  end
+  for _, candidate in ipairs(candidates) do
+    local uses = {}
+    for place, use in ipairs(gates) do
+      uses[place] = Cascade.in_turn(use, candidate)
+    end
+    check_together(kind, uses)
+    for _, use in ipairs(uses) do
+      GateNames.refuse_others_name(use, GateCache.spec(cache, use.template))
+    end
+  end
+end
+
+-- Return a stage with its gates for a job. Refuse as `check` and `check_turns` do.
+--   candidates: those that a cascade gets with the stage; nil to keep its own.
+function FlowOf.stage_of(step, row, name, gates, candidates)
   FlowOf.check(step.cache, row.kind, gates)
+  if candidates == nil and row.cascade ~= nil then
+    -- An operator's retry asks all of them again.
+    candidates = Cascade.reset(row.cascade).left
+  end
+  FlowOf.check_turns(step.cache, row.kind, gates, candidates or {})
   Horizon.require(step.cache, FlowOf.new_hours(step.cache, gates))
   local flow, keyed = FlowOf.make(step.cache, row.lane, row.tenant, row.kind, gates)
   return { name = name, flow = flow, keyed = keyed }

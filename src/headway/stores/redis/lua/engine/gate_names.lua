@@ -133,8 +133,11 @@ local function count_apart(one, other)
   return one.kind ~= other.kind or one.shared ~= other.shared or one.per_ms ~= other.per_ms
 end
 
-local function start_of(template)
-  return string.match(template, '^[^{]*')
+-- Return whether two templates may resolve to one name, as far as their beginnings show.
+local function may_share_name(template, other)
+  local start, begin = string.match(template, '^[^{]*'), string.match(other, '^[^{]*')
+  local size = math.min(#start, #begin)
+  return string.sub(start, 1, size) == string.sub(begin, 1, size)
 end
 
 local rivals = {}
@@ -146,18 +149,34 @@ local function rivals_of(template, spec)
   if found == nil then
     found = {}
     rivals[template] = found
-    local start = start_of(template)
     for name, row in pairs(Gates.templates()) do
       local other = Gates.current(row)
-      local first = start_of(name)
-      local size = math.min(#start, #first)
-      local may_meet = string.sub(start, 1, size) == string.sub(first, 1, size)
-      if may_meet and (#other.members > 0 or count_apart(other, spec)) then
+      local is_apart = #other.members > 0 or count_apart(other, spec)
+      if is_apart and may_share_name(name, template) then
         found[#found + 1] = other
       end
     end
   end
   return found
+end
+
+-- Return whether a candidate may give a gate the name of another gate, or of its job's.
+--   spec: of its template; gates: of the job, this one among them.
+function GateNames.may_share_name(use, spec, gates)
+  if #rivals_of(use.template, spec) > 0 or may_share_name(use.name, 'all') then
+    return true
+  end
+  for _, start in ipairs(IMPLICIT) do
+    if may_share_name(use.name, start) then
+      return true
+    end
+  end
+  for _, other in ipairs(gates) do
+    if other ~= use and may_share_name(use.name, other.name) then
+      return true
+    end
+  end
+  return false
 end
 
 -- Refuse a templated gate whose resolved name is that of another gate: both would count in one.

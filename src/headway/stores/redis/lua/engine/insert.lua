@@ -212,6 +212,9 @@ local function sort_out(batch, jobs, derived)
       if holder == nil then
         seen[id] = job
         batch.jobs[#batch.jobs + 1] = { job = job, shape = shape_of(batch, job) }
+        if job.policy.cascade then
+          FlowOf.check_turns(batch.cache, job.kind, job.gates or NO_GATES, job.candidates or {})
+        end
         replies[place] = { id = id, created = true }
       end
     end

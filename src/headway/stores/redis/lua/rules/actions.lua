@@ -92,7 +92,10 @@ end
 function Actions.stage_after(step, row, edit)
   local name = edit.stage == nil and row.stage or edit.stage
   if edit.gates ~= nil then
-    return FlowOf.stage_of(step, row, name, edit.gates)
+    return FlowOf.stage_of(step, row, name, edit.gates, edit.candidates)
+  end
+  if edit.candidates ~= nil then
+    FlowOf.check_turns(step.cache, row.kind, row.keyed, edit.candidates)
   end
   local value
   if name == row.stage then
