@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+import psycopg
 import pytest
 
 from headway.core.errors import StoreMisconfigured, StoreUnavailable
+from headway.core.gates.slots import Slots
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
 from headway.stores import open_store
+from headway.stores.memory import MemoryStore
+from headway.testing.faulty import Fault, FaultyStore
+from tests.postgres.roles import as_role, fresh_role
 from tests.servers.process import free_port
 from tests.servers.stores import NewUrl
+
+LIMIT_S = 20
+"""In seconds. A worker that runs longer goes on."""
 
 
 class Paused(Timing):
@@ -72,6 +80,37 @@ async def test_unknown_user_is_reported_at_once(new_url: NewUrl) -> None:
 
 async def test_unknown_database_number_is_reported_at_once(new_url: NewUrl) -> None:
     await misconfigured(changed(new_url("redis"), path="/999"), "DB index")
+
+
+@pytest.mark.parametrize("declares", [True, False])
+async def test_worker_that_lacks_a_permission_ends_at_its_start(
+    new_url: NewUrl, declares: bool
+) -> None:
+    url = new_url("postgresql")
+    await open_store(url).close()
+    place, (namespace,) = changed(url, query=""), parse_qs(urlsplit(url).query)["namespace"]
+    with fresh_role(place) as role:
+        with psycopg.connect(place, autocommit=True) as admin:
+            for grant in ("USAGE ON SCHEMA", "SELECT ON ALL TABLES IN SCHEMA"):
+                admin.execute(f"GRANT {grant} {namespace} TO {role}".encode())
+        app = App(as_role(url, role), opener=open_store)
+        gates = [Slots("line", 1)] if declares else []
+        app.job(name="call", gates=gates)(lambda: None)
+        try:
+            with pytest.raises(StoreMisconfigured, match="permission denied"):
+                await app.worker().run()
+        finally:
+            await app.close_async()
+
+
+@pytest.mark.parametrize("operation", ["define", "claim"])
+async def test_worker_whose_store_is_away_at_its_start_calls_again(operation: str) -> None:
+    store = FaultyStore(MemoryStore())
+    store.plan(Fault.REFUSE, operation=operation)
+    app = App("memory://", opener=lambda _: store)
+    app.job(name="call", gates=[Slots("line", 1)])(lambda: None)
+    await app.worker(until_idle=True).run()
+    assert store.calls.count(operation) > 1
 
 
 async def test_unreachable_server_is_retried_for_the_given_time() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headway.contract.claims import ClaimReply, ClaimRequest, LaneOrder
 from headway.contract.store import Store
-from headway.core.errors import StoreError
+from headway.core.errors import StoreError, StoreMisconfigured
 from headway.core.job import MAX_BATCH
 from headway.runtime.chores import log_dead
 from headway.runtime.timing import PASSING, Timing, persist
@@ -167,7 +167,11 @@ class Claimer:
         self._queue.asked.set()
 
     async def run(self) -> None:
-        """Claim until stopped."""
+        """Claim until stopped.
+
+        Raises:
+            StoreError: the store cannot continue, or refuses its settings at the first claim.
+        """
         queue, timing = self._queue, self._timing
         while not self._stopping:
             n, free = self._room()
@@ -179,8 +183,10 @@ class Claimer:
             queue.reserved = free
             try:
                 reply, gated = await self._claim(n, free)
-            except PASSING:
-                return  # stopped while the store was unreachable
+            except StoreError as error:
+                if self._stopping and isinstance(error, PASSING):
+                    return  # stopped while the store was unreachable
+                raise
             finally:
                 queue.reserved = 0
             # Only after the reservation is lifted: the handlers that the claim woke run during this
@@ -262,7 +268,7 @@ class Claimer:
         # The time before the first attempt: if its reply was lost, the claim was made then.
         sent = timing.monotonic()
         reply = await persist(
-            timing, "claim", lambda: self._store.claim(request), until=lambda _: self._stopping
+            timing, "claim", lambda: self._store.claim(request), until=self._gives_up
         )
         received = timing.monotonic()
         self._store_time.observe(sent, reply.now)
@@ -282,6 +288,10 @@ class Claimer:
             self._only_gated = gated == len(reply.jobs)
         self._prefetch.mark(received, self._queue.done, took=received - sent, idle=idle)
         return reply, gated
+
+    def _gives_up(self, error: StoreError) -> bool:
+        is_first = self._after is None
+        return self._stopping or (is_first and isinstance(error, StoreMisconfigured))
 
     async def _sleep(self, reply: ClaimReply, *, limited: bool) -> None:
         """Sleep until there may be something to claim.

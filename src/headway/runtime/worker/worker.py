@@ -17,7 +17,13 @@ from headway.contract.claims import BeatReply
 from headway.contract.outcomes import Outcome, Released, Verdict
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery
-from headway.core.errors import AccessError, InvalidValue, StoreChanged, StoreError
+from headway.core.errors import (
+    AccessError,
+    InvalidValue,
+    StoreChanged,
+    StoreError,
+    StoreMisconfigured,
+)
 from headway.core.job import MAX_BATCH
 from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Job, Stop
@@ -448,7 +454,8 @@ class Worker:
         """Run until stopped or idle; then let handlers finish and return the other jobs.
 
         Raises:
-            StoreError: the store cannot continue; runs in progress are left to their leases.
+            StoreError: the store cannot continue; runs in progress are left to their leases. Until
+                the first claim also `StoreMisconfigured`, such as for a missing permission.
         """
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
@@ -478,15 +485,24 @@ class Worker:
         return False
 
     async def _begin(self) -> None:
-        """Do what must precede the first claim, retrying while the store is unreachable."""
+        """Do what must precede the first claim, retrying while the store is unreachable.
+
+        Raises:
+            StoreMisconfigured: the store's URL or settings are wrong.
+        """
+        begin = partial(
+            persist,
+            self.settings.timing,
+            until=lambda error: isinstance(error, StoreMisconfigured),
+        )
         before = self.settings.before
         if before is not None:
-            await persist(self.settings.timing, "before the first claim", before)
+            await begin("before the first claim", before)
         if self.follows_lanes:
-            await persist(self.settings.timing, "before the first claim", self._use_lanes_lease)
+            await begin("before the first claim", self._use_lanes_lease)
         if self.settings.until_idle and self.settings.chores:
             # The other chores run concurrently, and may be too late for what is due now.
-            await persist(self.settings.timing, "first chores", self._chores_of_now)
+            await begin("first chores", self._chores_of_now)
 
     async def _use_lanes_lease(self) -> None:
         # The token of a worker over HTTP may not be allowed to list lanes.
