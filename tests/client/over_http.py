@@ -93,8 +93,10 @@ class HttpStore:
     async def define(self, request: DefineRequest) -> int:
         return await self.store.define(request)
 
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
-        return await self.store.release_permit(gate, job, author, reason)
+    async def release_permit(
+        self, gate: str, job: str, author: str, reason: str, *, request: str = ""
+    ) -> bool:
+        return await self.store.release_permit(gate, job, author, reason, request=request)
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
         return await self.store.restore(jobs)

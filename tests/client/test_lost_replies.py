@@ -12,8 +12,10 @@ import pytest
 import headway as hw
 from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, Method
+from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
 from headway.contract.outcomes import Succeeded, Verdict
+from headway.contract.views import TrailQuery
 from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from tests.client.waiting import Ended, at_work, final, until
@@ -33,6 +35,23 @@ async def test_job_whose_reply_was_lost_is_sent_once() -> None:
             assert not sent.created
             assert [one.id for one in (await client.jobs_async()).rows] == [sent.id]
             await client.close_async()
+
+
+async def test_forced_release_whose_reply_was_lost_takes_one_permit_and_says_so() -> None:
+    async with serving(tokens=False) as rig:
+        await rig.call(None, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
+        job = await rig.send(None, lane="calls", gates=["line"])
+        await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("calls", 1),)))
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url)
+            await client.job_async(job)
+            proxy.lose_reply_to(b"/v1/permits")
+            assert await client.remote.release_permit("line", job, "ann", "stuck")
+            assert proxy.cut.is_set()
+            assert not await client.remote.release_permit("line", job, "ann", "stuck")
+            await client.close_async()
+        trail = await rig.store.read(TrailQuery())
+        assert [one.verb for one in trail.rows].count("release_permit") == 1
 
 
 async def test_lost_reply_is_reported_as_unknown_without_patience() -> None:

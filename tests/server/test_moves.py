@@ -237,9 +237,13 @@ async def test_permit_is_released_by_force_once(rig: Rig):
     job = await rig.send(lane="l", gates=["line"])
     await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
     body = {"gate": "line", "job": job, "reason": "its holder is gone"}
-    for released in (True, False):
-        reply = await rig.call(OPERATOR, "DELETE", "/v1/permits", body)
+    for key, released in (("one", True), ("one", True), ("two", False), (None, False)):
+        headers = {} if key is None else {"Idempotency-Key": key}
+        reply = await rig.call(OPERATOR, "DELETE", "/v1/permits", body, headers=headers)
         assert reply.json() == {"released": released}
+    invalid = {"Idempotency-Key": "a b"}
+    reply = await rig.call(OPERATOR, "DELETE", "/v1/permits", body, headers=invalid)
+    problem(reply, 422, "invalid_value")
     assert (await rig.ask(Role.VIEWER, "/v1/gates/line"))["used"] == 0
     assert (await rig.ask(Role.VIEWER, "/v1/audit"))["differences"] == []
     unknown = await rig.call(OPERATOR, "DELETE", "/v1/permits", {**body, "job": str(uuid4())})

@@ -315,13 +315,16 @@ class RemoteStore:
             revision = reply.read(_revision) or revision
         return revision
 
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+    async def release_permit(
+        self, gate: str, job: str, author: str, reason: str, *, request: str = ""
+    ) -> bool:
         """See `Store.release_permit`; the author is the token's name."""
         del author
         call = HttpCall(
             method="DELETE",
             path="/v1/permits",
             body={"gate": gate, "job": job, "reason": reason},
+            headers=(("Idempotency-Key", request or str(uuid4())),),
             patience_s=self._patience_s,
         )
         return (await self.ask(call)).read(lambda reply: bool(reply["released"]))

@@ -185,8 +185,14 @@ class Store(Protocol):
         """
         ...
 
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+    async def release_permit(
+        self, gate: str, job: str, author: str, reason: str, *, request: str = ""
+    ) -> bool:
         """Revoke a permit from its holder, and record it in the trail.
+
+        Args:
+            request: random id; if a request has revoked a permit, a repeat of it revokes nothing,
+                and returns the same. Empty for a call that is not repeated.
 
         Returns:
             Whether the job held a permit of this gate.

@@ -57,9 +57,12 @@ class StoreProxy:
     async def define(self, request: DefineRequest) -> int:
         return await self._call("define", lambda: self.inner.define(request))
 
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+    async def release_permit(
+        self, gate: str, job: str, author: str, reason: str, *, request: str = ""
+    ) -> bool:
         return await self._call(
-            "release_permit", lambda: self.inner.release_permit(gate, job, author, reason)
+            "release_permit",
+            lambda: self.inner.release_permit(gate, job, author, reason, request=request),
         )
 
     async def fire(self, request: FireRequest) -> FireReply:

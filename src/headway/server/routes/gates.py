@@ -12,6 +12,7 @@ from headway.contract.definitions import DeclareGate, OpenGate, ResetGate
 from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
 from headway.core.gates.spec import is_implicit
+from headway.core.job import derived_id
 from headway.core.local_time import MAX_AT
 from headway.server.access import Definer, Observer, needs
 from headway.server.bodies.base import Name
@@ -27,7 +28,9 @@ from headway.server.paging import (
     DEFINED,
     IfMatch,
     PageQuery,
+    RepeatKey,
     WhichPage,
+    check_repeat_key,
     close_gate,
     decode_cursor,
     define,
@@ -191,12 +194,21 @@ async def open_gate(
 
 @ROUTES.delete("/permits", summary="Take a permit by force", response_model=RELEASED)
 async def release_permit(
-    body: PermitBody, service: TheService, caller: Annotated[Caller, needs(Permission.ACT)]
+    body: PermitBody,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.ACT)],
+    repeat_key: RepeatKey = None,
 ) -> Response:
     """Take a permit from its holder by force, with a line in the trail; the job stays unchanged."""
     with named_by_body():
         await visible_job(service, caller, body.job)
-    released = await service.store.release_permit(body.gate, body.job, caller.name, body.reason)
+    request = ""
+    if repeat_key is not None:
+        key = check_repeat_key(repeat_key)
+        request = derived_id("release", caller.id, key, body.gate, body.job)
+    released = await service.store.release_permit(
+        body.gate, body.job, caller.name, body.reason, request=request
+    )
     return answer({"released": released})
 
 

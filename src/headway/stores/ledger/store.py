@@ -62,9 +62,11 @@ class LedgerStore(ABC, Generic[Tables]):
     async def define(self, request: DefineRequest) -> int:
         return await self._decide(lambda ledger: verbs.define(ledger, request))
 
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+    async def release_permit(
+        self, gate: str, job: str, author: str, reason: str, *, request: str = ""
+    ) -> bool:
         return await self._decide(
-            lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
+            lambda ledger: verbs.release_permit(ledger, gate, job, author, reason, request)
         )
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:

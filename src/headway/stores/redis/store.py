@@ -170,11 +170,13 @@ class RedisStore:
         reply = await self._do("verbs.define", requests.define_request(request))
         return replies.read(reply.value, int)
 
-    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+    async def release_permit(
+        self, gate: str, job: str, author: str, reason: str, *, request: str = ""
+    ) -> bool:
         check_name("gate", gate)
         check_name("author", author)
-        request = {**_authored(author, reason), "gate": gate, "job": job}
-        reply = await self._do("verbs.act.release_permit", request)
+        fields = {**_authored(author, reason), "gate": gate, "job": job, "request": request}
+        reply = await self._do("verbs.act.release_permit", fields)
         return replies.read(reply.value, bool)
 
     async def suspicion(self) -> Suspicion | None:

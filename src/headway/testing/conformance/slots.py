@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.definitions import DeclareLane, LaneSpec, SetGate
-from headway.contract.outcomes import Failed, GaveBack, HandedOver, Outcome, Succeeded, Verdict
+from headway.contract.outcomes import (
+    Failed,
+    GaveBack,
+    HandedOver,
+    Outcome,
+    Released,
+    Succeeded,
+    Verdict,
+)
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
@@ -260,6 +269,20 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.store.release_permit("line", run.id, "bob", "stuck") is True
         assert await rig.store.release_permit("line", run.id, "bob", "stuck") is False
         assert await rig.used("line") == 0
+
+    async def test_repeated_release_revokes_nothing_and_gets_the_same_reply(self, rig: Rig) -> None:
+        run = await rig.start(gates=(SINGLE,), expires_at=None)
+        release = partial(rig.store.release_permit, "line", run.id, "bob", "stuck")
+        assert await release(request="first") is True
+        assert await release(request="first") is True
+        assert await release(request="second") is False
+        await rig.worker.report(Released(run.id, run.run))
+        again = await rig.worker.take_one()
+        assert again.id == run.id
+        assert await release(request="first") is True
+        assert await rig.holders("line") == [run.id]
+        assert await release(request="third") is True
+        assert await rig.holders("line") == []
 
     async def test_forced_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
         await rig.declare(PHONE)

@@ -191,10 +191,14 @@ _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
 }
 
 
-def release_permit(ledger: Ledger, gate: str, job: str, author: str, reason: str) -> bool:
+def release_permit(
+    ledger: Ledger, gate: str, job: str, author: str, reason: str, request: str
+) -> bool:
     """See `Store.release_permit`."""
     check_name("gate", gate)
     check_name("author", author)
+    if request and ledger.trail.answer(request) is not None:
+        return True
     permits = [one for one in ledger.permits.of_jobs([job]) if gate in {one.gate, one.pool}]
     if not permits:
         return False
@@ -204,4 +208,6 @@ def release_permit(ledger: Ledger, gate: str, job: str, author: str, reason: str
         feed_gate(step.cache, name)
     step.flush()
     ledger.trail.add([TrailRow(0, ledger.now, author, reason, "release_permit", gate, job)])
+    if request:
+        ledger.trail.keep_answer(request, b"released")
     return True

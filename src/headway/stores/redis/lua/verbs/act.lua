@@ -51,8 +51,12 @@ function Act.run(request)
   return replies
 end
 
--- Release a job's permits at a gate or pool by force. Return whether it held any.
+-- Release a job's permits at a gate or pool by force. Return whether it held any; the repeat of a
+-- request that released some releases none, and gets its reply.
 function Act.release_permit(request)
+  if request.request ~= '' and Trail.answer(request.request) ~= nil then
+    return true
+  end
   local gate, permits = request.gate, {}
   for _, one in ipairs(Permits.of_jobs({ request.job })) do
     if one.gate == gate or one.pool == gate then
@@ -70,5 +74,8 @@ function Act.release_permit(request)
   end
   Step.flush(step)
   Trail.note(request.author, request.reason, 'release_permit', gate, request.job)
+  if request.request ~= '' then
+    Trail.keep_answer(request.request, 'released')
+  end
   return true
 end
