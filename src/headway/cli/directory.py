@@ -94,9 +94,6 @@ def tables_of(names: Sequence[str], directory: str) -> Tables:
     Args:
         names: The values of `--system`.
         directory: URL of the directory, for a role that may change tables.
-
-    Raises:
-        InvalidValue: there is no such system, a package is missing, or the URL is not valid.
     """
     packages = [system_package(name) for name in dict.fromkeys(names)]
     with needs_extra("systems"):

@@ -131,11 +131,7 @@ class Settings(BaseSettings):
 
     @property
     def signing_keys(self) -> tuple[str, ...]:
-        """The keys of signal URLs; the first one signs.
-
-        Raises:
-            InvalidValue: a key is too short to be secure.
-        """
+        """The keys of signal URLs; the first one signs."""
         key = self.signing_key
         return read_signing_keys(None if key is None else key.get_secret_value())
 

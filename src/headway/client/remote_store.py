@@ -420,7 +420,6 @@ class RemoteStore:
 
         Raises:
             StoreUnavailable: the store was opened before this process was forked.
-            OutcomeUnknown: the store was closed before the coroutine ended.
         """
         if self._process != os.getpid():
             work.close()

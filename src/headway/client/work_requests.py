@@ -71,9 +71,6 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
 
     Args:
         now: the caller's own time, ms UTC, for following jobs that expire.
-
-    Raises:
-        InvalidValue: it is not an outcome, or a following job cannot be sent.
     """
     body: Fields = {"job": outcome.job, "run": outcome.run, **_fields_of(outcome)}
     if outcome.then:

@@ -33,11 +33,7 @@ from headway.runtime.timing import Timing
 
 
 def gate_spec(name: str, table: GateTable) -> GateSpec:
-    """Return the gate that a table declares.
-
-    Raises:
-        InvalidValue: a value is not valid.
-    """
+    """Return the gate that a table declares."""
     match table:
         case SlotsTable():
             return Slots(name, table.capacity, shared=table.shared)
@@ -55,11 +51,7 @@ def gate_spec(name: str, table: GateTable) -> GateSpec:
 
 
 def backoff(table: RetryTable) -> RetryPolicy:
-    """Return the retry policy that a table declares.
-
-    Raises:
-        InvalidValue: a value is out of range.
-    """
+    """Return the retry policy that a table declares."""
     return Backoff(
         attempts=table.attempts,
         base=timedelta(milliseconds=table.base),
@@ -85,9 +77,6 @@ def declared_app(
 
     Args:
         dead: returns whether the process that runs the handlers has died.
-
-    Raises:
-        InvalidValue: an option of the scenario is not valid.
     """
     app = App(opener=_never, store=store, name="scenario", timing=timing)
     for name, lane in scenario.lanes.items():

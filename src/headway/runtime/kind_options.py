@@ -389,9 +389,6 @@ class KnownValues:
 
         Args:
             what: what is named; a "tenant" becomes a value for later templates.
-
-        Raises:
-            InvalidValue: the name is not valid, or the template cannot be filled in.
         """
         if given is not None:
             name = check_name(what, given, empty=empty)

@@ -197,9 +197,6 @@ class Caller:
         """Return the store's id of a worker of this caller.
 
         It contains the caller's id, so that a token cannot settle runs of another token's workers.
-
-        Raises:
-            InvalidValue: the name is invalid.
         """
         return check_name("worker", f"{self.id}.{check_name('worker', name)}")
 

@@ -132,11 +132,7 @@ def check_number_cursor(cursor: str | None) -> str | None:
 
 
 def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageQuery) -> Page[Row]:
-    """Return a page, by name, of rows that a store returns all at once.
-
-    Raises:
-        InvalidValue: the cursor is invalid.
-    """
+    """Return a page, by name, of rows that a store returns all at once."""
     after = decode_cursor(asked.cursor)
     left = sorted((one for one in rows if after is None or name(one) > after), key=name)
     cut = left[: asked.limit]

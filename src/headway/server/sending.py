@@ -59,11 +59,7 @@ Gates = Sequence[str | GateBody]
 
 
 async def known_gates(declared: DeclaredGates, gates: Gates) -> Mapping[str, GateSpec]:
-    """Check that gates are declared, and return all declared gates by name.
-
-    Raises:
-        UnknownGate: one of the gates is not declared.
-    """
+    """Check that gates are declared, and return all declared gates by name."""
     return await declared.find(one if isinstance(one, str) else one.gate for one in gates)
 
 

@@ -95,11 +95,7 @@ class Dashboard:
     """Serves the browser's requests under `/ui`."""
 
     def __init__(self, service: Service, pages: Sequence[Page], app: FastAPI) -> None:
-        """Connect the parts; read nothing from the store.
-
-        Raises:
-            InvariantBroken: a page or an action is declared incorrectly.
-        """
+        """Connect the parts; read nothing from the store."""
         self._service = service
         self._pages = pages
         actions = {one.name: one for page in pages for one in page.actions}.values()

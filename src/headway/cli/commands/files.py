@@ -200,9 +200,6 @@ class Import:
 
         Args:
             lines: The lines of the file, each a JSON value.
-
-        Raises:
-            InvalidValue: the importer did not return an iterable of jobs.
         """
         size = 0
         jobs = 0

@@ -98,9 +98,6 @@ class Reach:
 
         Args:
             now: The store's time, ms UTC.
-
-        Raises:
-            InvalidValue: it would have expired already.
         """
         moment = optional_moment("--expires", self.expires)
         expires_at = None if moment is None else moment.ahead("--expires", now)

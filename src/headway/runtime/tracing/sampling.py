@@ -102,9 +102,6 @@ def otlp_provider(service: str) -> TracerProvider:
     Args:
         service: default name of this program, overridden by OTEL_SERVICE_NAME or
             OTEL_RESOURCE_ATTRIBUTES.
-
-    Raises:
-        InvalidValue: OTEL_TRACES_SAMPLER_ARG is not a number from 0 to 1.
     """
     ratio = ratio_of(os.environ)
     sampler: Sampler | None = None if ratio is None else ParentBased(JobRatio(ratio))

@@ -143,11 +143,7 @@ class Alerts:
         return tuple(self._rule_sets)
 
     def add(self, rule_set: Book) -> None:
-        """Add the rules of a system; call this from the system's `start`.
-
-        Raises:
-            InvalidValue: a rule of the same name was already added.
-        """
+        """Add the rules of a system; call this from the system's `start`."""
         check_names((*self._rule_sets, rule_set))
         self._rule_sets.append(rule_set)
 

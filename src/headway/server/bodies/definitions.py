@@ -94,11 +94,7 @@ AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discrimin
 
 
 def gate_spec(name: str, body: AnyGate) -> GateSpec:
-    """Return the spec of a gate.
-
-    Raises:
-        InvalidValue: the name, the hours or the zone are invalid.
-    """
+    """Return the spec of a gate."""
     match body:
         case SlotsBody():
             return Slots(name, body.capacity, shared=body.shared)
@@ -160,11 +156,7 @@ class UntilBody(ReasonBody):
         return self
 
     def resolved(self, now: int) -> int | None:
-        """Return the time in ms UTC; None for indefinitely.
-
-        Raises:
-            InvalidValue: `until` is not in the future.
-        """
+        """Return the time in ms UTC; None for indefinitely."""
         if self.after is not None:
             return now + self.after
         return None if self.until is None else self.until.ahead("body.until", now)
@@ -240,11 +232,7 @@ class LaneBody(Body):
     )
 
     def spec(self, name: str) -> LaneSpec:
-        """Return the spec of the lane with this name.
-
-        Raises:
-            InvalidValue: there are weights, but the lane is not fair.
-        """
+        """Return the spec of the lane with this name."""
         wanted = {
             "concurrency": self.concurrency,
             "lease": None if self.lease is None else f"{self.lease}ms",
@@ -306,11 +294,7 @@ class EntryBody(Body):
         return JobBody.model_construct(**fields)
 
     def read_schedule(self, now: int) -> Schedule:
-        """Parse the schedule; its anchor may be relative to `now`.
-
-        Raises:
-            InvalidValue: the schedule or the zone is invalid.
-        """
+        """Parse the schedule; its anchor may be relative to `now`."""
         anchor_at = 0 if self.anchor is None else self.anchor.resolved(now)
         return parse_schedule(self.schedule, tz=self.tz, anchor_at=anchor_at)
 

@@ -192,11 +192,7 @@ class Hooks:
     def __init__(
         self, written: Mapping[str, object], *, public_url: str | None, timing: Timing
     ) -> None:
-        """Read the `[hooks]` table of the settings.
-
-        Raises:
-            InvalidValue: the table contains an unknown key or an invalid value.
-        """
+        """Read the `[hooks]` table of the settings."""
         self._providers = read_hooks(written)
         self._readings: dict[str, Reading] = {}
         self._public_url = public_url

@@ -95,12 +95,7 @@ class HookRequest:
         return content_type.partition(";")[0].strip().lower() == FORM
 
     def json(self) -> object:
-        """Return the body as JSON.
-
-        Raises:
-            InvalidValue: the body is not strict JSON.
-            PayloadTooLarge: the body has too many values.
-        """
+        """Return the body as JSON."""
         return read_json(self.body)
 
     @property
@@ -109,11 +104,7 @@ class HookRequest:
         return self.url.partition("#")[0].partition("?")[2]
 
     def asked(self, name: str) -> str | None:
-        """Return the value of a query parameter, if present.
-
-        Raises:
-            InvalidValue: the parameter has several values, or the query is malformed.
-        """
+        """Return the value of a query parameter, if present."""
         return only(read_form(self.query), name)
 
 

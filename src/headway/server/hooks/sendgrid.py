@@ -106,11 +106,7 @@ class SendGrid:
         check_fresh(timestamp, now, self.tolerance_ms)
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:
-        """See `Provider.signals`.
-
-        Raises:
-            InvalidValue: the body is not a list of events.
-        """
+        """See `Provider.signals`."""
         return [one for event in read_events(request) for one in self._signals_of(event)]
 
     def _signals_of(self, event: MailEvent) -> list[Signal]:

@@ -127,7 +127,6 @@ def signal_of(key: str, fields: Mapping[str, object]) -> Signal:
 
     Raises:
         InvalidValue: a field is invalid; the message names the field and what is allowed.
-        PayloadTooLarge: the signal's body is above the limit.
     """
     given = dict(fields)
     try:

@@ -62,9 +62,6 @@ class Operation:
         Args:
             key: the header, if sent.
             what: the content of the request, except the verb.
-
-        Raises:
-            InvalidValue: the key is invalid.
         """
         if key is None:
             return self
@@ -108,7 +105,6 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:
     Raises:
         UnknownJob: there is no such job, or the caller does not see it.
         InvalidState: the move does not apply to the job's state.
-        InvalidArguments: the new arguments do not match the kind's handler.
     """
     reply = (await move_named(service, move, [id]))[0]
     if reply.answer is Acted.UNKNOWN:
@@ -141,11 +137,7 @@ async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> l
 
 
 async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> None:
-    """Check new arguments for jobs whose kinds the server's App declares.
-
-    Raises:
-        InvalidArguments: the arguments do not match a kind's handler.
-    """
+    """Check new arguments for jobs whose kinds the server's App declares."""
     if move.edit.args is None or service.app is None or not ids:
         return
     page = await service.store.read(JobsQuery(ids=tuple(ids), limit=MAX_BATCH))
@@ -210,11 +202,7 @@ class _Steps:
 async def _matching(
     service: Service, move: Operation, which: FilterBody, limit: int
 ) -> AsyncIterator[list[str]]:
-    """Yield pages of ids of the matching jobs that the caller sees.
-
-    Raises:
-        InvalidValue: the caller is for several tenants, and the filter has none.
-    """
+    """Yield pages of ids of the matching jobs that the caller sees."""
     caller, cursor, left = move.caller, None, limit
     if which.lane is not None:
         caller.check_lane(which.lane)

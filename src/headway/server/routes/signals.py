@@ -93,7 +93,6 @@ def read_callback(key: str, webhook: HookRequest) -> Sequence[Signal]:
 
     Raises:
         InvalidValue: the fields are not those of a signal, or the content is malformed.
-        PayloadTooLarge: the signal's body is above the limit.
     """
     query = _fields(read_form(webhook.query))
     # Many clients send content without an explicit type as a form.

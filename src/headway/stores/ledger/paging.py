@@ -75,11 +75,7 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
 
 
 def start_of(query: JobsQuery) -> int:
-    """Return the seq after which the page starts: above it, or below it if newest come first.
-
-    Raises:
-        InvalidValue: the cursor does not belong to a listing.
-    """
+    """Return the seq after which the page starts: above it, or below it if newest come first."""
     place = read_place(query.cursor)
     return (_END if query.newest else 0) if place is None else place
 

@@ -233,11 +233,7 @@ def beat_request(request: BeatRequest) -> Request:
 
 
 def define_request(request: DefineRequest) -> Request:
-    """Return definitions, each with the name of its class.
-
-    Raises:
-        InvalidValue: a name or a value is invalid, regardless of the store's content.
-    """
+    """Return definitions, each with the name of its class."""
     check_name("author", request.author)
     return {
         "author": request.author,

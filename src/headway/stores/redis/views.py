@@ -96,11 +96,7 @@ def answer(query: Query[Answer], reply: Mapping[str, Any]) -> Answer:
 
 
 def chunk_request(cursor: str | None) -> ReadRequest:
-    """Return the request for a chunk's rows.
-
-    Raises:
-        InvalidValue: the cursor is not valid.
-    """
+    """Return the request for a chunk's rows."""
     part, after, limit = read_cursor(cursor)
     request = {"part": part, "limit": limit, "most": ALL_STARTS}
     return ReadRequest(

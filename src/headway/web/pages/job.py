@@ -70,11 +70,7 @@ class Row:
 
 
 async def read(view: PageView) -> Facts:
-    """Return a job that the caller may see.
-
-    Raises:
-        UnknownJob: there is no such job.
-    """
+    """Return a job that the caller may see."""
     job, why = await visible_why(view.service, view.caller, view.values["id"])
     rows = timeline(job, why.now)
 

@@ -85,11 +85,7 @@ async def read(view: PageView) -> Facts:
 
 
 def query_of(view: PageView, states: Sequence[State]) -> JobsQuery:
-    """Return the query of a page's filters, limited to what the caller may see.
-
-    Raises:
-        Forbidden: the lane or the tenant is outside the caller's scope.
-    """
+    """Return the query of a page's filters, limited to what the caller may see."""
     given, caller = view.values, view.caller
     if given["lane"]:
         caller.check_lane(given["lane"])

@@ -160,11 +160,7 @@ class _Calendar:
     """The requested days or hours, in a time zone."""
 
     def __init__(self, view: PageView, now: int) -> None:
-        """Read the page's parameters.
-
-        Raises:
-            InvalidValue: the zone or the day is not valid.
-        """
+        """Read the page's parameters."""
         self.now = now
         self.tz = view.values["tz"] or "UTC"
         self.zone = find_zone(self.tz)

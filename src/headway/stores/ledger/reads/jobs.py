@@ -65,11 +65,7 @@ def _notes(ledger: Ledger, job: str) -> tuple[NoteView, ...]:
 
 
 def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
-    """Return a page of a listing.
-
-    Raises:
-        InvalidValue: the page is too large, or the cursor belongs to another listing.
-    """
+    """Return a page of a listing."""
     check_limit(query.limit)
     rows, cursor = _rows(ledger, query)
     ids = [row.id for row in rows] if query.runs else []
@@ -224,11 +220,7 @@ def check_flows(query: FlowsQuery) -> int:
 
 
 def read_flows(ledger: Ledger, query: FlowsQuery) -> Page[WaitingFlow]:
-    """Return a page of flows, by number.
-
-    Raises:
-        InvalidValue: the page is too large, or the cursor belongs to another listing.
-    """
+    """Return a page of flows, by number."""
     after, gate, jobs = check_flows(query), query.gate, ledger.jobs
     rows: list[WaitingFlow] = []
     if gate is None:

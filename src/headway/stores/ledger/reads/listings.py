@@ -99,11 +99,7 @@ def read_timetable(ledger: Ledger, _query: TimetableQuery) -> tuple[EntryView, .
 
 
 def read_trail(ledger: Ledger, query: TrailQuery) -> Page[TrailView]:
-    """Return a page of the trail, newest first.
-
-    Raises:
-        InvalidValue: the cursor belongs to another listing.
-    """
+    """Return a page of the trail, newest first."""
     rows = ledger.trail.page(query.target, read_place(query.cursor), query.limit)
     cursor = str(rows[-1].seq) if len(rows) == query.limit else None
     return Page(rows=tuple(TrailView(**one._asdict()) for one in rows), cursor=cursor)

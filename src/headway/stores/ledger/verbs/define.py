@@ -95,9 +95,6 @@ def check_item(item: Item) -> str:
 
     Returns:
         Its values as text, for the trail; empty if its handler writes the detail.
-
-    Raises:
-        InvalidValue: a name or a value is invalid.
     """
     match item:
         case SetGate():
