@@ -9,7 +9,7 @@ from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, Template
 from headway.stores.ledger.packing import encode_some
 from headway.stores.sql.statement import DEFINITIONS
 from headway.stores.sqlite.database import flat, text_list
-from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.tables import SqliteTable
 
 _TEMPLATES = "SELECT name, spec, override FROM template ORDER BY name"
 _SAVE_TEMPLATE = (
@@ -37,12 +37,8 @@ _SHORT_HORIZONS = (
 _Kept = tuple[str, str, str, int, int | None, int | None, bytes | None]
 
 
-class SqliteGates:
+class SqliteGates(SqliteTable):
     """See `GateTable`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._db = session.db
 
     def templates(self) -> Mapping[str, TemplateRow]:
         memory, definitions = self._session.memory, self._session.numbers[DEFINITIONS]
@@ -118,11 +114,8 @@ _PERMITS = (
 )
 
 
-class SqlitePermits:
+class SqlitePermits(SqliteTable):
     """See `PermitTable`."""
-
-    def __init__(self, session: Session) -> None:
-        self._db = session.db
 
     def add(self, rows: Sequence[PermitRow]) -> None:
         self._db.executemany(_ADD_PERMIT, rows)
@@ -169,12 +162,8 @@ _STARTS_AFTER = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at > ?
 _OLDEST_STARTS = "SELECT at, n FROM start WHERE gate = ? AND at > ? ORDER BY at LIMIT ?"
 
 
-class SqliteStarts:
+class SqliteStarts(SqliteTable):
     """See `StartTable`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._db = session.db
 
     def add(self, counts: Mapping[str, int]) -> None:
         now = self._session.now

@@ -22,19 +22,16 @@ from headway.stores.sql.statement import KEPT_EVENTS, Row
 from headway.stores.sqlite.caches import LAST_SEQ
 from headway.stores.sqlite.database import flat, number_list, text_list
 from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.tables import SqliteTable
 from headway.stores.sqlite.tables import job_statements as sql
 
 _decode_run = decoder(RunRow)
 
 
-class SqliteJobs(SqlJobs[Session]):
+class SqliteJobs(SqliteTable, SqlJobs[Session]):
     """See `JobTable`."""
 
     queries = sql.LISTINGS
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._db = session.db
 
     def _rows(self, found: Iterable[Row]) -> list[JobRow]:
         flow_of, word_of = self._session.flows.value, self._session.words.value

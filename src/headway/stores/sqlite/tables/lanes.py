@@ -9,6 +9,7 @@ from headway.stores.ledger.rows import LaneRow
 from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
 from headway.stores.sqlite.database import flat
 from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.tables import SqliteTable
 
 _SAVE = "UPDATE lane SET spec = ?, override = ?, level = ? WHERE name = ?"
 _NAMES = "SELECT name FROM lane ORDER BY name"
@@ -18,12 +19,8 @@ _SAVE_STARTS = (
 )
 
 
-class SqliteLanes(SqlLanes[Session]):
+class SqliteLanes(SqliteTable, SqlLanes[Session]):
     """See `LaneTable`."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._db = session.db
 
     def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
         found: dict[str, LaneRow] = {}

@@ -10,6 +10,7 @@ from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
 from headway.stores.sql.statement import KEPT_EVENTS, Select, of
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.tables import SqliteTable
 
 _KEYS = "SELECT tenant, key, job, body, until_at FROM dedupe WHERE tenant = ? AND key IN carray(?)"
 _SAVE_KEY = (
@@ -18,11 +19,8 @@ _SAVE_KEY = (
 )
 
 
-class SqliteKeys:
+class SqliteKeys(SqliteTable):
     """See `KeyTable`."""
-
-    def __init__(self, session: Session) -> None:
-        self._db = session.db
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
         by_tenant: dict[str, list[str]] = {}
@@ -68,12 +66,8 @@ _STALE_EVENTS = (
 )
 
 
-class SqliteSignals:
+class SqliteSignals(SqliteTable):
     """See `SignalTable`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._db = session.db
 
     def known(self, key: str) -> tuple[str, int] | None:
         return self._db.execute(_KNOWN, (key,)).fetchone()
@@ -137,12 +131,8 @@ _LAPSED = (
 _WORKERS = f"SELECT {WORKER} FROM worker ORDER BY id"  # noqa: S608  (names of columns only)
 
 
-class SqliteWorkers:
+class SqliteWorkers(SqliteTable):
     """See `WorkerTable`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._db = session.db
 
     def load(self, worker: str) -> WorkerRow | None:
         row = self._db.execute(_WORKER, (worker,)).fetchone()
@@ -177,14 +167,10 @@ _TRAIL_OF_TARGET = Select(
 )
 
 
-class SqliteTrail(SqlTrail[Session]):
+class SqliteTrail(SqliteTable, SqlTrail[Session]):
     """See `TrailTable`."""
 
     page_of_target = _TRAIL_OF_TARGET
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._db = session.db
 
     def add(self, rows: Sequence[TrailRow]) -> None:
         self._db.executemany(_ADD_LINE, [row[1:] for row in rows])
