@@ -57,13 +57,13 @@ def parse_duration(value: object) -> int:
         # long texts.
         ms = _read(value) if len(value) <= _MAX_CACHED else _read.__wrapped__(value)
     else:
-        message = f"a duration cannot be parsed from {_shown(value)}"
+        message = f"a duration cannot be parsed from {value!r:.60}"
         raise InvalidValue(message, hint=f"{_HINT}, or pass a timedelta")
     if ms < 0:
-        message = f"the duration {_shown(value)} is negative"
+        message = f"the duration {value!r:.60} is negative"
         raise InvalidValue(message, hint="give 0 or more")
     if ms > MAX_DURATION_MS:
-        message = f"the duration {_shown(value)} is longer than 100 years"
+        message = f"the duration {value!r:.60} is longer than 100 years"
         raise InvalidValue(message, hint="at most 36525d")
     return ms
 
@@ -138,19 +138,12 @@ def _read(text: str) -> int:
         message = "a duration is empty"
         raise InvalidValue(message, hint=_HINT)
     if not _WHOLE.fullmatch(cleaned):
-        message = f"the duration {_shown(text)} is not understood"
+        message = f"the duration {text!r:.60} is not understood"
         raise InvalidValue(message, hint=_HINT)
     found = _PARTS.findall(cleaned)
     ranks = [_ORDER.index(unit) for _, unit in found]
     if any(later <= earlier for earlier, later in pairwise(ranks)):
-        message = (
-            f"the duration {_shown(text)} repeats a unit or names a larger one after a smaller"
-        )
+        message = f"the duration {text!r:.60} repeats a unit or names a larger one after a smaller"
         raise InvalidValue(message, hint=_HINT)
     total = sum((Decimal(number) * UNITS_MS[unit] for number, unit in found), Decimal(0))
     return int(total.to_integral_value(rounding=ROUND_CEILING))
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -27,17 +27,17 @@ def parse_instant(value: object) -> int:
     """
     moment = _read(value) if isinstance(value, str) else value
     if not isinstance(moment, datetime):
-        message = f"an instant cannot be parsed from {_shown(value)}"
+        message = f"an instant cannot be parsed from {value!r:.60}"
         raise InvalidValue(message, hint=f"{_HINT}, or pass an aware datetime")
     offset = moment.utcoffset()
     if offset is None:
-        message = f"the instant {_shown(value)} has no offset from UTC"
+        message = f"the instant {value!r:.60} has no offset from UTC"
         hint = _HINT if isinstance(value, str) else f"{_HINT}; a datetime needs tzinfo"
         raise InvalidValue(message, hint=hint)
     # Subtract the offset manually: datetime would overflow at the ends of its years.
     at = (moment.replace(tzinfo=None) - EPOCH - offset) // timedelta(milliseconds=1)
     if not 0 <= at <= MAX_AT:
-        message = f"the instant {_shown(value)} is outside the years 1970 to 9999"
+        message = f"the instant {value!r:.60} is outside the years 1970 to 9999"
         raise InvalidValue(message, hint="check the year")
     return at
 
@@ -56,14 +56,14 @@ def format_instant(at: int, zone: str | None = None) -> str:
         InvalidValue: the zone is unknown, or the instant is outside the years 1970 to 9999.
     """
     if not 0 <= at <= MAX_AT:
-        message = f"the instant {_shown(at)} ms is outside the years 1970 to 9999"
+        message = f"the instant {at!r:.60} ms is outside the years 1970 to 9999"
         raise InvalidValue(message, hint="instants are milliseconds since 1970 UTC")
     precision = "milliseconds" if at % 1000 else "seconds"
     shift_ms = 0 if zone is None else offset_ms(find_zone(zone), at)
     try:
         wall = EPOCH + timedelta(milliseconds=at + shift_ms)
     except OverflowError:
-        message = f"the instant {_shown(at)} ms is past the year 9999 in {zone}"
+        message = f"the instant {at!r:.60} ms is past the year 9999 in {zone}"
         raise InvalidValue(message, hint="show it in UTC") from None
     text = wall.isoformat(timespec=precision)
     return f"{text}Z" if zone is None else text + _offset_text(shift_ms)
@@ -73,7 +73,7 @@ def _read(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:
-        message = f"the instant {_shown(text)} is not understood"
+        message = f"the instant {text!r:.60} is not understood"
         raise InvalidValue(message, hint=_HINT) from None
 
 
@@ -82,11 +82,6 @@ def _offset_text(shift_ms: int) -> str:
     sign = "-" if shift_ms < 0 else "+"
     text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"
     return f"{text}:{seconds:02}" if seconds else text
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from headway.contract.definitions import Role, TokenSpec
 from headway.contract.views import JobView, WaitingFlow
 from headway.core.errors import Forbidden, InvalidValue
 from headway.core.gates.spec import IMPLICIT
+from headway.core.job import NewJob
 from headway.core.naming import check_name
 
 
@@ -140,7 +141,7 @@ class Caller:
             self.check_lane(name)
         elif what == "tenant" and self.lanes is None:
             self.check_tenant(name)
-        elif self.tenants is not None or self.lanes is not None:
+        elif not self.sees_all:
             message = f"the gate {gate[:80]!r} is shared beyond the scope of this token"
             raise Forbidden(message, hint="use a token that is not scoped to tenants or lanes")
 
@@ -161,7 +162,12 @@ class Caller:
             )
         self.check_gate(gate)
 
-    def sees(self, job: JobView | WaitingFlow) -> bool:
+    @property
+    def sees_all(self) -> bool:
+        """Whether the caller is scoped neither to tenants nor to lanes."""
+        return self.tenants is None and self.lanes is None
+
+    def sees(self, job: JobView | WaitingFlow | NewJob) -> bool:
         """Return whether a job, or the jobs of a flow, are within the caller's scope.
 
         Others are reported as unknown.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import cast
 from urllib.parse import parse_qsl, quote, urlencode
 from uuid import uuid4
@@ -142,7 +143,8 @@ class Dashboard:
         """Return a page, or the event stream of its fragments."""
         live = request.headers.get("accept") == "text/event-stream"
         try:
-            caller = await self._admit(request, page)
+            caller = await self._service.tokens.admit(authorization(request), page.permission)
+            page.reach(caller)
             given = {**request.query_params, **cast("Mapping[str, str]", request.path_params)}
             names = {*page.params, *request.path_params}
             values = _checked({name: given.get(name, "")[:MOST_VALUE] for name in names})
@@ -192,33 +194,18 @@ class Dashboard:
         try:
             yield f"retry: {RETRY_MS}\n\n"
             while True:
-                quiet = False
-                message = None
-                try:
+                text = "event: alive\ndata: {}\n\n"
+                with suppress(TimeoutError):
                     async with timing.limit(QUIET_S):
                         message = await watcher.next()
-                except TimeoutError:
-                    quiet = True
-                if message is None and not quiet:
-                    return
+                    if message is None:
+                        return
+                    text = f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"
                 if not await self._service.tokens.may_stay(authorization(request), caller):
                     return
-                if message is None:
-                    yield "event: alive\ndata: {}\n\n"
-                else:
-                    yield f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"
+                yield text
         finally:
             self.feed.leave(stream, watcher)
-
-    async def _admit(self, request: Request, page: Page) -> Caller:
-        """Authenticate the caller and authorize it for a page.
-
-        Raises:
-            AccessError: the caller may not see this page.
-        """
-        caller = await self._service.tokens.admit(authorization(request), page.permission)
-        page.reach(caller)
-        return caller
 
     async def _act(self, request: Request) -> Response:
         """Show an action's form (GET), or perform the action (POST)."""

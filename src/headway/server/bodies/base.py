@@ -86,6 +86,11 @@ def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa:
     return WrapValidator(validate)
 
 
+def examples(*bodies: dict[str, Any]) -> ConfigDict:
+    """Return the configuration of a model with these examples in the OpenAPI description."""
+    return ConfigDict(json_schema_extra={"examples": [*bodies]})
+
+
 class Body(BaseModel):
     """A body without unknown fields or values of other types."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, assert_never, cast
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from headway.contract.definitions import EntrySpec, LaneSpec, SetGate
 from headway.core.gates.opening import Hours
@@ -26,6 +26,7 @@ from headway.server.bodies.base import (
     TenantName,
     Text,
     When,
+    examples,
     max_fields,
 )
 from headway.server.bodies.jobs import JobBody, ReasonBody, RecurringBody
@@ -112,9 +113,7 @@ def gate_spec(name: str, body: AnyGate) -> GateSpec:
 class GateNumbersBody(ReasonBody):
     """New numbers for a gate; omitted fields stay unchanged."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"capacity": 12, "reason": "four more lines"}]}
-    )
+    model_config = examples({"capacity": 12, "reason": "four more lines"})
 
     capacity: Count | None = Field(
         default=None, description="New capacity of a slots gate, a pool member or an implicit gate."
@@ -139,9 +138,7 @@ class GateNumbersBody(ReasonBody):
 class UntilBody(ReasonBody):
     """How long a gate stays closed, and why."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"until": "20m", "reason": "a look first"}]}
-    )
+    model_config = examples({"until": "20m", "reason": "a look first"})
 
     after: Span | None = Field(
         default=None, description="How long until the gate opens again by itself."
@@ -165,13 +162,8 @@ class UntilBody(ReasonBody):
 class ClosureBody(UntilBody):
     """A gate to close, indefinitely or until a given time."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"gate": "all", "reason": "stop everything"},
-                {"gate": "tenant:acme", "after": "1h"},
-            ]
-        }
+    model_config = examples(
+        {"gate": "all", "reason": "stop everything"}, {"gate": "tenant:acme", "after": "1h"}
     )
 
     gate: Name = Field(
@@ -184,15 +176,11 @@ class ClosureBody(UntilBody):
 class PermitBody(ReasonBody):
     """A permit to take from its holder by force."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "gate": "numbers",
-                    "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
-                    "reason": "its call is over",
-                }
-            ]
+    model_config = examples(
+        {
+            "gate": "numbers",
+            "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
+            "reason": "its call is over",
         }
     )
 
@@ -206,9 +194,7 @@ MOST_WEIGHTS = 1_000
 class LaneBody(Body):
     """All settings of a lane; omitted fields get the engine's defaults."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"concurrency": 3, "target": "5s", "max_backlog": 100000}]}
-    )
+    model_config = examples({"concurrency": 3, "target": "5s", "max_backlog": 100000})
 
     concurrency: Count | None = Field(
         default=None, description="Maximum number of the lane's jobs in handlers at once."
@@ -248,15 +234,11 @@ class LaneBody(Body):
 class EntryBody(Body):
     """A schedule, and the job to create each time."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "schedule": "cron: 0 3 * * *",
-                    "tz": "Europe/Berlin",
-                    "job": {"kind": "noop", "lane": "nightly"},
-                }
-            ]
+    model_config = examples(
+        {
+            "schedule": "cron: 0 3 * * *",
+            "tz": "Europe/Berlin",
+            "job": {"kind": "noop", "lane": "nightly"},
         }
     )
 

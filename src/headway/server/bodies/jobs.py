@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from headway.contract.operate import Verb
 from headway.core.job import MAX_CANDIDATES
@@ -20,6 +20,7 @@ from headway.server.bodies.base import (
     TenantName,
     Text,
     When,
+    examples,
     one_or_many,
 )
 
@@ -208,9 +209,7 @@ Reason = Annotated[Text, Field(default="", description="Reason, recorded in the 
 class ReasonBody(Body):
     """The reason for a change."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"reason": "the customer asked for it"}]}
-    )
+    model_config = examples({"reason": "the customer asked for it"})
 
     reason: Reason = ""
 
@@ -218,9 +217,7 @@ class ReasonBody(Body):
 class EditBody(ReasonBody):
     """Changes to a job, and why; omitted fields stay unchanged."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"priority": 1, "due": "20m", "reason": "it cannot wait"}]}
-    )
+    model_config = examples({"priority": 1, "due": "20m", "reason": "it cannot wait"})
 
     args: dict[str, Any] | None = Field(
         default=None, description="New arguments; they replace all the old ones."
@@ -266,13 +263,9 @@ class FilterBody(Body):
 class MovesBody(EditBody):
     """One move on many jobs: those listed, or those that match a filter."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"verb": "retry", "filter": {"lane": "mail"}, "reason": "the mail server is back"},
-                {"verb": "cancel", "ids": ["0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"]},
-            ]
-        }
+    model_config = examples(
+        {"verb": "retry", "filter": {"lane": "mail"}, "reason": "the mail server is back"},
+        {"verb": "cancel", "ids": ["0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"]},
     )
 
     verb: Literal["cancel", "retry", "run_now", "edit", "succeed", "kill"] = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_BATCH, MAX_RESULT
@@ -18,6 +18,7 @@ from headway.server.bodies.base import (
     Span,
     Text,
     When,
+    examples,
     max_fields,
     without_nul,
 )
@@ -148,14 +149,10 @@ class RunningBody(RunBody):
 class LeaseBody(Body):
     """A worker's heartbeat, with the runs that it holds."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "worker": "worker-1",
-                    "running": [{"job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11", "run": 1}],
-                }
-            ]
+    model_config = examples(
+        {
+            "worker": "worker-1",
+            "running": [{"job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11", "run": 1}],
         }
     )
 
@@ -346,20 +343,16 @@ AnyOutcome = (
 class SettlementBody(Body):
     """Outcomes of a worker's runs."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
+    model_config = examples(
+        {
+            "worker": "worker-1",
+            "outcomes": [
                 {
-                    "worker": "worker-1",
-                    "outcomes": [
-                        {
-                            "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
-                            "run": 1,
-                            "outcome": "succeeded",
-                        }
-                    ],
+                    "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
+                    "run": 1,
+                    "outcome": "succeeded",
                 }
-            ]
+            ],
         }
     )
 

@@ -63,7 +63,7 @@ async def list_entries(params: WhichPage, service: TheService, caller: Observer)
     stats = await service.store.read(StatsQuery())
     found = await service.store.read(TimetableQuery())
     page = page_of(
-        [one for one in found if covers_entry(caller, one)], attrgetter("spec.name"), params
+        [one for one in found if caller.sees(one.spec.job)], attrgetter("spec.name"), params
     )
     last = await last_fires(service.store, page.rows, stats.now)
     rows = [_entry_body(one, stats.now, NEXT, last) for one in page.rows]
@@ -98,12 +98,23 @@ async def declare_entry(
 
     A changed entry starts a new revision, and its queued fires are dropped. A program that declares
     the entry declares it again when it starts.
+
+    Raises:
+        Forbidden: an entry of this name exists outside the caller's scope.
+        InvalidValue: the job has a key, which all fires would share.
     """
     schedule = body.read_schedule(await service.now())
-    _check_known(await _found(service, name), caller)
+    found = await _found(service, name)
+    if found is not None and not caller.sees(found.spec.job):
+        message = f"the entry {name[:80]!r} is not for this token's tenants and lanes"
+        raise Forbidden(message, hint="choose another name")
     with named_by_body():
         job = await make_job(service, caller, body.body_of(derived_id("entry", name)))
-        _check_job(name, job.key)
+        if job.key is not None:
+            message = f"the entry {name[:80]!r} gives its jobs a key"
+            raise InvalidValue(
+                message, hint="each fire is a separate job; use a kind without a key"
+            )
         items: list[Item] = [DeclareEntry(spec=body.spec(name, schedule, job))]
         if body.enabled is not None:
             # For an existing entry, only an operator's request changes whether it fires.
@@ -177,12 +188,6 @@ async def fire_entry(
     return json_reply({"id": made.id, "created": made.created}, 201 if made.created else 200)
 
 
-def covers_entry(caller: Caller, entry: EntryView) -> bool:
-    """Return whether the jobs of an entry are within the caller's scope."""
-    job = entry.spec.job
-    return caller.covers(job.lane) and (caller.tenants is None or job.tenant in caller.tenants)
-
-
 async def _found(service: Service, name: str) -> EntryView | None:
     entries = await service.store.read(TimetableQuery())
     return next((one for one in entries if one.spec.name == name), None)
@@ -195,32 +200,10 @@ async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
         UnknownEntry: there is no such entry, or it is outside the caller's scope.
     """
     entry = await _found(service, name)
-    if entry is None or not covers_entry(caller, entry):
+    if entry is None or not caller.sees(entry.spec.job):
         message = f"there is no entry {name[:80]!r}"
         raise UnknownEntry(message, hint="GET /v1/timetable lists them")
     return entry
-
-
-def _check_known(entry: EntryView | None, caller: Caller) -> None:
-    """Check that an existing entry is within the caller's scope.
-
-    Raises:
-        Forbidden: it is not.
-    """
-    if entry is not None and not covers_entry(caller, entry):
-        message = f"the entry {entry.spec.name[:80]!r} is not for this token's tenants and lanes"
-        raise Forbidden(message, hint="choose another name")
-
-
-def _check_job(name: str, key: str | None) -> None:
-    """Check the job of an entry.
-
-    Raises:
-        InvalidValue: the job has a key, which all fires would share.
-    """
-    if key is not None:
-        message = f"the entry {name[:80]!r} gives its jobs a key"
-        raise InvalidValue(message, hint="each fire is a separate job; use a kind without a key")
 
 
 def _entry_body(

@@ -8,14 +8,14 @@ from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Path, Response
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from headway.contract.definitions import DefineRequest, RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
 from headway.core.errors import Forbidden, IdConflict, InvalidValue
 from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token
 from headway.server.access import Reader, needs
-from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When
+from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When, examples
 from headway.server.caller import (
     OPEN_CALLER,
     Caller,
@@ -34,12 +34,8 @@ MOST_NAMES = 1_000
 class TokenBody(Body):
     """A token to create."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"name": "shop", "roles": ["producer"], "tenants": ["acme"], "expires": "90d"}
-            ]
-        }
+    model_config = examples(
+        {"name": "shop", "roles": ["producer"], "tenants": ["acme"], "expires": "90d"}
     )
 
     name: Name = Field(
@@ -79,7 +75,7 @@ class TokenBody(Body):
 class RotateBody(Body):
     """How long the old secret stays valid."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"grace": "1h"}]})
+    model_config = examples({"grace": "1h"})
 
     grace: Span = Field(default=0, description="Time after which only the new secret is accepted.")
 
@@ -203,7 +199,7 @@ def _within(caller: Caller, spec: TokenSpec) -> bool:
 
 
 def _may_close(gates: tuple[str, ...], caller: Caller) -> bool:
-    if caller.tenants is None and caller.lanes is None and Permission.DEFINE in caller.may:
+    if caller.sees_all and Permission.DEFINE in caller.may:
         return True
     return set(gates) <= set(caller.closes)
 

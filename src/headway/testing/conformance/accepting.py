@@ -37,7 +37,6 @@ YEAR_MS = 365 * 86_400_000
 
 async def offered(rig: Rig, *candidates: str) -> NewJob:
     """Enqueue a job that awaits its end after its acceptance, with a lock for each candidate."""
-    await rig.declare(LOCK)
     return await rig.add(candidates=candidates, gates=(LOCK,), policy=KEPT, expires_at=None)
 
 

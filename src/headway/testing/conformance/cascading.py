@@ -38,7 +38,6 @@ OFFER_MS = 300_000
 
 async def add_cascade(rig: Rig, *candidates: str, priority: int = 1) -> NewJob:
     """Enqueue a job that is offered to candidates, with a lock for each."""
-    await rig.declare(TECH)
     return await rig.add(
         candidates=candidates,
         gates=(TECH,),

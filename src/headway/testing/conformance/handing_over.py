@@ -45,7 +45,6 @@ class HandOverGroup(ConformanceGroup):
         assert view.runs[0].ended_at is None
 
     async def test_handed_over_job_keeps_its_permits_until_settled(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         follower = await rig.add(gates=(LINE,))
         await call.worker.report(Returned(call.id, call.run))
@@ -140,7 +139,6 @@ class HandOverGroup(ConformanceGroup):
     async def test_explicit_outcome_settles_the_awaiting_run(
         self, rig: Rig, outcome: Callable[..., Outcome], state: State
     ) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         assert await call.worker.report(outcome(call.id, call.run)) is Verdict.DONE
         assert await rig.state(call.id) is state
@@ -155,7 +153,6 @@ class HandOverGroup(ConformanceGroup):
             assert verdict in {Verdict.ALREADY, Verdict.LOST}
 
     async def test_lease_expired_after_hand_over_leaves_the_job_uncertain(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         await rig.pass_time(LEASE_MS + 1)
         view = await rig.view(call.id)
@@ -189,7 +186,6 @@ class HandOverGroup(ConformanceGroup):
         assert (await rig.view(call.id)).in_doubt is False
 
     async def test_deadline_makes_the_job_dead_by_default(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS - 1)
@@ -217,7 +213,6 @@ class HandOverGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.AWAITING
 
     async def test_gate_can_be_given_back_while_the_job_awaits(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         assert await call.worker.report(GaveBack(call.id, call.run, gate="line")) is Verdict.DONE
         assert await rig.used("line") == 0
@@ -235,7 +230,6 @@ class ReconcileGroup(ConformanceGroup):
     """A kind whose provider can be queried."""
 
     async def test_deadline_reconciles_and_keeps_the_permits(self, rig: Rig) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,), policy=ASKING)
         await call.worker.report(Returned(call.id, call.run))
         await rig.pass_time(TIMEOUT_MS)
@@ -283,7 +277,6 @@ class ReconcileGroup(ConformanceGroup):
     async def test_reconcile_happens_though_worker_and_deadline_expire_in_one_sweep(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,), policy=ASKING)
         await rig.pass_time(TIMEOUT_MS + LEASE_MS)
         assert await rig.state(call.id) is State.AWAITING

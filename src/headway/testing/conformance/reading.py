@@ -446,7 +446,6 @@ class StatsGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         line = Slots("line", 2)
-        await rig.declare(line)
         first, second, third, fourth = [
             await rig.add(gates=(line,), due_at=rig.clock() + after)
             for after in (-900, -800, -700, 1_000)
@@ -471,7 +470,6 @@ class StatsGroup(ConformanceGroup):
     async def test_each_closing_of_a_shared_gate_counts_for_all_who_waited_through_it(
         self, rig: Rig
     ) -> None:
-        await rig.declare(Slots("line", 9))
         jobs = await rig.add_many(2, gates=(Slots("line", 9),), due_at=rig.clock())
         for shut_ms in (4_000, 3_000):
             await rig.close_gate("line")

@@ -34,7 +34,6 @@ class SignalGroup(ConformanceGroup):
     async def test_final_signal_settles_the_job(
         self, rig: Rig, decided: Decided, state: State
     ) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,))
         reply = await rig.signal(call.key, decided, body=b'{"sec":9}', reason="hung up")
         assert (reply.answer, reply.job, reply.state) == (SignalResult.APPLIED, call.id, state)

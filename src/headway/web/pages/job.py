@@ -96,9 +96,7 @@ async def read(view: PageView) -> Facts:
         "follows": follows,
         "cause": cause,
         "actions": actions_for(job.state),
-        "whole": Permission.OBSERVE in view.caller.may
-        and view.caller.tenants is None
-        and view.caller.lanes is None,
+        "whole": Permission.OBSERVE in view.caller.may and view.caller.sees_all,
     }  # fmt: skip
 
 

@@ -59,11 +59,9 @@ async def _lanes(view: PageView, seen: Overview) -> Facts:
     """Return the activity of the caller's lanes only."""
     lanes = tuple(one for one in seen.lanes if view.caller.covers(one.name))
     cut = replace(seen, lanes=lanes, gates=())
-
-    async def find() -> Stuck:
-        return await find_stuck(view.service.store, cut)
-
-    stuck = await view.reads.cached(("stuck", view.caller.lanes), find, 2.0)
+    stuck = await view.reads.cached(
+        ("stuck", view.caller.lanes), lambda: find_stuck(view.service.store, cut), 2.0
+    )
     counts = by_lane(one.counts for one in lanes)
     return {**_facts(seen.stats.now, stuck, dict(counts)), "scope": "lanes"}
 
@@ -159,11 +157,10 @@ async def read_workers(view: PageView) -> Facts:
     fits.sort(key=lambda one: (one.lease_until <= now, -one.running, one.id))
     held = sum(one.running for one in seen.workers)
     by_worker: dict[str, list[JobView]] = {}
-
-    async def found() -> list[JobView]:
-        return await held_jobs(view.service.store, seen.workers, OF_EACH)
-
-    for job in await view.reads.cached("held", found, 2.0):
+    jobs = await view.reads.cached(
+        "held", lambda: held_jobs(view.service.store, seen.workers, OF_EACH), 2.0
+    )
+    for job in jobs:
         by_worker.setdefault(job.worker or "", []).append(job)
     return {
         "now": now,

@@ -109,7 +109,7 @@ async def read(view: PageView) -> Facts:
     """Return the calendar and the list of entries, or the details of one entry."""
     now = (await view.service.store.read(StatsQuery())).now
     found = await view.reads.cached("timetable", lambda: view.service.store.read(TimetableQuery()))
-    entries = [one for one in found if routes.covers_entry(view.caller, one)]
+    entries = [one for one in found if view.caller.sees(one.spec.job)]
     facts: dict[str, object] = {"now": now, "views": VIEWS}
     if name := view.values["entry"]:
         return {**facts, "one": await _one(view, entries, name, now)}
