@@ -92,7 +92,6 @@ def tables_of(names: Sequence[str], directory: str) -> Tables:
     The systems' settings are not read, so that migrating requires no provider's secrets.
 
     Args:
-        names: The values of `--system`.
         directory: URL of the directory, for a role that may change tables.
     """
     packages = [system_package(name) for name in dict.fromkeys(names)]

@@ -24,7 +24,6 @@ class Entry(NamedTuple):
     """A command that is not loaded yet.
 
     Attributes:
-        module: Its module in `headway.cli`.
         help: Its line in the list of all commands.
         app: Its variable in the module: `app`, or for further commands their name with `_app`.
     """

@@ -76,8 +76,6 @@ class Terminal:
 
     Attributes:
         json: Whether to print a result as one JSON document.
-        answers: The console on standard output.
-        remarks: The console on standard error.
     """
 
     def __init__(self, *, json: bool) -> None:

@@ -96,7 +96,6 @@ class Report:
         end_at: ms UTC.
         start: `start_at` as text, in the scenario's time zone.
         end: `end_at` as text, in the scenario's time zone.
-        unfinished: number of jobs that are not final.
         last_final_at: when the last job became final; None if none did.
         kinds: sorted by name.
         waits: sorted by kind.

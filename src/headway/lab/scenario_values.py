@@ -145,7 +145,6 @@ class Distribution:
 
         Args:
             unit: random number between 0 and 1, both exclusive.
-            args: arguments of the job.
 
         Raises:
             InvalidValue: the argument is missing, or not a number from 0.

@@ -84,7 +84,6 @@ class Fault:
         what: what is wrong, and what is allowed.
         hint: how to fix it; may be empty.
         kind: the validator's name for the error, such as "missing".
-        value: the value that was passed.
     """
 
     path: Path

@@ -195,7 +195,6 @@ async def held_jobs(
         workers: the workers that may hold them.
         each: maximum number of jobs of each worker.
         most: number of jobs after which no further worker is read.
-        fits: which jobs to return.
     """
     busy = sorted((one for one in workers if one.running), key=lambda one: -one.running)
     found: list[JobView] = []

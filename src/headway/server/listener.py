@@ -331,9 +331,6 @@ class Listener:
     ) -> None:
         """Bind the address; requests are not served before `run`.
 
-        Args:
-            on_stop: called by `stop`.
-
         Raises:
             InvalidValue: the address cannot be bound.
         """

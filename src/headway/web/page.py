@@ -180,10 +180,8 @@ class Page:
         title: Text in the menu and heading of the page.
         fragments: Blocks of the template that are kept live, each within an element with the
             block's name as id.
-        read: Reads the template's context.
         permission: Permission that a caller needs.
         reach: Raises Forbidden if the caller's scope does not cover the page.
-        menu: Whether the menu lists it.
         package: Package that contains the `templates` folder.
     """
 
@@ -260,7 +258,6 @@ class BoundAction:
 
         Args:
             request: The form's request, for the route's other dependencies.
-            caller: The authorized caller.
 
         Returns:
             The strings and integers of the route's reply, by name.

@@ -50,7 +50,6 @@ class Cause:
         lane: The lane, if the cause is specific to it.
         about: Whether the count is an estimate from a sample.
         keys: For a keyed gate, the number of its instances found to hold jobs.
-        job: One of the jobs.
         sentence: The store's explanation why that job does not run.
         oldest_at: When the oldest of them was due, ms UTC.
     """
@@ -88,7 +87,6 @@ class _Line:
 
     Attributes:
         alike: Equal for lines that most likely have the same cause.
-        count: Number of jobs.
         first: Id of the job whose cause is read.
         parked_at: The gate at which they are parked.
     """
@@ -255,7 +253,6 @@ async def _ask(  # noqa: PLR0913  (the parts of one step)
 
     Args:
         lines: All lines with the jobs, or some of them.
-        count: Total number of jobs.
         groups: Updated in place.
         lane: The jobs' lane, if they are all in one.
         more: Whether there may be jobs in other lines.

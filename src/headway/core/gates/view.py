@@ -26,9 +26,7 @@ class Reservation(NamedTuple):
     """Reserves what becomes free at a gate for a job that needs more than is free now.
 
     Attributes:
-        job: id of the job.
         order: order of the job; jobs that come before it ignore the reservation.
-        amount: amount that it requests.
         until_at: when the reservation ends unless it is renewed.
     """
 

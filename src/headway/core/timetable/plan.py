@@ -168,7 +168,6 @@ class Plan:
     """The whole timetable.
 
     Attributes:
-        entries: plans of the entries.
         tick_ms: the longest tick that meets every fire.
         cycle_ms: time after which everything repeats: the least common multiple of the periods;
             None if a schedule has no constant period.

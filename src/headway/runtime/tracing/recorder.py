@@ -174,7 +174,6 @@ class GivenIds(IdGenerator):
 
         Args:
             job: id of the job, from which the trace id is derived.
-            span: id of the span.
         """
         self._given.ids = (trace_id(job), span)
         try:

@@ -47,7 +47,6 @@ class HandlerCrashed(HandlerError):
 
     Attributes:
         text: the error to record.
-        died: whether the process died.
     """
 
     code = "handler_crashed"

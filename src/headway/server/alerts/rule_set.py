@@ -124,7 +124,6 @@ class Alerts:
 
     Attributes:
         leads: whether this server is the leader, which sends the alerts.
-        off: names of disabled rules.
         storage: where sent alerts are stored across restarts; None to keep them in memory only.
         full: the error with which the store refused the last renewal of the leadership, a write,
             because its device is full; None if it did not.

@@ -112,7 +112,6 @@ def check_own_key(of: str, key: str) -> None:
 
     Args:
         of: an existing key of the run, such as its job's id.
-        key: the key to be added.
 
     Raises:
         InvalidValue: the key is another job's reference.

@@ -32,7 +32,6 @@ class ClaimAttempt:
     """The result of one claim for a poll.
 
     Attributes:
-        request: number of the claim.
         is_repeat: whether the jobs were handed out before, for the same number.
     """
 

@@ -60,7 +60,6 @@ class Operation:
         """Return the operation with `repeat` derived from an Idempotency-Key and the request.
 
         Args:
-            key: the header, if sent.
             what: the content of the request, except the verb.
         """
         if key is None:

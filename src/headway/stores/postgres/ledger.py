@@ -87,7 +87,6 @@ def _of_keys(
     """Return the queries for runs by their keys, and for what ending them needs, in the same trip.
 
     Args:
-        names: the keys.
         jobs: ids of further jobs, which are read by other queries.
         events: signals' events, each with its key.
     """

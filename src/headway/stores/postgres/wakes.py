@@ -99,9 +99,5 @@ class Wakes(wakes.Wakes):
         self._listening.listen_for(lanes)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Close the connection, if there is one.
-
-        Args:
-            seconds: timeout.
-        """
+        """Close the connection, if there is one."""
         self._listening.close(seconds)

@@ -104,7 +104,6 @@ def timeline(job: JobView, now: int) -> list[Row]:
     """Return how a job spent its time: one row per run, and one for the current wait.
 
     Args:
-        job: The job with its runs.
         now: The store's time, ms UTC.
     """
     rows = [Row(run=run, spans=_of_run(job, run, now)) for run in job.runs[-MOST_RUNS:]]

@@ -237,7 +237,6 @@ def events_of_known(
     """Return the query for events of the runs known by keys; take the runs' rows first.
 
     Args:
-        names: the keys.
         events: signals' events, each with its key.
     """
 
