@@ -90,21 +90,22 @@ class _Fired(msgspec.Struct):
     current: bool
 
 
-_Job = tuple[
-    str,
-    int,
-    int,
-    str,
-    str | bool,
-    msgspec.Raw,
-    int,
-    int,
-    int,
-    int,
-    bool,
-    dict[str, str] | bool,
-    str,
-]
+class _Job(msgspec.Struct, array_like=True):
+    """A started job; its flow and policy are numbers of the reply's own lists."""
+
+    id: str
+    run: int
+    attempt: int
+    stage: str
+    subject: str | bool
+    args: msgspec.Raw
+    priority: int
+    due_at: int
+    flow: int
+    policy: int
+    gated: bool
+    members: dict[str, str] | bool
+    candidate: str
 
 
 class _Claimed(msgspec.Struct):
@@ -212,39 +213,25 @@ def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:
     flows = {number: (lane, tenant, kind) for number, lane, tenant, kind in reply.flows}
     policies = {number: policy_of(data) for number, data in reply.policies}
     jobs: list[Claimed] = []
-    for (
-        job,
-        run,
-        attempt,
-        stage,
-        subject,
-        args,
-        priority,
-        due_at,
-        flow,
-        policy,
-        gated,
-        members,
-        candidate,
-    ) in reply.jobs:
-        lane, tenant, kind = flows[flow]
+    for one in reply.jobs:
+        lane, tenant, kind = flows[one.flow]
         jobs.append(
             Claimed(
-                job,
-                run,
-                attempt,
+                one.id,
+                one.run,
+                one.attempt,
                 kind,
-                stage,
+                one.stage,
                 lane,
                 tenant,
-                _given(subject),
-                bytes_of(args),
-                priority,
-                due_at,
-                policies[policy],
-                gated,
-                {} if isinstance(members, bool) else members,
-                candidate,
+                _given(one.subject),
+                bytes_of(one.args),
+                one.priority,
+                one.due_at,
+                policies[one.policy],
+                one.gated,
+                {} if isinstance(one.members, bool) else one.members,
+                one.candidate,
             )
         )
     return ClaimReply(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 from headway.contract.views import (
     FlowsQuery,
@@ -16,6 +18,7 @@ from headway.contract.views import (
 )
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import MAX_CAPACITY
+from headway.core.records import field_names
 from headway.core.state import HELD, State
 from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.ledger import Ledger
@@ -25,6 +28,21 @@ from headway.stores.ledger.step import run_error, run_of
 
 NOTES = 100
 """Most lines of the trail shown with a job."""
+
+
+def _copying(view: type, row: type, *others: str) -> Callable[[object], dict[str, Any]]:
+    """Return a function that returns the fields that a row has in common with its view.
+
+    Args:
+        others: fields with another meaning in the row.
+    """
+    same = [name for name in field_names(view) if name in {*field_names(row)} - {*others}]
+    values = attrgetter(*same)
+    return lambda one: dict(zip(same, values(one), strict=True))
+
+
+_of_job = _copying(JobView, JobRow, "policy", "worker")
+_of_run = _copying(RunView, RunRow)
 
 
 def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
@@ -118,19 +136,8 @@ def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]
         runs.append(run_of(row, row.finished_at, row.outcome, run_error(row)))
     return tuple(
         RunView(
-            run=one.run,
-            attempt=one.attempt,
-            stage=one.stage,
-            worker=one.worker,
-            claimed_at=one.claimed_at,
-            handed_at=one.handed_at,
-            ended_at=one.ended_at,
-            outcome=one.outcome,
-            error=one.error,
+            **_of_run(one),
             permits=one.members,
-            blocked_ms=one.blocked_ms,
-            due_at=one.due_at,
-            candidate=one.candidate,
             keys=tuple(keys.get((row.id, one.run), ())),
         )
         for one in runs
@@ -160,39 +167,11 @@ def job_view(
 ) -> JobView:
     """Return the view of a row."""
     return JobView(
-        id=row.id,
-        kind=row.kind,
-        lane=row.lane,
-        tenant=row.tenant,
-        subject=row.subject,
-        stage=row.stage,
-        state=row.state,
+        **_of_job(row),
         shown=as_shown,
-        priority=row.priority,
-        due_at=row.due_at,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        finished_at=row.finished_at,
-        deadline_at=row.deadline_at,
-        args=row.args,
-        result=row.result,
-        progress=row.progress,
-        key=row.key,
         gates=(*ledger.jobs.flow(row.flow).shared, *row.keyed),
         policy=ledger.jobs.policy(row.policy),
-        run=row.run,
-        attempt=row.attempt,
-        life=row.life,
-        reason=row.reason,
-        error=row.error,
-        parked_at=row.parked_at,
         worker=row.worker if row.state in HELD else None,
-        cancel_requested=row.cancel_requested,
-        in_doubt=row.in_doubt,
-        entry=row.entry,
-        fired_at=row.fired_at,
-        cascade=row.cascade,
-        seq=row.seq,
         runs=runs,
         trail=trail,
     )
