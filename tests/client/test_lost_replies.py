@@ -132,15 +132,17 @@ class Leaping(hw.Timing):
 
 
 @asynccontextmanager
-async def refusing(first: int, clock: Leaping) -> AsyncIterator[HttpCalls]:
+async def refusing(
+    first: int, clock: Leaping, retry_after: bytes = b"7"
+) -> AsyncIterator[HttpCalls]:
     """Serve this status for the first call, and 503 for every later one."""
     statuses = iter([first])
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         status = next(statuses, 503)
-        writer.write(b"HTTP/1.1 %d .\r\nContent-Length: 0\r\nRetry-After: 7\r\n" % status)
-        writer.write(b"Connection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 %d .\r\nContent-Length: 0\r\n" % status)
+        writer.write(b"Retry-After: %s\r\nConnection: close\r\n\r\n" % retry_after)
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
@@ -159,6 +161,14 @@ async def test_possibly_written_call_is_reported_even_if_later_tries_were_refuse
         with pytest.raises(hw.OutcomeUnknown):
             await calls.ask(HttpCall(method=method, path="/v1/jobs", patience_s=20))
     assert clock.now == 14  # Retry-After, waited for twice
+
+
+async def test_call_waits_until_the_date_of_retry_after_but_at_most_a_minute() -> None:
+    clock = Leaping()
+    async with refusing(503, clock, b"Fri, 01 Jan 2999 00:00:00 GMT") as calls:
+        with pytest.raises(hw.StoreUnavailable):
+            await calls.ask(HttpCall(method="POST", path="/v1/jobs", patience_s=100))
+    assert clock.now == 60
 
 
 async def test_long_poll_adds_its_wait_to_the_call_timeout() -> None:

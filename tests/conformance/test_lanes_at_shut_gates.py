@@ -25,7 +25,7 @@ async def remembered(rig: Rig) -> tuple[str, ...]:
     while True:
         chunk = await rig.store.export_chunk(cursor)
         if chunk.part == "gates":
-            for one in decode("gates", chunk.rows):
+            for one in decode(chunk):
                 if one.row.name == LINE.name:
                     return tuple(one.row.lanes)
         cursor = chunk.cursor

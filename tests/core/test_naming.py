@@ -1,11 +1,12 @@
-"""Error messages for unknown names."""
+"""Error messages for unknown names, and whole numbers in texts."""
 
 from __future__ import annotations
 
 import pytest
 
 from headway.core import naming
-from headway.core.naming import MAX_NAME, did_you_mean
+from headway.core.errors import InvalidValue
+from headway.core.naming import MAX_NAME, did_you_mean, read_whole, whole_number
 
 
 def test_hint_names_the_nearest_known_name_or_all_of_them() -> None:
@@ -28,3 +29,18 @@ def test_only_the_start_of_a_long_name_is_compared(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(naming, "get_close_matches", nearest)
     did_you_mean("x" * 16_000_000, ["calls"])
     assert compared == ["x" * MAX_NAME]
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", " 1", "1.0", "1_0", "²", "٣", "1234567890"])
+def test_only_some_ascii_digits_are_a_whole_number(text: str) -> None:
+    assert whole_number(text) is None
+    with pytest.raises(InvalidValue, match="timeout_ms is "):
+        read_whole("timeout_ms", text)
+
+
+def test_whole_number_has_a_greatest_length_and_a_least_value() -> None:
+    assert whole_number("007") == 7
+    assert read_whole("timeout_ms", "123456789012345", least=1, digits=15) == 123_456_789_012_345
+    with pytest.raises(InvalidValue) as refused:
+        read_whole("timeout_ms", "0", least=1)
+    assert refused.value.hint == "it must be a whole number, 1 or more"

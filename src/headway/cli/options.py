@@ -15,7 +15,7 @@ from headway.contract.store import Store, read_pages
 from headway.contract.views import GatesQuery, JobsQuery, JobView, LanesQuery, Page
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
-from headway.core.naming import did_you_mean
+from headway.core.naming import did_you_mean, whole_number
 from headway.core.state import State
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
@@ -120,12 +120,12 @@ def read_number(option: str, what: str, text: str) -> tuple[str, int]:
     Raises:
         InvalidValue: it does not have that form.
     """
-    name, equals, number = text.rpartition("=")
-    usable = number.isascii() and number.isdigit() and len(number) <= len("2147483647")
-    if not equals or not usable or (not name and what == "NAME"):
+    name, equals, written = text.rpartition("=")
+    number = whole_number(written, digits=10)
+    if not equals or number is None or (not name and what == "NAME"):
         message = f"the {option} {text[:80]!r} is not {what}=N"
         raise InvalidValue(message, hint=f"for example --{option} acme=2")
-    return name, int(number)
+    return name, number
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]

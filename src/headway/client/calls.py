@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from headway.client.address import HttpRequest, HttpTransport, ReplyLost, ServerAddress, Unreachable
+from headway.core.duration import read_retry_after
 from headway.core.errors import (
     CallerError,
     Forbidden,
@@ -120,6 +121,8 @@ Params = tuple[tuple[str, str], ...]
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+LONGEST_WAIT_S = 60.0
+"""Maximum time that a reply can ask to wait with Retry-After, in seconds."""
 PASSING = (StoreUnavailable, OutcomeUnknown, TooManyRequests)
 """Errors after which the same call may succeed."""
 
@@ -268,7 +271,8 @@ class HttpCalls:
         if answer.status < 300:
             return HttpReply(call=call, body=answer.body, asked_at=asked_at)
         error = error_of(answer.status, answer.body, what=call.what, writes=call.writes)
-        return _Refusal(error=error, after_s=_seconds(answer.retry_after))
+        after_ms = read_retry_after(answer.retry_after, self._timing.wall_at()) or 0
+        return _Refusal(error=error, after_s=min(after_ms / 1000, LONGEST_WAIT_S))
 
     def _opened(self) -> HttpTransport:
         if self._transport is None:
@@ -311,12 +315,3 @@ def _as_seen(error: HeadwayError, *, unknown: bool) -> HeadwayError:
     if unknown and isinstance(error, StoreUnavailable | TooManyRequests):
         return OutcomeUnknown(error.message, hint=error.hint)
     return error
-
-
-def _seconds(header: str) -> float:
-    """Return the seconds of a Retry-After header, at most 60; 0 if it is not a number."""
-    return (
-        min(float(header), 60.0)
-        if header.isascii() and header.isdigit() and len(header) < 9
-        else 0.0
-    )

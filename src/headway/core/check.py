@@ -17,7 +17,7 @@ from headway.core.job import (
     MAX_SHARED_GATES,
     NewJob,
 )
-from headway.core.naming import check_name
+from headway.core.naming import check_name, whole_number
 
 LATEST = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -50,8 +50,8 @@ def check_job_id(job: object) -> str:
 def read_reference(text: str) -> tuple[str, int] | None:
     """Return the job id and the run of a reference, `job:run`; None if it is not a reference."""
     job, _, run = text.partition(":")
-    usable = is_job_id(job) and run.isascii() and run.isdigit() and len(run) < 10
-    return (job, int(run)) if usable else None
+    number = whole_number(run) if is_job_id(job) else None
+    return None if number is None else (job, number)
 
 
 def check_jobs(jobs: Sequence[NewJob]) -> None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import whole_number
 
 UNITS_MS = {
     "w": 604_800_000,
@@ -122,8 +123,9 @@ def read_retry_after(header: str, now: int) -> int | None:
         RFC 9110, 10.2.3.
     """
     header = header.strip()
-    if header.isascii() and header.isdecimal() and len(header) < 10:
-        return min(int(header) * 1000, MAX_RETRY_AFTER_MS)
+    seconds = whole_number(header)
+    if seconds is not None:
+        return min(seconds * 1000, MAX_RETRY_AFTER_MS)
     try:
         at = parsedate_to_datetime(header)
         return min(max(int(at.timestamp() * 1000) - now, 0), MAX_RETRY_AFTER_MS)

@@ -1,4 +1,4 @@
-"""Names, and templates that name gates and keys by a job's arguments."""
+"""Names, templates that name gates and keys by a job's arguments, and whole numbers in texts."""
 
 from __future__ import annotations
 
@@ -131,3 +131,29 @@ def did_you_mean(
     # Comparing long texts is slow, and the name may come from a request.
     near = get_close_matches(name[:MAX_NAME], list(known), n=most)
     return f"did you mean {' or '.join(before + one for one in near)}?" if near else otherwise
+
+
+def whole_number(text: str, digits: int = 9) -> int | None:
+    """Return the number that a text consists of; None for any other text.
+
+    Args:
+        digits: maximum number of decimal digits; to parse a long text would take long.
+    """
+    usable = text.isascii() and text.isdigit() and len(text) <= digits
+    return int(text) if usable else None
+
+
+def read_whole(what: str, text: str, *, least: int = 0, digits: int = 9) -> int:
+    """Parse a whole number of at most this many digits.
+
+    Args:
+        what: the subject of the error message.
+
+    Raises:
+        InvalidValue: the text is not such a number, or the number is below the least.
+    """
+    number = whole_number(text, digits)
+    if number is None or number < least:
+        message = f"{what} is {text!r:.80}"
+        raise InvalidValue(message, hint=f"it must be a whole number, {least} or more")
+    return number

@@ -15,7 +15,7 @@ from headway.contract.signals import Decided, Signal, SignalKind
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant
-from headway.core.naming import check_name
+from headway.core.naming import check_name, whole_number
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode, text_of
 
@@ -109,7 +109,6 @@ SHORTEST_KEY = 32
 PURPOSE = "headway signal"
 _STEP_MS = 86_400_000
 _REFERENCE = re.compile(r"[A-Za-z0-9-]+:[0-9]+", re.ASCII)
-_EXPIRES = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,9 +159,10 @@ def find_fault(
         The fault, in a few words without secrets; None if the URL is valid.
     """
     fits = is_signed(keys, signature, PURPOSE, expires, key)
-    if not fits or _EXPIRES.fullmatch(expires) is None:
+    expires_at = whole_number(expires, digits=15)
+    if not fits or expires_at is None:
         return "its signature is not this server's"
-    return None if now < int(expires) else f"it expired at {format_instant(int(expires))}"
+    return None if now < expires_at else f"it expired at {format_instant(expires_at)}"
 
 
 def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pydantic import Field
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.views import Page, StatsView
 from headway.core.errors import InvalidValue
+from headway.core.naming import whole_number
 from headway.server.bodies.base import QueryModel
 from headway.server.bodies.definitions import UntilBody
 from headway.server.caller import Caller
@@ -126,7 +127,7 @@ def check_number_cursor(cursor: str | None) -> str | None:
     Raises:
         InvalidValue: the cursor is not a number.
     """
-    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+    if cursor is not None and whole_number(cursor, digits=18) is None:
         raise InvalidValue(_NO_CURSOR, hint=_CURSOR)
     return cursor
 

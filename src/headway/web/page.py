@@ -32,6 +32,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute
 
 from headway.core.errors import AccessError, InvalidValue, InvariantBroken
+from headway.core.naming import whole_number
 from headway.runtime.faults import faults, sentence
 from headway.server.access import Policy, policy_of
 from headway.server.caller import Caller, Permission
@@ -114,8 +115,7 @@ def rows_of(values: Values, found: Sequence[Row]) -> tuple[Sequence[Row], Facts]
 
     Without a valid start they are the first rows, and beyond the end the last ones.
     """
-    text = values["from"]
-    first = int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
+    first = whole_number(values["from"], digits=6) or 0
     if first >= len(found):
         first = max(0, len(found) - 1) // ROWS * ROWS
     rows = found[first : first + ROWS]

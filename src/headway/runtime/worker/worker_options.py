@@ -12,7 +12,7 @@ from headway.contract.claims import LaneOrder
 from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
-from headway.core.naming import check_name
+from headway.core.naming import check_name, whole_number
 from headway.runtime.chores import Sweepers
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
@@ -224,11 +224,12 @@ def _split(part: str) -> str | tuple[str, int]:
     name, colon, weight = part.rpartition(":")
     if not colon:
         return part
-    if not (weight.isascii() and weight.isdigit() and len(weight) < 10):
+    number = whole_number(weight)
+    if number is None:
         message = f"the weight of the lane {name!r} is {weight[:40]!r}, not a number from 1"
         hint = f"write {name}:2; a lane with a colon in its name needs a weight after it: {part}:1"
         raise InvalidValue(message, hint=hint)
-    return name, int(weight)
+    return name, number
 
 
 def _lane(one: str | tuple[str, int]) -> tuple[str, int]:

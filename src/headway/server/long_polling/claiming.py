@@ -14,7 +14,7 @@ from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, LaneOrder
 from headway.contract.outcomes import Released, SettleRequest
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue, OutcomeUnknown, StoreError
-from headway.core.naming import check_name
+from headway.core.naming import check_name, whole_number
 from headway.runtime.chores import log_dead
 from headway.runtime.timing import Timing, persist
 from headway.server.long_polling.waiters import ClaimAttempt
@@ -64,10 +64,8 @@ def read_lanes(text: str) -> Lanes:
     lanes: list[tuple[str, int]] = []
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, colon, weight = part.rpartition(":")
-        if colon and name and weight.isascii() and weight.isdigit() and len(weight) < 10:
-            lanes.append((name, int(weight)))
-        else:
-            lanes.append((part, 1))
+        number = whole_number(weight) if colon and name else None
+        lanes.append((part, 1) if number is None else (name, number))
     return tuple(lanes)
 
 

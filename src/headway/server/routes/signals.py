@@ -11,6 +11,7 @@ from fastapi import Depends, Path, Request, Response
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, Unauthenticated, UnknownJob
+from headway.core.naming import whole_number
 from headway.runtime.signals import SignalUrls, find_fault
 from headway.server.access import Policy, Public
 from headway.server.caller import Caller, Permission
@@ -138,9 +139,8 @@ def _typed(name: str, text: str) -> object:
     if name == "progress":
         known: Mapping[str, bool] = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
         return known.get(text.lower(), text)
-    if name in {"extend", "after"} and text.isdecimal() and len(text) < 16:
-        return int(text)
-    return text
+    number = whole_number(text, digits=15) if name in {"extend", "after"} else None
+    return text if number is None else number
 
 
 ROUTES = router("signals")

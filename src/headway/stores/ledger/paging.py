@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
+from headway.core.naming import whole_number
 from headway.stores.ledger.columns import CODES, STATES
 from headway.stores.ledger.rows import FlowKey
 
@@ -68,8 +69,9 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
     """
     if cursor is None:
         return None
-    if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= last:
-        return int(cursor)
+    place = whole_number(cursor, digits=19)
+    if place is not None and place <= last:
+        return place
     message = f"the cursor {cursor!r} does not belong to this listing"
     raise InvalidValue(message, hint="pass the cursor of the previous page")
 

@@ -11,6 +11,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import read_whole
 
 DEFAULT_NAMESPACE = "headway"
 DEFAULT_PATIENCE = 10_000
@@ -81,7 +82,9 @@ def parse_url(url: str) -> PostgresOptions:
         listen=_switch(given, "listen", default=True),
         migrate=_switch(given, "migrate", default=True),
         pooled=_switch(given, "pooled", default=False),
-        patience_ms=_whole(given, "patience_ms", DEFAULT_PATIENCE, least=1, most=10**9),
+        patience_ms=read_whole(
+            "patience_ms", given.get("patience_ms", str(DEFAULT_PATIENCE)), least=1
+        ),
     )
 
 
@@ -127,13 +130,3 @@ def _switch(given: Mapping[str, str], name: str, *, default: bool) -> bool:
         return value.lower() == "on"
     message = f"{name} is {value!r:.80}"
     raise InvalidValue(message, hint="on or off")
-
-
-def _whole(given: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
-    value = given.get(name)
-    if value is None:
-        return default
-    if value.isascii() and value.isdigit() and len(value) < 12 and least <= int(value) <= most:
-        return int(value)
-    message = f"{name} is {value!r:.80}"
-    raise InvalidValue(message, hint=f"a whole number from {least} to {most}")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import read_whole
 
 DEFAULT_NAMESPACE = "main"
 DEFAULT_PORT = 6379
@@ -30,7 +31,6 @@ _HINT = (
     "redis+sentinel://host:26379,host:26379/service, redis+cluster://host:6379,host:6379"
 )
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _KNOWN = frozenset(
     {
         "namespace",
@@ -95,7 +95,6 @@ class RedisOptions:
         tls: None for an unencrypted connection.
         patience_ms: how long to retry while the server is unreachable, loading or failing over.
         timeout_ms: how long to wait for a reply.
-        timeout_ms: how long a reply is waited for.
     """
 
     addresses: tuple[Address, ...]
@@ -157,8 +156,8 @@ def parse_url(url: str) -> RedisOptions:
             password=given.get("sentinel_password", ""),
         ),
         tls=tls,
-        patience_ms=_whole("patience_ms", given.get("patience_ms", str(DEFAULT_PATIENCE))),
-        timeout_ms=_timeout(given),
+        patience_ms=read_whole("patience_ms", given.get("patience_ms", str(DEFAULT_PATIENCE))),
+        timeout_ms=read_whole("timeout_ms", given.get("timeout_ms", str(DEFAULT_TIMEOUT)), least=1),
     )
 
 
@@ -204,7 +203,7 @@ def _address(text: str, default: int) -> Address:
         port = port[1:]
     elif text.count(":") <= 1:
         host, _, port = text.partition(":")
-    if port and not 1 <= _whole("a port", port) <= 65535:
+    if port and not 1 <= read_whole("a port", port) <= 65535:
         message = f"{port} is not a valid port"
         raise InvalidValue(message, hint="from 1 to 65535")
     return Address(host=host or "localhost", port=int(port) if port else default)
@@ -229,7 +228,7 @@ def _database(scheme: str, parts: list[str], given: Mapping[str, str]) -> int:
     if len(parts) > 1:
         message = f"the URL of the Redis store has too many parts: {'/'.join(parts)!r}"
         raise InvalidValue(message, hint=_HINT)
-    number = _whole("the number of the database", text) if text else 0
+    number = read_whole("the number of the database", text) if text else 0
     if number and scheme.endswith("cluster"):
         message = f"a cluster has no database {number}"
         raise InvalidValue(message, hint="leave it out; choose a ?namespace= instead")
@@ -241,18 +240,3 @@ def _namespace(value: str) -> str:
         message = f"the namespace {value!r} is unusable"
         raise InvalidValue(message, hint="1 to 64 of A-Z a-z 0-9 _ . : -")
     return value
-
-
-def _timeout(given: Mapping[str, str]) -> int:
-    timeout = _whole("timeout_ms", given.get("timeout_ms", str(DEFAULT_TIMEOUT)))
-    if timeout < 1:
-        message = "timeout_ms is 0"
-        raise InvalidValue(message, hint="at least 1; replies take a moment")
-    return timeout
-
-
-def _whole(what: str, value: str) -> int:
-    if _NUMBER.fullmatch(value) is None:
-        message = f"{what} is {value!r}"
-        raise InvalidValue(message, hint="it must be a whole number, 0 or more")
-    return int(value)

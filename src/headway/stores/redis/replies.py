@@ -7,8 +7,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from headway.contract.claims import BeatReply, Claimed, ClaimReply, SweepReply
-from headway.contract.definitions import FireReply
+from headway.contract.claims import BeatReply, Claimed, ClaimReply
 from headway.contract.extensions import Suspicion
 from headway.contract.operate import Acted, ActReply
 from headway.contract.outcomes import Verdict
@@ -83,11 +82,6 @@ class _SignalResult(msgspec.Struct):
     answer: SignalResult
     job: str | bool | None = None
     state: str | bool | None = None
-
-
-class _Fired(msgspec.Struct):
-    fired: list[int]
-    current: bool
 
 
 class _Job(msgspec.Struct, array_like=True):
@@ -291,12 +285,6 @@ def acted(value: msgspec.Raw) -> list[ActReply]:
     ]
 
 
-def fire_reply(value: msgspec.Raw) -> FireReply:
-    """Return the reply of a fire."""
-    reply = read(value, _Fired)
-    return FireReply(fired=tuple(reply.fired), current=reply.current)
-
-
 def term(value: msgspec.Raw) -> int | None:
     """Return the term; None if another process leads."""
     reply = _term(value)
@@ -306,8 +294,3 @@ def term(value: msgspec.Raw) -> int | None:
 def _given(text: str | bool | None) -> str | None:
     """Return a text, or None for false or a missing value."""
     return text if isinstance(text, str) else None
-
-
-def sweep_reply(value: msgspec.Raw) -> SweepReply:
-    """Return a sweep's reply."""
-    return read(value, SweepReply)

@@ -25,7 +25,6 @@ from headway.contract.outcomes import (
 )
 from headway.contract.store import InFlight
 from headway.core.check import check_jobs
-from headway.core.errors import InvalidValue
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, JobPolicy, NewJob
 from headway.core.naming import check_name
 from headway.stores.ledger.lane_claim import BEGAN
@@ -254,16 +253,8 @@ def _item(item: Item) -> Request:
 
 
 def import_chunk_request(chunk: ExportChunk) -> Request:
-    """Return a chunk's rows with named fields.
-
-    Raises:
-        InvalidValue: this version cannot read the chunk.
-    """
-    try:
-        decode(chunk.part, chunk.rows)
-    except (KeyError, msgspec.DecodeError) as error:
-        message = f"a chunk of {chunk.part!r:.40} cannot be read: {error}"
-        raise InvalidValue(message, hint="both stores must be of the same version") from None
+    """Return a chunk's rows with named fields."""
+    decode(chunk)  # refuses a chunk of another version
     rows: list[Request] = _decode(chunk.rows)
     if chunk.part == "entries":
         rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
@@ -276,8 +267,3 @@ def _entry(spec: bytes | None) -> Request | None:
     # As `define` sends it: Lua stores an entry as a map.
     found = decode_entry(spec)
     return None if found is None else named(found)
-
-
-def as_request(record: object) -> Request:
-    """Return any other request as a map."""
-    return named(record)

@@ -45,7 +45,7 @@ from headway.stores.redis.replies import ScriptReply
 from headway.stores.redis.requests import Request
 from headway.stores.redis.scripts import Script, script
 from headway.stores.redis.timing import StoreClock
-from headway.stores.redis.values import decode_untyped, encode
+from headway.stores.redis.values import decode_untyped, encode, named
 
 Answer = TypeVar("Answer")
 
@@ -126,8 +126,8 @@ class RedisStore:
 
     async def fire(self, request: FireRequest) -> FireReply:
         check_batch("fire", len(request.moments))
-        reply = await self._do("verbs.chores.fire", requests.as_request(request))
-        return replies.fire_reply(reply.value)
+        reply = await self._do("verbs.chores.fire", named(request))
+        return replies.read(reply.value, FireReply)
 
     # Working
 
@@ -153,7 +153,7 @@ class RedisStore:
 
     async def signal(self, signal: Signal) -> SignalReply:
         check_signal(signal)
-        reply = await self._do("verbs.signal", requests.as_request(signal))
+        reply = await self._do("verbs.signal", named(signal))
         return replies.signal_reply(reply.value)
 
     # Operating
@@ -163,7 +163,7 @@ class RedisStore:
         check_name("author", request.author)
         check_name("request", request.request)
         check_edit(request.edit)
-        reply = await self._do("verbs.act", requests.as_request(request))
+        reply = await self._do("verbs.act", named(request))
         return replies.acted(reply.value)
 
     async def define(self, request: DefineRequest) -> int:
@@ -201,7 +201,7 @@ class RedisStore:
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         reply = await self._do("verbs.chores.sweep", {"n": n, "keep_trail_ms": keep_trail_ms})
-        return replies.sweep_reply(reply.value)
+        return replies.read(reply.value, SweepReply)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         request: Request = {"role": role, "holder": holder, "lease_ms": lease_ms}

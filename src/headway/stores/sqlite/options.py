@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import parse_qsl, unquote
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import read_whole
 
 Synchronous = Literal["full", "normal"]
 
@@ -63,8 +63,10 @@ def parse_url(url: str) -> SqliteOptions:
     return SqliteOptions(
         path=Path(path),
         synchronous=_synchronous(given.get("synchronous", "full")),
-        reserve_bytes=_whole(given, "reserve_bytes", DEFAULT_RESERVE),
-        patience_ms=_whole(given, "patience_ms", DEFAULT_PATIENCE),
+        reserve_bytes=read_whole(
+            "reserve_bytes", given.get("reserve_bytes", str(DEFAULT_RESERVE)), digits=15
+        ),
+        patience_ms=read_whole("patience_ms", given.get("patience_ms", str(DEFAULT_PATIENCE))),
     )
 
 
@@ -74,13 +76,3 @@ def _synchronous(value: str) -> Synchronous:
             return known
     message = f"synchronous is {value!r}"
     raise InvalidValue(message, hint="it must be full or normal")
-
-
-def _whole(given: Mapping[str, str], name: str, default: int) -> int:
-    value = given.get(name)
-    if value is None:
-        return default
-    if not (value.isascii() and value.isdigit() and len(value) < 16):
-        message = f"{name} is {value!r}"
-        raise InvalidValue(message, hint="it must be a whole number, 0 or more")
-    return int(value)

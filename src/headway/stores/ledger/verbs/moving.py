@@ -101,14 +101,17 @@ encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 _decoders = {part: msgspec.msgpack.Decoder(list[row]) for part, row in PARTS.items()}
 
 
-def decode(part: str, rows: bytes) -> list[Any]:
+def decode(chunk: ExportChunk) -> list[Any]:
     """Decode the rows of a chunk.
 
     Raises:
-        KeyError: the part is unknown.
-        msgspec.DecodeError: the rows do not belong to this part.
+        InvalidValue: this version cannot read it.
     """
-    return _decoders[part].decode(rows)
+    try:
+        return _decoders[chunk.part].decode(chunk.rows)
+    except (KeyError, msgspec.DecodeError) as error:
+        message = f"a chunk of {chunk.part!r:.40} cannot be read: {error}"
+        raise InvalidValue(message, hint="both stores must be of the same version") from None
 
 
 Page = tuple[Sequence[Any], Any]
@@ -155,16 +158,8 @@ def read_cursor(cursor: str | None) -> tuple[str, Any, int]:
 
 
 def import_chunk(ledger: Ledger, chunk: ExportChunk) -> None:
-    """See `Movable.import_chunk`.
-
-    Raises:
-        InvalidValue: this version cannot read it; nothing was written.
-    """
-    try:
-        rows = decode(chunk.part, chunk.rows)
-    except (KeyError, msgspec.DecodeError) as error:
-        message = f"a chunk of {chunk.part!r:.40} cannot be read: {error}"
-        raise InvalidValue(message, hint="both stores must be of the same version") from None
+    """See `Movable.import_chunk`."""
+    rows = decode(chunk)
     _COPYING[chunk.part][1](ledger, rows)
 
 
