@@ -91,7 +91,7 @@ class _CachedToken:
     Attributes:
         spec: the token; None if there is none with this id.
         read_at: when the store last returned it.
-        asked_at: when the store was last queried, even if it was unavailable.
+        queried_at: when the store was last queried, even if it was unavailable.
     """
 
     spec: TokenSpec | None

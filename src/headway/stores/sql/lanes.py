@@ -43,8 +43,20 @@ def read_lane(name: str, rows: Rows) -> LaneRow | None:
     )
 
 
-class SqlLanes(SqlTable[SessionOf]):
-    """The starts of tenants; see `LaneTable`. Each store caches lanes in its own way."""
+class SqlLanes(SqlTable[SessionOf], ABC):
+    """Lanes, and the starts of tenants; see `LaneTable`. Each store caches lanes in its own way."""
+
+    @abstractmethod
+    def _row(self, name: str) -> LaneRow | None:
+        """Return a copy of a lane's row, if it has one."""
+
+    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
+        found: dict[str, LaneRow] = {}
+        for name in names:
+            row = self._row(name)
+            if row is not None:
+                found[name] = row
+        return found
 
     def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
         session, wanted = self._session, tuple(sorted(tenants))

@@ -41,14 +41,6 @@ _SAVE_STARTS = Write(
 class PostgresLanes(SqlLanes[Session]):
     """See `LaneTable`."""
 
-    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
-        found: dict[str, LaneRow] = {}
-        for name in names:
-            row = self._row(name)
-            if row is not None:
-                found[name] = row
-        return found
-
     def _row(self, name: str) -> LaneRow | None:
         session = self._session
         rows = session.shared.lanes_of(session.number(LANES))

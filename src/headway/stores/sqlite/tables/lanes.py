@@ -22,21 +22,12 @@ _SAVE_STARTS = (
 class SqliteLanes(SqliteTable, SqlLanes[Session]):
     """See `LaneTable`."""
 
-    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
-        found: dict[str, LaneRow] = {}
-        for name in names:
-            row = self._row(name)
-            if row is not None:
-                found[name] = LaneRow(
-                    name=name, spec=row.spec, override=row.override, level=row.level
-                )
-        return found
-
     def _row(self, name: str) -> LaneRow | None:
         rows = self._session.memory.lanes
         if name not in rows:
             rows[name] = read_lane(name, self._session.select(LANE, name))
-        return rows[name]
+        row = rows[name]
+        return row and LaneRow(name, row.spec, row.override, row.level)
 
     def ensure(self, names: Iterable[str]) -> None:
         for name in names:
