@@ -65,7 +65,7 @@ async def serving(
     settings: dict[str, Any] = tomllib.loads(SYSTEMS.read_text("utf-8"))
     parts = Parts(
         directory=Directory(f"sqlite:///{folder / 'directory.db'}"),
-        exchange=read_telephony(phones.settings),
+        telephony=read_telephony(phones.settings),
     )
     systems = Systems(
         each=(
@@ -84,7 +84,7 @@ async def serving(
     add_dashboard(server, service, systems.each)
     listener = Listener(server, ListenAddress(host=LOOPBACK, port=0), on_stop=service.begin_stop)
     async with systems.opened(listener.url), alive(service, systems.each):
-        phones.carrier.world.inbound_urls[""] = f"{listener.url}/field-service/hooks/twilio/texts"
+        phones.carrier.network.inbound_urls[""] = f"{listener.url}/field-service/hooks/twilio/texts"
         running = asyncio.create_task(listener.run())
         try:
             await listener.answers()

@@ -46,7 +46,7 @@ class Telephones:
     @property
     def ledger(self) -> Ledger:
         """Every call and message, and the result of each webhook."""
-        return self.carrier.world.ledger
+        return self.carrier.network.ledger
 
     @property
     def settings(self) -> dict[str, object]:

@@ -184,8 +184,8 @@ def put_off_the_due_moment(world: World) -> None:
     world.flight(FLIES_LATER)["runs"][0]["due_at"] -= 3
 
 
-def put_off_the_due_moment_of_a_cancelled_flight(world: World) -> None:
-    world.flight(CANCELLED)["due_at"] += 3
+def bring_the_due_moment_of_a_cancelled_flight_forward(world: World) -> None:
+    world.flight(CANCELLED)["due_at"] -= 3
 
 
 def leave_again_before_it_is_due_again(world: World) -> None:
@@ -286,7 +286,7 @@ FAULTS: list[tuple[Callable[[World], None], str]] = [
     (cancel_without_saying_why, "no trail"),
     (leave_a_millisecond_early, "too early"),
     (put_off_the_due_moment, "wrong moment"),
-    (put_off_the_due_moment_of_a_cancelled_flight, "wrong moment"),
+    (bring_the_due_moment_of_a_cancelled_flight_forward, "wrong moment"),
     (leave_again_before_it_is_due_again, "too early"),
     (put_an_aircraft_in_two_places, "two places"),
     (fly_without_the_lock, "no lock"),
