@@ -10,7 +10,7 @@ import headway as hw
 from headway.client.address import ServerAddress
 from headway.client.remote_store import RemoteStore
 from headway.contract.claims import BeatRequest, ClaimReply, ClaimRequest
-from headway.contract.definitions import Role
+from headway.contract.definitions import DefineRequest, LaneSpec, Role, SetLane
 from headway.contract.outcomes import Succeeded, Verdict
 from headway.contract.views import StatsQuery, WorkersQuery
 from headway.core.state import State
@@ -37,6 +37,22 @@ async def test_jobs_run_with_their_arguments_and_results_are_kept() -> None:
         assert view is not None
         assert view.result == b'{"to":"ada@example.org","n":1}'
         assert view.run == 1
+
+
+async def test_worker_runs_jobs_of_a_lane_whose_lease_is_longer_than_a_claim_may_have() -> None:
+    app = hw.App("memory://")
+
+    @app.job()
+    async def work() -> None: ...
+
+    async with serving(tokens=False) as rig:
+        spec = LaneSpec(name="main", lease_ms=2 * 86_400_000)
+        await rig.store.define(DefineRequest(items=(SetLane(spec=spec),), author="ada"))
+        async with hw.Client(rig.url) as client:
+            await client.send_async(work)
+            worker = client.worker(app, until_idle=True)
+            await worker.run()
+        assert worker.ended == 1
 
 
 async def test_job_that_arrives_while_the_worker_waits_runs_at_once() -> None:

@@ -244,7 +244,8 @@ def test_follow_up_that_looks_misspelt_causes_a_warning(
         ({"concurrency": -1}, "concurrency of the lane 'calls' is -1"),
         ({"maxbacklog": 5}, "unknown option 'maxbacklog'"),
         ({"lease": 30}, "lease of the lane 'calls': a duration cannot be parsed from 30"),
-        ({"lease": "1ms"}, "lease of the lane 'calls' is 1 ms (it must be at least 1s)"),
+        ({"lease": "1ms"}, "lease of the lane 'calls' is 1 ms (use 1s to 24h"),
+        ({"lease": "25h"}, "lease of the lane 'calls' is 90000000 ms (use 1s to 24h"),
     ],
 )
 def test_unusable_options_of_a_lane_are_refused(

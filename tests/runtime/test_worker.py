@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, SetLane
+from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, ResetLane, SetLane
 from headway.contract.store import Sent
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
@@ -536,3 +536,18 @@ async def test_worker_uses_the_shortest_lease_that_its_lanes_have_when_it_starts
     claims = store.asked("claim")
     assert claims
     assert {request.lease_ms for request, _ in claims} == {lease_ms}
+
+
+async def test_worker_started_again_after_a_reset_of_its_lane_uses_the_default_lease(
+    app: hw.App, store: ObservedStore
+) -> None:
+    @app.job()
+    async def work() -> None: ...
+
+    await app.declare()
+    worker = app.worker(until_idle=True)
+    changes = (SetLane(spec=LaneSpec(name="main", lease_ms=5_000)), ResetLane(name="main"))
+    for change, lease_ms in zip(changes, (5_000, 30_000), strict=True):
+        await store.define(DefineRequest(items=(change,), author="ada"))
+        await worker.run()
+        assert store.asked("claim")[-1][0].lease_ms == lease_ms

@@ -89,10 +89,12 @@ class Engines(Crew):
             rate = rates[channel]
             written += CHANNEL.format(channel=channel, at_once=AT_ONCE, rate=rate)
         (self._folder / "headway.toml").write_text(written)
-        await self._begin("one")
-        await self.answers()
+        await self._run("migrate")
+        # Before the engines start, because workers read the leases only then.
         for channel in CHANNELS:
             await self._run("lanes", "set", f"notify.{channel}", f"--lease={lease_s}s")
+        await self._begin("one")
+        await self.answers()
         await self._begin("two")
 
     async def freeze(self, name: str, seconds: float) -> None:

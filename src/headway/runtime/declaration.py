@@ -27,7 +27,7 @@ from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule, parse_schedule
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
-from headway.runtime.worker.worker_options import check_lease
+from headway.runtime.worker.worker_options import read_lease
 
 _log = logging.getLogger("headway.worker")
 
@@ -42,8 +42,9 @@ class LaneOptions(TypedDict, total=False):
         weights: weights of tenants in a fair lane; 1 for tenants not named.
         target: target for the latency from due to start.
         max_backlog: sends are refused while this many jobs are not final; unlimited by default.
-        lease: how long runs stay valid without a heartbeat; "30s" by default. A worker without the
-            option `lease` uses the shortest of its lanes', as it is when the worker starts.
+        lease: how long runs stay valid without a heartbeat, 1s to 24h; "30s" by default. A
+            worker without the option `lease` uses the shortest of its lanes', as it is when the
+            worker starts.
     """
 
     concurrency: int
@@ -73,7 +74,7 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
     return LaneSpec(
         name=lane,
         concurrency=_count(lane, "concurrency", options.get("concurrency")),
-        lease_ms=None if lease is None else check_lease(f"lease of the lane {lane!r}", lease),
+        lease_ms=None if lease is None else read_lease(f"lease of the lane {lane!r}", lease),
         target_ms=None
         if target is None
         else check_duration(f"target of the lane {lane!r}", target),

@@ -37,6 +37,8 @@ from headway.runtime.worker.outcomes import Failures
 from headway.runtime.worker.plans import Plans
 from headway.runtime.worker.settler import Settler
 from headway.runtime.worker.worker_options import (
+    LEASE_MS,
+    LONGEST_LEASE_MS,
     SHORTEST_LEASE_MS,
     SignalUrl,
     WorkerOptions,
@@ -510,9 +512,9 @@ class Worker:
             names = tuple(name for name, _ in self.settings.lanes)
             lanes = await self._store.read(LanesQuery(names=names))
             leases = [one.spec.lease_ms for one in lanes if one.spec.lease_ms is not None]
-            if leases:
-                lease_ms = max(SHORTEST_LEASE_MS, min(leases))
-                self.settings = replace(self.settings, lease_ms=lease_ms)
+            shortest = min(leases, default=LEASE_MS)
+            lease_ms = min(max(shortest, SHORTEST_LEASE_MS), LONGEST_LEASE_MS)
+            self.settings = replace(self.settings, lease_ms=lease_ms)
 
     async def _chores_of_now(self) -> None:
         await TimetableChore(self._store, self.settings.timing).create_fires()

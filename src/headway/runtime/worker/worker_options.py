@@ -21,7 +21,9 @@ from headway.runtime.worker.outcomes import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware, Unknown
 
 MOST_AHEAD = 2_000
-SHORTEST_LEASE_MS = 1_000
+LEASE_MS = 30_000
+"""Default lease of a worker's runs."""
+SHORTEST_LEASE_MS, LONGEST_LEASE_MS = 1_000, 86_400_000
 
 Duty = Callable[[], Coroutine[Any, Any, None]]
 """A chore that runs until it is cancelled."""
@@ -117,16 +119,25 @@ class WorkerSettings:
     unknown: Unknown
 
 
-def check_lease(what: str, value: object) -> int:
+def read_lease(what: str, value: object) -> int:
     """Parse a lease; an error begins with `what`.
 
     Raises:
-        InvalidValue: it is not a duration, or too short.
+        InvalidValue: it is not a duration, or not valid.
     """
-    lease_ms = check_duration(what, value)
-    if lease_ms < SHORTEST_LEASE_MS:
+    return check_lease(what, check_duration(what, value))
+
+
+def check_lease(what: str, lease_ms: int) -> int:
+    """Validate a lease; an error begins with `what`.
+
+    Raises:
+        InvalidValue: it is too short to be renewed in time, or so long that a dead worker would
+            block its jobs.
+    """
+    if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
         message = f"{what} is {lease_ms} ms"
-        raise InvalidValue(message, hint="it must be at least 1s")
+        raise InvalidValue(message, hint="use 1s to 24h; the default is 30s")
     return lease_ms
 
 
@@ -137,7 +148,6 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         InvalidValue: an option is unknown or not valid.
     """
     refuse_unknown(options, WorkerOptions, "a worker has no option")
-    lease_ms = check_lease("a worker's lease", options.get("lease", "30s"))
     order = options.get("order", "weighted")
     if order not in {"weighted", "strict"}:
         message = f"a worker's order is {order!r:.40}"
@@ -152,7 +162,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         order=order,
         concurrency=check_count("concurrency", options.get("concurrency", 10), least=1),
         prefetch=check_count("prefetch", options.get("prefetch", MOST_AHEAD), least=0),
-        lease_ms=lease_ms,
+        lease_ms=read_lease("a worker's lease", options.get("lease", f"{LEASE_MS}ms")),
         until_idle=options.get("until_idle", False),
         grace=check_duration("a worker's grace", options.get("grace", "30s")) / 1000,
         name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_BATCH, MAX_RESULT
+from headway.runtime.worker.worker_options import LEASE_MS
 from headway.server.bodies.base import (
     Body,
     FailFastList,
@@ -24,7 +25,6 @@ from headway.server.bodies.base import (
 )
 from headway.server.bodies.jobs import MOST_GATES, GateBody, JobBody
 from headway.server.long_polling.claiming import (
-    LEASE_MS,
     MAX_REQUEST,
     MAX_WANTED,
     MAX_WEIGHT,

@@ -17,25 +17,8 @@ from headway.core.errors import InvalidValue, OutcomeUnknown, StoreError
 from headway.core.naming import check_name, whole_number
 from headway.runtime.chores import log_dead
 from headway.runtime.timing import Timing, persist
+from headway.runtime.worker.worker_options import LEASE_MS
 from headway.server.long_polling.waiters import ClaimAttempt
-
-LEASE_MS = 30_000
-"""Default lease of a worker's runs."""
-SHORTEST_LEASE_MS, LONGEST_LEASE_MS = 1_000, 86_400_000
-
-
-def check_lease(lease_ms: int) -> int:
-    """Validate the duration of a lease.
-
-    Raises:
-        InvalidValue: it is too short to be renewed in time, or so long that a dead worker would
-            block its jobs.
-    """
-    if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
-        message = f"{lease_ms} ms is not a valid lease"
-        raise InvalidValue(message, hint="use 1s to 24h; the default is 30s")
-    return lease_ms
-
 
 MAX_WANTED = 256
 """Maximum number of lanes and patterns in a poll."""

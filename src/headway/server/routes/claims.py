@@ -18,6 +18,7 @@ from headway.contract.claims import Claimed
 from headway.core.job import JobPolicy
 from headway.runtime.records import Record, embedded_json, record
 from headway.runtime.timing import Timing
+from headway.runtime.worker.worker_options import check_lease
 from headway.server.access import needs
 from headway.server.bodies.work import ClaimBody
 from headway.server.caller import Caller, Permission
@@ -26,7 +27,6 @@ from headway.server.long_polling.claiming import (
     LongPoll,
     PollReply,
     check_lanes,
-    check_lease,
     is_pattern,
 )
 from headway.server.replies import (
@@ -254,7 +254,7 @@ async def _pull(service: Service, caller: Caller, body: ClaimBody, request: Requ
         wanted=LaneSelection(lanes=lanes, order=body.order, reach=caller.lanes),
         n=body.max,
         free=body.max if body.free is None else body.free,
-        lease_ms=check_lease(body.lease),
+        lease_ms=check_lease("the lease", body.lease),
         request=body.request,
         after=body.after,
     )

@@ -31,6 +31,7 @@ from headway.core.errors import IdConflict, InvalidValue, KeyConflict
 from headway.core.gates.spec import GateUse
 from headway.core.instant import Moment
 from headway.core.job import NewJob, derived_id
+from headway.runtime.worker.worker_options import check_lease
 from headway.server.access import needs
 from headway.server.bodies.work import (
     AnyOutcome,
@@ -52,7 +53,7 @@ from headway.server.bodies.work import (
 )
 from headway.server.caller import Caller, Permission
 from headway.server.hooks.signals import check_own_key
-from headway.server.long_polling.claiming import LaneSelection, check_lease, is_pattern
+from headway.server.long_polling.claiming import LaneSelection, is_pattern
 from headway.server.problems import named_by_body
 from headway.server.replies import answer, reply
 from headway.server.routing import TheService, router
@@ -248,7 +249,7 @@ async def beat(
             worker=caller.worker(body.worker),
             running=tuple((one.job, one.run) for one in body.running),
             request=body.request,
-            lease_ms=check_lease(body.lease),
+            lease_ms=check_lease("the lease", body.lease),
             lanes=await _served(service, caller, body.lanes),
             name=body.name,
             progress=tuple((job, run, data) for job, run, data in progress if data is not None),

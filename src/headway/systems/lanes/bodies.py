@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from headway.runtime.worker.worker_options import LEASE_MS
 from headway.server.bodies.base import (
     Body,
     FailFastList,
@@ -17,7 +18,6 @@ from headway.server.bodies.base import (
     When,
 )
 from headway.server.bodies.work import ClaimBody, ErrorText
-from headway.server.long_polling.claiming import LEASE_MS
 
 AnyJobId = Annotated[
     Name,

@@ -18,13 +18,14 @@ from headway.core.errors import InvalidValue, LeaseLost
 from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Backoff
 from headway.core.state import State
+from headway.runtime.worker.worker_options import check_lease
 from headway.server.access import Observer, Reader, Sender, needs
 from headway.server.bodies.base import Name, QueryModel, TenantName
 from headway.server.bodies.jobs import EditBody, FilterBody, JobBody
 from headway.server.bodies.work import AnyOutcome, DeadBody, FailedBody, RunningBody, SucceededBody
 from headway.server.caller import Caller, Permission
 from headway.server.finding import bounded_page
-from headway.server.long_polling.claiming import PollReply, check_lease
+from headway.server.long_polling.claiming import PollReply
 from headway.server.paging import PageQuery, RepeatKey, check_number_cursor
 from headway.server.replies import answer, page_model, reply, reply_model
 from headway.server.routes.claims import answer_pull
@@ -237,7 +238,7 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
         BeatRequest(
             worker=caller.worker(body.worker),
             running=(run,),
-            lease_ms=check_lease(body.lease),
+            lease_ms=check_lease("the lease", body.lease),
             name=body.worker,
             progress=() if progress is None else ((*run, progress),),
         )
