@@ -173,7 +173,7 @@ async def copy_store(
         try:
             await _define(source, as_it_was, author)
         except StoreError as error:
-            message = f"the copy failed, and its source stays paused: {failure or error}"
+            message = f"the copy failed, and its source stays paused: {str(failure) or error}"
             hint = "open it with `headway resume all`, then copy again to an empty store"
             raise StoreUnavailable(message, hint=hint) from failure
         raise
