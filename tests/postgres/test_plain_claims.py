@@ -351,6 +351,47 @@ async def test_first_run_of_a_fire_is_left_to_the_verb_and_its_retry_is_not(
     await assert_clean(store)
 
 
+@pytest.mark.parametrize("why", ["gate", "fire", "expired"])
+async def test_job_committed_after_the_assumptions_were_checked_is_left_to_the_verb(
+    store: PostgresStore, place: Place, clock: FakeClock, why: str
+) -> None:
+    line = Slots("line", 1)
+    await define(store, DeclareGate(spec=line))
+    gates = (use_of(line),)
+    await store.enqueue([job(1, gates=gates, lane="other"), job(2)])
+    request = ClaimRequest(worker="other", request=1, lanes=(("other", 1),), n=1, free=1)
+    assert started(await store.claim(request)) == [job(1).id]
+    # Learn about the gate.
+    await claim(store, request=2)
+    due_at = clock() + 1_000
+    late = {
+        "gate": job(3, due_at=due_at, gates=gates),
+        "fire": job(3, due_at=due_at, entry="daily", fired_at=due_at),
+        "expired": job(3, due_at=due_at, expires_at=due_at),
+    }[why]
+    plain = job(4)
+    await store.enqueue([plain])
+    before = trips(store)
+    with psycopg.connect(place.database) as other:
+        # The statement that starts jobs waits for this lock, the one that checks does not.
+        other.execute(f"LOCK TABLE {place.namespace}.delta IN ACCESS EXCLUSIVE MODE".encode())
+        assert store.enqueue_within(other, [late])[0].created
+        clock.advance(1_000)
+        call = asyncio.ensure_future(claim(store, request=3))
+        await until_it_waits(place, call)
+        other.commit()
+        assert started(await call) == [plain.id]
+    assert trips(store)[0] > before[0]
+    assert await count(store, "running") == 3
+    view = await store.read(JobQuery(id=late.id))
+    assert view is not None
+    if why == "expired":
+        assert (view.state, view.reason) == (State.DEAD, "expired")
+    else:
+        assert view.state is State.SCHEDULED
+    await assert_clean(store)
+
+
 async def test_due_job_of_an_unknown_flow_is_left_to_the_verb_once(
     store: PostgresStore, clock: FakeClock
 ) -> None:

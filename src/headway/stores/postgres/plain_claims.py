@@ -56,6 +56,7 @@ RETRY_MS = 50
 _LAST = 2**62
 _NO_DONE = Done(wrote=False, woken={}, notified=False)
 
+_PLAIN = "flow = ANY ({}::bigint[]) AND (run > 0 OR entry IS NULL)"
 _HOLDS = (
     # If the verb would do more than start the first jobs, this fails, and with it the whole claim.
     # A missing fact fails like a different one.
@@ -71,7 +72,7 @@ _HOLDS = (
     " AND NOT EXISTS (SELECT FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
     " AND expires_at <= @now)"
     " AND NOT EXISTS (SELECT FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL)"
-    " AND (SELECT count(*) FILTER (WHERE flow = ANY ($15::bigint[]) AND (run > 0 OR entry IS NULL))"
+    f" AND (SELECT count(*) FILTER (WHERE {_PLAIN.format('$15')})"
     f" = least(count(*), {MOST_DUE}) FROM (SELECT flow, run, entry FROM @job WHERE state = 0"
     f" AND lane = $11::bigint AND due_at <= @now ORDER BY due_at LIMIT {MOST_DUE + 1}) AS due)"
     # No implicit gate limits it, and no other flow has waiting jobs.
@@ -105,8 +106,10 @@ _START = (
     " UNION ALL SELECT head.* FROM unnest($10::bigint[]) AS part (flow) CROSS JOIN LATERAL "
     + _WAITING.format("")
     + " WHERE (SELECT count(*) FROM behind) < $2::bigint"  # noqa: S608  (constants only)
+    # An enqueue may have been committed since the assumptions were checked.
     " UNION ALL (SELECT priority, due_at, seq, state FROM @job WHERE state = 0"
-    f" AND lane = $1::bigint AND due_at <= @now ORDER BY due_at LIMIT {MOST_DUE})) AS head"
+    f" AND lane = $1::bigint AND due_at <= @now AND {_PLAIN.format('$10')}"
+    f" ORDER BY due_at LIMIT {MOST_DUE})) AS head"
     " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
     # Lock them one by one, in order, until there are enough. Look each up by its number, because a
     # join might scan all waiting jobs.
@@ -116,9 +119,10 @@ _START = (
     " FOR UPDATE SKIP LOCKED) AS job LIMIT $2::bigint),"
     " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
     " request = $12, claimed_at = greatest(@now, created_at),"
-    # Only the verb can start a job with its own gates, or one that waited through a closing.
+    # Only the verb can start a job with its own gates, or one that waited through a closing; an
+    # expired one was committed since the assumptions were checked.
     " run = run + 1 / (keyed IS NULL AND ticket IS NULL AND cascade IS NULL"
-    " AND due_at >= $16::bigint)::int"
+    " AND due_at >= $16::bigint AND (run > 0 OR coalesce(expires_at, @now + 1) > @now))::int"
     " FROM mine WHERE job.seq = mine.seq RETURNING job.priority, job.due_at, job.seq, job.flow,"
     " job.id, job.run, job.attempt, job.stage, job.subject, job.args, job.policy, mine.place),"
     " gone AS (DELETE FROM @worker WHERE id = $13 AND no ="
