@@ -327,6 +327,23 @@ async def test_connection_to_a_replaced_server_proves_nothing(
         assert old.sql("SELECT n FROM @number WHERE key = -13 AND n <> 0") == []
 
 
+async def test_claim_that_is_refused_counts_the_jobs_that_have_become_due(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue([*jobs(0, 2), *jobs(2, 3, due_at=clock() + 5_000)])
+    await store.lead("chores", "here", 1)
+    place.back_up()
+    clock.advance(10_000)
+    await store.lead("chores", "here", 2)
+    place.restore()
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    queued = [await count(store, state) for state in ("scheduled", "waiting")]
+    listed = place.sql("SELECT count(*) FILTER (WHERE state = 0), count(*) FROM @job")
+    assert [(queued[0], sum(queued))] == listed
+
+
 async def test_mark_says_who_found_what_when_and_every_process_repeats_it(
     place: Place, clock: FakeClock
 ) -> None:

@@ -15,6 +15,8 @@ from headway.contract.signals import Signal, SignalReply
 from headway.core.errors import InvariantBroken
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
 from headway.stores.ledger import verbs
+from headway.stores.ledger.promotion import promote
+from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.settle import read_ahead_of, settle_all
 from headway.stores.ledger.verbs.signal import read_ahead_of as signals_read_ahead_of
 from headway.stores.ledger.verbs.signal import signals as apply_signals
@@ -81,12 +83,18 @@ class ClaimsAndSweeps:
                 self._plain.learn(request, reply, ledger.session.cache.found)
                 if reply.jobs:
                     self._idle.discard(kind.name)
+            if ledger.session.cache.promoted:
+                # The store was changed, so nothing may start; what became waiting is counted.
+                step = Step(ledger)
+                promote(step, lanes)
+                step.flush()
             return reply
 
         def take(answers: Sequence[Rows]) -> None:
             self._steps.session.cache.promoted = answers[1]
 
-        first = [(LOAD_WORKER, (request.worker,)), (_PROMOTE_DUE, (Texts(lanes), MAX_BATCH))]
+        claim = (Texts(lanes), MAX_BATCH, request.worker, request.request)
+        first = [(LOAD_WORKER, (request.worker,)), (_PROMOTE_DUE, claim)]
         return Part(verb, kind, first, take)
 
     def sweep(self, n: int, keep_trail_ms: int) -> tuple[SweepReply, Done]:

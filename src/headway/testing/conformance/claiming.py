@@ -111,6 +111,31 @@ class ClaimGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(second.id, second.run))
         assert (await rig.worker.repeat(3)).jobs == [first, third]
 
+    async def test_jobs_that_became_due_before_a_repeated_request_are_counted(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        gates = (use_of(LINE),)
+        await rig.add_many(2, gates=gates)
+        later = await rig.add(gates=gates, due_at=rig.clock() + 1_000)
+        await rig.worker.take()
+        (run,) = await rig.worker.take()
+        rig.clock.advance(1_000)
+        assert (await rig.worker.repeat()).jobs == [run]
+        await rig.check()
+        assert await rig.worker.take_ids() == [later.id]
+
+    async def test_due_jobs_of_a_lane_that_a_claim_names_twice_are_counted_once(
+        self, rig: Rig
+    ) -> None:
+        due_at = rig.clock() + 1_000
+        await rig.add_many(MAX_BATCH, due_at=due_at)
+        last = await rig.add(due_at=due_at + 1)
+        rig.clock.advance(1_001)
+        assert len(await rig.worker.take(MAX_BATCH, LANE, LANE)) == MAX_BATCH
+        await rig.check()
+        assert await rig.worker.take_ids() == [last.id]
+
     async def test_repeat_of_a_claim_that_started_nothing_loses_no_job(self, rig: Rig) -> None:
         assert await rig.worker.take(3) == []
         job = await rig.add()

@@ -139,7 +139,7 @@ def _apply_due_changes(ledger: Ledger, request: ClaimRequest, dead: list[str]) -
         step.flush()
         dead += step.dead
     run_timers(step.cache, TIMERS)
-    promote(step, [lane for lane, _ in request.lanes])
+    promote(step, list(dict(request.lanes)))
     step.flush()
     return expired == EXPIRIES
 

@@ -231,7 +231,10 @@ PROMOTE_DUE = Write(
     "WITH due AS MATERIALIZED (SELECT lane.name, one.* FROM @lane AS lane CROSS JOIN LATERAL"
     " (SELECT flow, priority, due_at, seq, id, CASE WHEN run = 0 THEN entry END AS entry"
     " FROM @job AS job WHERE state = 0 AND job.lane = lane.no AND due_at <= @now"
-    " ORDER BY due_at, seq LIMIT $2::bigint) AS one WHERE lane.name = ANY ($1::text[])),"
+    " ORDER BY due_at, seq LIMIT $2::bigint) AS one WHERE lane.name = ANY ($1::text[])"
+    # A repeated claim changes nothing.
+    " AND coalesce((SELECT request FROM @worker WHERE id = $3 ORDER BY no DESC LIMIT 1), 0)"
+    " < $4::bigint),"
     " promoted AS (UPDATE @job SET state = 1"
     " WHERE seq = ANY (ARRAY (SELECT seq FROM due WHERE entry IS NULL)))"
     " SELECT flow, priority, due_at, seq, name, id::text, entry FROM due ORDER BY due_at, seq",

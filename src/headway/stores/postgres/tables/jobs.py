@@ -298,7 +298,7 @@ class PostgresJobs(SqlJobs[Session]):
         rows = session.cache.promoted
         session.cache.promoted = None
         if rows is None:
-            rows = session.do(sql.PROMOTE_DUE, Texts(lanes), limit)
+            rows = session.do(sql.PROMOTE_DUE, Texts(lanes), limit, "", 1)
             self._moved()
         elif rows:
             session.wrote_ahead(sql.PROMOTE_DUE)
