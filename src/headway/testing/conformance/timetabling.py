@@ -112,6 +112,19 @@ class TimetableGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert run.due_at == minute(1)
 
+    async def test_expired_fire_does_not_start(self, rig: Rig) -> None:
+        job = rig.jobs.make(due_at=None, expires_at=minute(2), key=None)
+        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job, overlap="all")
+        await rig.define(DeclareEntry(spec=spec))
+        await fire(rig, (await the_entry(rig)).revision, 1)
+        for _ in range(2):
+            await rig.add(expires_at=None)
+            await rig.worker.take_one()
+        rig.clock.advance(2 * MINUTE_MS)
+        assert await rig.worker.take(5) == []
+        (expired,) = await fired(rig)
+        assert (expired.state, expired.reason, expired.run) == (State.DEAD, "expired", 0)
+
     async def test_time_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
         entry = await create_fires(rig, 1, 2)
         reply = await fire(rig, entry.revision, 1, 2, 3)

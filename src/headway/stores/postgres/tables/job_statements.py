@@ -231,6 +231,8 @@ PROMOTE_DUE = Write(
     "WITH due AS MATERIALIZED (SELECT lane.name, one.* FROM @lane AS lane CROSS JOIN LATERAL"
     " (SELECT flow, priority, due_at, seq, id, CASE WHEN run = 0 THEN entry END AS entry"
     " FROM @job AS job WHERE state = 0 AND job.lane = lane.no AND due_at <= @now"
+    # A claim ends expired jobs after this; what it returns must still be scheduled then.
+    " AND (entry IS NULL OR run > 0 OR coalesce(expires_at, @now + 1) > @now)"
     " ORDER BY due_at, seq LIMIT $2::bigint) AS one WHERE lane.name = ANY ($1::text[])"
     # A repeated claim changes nothing.
     " AND coalesce((SELECT request FROM @worker WHERE id = $3 ORDER BY no DESC LIMIT 1), 0)"
