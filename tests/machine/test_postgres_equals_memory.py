@@ -19,8 +19,6 @@ from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.contract.store import Clock, Store
 from headway.core.job import NewJob
 from headway.stores import open_store
-from headway.stores.ledger.promotion import promote
-from headway.stores.ledger.step import Step
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.store import PostgresStore
 from tests.conformance.plain_first import Counted, PlainFirstStore
@@ -96,25 +94,13 @@ FIRST_CLAIMS = 20
 """Claims at the start of each of these histories."""
 
 
-class _PromotingStore(PlainFirstStore):
-    """Makes the due jobs that a plain claim leaves scheduled waiting, as any other claim does."""
-
-    async def claim(self, request: ClaimRequest) -> ClaimReply:
-        plain = self.counted.claims
-        reply = await super().claim(request)
-        if self.counted.claims > plain:
-            lanes = [lane for lane, _ in request.lanes]
-            await self.inner._decide(lambda ledger: promote(Step(ledger), lanes))
-        return reply
-
-
 class PlainPostgresMachine(PostgresMachine):
     """Memory and a namespace whose lanes are mostly plain."""
 
     counted = Counted()
 
     def open(self, clock: Clock) -> Store:
-        return cast("Store", _PromotingStore(super().open(clock), self.counted, greets=False))
+        return cast("Store", PlainFirstStore(super().open(clock), self.counted, greets=False))
 
     @initialize(dice=DICE)
     def declare_and_fill(self, dice: Random) -> None:

@@ -190,14 +190,16 @@ async def test_due_job_whose_enqueue_was_committed_late_goes_first(
     await declare(store, line)
     gates = (use_of(line),) if gated else ()
     made = jobs(0, 4, gates=gates)
-    late = job(60, due_at=clock() + 60_000, gates=gates)
-    await store.enqueue([*made, late])
+    late = jobs(60, 2, due_at=clock() + 60_000, gates=gates)
+    await store.enqueue([*made, *late])
     assert await claimed(store, 2, 1) == [one.id for one in made[:2]]
     with psycopg.connect(place.database) as other:
-        query = f"UPDATE {place.namespace}.job SET due_at = %s WHERE id = %s::uuid"  # noqa: S608  (our own names)
-        other.execute(query.encode(), (clock() - 5_000, late.id))
-    assert await claimed(store, 1, 2) == [late.id]
-    assert await claimed(store, 5, 3) == [one.id for one in made[2:]]
+        query = f"UPDATE {place.namespace}.job SET due_at = %s WHERE id = ANY (%s::uuid[])"  # noqa: S608  (our own names)
+        other.execute(query.encode(), (clock() - 5_000, [one.id for one in late]))
+    # The second becomes waiting with the claim that starts the first.
+    assert await claimed(store, 1, 2) == [late[0].id]
+    assert await claimed(store, 1, 3) == [late[1].id]
+    assert await claimed(store, 5, 4) == [one.id for one in made[2:]]
     await assert_clean(store)
 
 

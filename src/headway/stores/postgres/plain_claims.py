@@ -6,9 +6,8 @@ is a shared step: it locks the rows that it starts, and skips rows locked by ano
 first statement checks its assumptions in the same transaction. If one does not hold, nothing is
 written, and the verb makes the claim in an exclusive step.
 
-Scheduled jobs that are due start directly, in the same order. Those that it does not start stay
-scheduled: another process may have started jobs behind them, and would have to be told to look for
-them. An exclusive step makes them waiting, and tells it.
+Scheduled jobs that are due start directly, in the same order; those that it does not start become
+waiting.
 """
 
 from __future__ import annotations
@@ -99,6 +98,10 @@ _START = (
         " AND job.priority < part.below"
     )
     + f" WHERE (SELECT coalesce(max(n), 0) FROM @number WHERE key = {BEHIND}) = $9::bigint),"  # noqa: S608  (constants only)
+    " due AS MATERIALIZED (SELECT priority, due_at, seq, flow, state FROM @job WHERE state = 0"
+    # An enqueue may have been committed since the assumptions were checked.
+    f" AND lane = $1::bigint AND due_at <= @now AND {_PLAIN.format('$10')}"
+    f" ORDER BY due_at LIMIT {MOST_DUE}),"
     # If these are too few, from the whole flows: a late commit may have put jobs before a mark.
     " first AS MATERIALIZED (SELECT head.*, row_number() OVER (ORDER BY head.priority, head.due_at,"
     " head.seq) AS place FROM (SELECT * FROM behind"
@@ -106,10 +109,7 @@ _START = (
     " UNION ALL SELECT head.* FROM unnest($10::bigint[]) AS part (flow) CROSS JOIN LATERAL "
     + _WAITING.format("")
     + " WHERE (SELECT count(*) FROM behind) < $2::bigint"  # noqa: S608  (constants only)
-    # An enqueue may have been committed since the assumptions were checked.
-    " UNION ALL (SELECT priority, due_at, seq, state FROM @job WHERE state = 0"
-    f" AND lane = $1::bigint AND due_at <= @now AND {_PLAIN.format('$10')}"
-    f" ORDER BY due_at LIMIT {MOST_DUE})) AS head"
+    " UNION ALL SELECT priority, due_at, seq, state FROM due) AS head"
     " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
     # Lock them one by one, in order, until there are enough. Look each up by its number, because a
     # join might scan all waiting jobs.
@@ -117,6 +117,10 @@ _START = (
     " (SELECT * FROM first ORDER BY place) AS head CROSS JOIN LATERAL"
     " (SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = head.state"
     " FOR UPDATE SKIP LOCKED) AS job LIMIT $2::bigint),"
+    " rest AS MATERIALIZED (SELECT due.* FROM due CROSS JOIN LATERAL (SELECT FROM @job AS job"
+    " WHERE job.seq = due.seq AND job.state + 0 = 0 FOR UPDATE SKIP LOCKED) AS job"
+    " WHERE due.seq NOT IN (SELECT seq FROM mine)),"
+    " promoted AS (UPDATE @job SET state = 1 WHERE seq = ANY (ARRAY (SELECT seq FROM rest))),"
     " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
     " request = $12, claimed_at = greatest(@now, created_at),"
     # Only the verb can start a job with its own gates, or one that waited through a closing; an
@@ -131,14 +135,17 @@ _START = (
     " lease AS (INSERT INTO @worker SELECT id, name, coalesce(nullif(lanes, $17), $18), @now,"
     " greatest(lease_until, @now + $14::bigint), $12, false, no + 1 FROM gone RETURNING no),"
     " counted AS (INSERT INTO @delta SELECT $15::bigint[], ARRAY[due - n, -due, n, n] FROM"
-    " (SELECT count(*) AS n, count(*) FILTER (WHERE state = 0) AS due FROM mine) AS one"
-    " WHERE n > 0),"
+    " (SELECT count(place) AS n, count(*) FILTER (WHERE state = 0) AS due FROM"
+    " (SELECT place, state FROM mine UNION ALL SELECT NULL, state FROM rest) AS one) AS one"
+    " WHERE n > 0 OR due > 0),"
     f" raised AS (UPDATE @number SET n = @now WHERE key = {HIGH_WATER} AND n < @now - {LAG_MS}"
     " AND EXISTS (SELECT FROM mine))"
     # If a beat has replaced the worker's row in the meantime, there is no lease row, and this
     # fails.
     " SELECT priority, due_at, seq, flow, id::text, run, attempt, stage, subject, args, policy,"
-    " place / (SELECT count(*) FROM lease) FROM started ORDER BY place"
+    " place / (SELECT count(*) FROM lease) AS place FROM started"
+    " UNION ALL SELECT priority, due_at, seq, flow, NULL, 0, 0, '', '', '', 0, NULL FROM rest"
+    " ORDER BY place"
 )
 _THEN = (
     "SELECT least("
@@ -281,9 +288,11 @@ class PlainClaims:
             holds = self._holds(request, name, lane, number)
             start = self._start(request, lane, number, marked, version, spare)
             then = (_THEN, (number, request.worker, Numbers(lane.flows)))
-            _, started, (after,) = steps.whole([holds, start, then])
-            return started, after
+            _, found, (after,) = steps.whole([holds, start, then])
+            promoted.extend(row[:4] for row in found if row[4] is None)
+            return [row for row in found if row[4] is not None], after
 
+        promoted: list[tuple[int, int, int, int]] = []
         spare = min(4 * request.n, MOST_SKIPPED)
         started, (next_at, lease_until, left) = run(spare)
         if left and not started and spare < MOST_SKIPPED:
@@ -301,6 +310,9 @@ class PlainClaims:
             self._rise(started, lowered)
         elif marked:
             marks.drop(marked)
+        for priority, due_at, seq, flow in promoted:
+            # If it was committed late, it may precede a mark.
+            marks.lower(flow, priority, due_at, seq)
         if left and not jobs:
             again_at = session.now + RETRY_MS
             next_at = again_at if next_at is None else min(next_at, again_at)
