@@ -21,7 +21,7 @@ from headway.contract.definitions import (
     SetLane,
 )
 from headway.contract.outcomes import SettleRequest, Snoozed, Verdict
-from headway.contract.views import JobQuery, WorkersQuery
+from headway.contract.views import JobQuery, StatsQuery, WorkersQuery
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.stores.postgres import low_water_marks
@@ -135,6 +135,20 @@ async def test_plain_claim_looks_further_if_all_first_jobs_are_locked(
         reply = await claim(store, request=2, n=1)
         assert (started(reply), reply.again) == (of(made[10:11]), True)
     assert started(await claim(store, request=3, n=11)) == of([*made[:10], made[11]])
+    await assert_clean(store)
+
+
+async def test_due_job_behind_locked_ones_is_counted_though_nothing_starts_at_first(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    made = jobs(1, 10)
+    due = job(20, priority=900, due_at=clock() + 1_000)
+    await store.enqueue([*made, due])
+    clock.advance(1_000)
+    async with locked(place, made):
+        assert started(await claim(store, request=2, n=1)) == [due.id]
+    counts = (await store.read(StatsQuery())).counts
+    assert counts == {"succeeded": 1, "waiting": 10, "running": 1}
     await assert_clean(store)
 
 
@@ -293,7 +307,8 @@ async def test_due_jobs_start_directly_in_order_among_the_waiting_ones(
     reply = await claim(store, request=4, n=2)
     assert (started(reply), reply.again, reply.next_at) == (of(due[1:]), False, later.due_at)
     assert trips(store) == (before[0] + 2, before[1])
-    assert await count(store, "running") == 4
+    counts = (await store.read(StatsQuery())).counts
+    assert counts == {"succeeded": 1, "running": 4, "scheduled": 1}
     await assert_clean(store)
 
 
