@@ -147,7 +147,7 @@ class PhoneNetwork:
         await self._application.close()
 
     def _new_sid(self, kind: str) -> str:
-        """Return a new id; only worlds with the same mark create the same ids."""
+        """Return a new id; only networks with the same mark create the same ids."""
         self._made += 1
         drawn = blake2b(f"{self._mark}:{self._made}".encode(), digest_size=16).hexdigest()
         return kind + drawn
