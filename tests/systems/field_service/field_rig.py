@@ -31,6 +31,8 @@ from tests.web.rig import dashboard
 
 LIMIT_S = 120
 """How long a test waits for an event before it fails."""
+SLOW = {"speed": 0.001}
+"""Settings of a carrier whose calls do not end before a test ends them."""
 LINE = "+15559990000"
 CUSTOMER = {"name": "Bo Li", "phone": "+14155550100"}
 HERE = {"lat": 52.52, "lon": 13.405}
@@ -164,6 +166,15 @@ class FieldRig:
     async def jobs(self, kind: str, **more: Any) -> list[JobView]:
         page: Page[JobView] = await self.store.read(JobsQuery(kind=kind, runs=True, **more))
         return list(page.rows)
+
+    async def ringing(self) -> JobView:
+        """Wait until a technician's call has its id at the provider; return the call's job."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                for one in await self.jobs("ring"):
+                    if one.runs and one.runs[-1].keys:
+                        return one
+                await REAL.pause(0.01)
 
     async def hook(self, path: str, **fields: str) -> httpx.Response:
         """Send a webhook signed as Twilio signs; return the reply."""

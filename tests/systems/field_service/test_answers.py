@@ -19,7 +19,7 @@ from tests.plain_jobs import claim, job
 from tests.server.problems import problem
 from tests.servers.postgres import fresh_database
 from tests.systems.field_service.directories import opened
-from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
+from tests.systems.field_service.field_rig import LINE, FieldRig, a_field, phone_of
 
 
 def texts_to(field: FieldRig, name: str) -> list[str]:
@@ -389,9 +389,7 @@ async def test_unknown_call_is_hung_up_once_a_webhook_has_named_it(tmp_path: Pat
         field.carrier.network.pace.speed = 60
         await field.technician("ada", "cut", km=1, ring_s=280)
         sent = await field.ask()
-        async with asyncio.timeout(LIMIT_S):
-            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
-                await REAL.pause(0.01)
+        await field.ringing()
         assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
         (ring,) = await field.settled("ring", 1)
         assert ring.reason == "canceled"

@@ -23,11 +23,8 @@ from headway.systems.field_service.follow_ups import hang_up_others
 from headway.systems.field_service.offer_calls import ask, certain_ms, given_up_ms
 from headway.systems.field_service.request import LINES
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
-from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
+from tests.systems.field_service.field_rig import LIMIT_S, LINE, SLOW, FieldRig, a_field, phone_of
 from tests.systems.field_service.history_checks import calls_at_once
-
-SLOW = {"speed": 0.001}
-"""With this speed no call ends before a test ends it."""
 
 
 async def nothing(*_: object) -> None:
@@ -88,9 +85,7 @@ async def test_call_in_which_the_technician_declines_ends_by_itself(tmp_path: Pa
         sent = await field.ask()
         await field.asks(sent["id"], "ada")
         await field.carrier.until(lambda one: one.ledger.calls, "called")
-        async with asyncio.timeout(LIMIT_S):
-            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
-                await REAL.pause(0.01)
+        await field.ringing()
         (sid,) = [one.sid for one in world.ledger.calls.values()]
         pressed = {"CallSid": sid, "CallStatus": "in-progress", "Digits": "2"}
         await field.hook(f"answer?ref={sent['id']}:1", **pressed)
@@ -105,10 +100,7 @@ async def test_report_about_another_call_does_not_end_the_current_one(tmp_path: 
         await field.technician("ada", "silent")
         sent = await field.ask()
         await field.asks(sent["id"], "ada")
-        async with asyncio.timeout(LIMIT_S):
-            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
-                await REAL.pause(0.01)
-        (ring,) = await field.jobs("ring")
+        ring = await field.ringing()
         for sid, state in (("CA" + "9" * 32, State.AWAITING), (None, State.SUCCEEDED)):
             (own,) = [one.sid for one in field.carrier.network.ledger.calls.values()]
             said = {"CallSid": sid or own, "CallStatus": "completed"}
@@ -121,9 +113,7 @@ async def test_key_pressed_in_another_call_answers_no_offer(tmp_path: Path):
         await field.technician("ada", "silent")
         sent = await field.ask()
         await field.asks(sent["id"], "ada")
-        async with asyncio.timeout(LIMIT_S):
-            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
-                await REAL.pause(0.01)
+        await field.ringing()
         (own,) = [one.sid for one in field.carrier.network.ledger.calls.values()]
         for sid, says, status in (
             ("CA" + "9" * 32, "This offer is not known.", "dispatching"),

@@ -16,7 +16,7 @@ from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds, offer_calls
 from headway.systems.field_service.live_view import answer, read_live_view
 from headway.systems.jobs import act
-from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, a_field, phone_of
+from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, SLOW, a_field, phone_of
 
 
 def said(told: dict[str, Any]) -> list[tuple[str, str]]:
@@ -383,10 +383,8 @@ async def test_ties_go_to_the_longest_idle_and_completing_starts_idleness(tmp_pa
 
 
 async def test_call_waits_for_a_free_line_and_its_offer_then_lasts_in_full(tmp_path: Path):
-    # In a world this slow, ada's call cannot end by itself before the test ends it.
-    slow = {"speed": 0.001}
     async with a_field(
-        tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=slow
+        tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=SLOW
     ) as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "accept", km=2)
@@ -423,10 +421,8 @@ async def test_emergency_gets_a_busy_technician_before_earlier_requests(tmp_path
 
 
 async def test_emergency_gets_a_line_before_earlier_requests(tmp_path: Path):
-    # In a world this slow, ada's call cannot end by itself before the test ends it.
-    slow = {"speed": 0.001}
     async with a_field(
-        tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=slow
+        tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=SLOW
     ) as field:
         await field.technician("ada", "silent", km=1)
         bob = await field.technician("bob", "accept", km=2)
