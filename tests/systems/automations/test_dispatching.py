@@ -22,6 +22,7 @@ from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
+from headway.runtime.chores import TimetableChore
 from headway.runtime.handler_results import Dead
 from headway.runtime.job import Job
 from headway.runtime.timing import REAL, Timing
@@ -166,6 +167,37 @@ async def test_interval_that_never_ran_is_due_at_once_and_a_cron_is_not(tmp_path
         (job,) = found.rows
         assert json.loads(job.result or b"")["status"] == 0
         assert job.subject == str(repository)
+
+
+async def test_interval_that_never_ran_is_due_at_once_beside_a_worker_that_creates_fires(
+    tmp_path, repository, url
+):
+    (tmp_path / "automations.toml").write_text(entry("each", repository))
+    folders = Folders(root=tmp_path / "state")
+    dispatcher = Dispatcher(file=tmp_path / "automations.toml", folders=folders, lease_ms=60_000)
+    app = App(url)
+    dispatcher.declare(app)
+    dispatcher.read()
+    await app.declare()
+    try:
+        define = app.store.define
+
+        async def with_worker(request: DefineRequest) -> int:
+            revision = await define(request)
+            await TimetableChore(app.store, REAL).create_fires()
+            return revision
+
+        app.store.define = with_worker
+        await dispatcher.sync(app.store)
+        (view,) = await app.store.read(TimetableQuery())
+        found = await app.store.read(JobsQuery(lane="automations"))
+        first, after = sorted(job.fired_at or 0 for job in found.rows)
+        assert first == view.first_seen_at < after == view.last_fired
+        await dispatcher.sync(app.store)
+        again = await app.store.read(JobsQuery(lane="automations"))
+        assert [job.id for job in again.rows] == [job.id for job in found.rows]
+    finally:
+        await app.close_async()
 
 
 async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, repository, url):

@@ -23,7 +23,6 @@ from headway.contract.definitions import (
     DefineRequest,
     EnableEntry,
     EntrySpec,
-    FireRequest,
     Item,
     RemoveEntry,
 )
@@ -33,7 +32,7 @@ from headway.core.duration import UNITS_MS
 from headway.core.errors import HeadwayError, InvalidValue, StoreError
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
-from headway.core.job import NewJob, derived_id
+from headway.core.job import NewJob, derived_id, fire_id
 from headway.core.naming import did_you_mean
 from headway.core.retry import Backoff
 from headway.core.state import State
@@ -238,15 +237,11 @@ class Dispatcher:
             part = tuple(items[begin : begin + MOST])
             await store.define(DefineRequest(items=part, author=AUTHOR, reason=self.lowered))
         for name, view in (await entries_of(store)).items():
-            # An interval that has never fired is due at once.
-            new = name in enabled and view.last_fired is None
-            if new and isinstance(view.spec.schedule, Every):
-                at = view.first_seen_at
-                await store.fire(
-                    FireRequest(
-                        entry=view.spec.name, revision=view.revision, moments=(at,), ahead_until=at
-                    )
-                )
+            # An interval that has never fired is due at once. Its first fire is a job like any
+            # other: `Store.fire` would refuse it after a worker created the next one meanwhile.
+            new = view.revision == 1 and (name not in known or view.last_fired is None)
+            if new and name in enabled and isinstance(view.spec.schedule, Every):
+                await store.enqueue([first_fire(view)])
         await TimetableChore(store, self.timing).create_fires()
         # Not `self.revision`: a session may have read a newer file meanwhile.
         self.applied = revision
@@ -389,6 +384,13 @@ def anchored(one: Automation, known: EntryView | None) -> Schedule | None:
     if known is None or not isinstance(known.spec.schedule, Every):
         return None
     return replace(one.schedule, anchor_at=known.spec.schedule.anchor_at)
+
+
+def first_fire(view: EntryView) -> NewJob:
+    """Return the first session of an interval, due when its entry was declared."""
+    at, name = view.first_seen_at, view.spec.name
+    id_ = fire_id(name, at, view.revision, at)
+    return view.spec.job.changed(id=id_, due_at=at, entry=name, fired_at=at)
 
 
 async def entries_of(store: Store) -> dict[str, EntryView]:
