@@ -17,6 +17,8 @@ class Scale:
         drain: Jobs queued before the drain that is compared with peers.
         drain_slow: Jobs queued for slow peers, which run fewer than 3,000 per second.
         waiting: Repeats with handlers that wait, which take seconds on every system.
+        rounds: Jobs per handler that waits; the last ones leave some handlers without a job, so
+            few rounds show less than is reached in the long run.
         slow_pairs: Whether two worker processes of slow peers are measured too.
         deep: Jobs queued before deeper drains of this engine alone.
         locked: Jobs that contend for locks.
@@ -42,6 +44,7 @@ class Scale:
     drain: int = 20_000
     drain_slow: int = 4_000
     waiting: int = 3
+    rounds: int = 50
     slow_pairs: bool = False
     deep: tuple[int, ...] = (100_000,)
     locked: int = 3_000
@@ -68,6 +71,7 @@ QUICK = Scale(
     drain=5_000,
     drain_slow=1_000,
     waiting=1,
+    rounds=15,
     deep=(20_000,),
     locked=500,
     signals=500,

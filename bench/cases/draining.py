@@ -25,7 +25,7 @@ LOCKED = "drain at contended locks"
 LOCKS, LOCKERS = 100, 4
 """Number of keys and of worker processes in that case."""
 SHARED = "handlers that wait, by several processes"
-HANDLER_S, HANDLERS, ROUNDS, PROCESSES = 0.2, 50, 15, (1, 2, 4, 8)
+HANDLER_S, HANDLERS, PROCESSES = 0.2, 50, (1, 2, 4, 8)
 """In that case: how long a handler waits, handlers per process, jobs per handler, and numbers of
 processes."""
 
@@ -122,17 +122,23 @@ def waiting_handlers(bench: Bench) -> None:
     systems = _waiting(bench)
     turns: dict[str, Callable[[Place], float]] = {}
     for workers in PROCESSES:
-        count = workers * HANDLERS * ROUNDS
+        count = workers * HANDLERS * bench.scale.rounds
         for setting, system in systems.items():
             turns[f"{setting}, {workers}"] = _rate(bench, system, count, workers)
     for name, values in bench.in_turns(turns, repeats=bench.scale.waiting).items():
         workers = int(name.rpartition(" ")[2])
-        # Between the end of the first handler and the end of the last, there is one round less.
-        ideal = workers * HANDLERS * ROUNDS / (ROUNDS - 1) / HANDLER_S
+        ideal = _ideal(bench, workers)
         share = sorted(values)[len(values) // 2] / ideal
         bench.add(SHARED, name, "/s", values, f"{share:.2f} of ideal")
     for setting in systems:
         _goals_of(bench, setting)
+
+
+def _ideal(bench: Bench, workers: int) -> float:
+    """Return the jobs per second of handlers that never wait for a job."""
+    rounds = bench.scale.rounds
+    # Between the end of the first handler and the end of the last, there is one round less.
+    return workers * HANDLERS * rounds / (rounds - 1) / HANDLER_S
 
 
 def _waiting(bench: Bench) -> dict[str, System]:
@@ -169,7 +175,7 @@ def _goals_of(bench: Bench, setting: str) -> None:
     if setting.endswith("Slots"):
         bench.goal(f"{what} against one", most.median / one.median, least=5)
     else:
-        ideal = PROCESSES[-1] * HANDLERS * ROUNDS / (ROUNDS - 1) / HANDLER_S
+        ideal = _ideal(bench, PROCESSES[-1])
         near = bench.ground.name == bench.ground.store
         bench.goal(f"{what} against ideal", most.median / ideal, least=0.95 if near else 0.88)
 

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench.board import Board
-from bench.systems.peer import Ending, Peer
+from bench.systems.peer import Control, Peer
 from bench.tally import Starts, Tally
 
 CLOCKS = {"monotonic": time.monotonic_ns, "wall": time.time_ns}
@@ -19,7 +19,7 @@ CLOCKS = {"monotonic": time.monotonic_ns, "wall": time.time_ns}
 def consume(
     pipe: Connection, peer: Peer, url: str, board: Path, place: int, clock: str | None
 ) -> None:
-    """Send "ready", work after the first message, and report and exit after the second.
+    """Send "ready" once the queue is open, work after the first message, report after the second.
 
     Args:
         pipe: Pipe to the measuring process.
@@ -32,22 +32,24 @@ def consume(
     logging.disable(logging.ERROR)
     places = Board(board).places
     tally = Tally(places, place) if clock is None else Starts(places, place, CLOCKS[clock])
-    ending = Ending()
-    pipe.send("ready")
-    pipe.recv()
+
+    def start() -> None:
+        pipe.send("ready")
+        pipe.recv()
+        threading.Thread(target=read_commands, daemon=True).start()
 
     def read_commands() -> None:
         try:
             pipe.recv()
         except EOFError:
             os._exit(1)
-        if ending.told is not None:
-            ending.told()
+        if control.stop is not None:
+            control.stop()
             return
         # Exit at once, like a killed process: only executions so far count.
         pipe.send(tally.report())
         os._exit(0)
 
-    threading.Thread(target=read_commands, daemon=True).start()
-    peer.consume(url, tally, ending)
+    control = Control(start)
+    peer.consume(url, tally, control)
     pipe.send(tally.report())

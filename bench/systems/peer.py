@@ -25,18 +25,22 @@ class Producer:
         raise NotImplementedError
 
 
-class Ending:
-    """Stops a worker when all jobs are done.
+class Control:
+    """Starts a worker together with those of other processes, and stops it at the end.
 
-    If the worker registers no function, its process exits at once.
+    If the worker registers no function to stop it, its process exits at once.
+
+    Args:
+        start: blocks until all workers are ready; each calls it once its queue is open.
     """
 
-    def __init__(self) -> None:
-        self.told: Callable[[], object] | None = None
+    def __init__(self, start: Callable[[], None]) -> None:
+        self.start = start
+        self.stop: Callable[[], object] | None = None
 
-    def calls(self, told: Callable[[], object]) -> None:
+    def on_stop(self, stop: Callable[[], object]) -> None:
         """Register a function that is called from another thread; the worker must then return."""
-        self.told = told
+        self.stop = stop
 
 
 class Peer:
@@ -79,6 +83,9 @@ class Peer:
         """Open the queue for enqueuing, in the running loop."""
         raise NotImplementedError
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        """Run a worker in this process and its main thread, until it is stopped or killed."""
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
+        """Run a worker in this process and its main thread, until it is stopped or killed.
+
+        It opens the queue, and calls `control.start()` before it takes the first job.
+        """
         raise NotImplementedError

@@ -11,7 +11,7 @@ from arq import create_pool, func
 from arq.connections import ArqRedis, RedisSettings
 from arq.worker import Worker
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 from headway.runtime import event_loop
 
@@ -48,9 +48,7 @@ class ArqOnRedis(Peer):
         yield ArqProducer(pool)
         await pool.aclose()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
-
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def noop(context: dict[str, object], number: int) -> None:
             del context
             handler(number)
@@ -65,6 +63,7 @@ class ArqOnRedis(Peer):
                 keep_result=0,
                 handle_signals=False,
             )
+            control.start()
             await worker.async_run()
 
         event_loop.run(work())

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from celery import Celery
 from celery.exceptions import SecurityWarning
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 
 QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=CRITICAL")
@@ -64,9 +64,9 @@ class CeleryOnRedis(Peer):
         yield CeleryProducer(noop)
         app.close()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         # It warns about running as root, which is usual in containers.
         warnings.simplefilter("ignore", SecurityWarning)
         app, _ = self.open(url, handler)
+        control.start()
         app.worker_main(["--quiet", "worker", "--pool=solo", *QUIET])

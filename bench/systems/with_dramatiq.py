@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 
 os.environ["dramatiq_queue_prefetch"] = "512"  # noqa: SIM112  (its own name)
@@ -54,9 +54,9 @@ class DramatiqOnRedis(Peer):
         yield DramatiqProducer(noop)
         broker.close()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         broker, _ = self.open(url, handler)
+        control.start()
         dramatiq.Worker(broker, worker_threads=THREADS).start()
         threading.Event().wait()
 

@@ -15,7 +15,7 @@ import headway as hw
 # import theirs, so that the measurement does not include it.
 import headway.runtime.worker.worker
 import headway.stores.redis.store  # noqa: F401
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler, unseen
 from headway.contract.views import StatsQuery
 from headway.core.gates.spec import GateSpec
@@ -111,13 +111,14 @@ class Headway(Peer):
         async with app:
             yield HeadwayProducer(app, step, self.locks)
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def work() -> None:
             app, _ = self.open(url, handler)
             worker = app.worker(concurrency=self.places, prefetch=self.prefetch)
-            ending.calls(worker.stop)
-            await worker.run()
-            await app.close_async()
+            control.on_stop(worker.stop)
+            async with app:
+                control.start()
+                await worker.run()
 
         event_loop.run(work())
 

@@ -15,7 +15,7 @@ from huey import RedisHuey, SqliteHuey
 from huey.api import Huey
 
 from bench.places.sqlite import file_beside
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 
 
@@ -56,11 +56,12 @@ class HueyOnRedis(Peer):
         yield HueyProducer(huey, noop)
         huey.storage.close()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         huey, _ = self.open(url, handler)
         consumer = huey.create_consumer(workers=1, periodic=False, check_worker_health=False)
         over = threading.Event()
-        ending.calls(over.set)
+        control.on_stop(over.set)
+        control.start()
         consumer.start()
         over.wait()
         consumer.stop(graceful=True)

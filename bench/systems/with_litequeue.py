@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from litequeue import LiteQueue
 
 from bench.places.sqlite import file_beside
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 
 POLL_S = 0.001
@@ -50,10 +50,11 @@ class LiteQueueOnSqlite(Peer):
         yield LiteQueueProducer(queue)
         queue.close()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         over = threading.Event()
-        ending.calls(over.set)
+        control.on_stop(over.set)
         queue = self.open(url)
+        control.start()
         while not over.is_set():
             message = queue.pop()
             if message is None:

@@ -19,7 +19,7 @@ from pgqueuer import PgQueuer, Queries
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 from headway.runtime import event_loop
 
@@ -61,9 +61,7 @@ class PgQueuerOnPostgres(Peer):
         async with _connected(url) as driver:
             yield PgQueuerProducer(Queries(driver))
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
-
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def work() -> None:
             async with _connected(url) as driver:
                 queuer = PgQueuer(driver)
@@ -74,6 +72,7 @@ class PgQueuerOnPostgres(Peer):
                         await asyncio.sleep(self.seconds)
                     handler(int(job.payload or b""))
 
+                control.start()
                 if self.places:
                     # It requires room for at least two batches.
                     size, most = self.places // 2, self.places

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from procrastinate import App, PsycopgConnector
 from procrastinate.tasks import Task
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler, unseen
 from headway.runtime import event_loop
 
@@ -73,12 +73,11 @@ class ProcrastinateOnPostgres(Peer):
         async with app.open_async():
             yield ProcrastinateProducer(noop, self.locks)
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
-
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def work() -> None:
             app, _ = self.open(url, handler)
             async with app.open_async():
+                control.start()
                 await app.run_worker_async(
                     concurrency=self.places or self.jobs,
                     delete_jobs="successful",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 
 _handlers: list[Handler] = []
@@ -53,10 +53,10 @@ class RqOnRedis(Peer):
         yield RqProducer(Queue("bench", connection=connection))
         connection.close()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         _handlers[:] = [handler]
         connection = Redis.from_url(url)
         worker = SimpleWorker([Queue("bench", connection=connection)], connection=connection)
         worker.log_job_description = False
+        control.start()
         worker.work(logging_level="CRITICAL", with_scheduler=True)

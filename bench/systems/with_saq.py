@@ -10,7 +10,7 @@ from saq import Job, Queue, Worker
 from saq.queue.postgres import PostgresQueue
 from saq.queue.redis import RedisQueue
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 from headway.runtime import event_loop
 
@@ -57,9 +57,7 @@ class SaqOnRedis(Peer):
         yield SaqProducer(queue)
         await queue.disconnect()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
-
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def noop(context: object, *, number: int) -> None:
             del context
             handler(number)
@@ -67,6 +65,7 @@ class SaqOnRedis(Peer):
         async def work() -> None:
             queue = self.open(url)
             await queue.connect()
+            control.start()
             await Worker(queue, functions=[("noop", noop)], concurrency=self.jobs).start()
 
         event_loop.run(work())

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from streaq import Worker
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 from headway.runtime import event_loop
 
@@ -57,11 +57,10 @@ class StreaqOnRedis(Peer):
         async with worker:
             yield StreaqProducer(worker, noop)
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
-
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def work() -> None:
             worker, _ = self.open(url, handler)
+            control.start()
             await worker.run_async()
 
         event_loop.run(work())

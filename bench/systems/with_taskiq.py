@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from taskiq.api import run_receiver_task
 from taskiq_redis import RedisStreamBroker
 
-from bench.systems.peer import Ending, Peer, Producer
+from bench.systems.peer import Control, Peer, Producer
 from bench.tally import Handler
 from headway.runtime import event_loop
 
@@ -52,11 +52,10 @@ class TaskiqOnRedis(Peer):
         yield TaskiqProducer(noop)
         await broker.shutdown()
 
-    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
-        del ending
-
+    def consume(self, url: str, handler: Handler, control: Control) -> None:
         async def work() -> None:
             broker, _ = self.open(url, handler)
+            control.start()
             await run_receiver_task(
                 broker,
                 max_async_tasks=self.tasks,
