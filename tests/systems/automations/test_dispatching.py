@@ -36,7 +36,7 @@ from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
 from headway.systems.automations.reports import health, listing
 from headway.systems.automations.runner import SessionRunner
-from headway.systems.automations.session import Session
+from headway.systems.automations.session import End, Session
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.observed_store import beat_soon
@@ -172,10 +172,12 @@ async def test_interval_that_never_ran_is_due_at_once_and_a_cron_is_not(tmp_path
         assert job.subject == str(repository)
 
 
-async def test_interval_that_never_ran_is_due_at_once_beside_a_worker_that_creates_fires(
-    tmp_path, repository, url
-):
-    (tmp_path / "automations.toml").write_text(entry("each", repository))
+@asynccontextmanager
+async def dispatching(
+    tmp_path: Path, url: str, entry: str
+) -> AsyncIterator[tuple[Dispatcher, App]]:
+    """Yield a dispatcher with its App, without a server or a worker."""
+    (tmp_path / "automations.toml").write_text(entry)
     folders = Folders(root=tmp_path / "state")
     dispatcher = Dispatcher(file=tmp_path / "automations.toml", folders=folders, lease_ms=60_000)
     app = App(url)
@@ -183,6 +185,15 @@ async def test_interval_that_never_ran_is_due_at_once_beside_a_worker_that_creat
     dispatcher.read()
     await app.declare()
     try:
+        yield dispatcher, app
+    finally:
+        await app.close_async()
+
+
+async def test_interval_that_never_ran_is_due_at_once_beside_a_worker_that_creates_fires(
+    tmp_path, repository, url
+):
+    async with dispatching(tmp_path, url, entry("each", repository)) as (dispatcher, app):
         define = app.store.define
 
         async def with_worker(request: DefineRequest) -> int:
@@ -199,8 +210,28 @@ async def test_interval_that_never_ran_is_due_at_once_beside_a_worker_that_creat
         await dispatcher.sync(app.store)
         again = await app.store.read(JobsQuery(lane="automations"))
         assert [job.id for job in again.rows] == [job.id for job in found.rows]
-    finally:
-        await app.close_async()
+
+
+@pytest.mark.parametrize("permanent", [True, False])
+async def test_end_of_a_session_leaves_an_edit_made_meanwhile_in_force(
+    tmp_path, repository, url, permanent
+):
+    gone = End(reason="setup", error="repository not found")
+    before, after = entry("a", repository), entry("a", repository, schedule="at 09:00")
+    async with dispatching(tmp_path, url, before) as (dispatcher, app):
+        await dispatcher.sync(app.store)
+        old = dispatcher.config.automations["a"]
+        (tmp_path / "automations.toml").write_text(after)
+        await dispatcher.sync(app.store)
+        if permanent:
+            await dispatcher._judge(app.store, old, gone)
+        else:
+            await dispatcher._judge(app.store, dispatcher.config.automations["a"], gone)
+            await dispatcher._judge(app.store, old, End(reason="exit", status=0))
+        (view,) = await app.store.read(TimetableQuery())
+        assert format_schedule(view.spec.schedule) == "at 09:00"
+        assert view.spec.enabled is permanent
+        assert list(dispatcher.failed_permanently([view])) == ([] if permanent else ["a"])
 
 
 async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, repository, url):

@@ -278,7 +278,12 @@ class Dispatcher:
         if not (end.permanent or end.succeeded):
             return
         known = (await entries_of(store)).get(one.id)
-        if known is None or end.permanent is bool(self.failed_permanently([known])):
+        self.read()
+        current = self.config.automations.get(one.id)
+        if known is None or current is None or current.digest != one.digest:
+            # It was edited during the session, so this says nothing about it.
+            return
+        if end.permanent is bool(self.failed_permanently([known])):
             return
         spec = self.spec(one, known, 0)
         if end.permanent:
