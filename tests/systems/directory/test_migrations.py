@@ -14,13 +14,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from headway.core.errors import SchemaMismatch
 from headway.systems.calls import SCHEMAS as CALLS
 from headway.systems.directory import database
 from headway.systems.directory.database import Directory, Migrated
 from headway.systems.field_service import SCHEMAS as FIELD_SERVICE
+from headway.systems.notifications.records import SCHEMA as NOTIFICATIONS
+from headway.systems.notifications.records import Recipient
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 LIMIT_S = 240
@@ -136,6 +138,42 @@ async def test_older_tables_are_upgraded_and_keep_their_contents(url: str) -> No
             assert (await session.execute(text(f"SELECT * FROM {table}"))).all() == []  # noqa: S608
         revision = await session.execute(text("SELECT id, revision FROM calls_revision"))
         assert revision.all() == [(1, 0)]
+    await directory.close()
+
+
+async def test_opt_outs_of_older_recipients_belong_to_their_addresses_after_the_upgrade(
+    url: str,
+) -> None:
+    directory = Directory(url)
+    directory.needs(NOTIFICATIONS)
+    await directory.open()
+    add = text(
+        "INSERT INTO notify_recipients (id, name, version, tz, preferences, devices, email, phone) "
+        "VALUES (:id, 'a', 1, 'UTC', :preferences, '[]', :email, :phone)"
+    )
+    outs = '{"opt_out": ["sms", "*:news", "email:news", "sms:STOP"], "quiet_hours": null}'
+    none = '{"opt_out": ["sms"], "quiet_hours": null}'
+    rows = [
+        ("a", outs, "A@example.org", "+1"),
+        ("b", outs, "a@example.org", None),
+        ("c", none, "c@example.org", "+3"),
+    ]
+    async with directory.change() as session:
+        await session.execute(text("DROP TABLE notify_opt_outs"))
+        await session.execute(text("UPDATE notifications_schema SET version_num = '0001'"))
+        for id_, preferences, email, phone in rows:
+            values = {"id": id_, "preferences": preferences, "email": email, "phone": phone}
+            await session.execute(add, values)
+    await directory.close()
+    assert await directory.migrate() == [
+        Migrated(system="notifications", before="0001", now="0002")
+    ]
+    await directory.open()
+    async with directory.read() as session:
+        found = await session.execute(text("SELECT address, opt_out FROM notify_opt_outs"))
+        assert sorted(found.all()) == [("+1", "sms:STOP"), ("a@example.org", "email:news")]
+        kept = await session.scalars(select(Recipient.preferences).order_by(Recipient.id))
+        assert "sms:STOP" in kept.all()[0]["opt_out"]
     await directory.close()
 
 

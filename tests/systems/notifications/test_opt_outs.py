@@ -117,6 +117,32 @@ async def test_only_a_start_or_another_number_revokes_a_stop(tmp_path: Path):
         assert await opt_outs(notify) == []
 
 
+async def test_stop_applies_to_every_recipient_that_has_or_gets_the_number(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        # From a number that no recipient has yet.
+        await writes(notify, "STOP")
+        for _ in range(2):
+            await notify.ada(phone=TO)
+            assert await opt_outs(notify) == ["sms:STOP"]
+            told = await notify.becomes(await notify.send(channel="sms"), "SKIPPED")
+            assert told["reason"] == "opted out of sms:STOP"
+            await notify.ok("DELETE", "/recipients/ada", status=204)
+        await notify.ada(phone=FROM)
+        await notify.ok("POST", "/recipients", {"id": "bo", "phone": TO}, 201)
+        assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], ["sms:STOP"])
+        changed = await notify.ok("PATCH", "/recipients/ada", {"phone": TO})
+        assert changed["preferences"]["opt_out"] == ["sms:STOP"]
+        csv = f"id,phone\ncy,{TO}\n"
+        await notify.rig.http.post(
+            "/recipients/import", content=csv, headers={"content-type": "text/csv"}
+        )
+        assert await opt_outs(notify, "cy") == ["sms:STOP"]
+        await writes(notify, "START")
+        for one in ("ada", "bo", "cy"):
+            assert await opt_outs(notify, one) == []
+        await notify.becomes(await notify.send(channel="sms"), "SENT")
+
+
 @pytest.mark.parametrize(
     "text", ["Stop.", "STOP!!", " \u201cstop\u201d\n", "(Unsubscribe)", "stop \u2026"]
 )
@@ -173,6 +199,32 @@ async def test_one_click_in_a_received_mail_only_ends_its_category_by_e_mail(tmp
         assert told["reason"] == "opted out of email:news"
         await notify.becomes(await notify.send(category="bills"), "SENT")
         await notify.becomes(await notify.send(category="news", channel="sms"), "SENT")
+
+
+async def test_unsubscription_stays_with_the_address_until_new_preferences_revoke_it(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada(email="Ada@example.org")
+        await notify.becomes(await notify.send(category="news"), "SENT")
+        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+        assert (await notify.rig.http.post(path)).status_code == 200
+        await notify.ok("DELETE", "/recipients/ada", status=204)
+        await notify.ada(email="ada@Example.org")
+        told = await notify.becomes(await notify.send(category="news"), "SKIPPED")
+        assert told["reason"] == "opted out of email:news"
+        read = await notify.ok("GET", "/recipients/ada")
+        quiet = {"preferences": {**read["preferences"], "quiet_hours": "22:00-07:00"}}
+        await notify.ok("PATCH", "/recipients/ada", quiet)
+        assert await opt_outs(notify) == ["email:news"]
+        await notify.ok("POST", "/recipients", {"id": "bo", "email": "bo@example.org"}, 201)
+        # These preferences were written for another address.
+        moved = {"email": "ada@example.org", "preferences": {}}
+        await notify.ok("PATCH", "/recipients/bo", moved)
+        assert await opt_outs(notify, "bo") == ["email:news"]
+        await notify.ok("PATCH", "/recipients/ada", {"preferences": {"opt_out": []}})
+        assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
 
 
 async def test_providers_and_mail_programs_use_any_name_and_any_page(tmp_path: Path):

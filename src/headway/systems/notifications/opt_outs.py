@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from html import escape
 from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Path, Request
 from fastapi.responses import HTMLResponse, Response
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import Unauthenticated
 from headway.runtime.signals import is_signed, sign
@@ -21,7 +23,7 @@ from headway.server.access import Public
 from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.notification import Channel
-from headway.systems.notifications.records import STOPPED, Recipient, opt_outs_of
+from headway.systems.notifications.records import KEEP_OPT_OUT, STOPPED, OptOut, Recipient
 from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.texts import Inbound
 
@@ -115,7 +117,10 @@ async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
     and nothing was changed.
     """
     opt_out = f"{Channel.EMAIL}:{link.category}"
-    await _set(context, Recipient.id == link.recipient, opt_out, out=True)
+    async with context.directory.change() as session:
+        for one in await _set(session, Recipient.id == link.recipient, opt_out, out=True):
+            if one.email is not None:
+                await session.execute(KEEP_OPT_OUT, {"address": one.email, "opt_out": opt_out})
     return _page(f"You will get no more e-mails of the category {escape(link.category)}.")
 
 
@@ -138,7 +143,14 @@ async def receive_text(
     inbound = telephony.text(provider).read_inbound(came)
     word = "" if inbound is None else _word_of(inbound)
     if inbound is not None and word in STOP_WORDS | START_WORDS:
-        await _set(context, Recipient.phone == inbound.from_, STOPPED, out=word in STOP_WORDS)
+        out, number = word in STOP_WORDS, inbound.from_
+        async with context.directory.change() as session:
+            await _set(session, Recipient.phone == number, STOPPED, out=out)
+            if out:
+                await session.execute(KEEP_OPT_OUT, {"address": number, "opt_out": STOPPED})
+            else:
+                kept = delete(OptOut).where(OptOut.address == number, OptOut.opt_out == STOPPED)
+                await session.execute(kept)
     body, media = telephony.text(provider).reply_text(None)
     return Response(body, media_type=media)
 
@@ -154,19 +166,16 @@ def _page(text: str) -> Response:
 
 
 async def _set(
-    context: NotifyContext, chosen: ColumnElement[bool], opt_out: str, *, out: bool
-) -> None:
-    """Add or remove an opt-out of the chosen recipients; a repeat changes nothing.
-
-    Raises:
-        StoreUnavailable: the directory is unavailable; nothing was written.
-    """
-    async with context.directory.change() as session:
-        asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
-        for one in await session.scalars(asked):
-            outs = opt_outs_of(one)
-            if out is not (opt_out in outs):
-                outs = [*outs, opt_out] if out else [other for other in outs if other != opt_out]
-                one.preferences = {**one.preferences, "opt_out": outs}
-                one.version += 1
-                _log.info("opt-out changed recipient=%s opt_out=%s out=%s", one.id, opt_out, out)
+    session: AsyncSession, chosen: ColumnElement[bool], opt_out: str, *, out: bool
+) -> Sequence[Recipient]:
+    """Add or remove an opt-out of the chosen recipients, and return them; a repeat is harmless."""
+    asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
+    found = (await session.scalars(asked)).all()
+    for one in found:
+        outs = one.preferences.get("opt_out", ())
+        if out is not (opt_out in outs):
+            outs = [*outs, opt_out] if out else [other for other in outs if other != opt_out]
+            one.preferences = {**one.preferences, "opt_out": outs}
+            one.version += 1
+            _log.info("opt-out changed recipient=%s opt_out=%s out=%s", one.id, opt_out, out)
+    return found

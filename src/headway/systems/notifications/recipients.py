@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, ConfigDict, Field
+from sqlalchemy import delete, func
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
 from headway.core.local_time import find_zone
 from headway.server.alerts.apprise_sink import is_known, scheme_of
 from headway.server.bodies.base import Body, FailFastList
+from headway.server.caller import Caller
 from headway.server.paging import PageQuery
 from headway.server.routing import router
 from headway.systems.directory.importing import json_of, split_by
@@ -22,7 +25,7 @@ from headway.systems.directory.records import NewNamedRecord, PersonName, Record
 from headway.systems.notifications.context import check_caller
 from headway.systems.notifications.mail import MAX_ADDRESS, read_address
 from headway.systems.notifications.notification import NAME, Channel
-from headway.systems.notifications.records import STOPPED, Recipient, opt_outs_of
+from headway.systems.notifications.records import STOPPED, OptOut, Recipient, opt_outs_of
 from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
@@ -186,14 +189,33 @@ class Recipients(Records[Recipient, RecipientBody]):
         "preferences": json_of,
     }
 
-    def _set(self, record: Recipient, values: dict[str, Any], at: int) -> bool:
-        """Keep the opt-out of a STOP, which only a START or another number revokes."""
-        new = values.get("preferences")
-        is_same_number = values.get("phone", record.phone) == record.phone
-        if new is not None and is_same_number and STOPPED in opt_outs_of(record):
-            outs = [one for one in new["opt_out"] if one != STOPPED]
-            values = {**values, "preferences": {**new, "opt_out": [*outs, STOPPED]}}
-        return super()._set(record, values, at)
+    async def add(self, session: AsyncSession, body: RecipientBody, at: int) -> Recipient:
+        """Add a recipient; the opt-outs of its addresses apply."""
+        added = await super().add(session, body, at)
+        await session.refresh(added, ["by_address"])
+        return added
+
+    async def change(
+        self, session: AsyncSession, record: Recipient, values: dict[str, Any], at: int
+    ) -> None:
+        """Change a recipient; its new preferences revoke the unsubscriptions of the same address.
+
+        A STOP is revoked by a START alone.
+        """
+        if "preferences" in values and values.get("email", record.email) == record.email:
+            revoked = delete(OptOut).where(
+                OptOut.address == func.lower(record.email),
+                OptOut.opt_out.not_in((*values["preferences"]["opt_out"], STOPPED)),
+            )
+            await session.execute(revoked)
+        await super().change(session, record, values, at)
+        await session.refresh(record, ["by_address"])
+
+    def view(self, record: Recipient, caller: Caller) -> object:
+        """Return the reply for a caller, with the opt-outs of the addresses."""
+        shown = cast("RecipientView", super().view(record, caller))
+        outs = opt_outs_of(record)
+        return replace(shown, preferences={**shown.preferences, "opt_out": outs})
 
     def masked(self, record: Recipient) -> Mapping[str, object]:
         """Return only the beginning of the apprise URL, which may contain a password."""

@@ -1,4 +1,4 @@
-"""The system's tables: recipients, message templates, and dedupe keys.
+"""The system's tables: recipients, opt-outs, message templates, and dedupe keys.
 
 Each send reads its current recipient and template; concurrent sends share the queries.
 """
@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import JSON, BigInteger, LargeBinary, String, Text, select
+from alembic import op
+from sqlalchemy import JSON, BigInteger, LargeBinary, String, Table, Text, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column
 
 from headway.core.gates.hours import hours_spec, intervals
 from headway.systems.directory.database import Directory, Schema, naming, tally_table
@@ -29,8 +30,33 @@ class Base(DeclarativeBase):
     metadata = naming()
 
 
+class OptOut(Base):
+    """An opt-out by the holder of a phone number or e-mail address, by STOP or unsubscribe link.
+
+    It applies to every recipient with this address, and stays when recipients are removed.
+    """
+
+    __tablename__ = "notify_opt_outs"
+
+    address: Mapped[str] = mapped_column(String(320), primary_key=True)
+    opt_out: Mapped[str] = mapped_column(String(64), primary_key=True)
+
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+
+KEEP_OPT_OUT = text(
+    "INSERT INTO notify_opt_outs (address, opt_out) VALUES (lower(:address), :opt_out) "
+    "ON CONFLICT DO NOTHING"
+)
+"""Adds an `OptOut`, unless it exists."""
+
+
 class Recipient(Record, Base):
-    """A recipient; `recipients.RecipientView` describes the columns."""
+    """A recipient; `recipients.RecipientView` describes the columns.
+
+    Attributes:
+        by_address: the opt-outs of its addresses, separated by spaces; None for none.
+    """
 
     __tablename__ = "notify_recipients"
 
@@ -41,6 +67,12 @@ class Recipient(Record, Base):
     phone: Mapped[str | None] = mapped_column(String(16), index=True)
     webhook_url: Mapped[str | None] = mapped_column(Text)
     apprise: Mapped[str | None] = mapped_column(Text)
+    by_address: Mapped[str | None] = column_property(
+        select(func.aggregate_strings(OptOut.opt_out, " "))
+        .where(OptOut.address.in_((phone, func.lower(email))))
+        .correlate_except(OptOut)
+        .scalar_subquery()
+    )
 
 
 class MessageTemplate(Record, Base):
@@ -68,8 +100,9 @@ STOPPED = f"{Channel.SMS}:STOP"
 
 
 def opt_outs_of(recipient: Recipient) -> Collection[str]:
-    """Return a recipient's opt-outs."""
-    return recipient.preferences.get("opt_out", ())
+    """Return a recipient's opt-outs: those of its preferences and of its addresses."""
+    own = recipient.preferences.get("opt_out", ())
+    return list(dict.fromkeys((*own, *(recipient.by_address or "").split())))
 
 
 def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
@@ -156,5 +189,25 @@ async def _by_id(session: AsyncSession, table: type[R], ids: set[str]) -> dict[s
 
 
 tally_table("notify_tally", Base.metadata)
-SCHEMA = Schema(name=NAME, metadata=Base.metadata)
+
+
+def _opt_outs() -> None:
+    """Add the opt-outs by address, with those that recipients have from a STOP or a link.
+
+    The recipients keep theirs, for processes of the previous version.
+    """
+    db = op.get_bind()
+    cast("Table", OptOut.__table__).create(db)
+    stored = Recipient.preferences.cast(Text)
+    asked = select(Recipient.phone, Recipient.email, Recipient.preferences)
+    asked = asked.where(or_(stored.contains(STOPPED), stored.contains(f'"{Channel.EMAIL}:')))
+    for phone, email, preferences in db.execute(asked).all():
+        for one in preferences.get("opt_out", ()):
+            is_email = one.startswith(f"{Channel.EMAIL}:")
+            address = phone if one == STOPPED else email if is_email else None
+            if address is not None:
+                db.execute(KEEP_OPT_OUT, {"address": address, "opt_out": one})
+
+
+SCHEMA = Schema(name=NAME, metadata=Base.metadata, upgrades={"0002": _opt_outs})
 """The tables of this system."""
