@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.contract.views import GatesQuery
 from headway.systems.calls import make
 from headway.systems.calls.catalogue import CatalogueContents, Number, routes
 from headway.systems.calls.template import HoursBody, Template
@@ -203,6 +204,54 @@ async def test_number_in_use_stays_in_its_pool_which_counts_its_calls(
         await calls.change(NUMBER, status="AVAILABLE", pool=None)
         assert await from_(calls, other) == NUMBER
         await calls.audit()
+
+
+@pytest.mark.parametrize("kind", SERVERS_SAMPLED)
+async def test_number_removed_during_its_call_joins_no_other_pool_until_the_call_has_ended(
+    tmp_path: Path, new_url: NewUrl, kind: str
+) -> None:
+    async with calling(tmp_path, store=new_url(kind), talk="1000000s", post_lost=1.0) as calls:
+        await calls.template("vip", numbers="gold")
+        body = {"number": NUMBER, "provider": "twilio", "maximum_channels": 1}
+        await calls.number(NUMBER, pool="gold")
+        first = await calls.lead(template="vip")
+        await from_(calls, first)
+        assert (await calls.call("DELETE", f"/numbers/{NUMBER}")).status_code == 204
+        for other in ({}, {"pool": "silver"}, {"reseller": "acme"}):
+            reply = await calls.call("POST", "/numbers", body | other)
+            assert reply.status_code == 409, reply.text
+        assert (await calls.ask("/numbers"))["rows"] == []
+        waits = await calls.lead("+14155550111")
+        await calls.until_why(waits, "calls.numbers has no members")
+        # Its own pool still counts the call.
+        await calls.number(NUMBER, pool="gold")
+        second = await calls.lead("+14155550112", template="vip")
+        await calls.until_why(second, "calls.pool:gold", "1 of 1")
+        assert (await calls.call("DELETE", f"/numbers/{NUMBER}")).status_code == 204
+        await end(calls, first)
+        await calls.number(NUMBER)
+        assert await from_(calls, waits) == NUMBER
+        await calls.audit()
+
+
+async def test_number_in_use_is_in_no_pool_while_its_change_is_checked(calls: Calls) -> None:
+    await calls.number(NUMBER, pool="gold")
+    await calls.template("vip", numbers="gold")
+    await from_(calls, await calls.lead(template="vip"))
+    read, seen = calls.store.read, list[tuple[str, ...]]()
+
+    async def between(query: Any) -> Any:
+        if isinstance(query, GatesQuery) and query.names:
+            page = await read(GatesQuery(names=("calls.numbers", "calls.pool:gold")))
+            seen.append(tuple(one.name for row in page.rows for one in row.members if one.capacity))
+        return await read(query)
+
+    calls.store.read = between  # pyright: ignore[reportAttributeAccessIssue]
+    reply = await calls.call("PATCH", f"/numbers/{NUMBER}", {"pool": None})
+    assert reply.status_code == 409, reply.text
+    assert seen == [()]
+    page = await read(GatesQuery(names=("calls.pool:gold", "calls.numbers")))
+    assert [len(row.members) for row in page.rows] == [1, 0]
 
 
 async def test_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) -> None:

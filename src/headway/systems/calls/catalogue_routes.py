@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Path, Query, Response
@@ -13,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.views import GatesQuery
+from headway.contract.views import GatesQuery, SpecsQuery
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec
@@ -30,6 +31,7 @@ from headway.systems.calls.catalogue import (
     NumberRecord,
     TemplateRecord,
     changed_gates,
+    pool_gate,
     routes,
 )
 from headway.systems.calls.context import STEP, CallsContext, TheContext
@@ -47,7 +49,7 @@ async def changing(
 
     Raises:
         StoreError: the directory or the store is unavailable; nothing was written.
-        InvalidState: a number in use would change its pool; nothing was written.
+        InvalidState: a number in use would join another pool; nothing was written.
     """
     moved = False
 
@@ -60,15 +62,24 @@ async def changing(
     async def declare(before: CatalogueContents, after: CatalogueContents) -> None:
         nonlocal moved
         moved = routes(before) != routes(after)
-        # Before the commit, so that every committed number can be called from.
-        await define(changed_gates(before, after))
-        # After it, because until then calls start from the old pool.
-        used = await _used_in_old_pool(service, before, after)
+        # A number leaves its old pool, which may have been that of a removed number, before its
+        # calls are counted, and joins its new pool after that: meanwhile it starts no calls.
+        joining = {
+            number: one
+            for number, one in after.numbers.items()
+            if (old := before.numbers.get(number)) is None or old.gate != one.gate
+        }
+        staying = {key: one for key, one in after.numbers.items() if key not in joining}
+        without = replace(after, numbers=staying)
+        await define(changed_gates(before, without))
+        used = await _used_in_other_pools(service, joining.values())
         if used:
-            await define(changed_gates(after, before))
+            await define(changed_gates(without, before))
             message = f"{used} channels of the number are in use: another pool would not count them"
-            hint = "disable the number, and change its reseller or pool after its calls"
+            hint = "disable the number, and add it to this pool or reseller after its calls"
             raise InvalidState(message, hint=hint)
+        # Before the commit, so that every committed number can be called from.
+        await define(changed_gates(without, after))
 
     async with context.catalogue.change(declare) as session:
         yield session
@@ -78,18 +89,17 @@ async def changing(
         context.changed.set()
 
 
-async def _used_in_old_pool(
-    service: Service, before: CatalogueContents, after: CatalogueContents
-) -> int:
-    """Return how many channels of numbers that change their pool are in use."""
-    left = tuple(
-        member_gate(old.gate, old.number)
-        for old in before.numbers.values()
-        if (new := after.numbers.get(old.number)) is not None and new.gate != old.gate
-    )
-    if not left:
+async def _used_in_other_pools(service: Service, numbers: Collection[Number]) -> int:
+    """Return how many channels of these numbers are in use in pools other than theirs."""
+    if not numbers:
         return 0
-    return sum(one.used for one in (await service.store.read(GatesQuery(names=left))).rows)
+    # Also the pools of removed numbers, which only the store knows.
+    known = [one.name for one in await service.store.read(SpecsQuery())]
+    pools = [one for one in known if one.startswith((DEFAULT_POOL, pool_gate("")))]
+    others = tuple(
+        member_gate(pool, one.number) for one in numbers for pool in pools if pool != one.gate
+    )
+    return sum(one.used for one in (await service.store.read(GatesQuery(names=others))).rows)
 
 
 ROUTES = router("system: calls", operations="calls_")
@@ -133,8 +143,10 @@ async def add_number(
 ) -> Response:
     """Add a number; waiting leads can be called from it at once.
 
+    409: the number exists, or it was removed from another pool, and calls from it are in progress.
+
     Raises:
-        InvalidState: the number already exists.
+        InvalidState: the number exists, or another pool still counts its calls.
         InvalidValue: no provider has this name.
     """
     caller.check_gate(DEFAULT_POOL)
