@@ -140,7 +140,7 @@ async def judge(
             ),
         ),
         _calls(evidence.calls, jobs),
-        _repairs(evidence.repairs),
+        _repairs(evidence.repairs, jobs),
         _letters(mail, jobs),
         _issues(evidence.notifications),
         _sessions(evidence.sessions),
@@ -157,9 +157,9 @@ def _calls(evidence: calls_rules.Evidence, jobs: Mapping[str, JobView]) -> Judge
     )
 
 
-def _repairs(evidence: repairs_rules.Evidence) -> Judged:
+def _repairs(evidence: repairs_rules.Evidence, jobs: Mapping[str, JobView]) -> Judged:
     taken = sum(one["technician"] is not None for one in evidence.requests.values())
-    found = repairs_rules.repair_violations(evidence)
+    found = repairs_rules.repair_violations(evidence, jobs)
     return Judged(
         system="field_service",
         did={

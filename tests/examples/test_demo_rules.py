@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import pytest
 
+import headway as hw
 from examples.demo.call_centre.rules import RULES as CALL_RULES
 from examples.demo.call_centre.rules import STARTS, Pause, Started
 from examples.demo.call_centre.rules import Evidence as CallEvidence
+from examples.demo.repairs.desk import Repairs
 from examples.demo.repairs.rules import Evidence as RepairEvidence
 from examples.demo.repairs.rules import repair_violations
-from headway.carrier.ledger import Call, CallPlan, Text, TextPlan
+from examples.demo.telephones import Telephones
+from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
 from headway.carrier.script import DrawnOutcome
+from headway.contract.views import JobsQuery, JobView
+from headway.core.state import State
 from headway.systems.telephony.voice import CallStatus
 
 NUMBER, PHONE, BARRED = "+15550100001", "+14155550017", "+14155550003"
@@ -131,13 +138,15 @@ REPAIRS = RepairEvidence(
     requests={"r": TAKEN, "p": PENDING},
     skills={"ada": frozenset({"gas"}), "bob": frozenset({"gas", "lock"})},
     alerts=[alert("p")],
+    awaited=frozenset({"p"}),
     twice={},
 )
 
 
-def repair_faults(**changes: Any) -> set[str]:
+def repair_faults(*jobs: JobView, **changes: Any) -> set[str]:
     evidence = replace(REPAIRS, **changes)
-    return {line.partition(":")[0] for line in repair_violations(evidence)}
+    by_id = {job.id: job for job in jobs}
+    return {line.partition(":")[0] for line in repair_violations(evidence, by_id)}
 
 
 def test_correct_repairs_pass() -> None:
@@ -172,3 +181,71 @@ def test_correct_repairs_pass() -> None:
 )
 def test_faults_in_repairs_are_found(fault: str, changes: dict[str, Any]) -> None:
     assert fault in repair_faults(**changes)
+
+
+async def follow_ups(*states: str) -> list[JobView]:
+    """Return the two jobs that lead to an alert of `p`, in these states; no others."""
+    app = hw.App("memory://")
+
+    @app.job(name="offer_ended")
+    def ended(job: str, state: str, reason: str) -> None: ...
+
+    @app.job(name="alert_dispatcher")
+    def alerts(user: str, text: str) -> None: ...
+
+    jobs = [
+        ended.make(job="p", state="dead", reason="declined"),
+        alerts.make(subject="p", user="dora", text=""),
+    ]
+    await app.store.enqueue(jobs)
+    found = {job.id: job for job in (await app.store.read(JobsQuery())).rows}
+    await app.close_async()
+    return [
+        replace(found[job.id], state=State(state))
+        for job, state in zip(jobs, states, strict=True)
+        if state
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "awaited", "faults"),
+    [
+        (("waiting", ""), set[str](), set[str]()),
+        (("succeeded", "waiting"), set[str](), set[str]()),
+        (("succeeded", "awaiting"), set[str](), set[str]()),
+        (("waiting", ""), {"p"}, {"alerts"}),
+        (("succeeded", "succeeded"), set[str](), {"alerts"}),
+        (("succeeded", "dead"), set[str](), {"alerts"}),
+        (("succeeded", ""), set[str](), {"alerts"}),
+    ],
+)
+async def test_alert_may_be_missing_only_while_its_job_waits_and_if_it_was_not_awaited(
+    states: tuple[str, str], awaited: set[str], faults: set[str]
+) -> None:
+    jobs = await follow_ups(*states)
+    assert repair_faults(*jobs, alerts=[], awaited=awaited) == faults
+    assert repair_faults(*jobs, alerts=[alert("p")] * 2, awaited=awaited) == {"alerts"}
+
+
+async def test_demo_waits_for_the_alert_of_each_pending_request() -> None:
+    cancelled, pending = request("r-1", status="cancelled"), request("r-2", status="pending")
+    listed = list[int]()
+    ledger = Ledger({})
+    ledger.texts = {"1": alert("r-1")}
+
+    def reply(asked: httpx.Request) -> httpx.Response:
+        listed.append(len(ledger.texts))
+        if len(listed) == 2:
+            ledger.texts["2"] = alert("r-2")
+        return httpx.Response(200, json={"rows": [cancelled, pending], "cursor": None})
+
+    phones = cast("Telephones", SimpleNamespace(ledger=ledger))
+    repairs = Repairs("http://demo", phones, 1, lambda *_: None)
+    server = repairs._server
+    await server.close()
+    async with httpx.AsyncClient(
+        base_url="http://demo", transport=httpx.MockTransport(reply)
+    ) as server.http:
+        await repairs.finish()
+        assert listed == [1, 1]
+        assert (await repairs.evidence()).awaited == {"r-2"}

@@ -54,6 +54,7 @@ class Repairs:
         self._draws = Draws(seed)
         self._notify = notify
         self._seen: dict[str, tuple[str, int]] = {}
+        self._awaited: frozenset[str] = frozenset()
 
     async def prepare(self) -> None:
         """Add the technicians and users to the server."""
@@ -77,12 +78,17 @@ class Repairs:
                 await asyncio.sleep(2 * GAP_S * self._draws.unit("gap of repairs", count))
 
     async def finish(self, limit_s: float = 15.0) -> None:
-        """Wait until the dispatcher has all messages, or the time limit has passed."""
+        """Wait until the dispatcher has all messages, or the time limit has passed.
+
+        Requests can become pending after that; their messages are not awaited.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
         while loop.time() < until:
-            pending = [one for one in await self._requests() if one["status"] == "pending"]
-            if len(self._alerts()) >= len(pending):
+            pending = [one["id"] for one in await self._requests() if one["status"] == "pending"]
+            self._awaited = frozenset(pending)
+            texts = [one.plan.text for one in self._alerts()]
+            if all(any(one in text for text in texts) for one in pending):
                 return
             await asyncio.sleep(0.1)
 
@@ -98,6 +104,7 @@ class Repairs:
             requests={one["id"]: one for one in await self._requests()},
             skills=on_duty,
             alerts=self._alerts(),
+            awaited=self._awaited,
             twice=self._phones.ledger.twice(),
         )
 
