@@ -3,6 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -607,10 +610,50 @@ def test_hanging_service_delays_nobody_and_too_many_alerts_are_given_up(
         sink.send(alert(str(number)))
     assert caplog.text.count("is too slow") == 5
     sink.close(drain_s=0)
-    assert caplog.text.count("is too slow") == 5 + MOST_WAITING
+    assert caplog.text.count("is too slow: dropped") == 5 + MOST_WAITING
+    assert caplog.text.count("is too slow: an alert of no_worker may be lost") == 1
     receiver.may_answer.set()
     sink._thread.join(LIMIT_S)
     assert not sink._thread.is_alive()
+
+
+EXITING = """
+import sys
+from headway.server.alerts.apprise_sink import AppriseSink
+from headway.server.alerts.rules import Severity
+from headway.server.alerts.watch import Alert
+
+sink = AppriseSink(sys.argv[1], "address 1")
+fields = {"rule": "a", "subject": "b", "text": "c", "runbook": "d"}
+sink.send(Alert(severity=Severity.P1, **fields))
+sys.stdin.readline()
+sink.close(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "json://127.0.0.1:{port}?rto=600",
+        "mailto://u:p@example.org?smtp=127.0.0.1&port={port}&mode=insecure&to=a@example.org&cto=600",
+    ],
+)
+def test_exiting_process_does_not_wait_for_the_timeouts_of_an_address(url: str):
+    """The service accepts connections, and never replies."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(LIMIT_S)
+        address = url.format(port=server.getsockname()[1])
+        command = [sys.executable, "-W", "ignore", "-c", EXITING, address]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True) as process:
+            try:
+                connection, _ = server.accept()
+                with connection:
+                    _, errors = process.communicate("\n", timeout=LIMIT_S)
+            finally:
+                process.kill()
+    assert process.returncode == 0, errors
+    assert "an alert of a may be lost" in errors
 
 
 def test_refusing_service_is_logged_without_its_address(

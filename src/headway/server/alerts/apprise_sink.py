@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from queue import Empty, Queue
 
-from apprise import Apprise, NotifyFormat, NotifyType
+from apprise import Apprise, AppriseAsset, NotifyFormat, NotifyType
 
 from headway.core.errors import InvalidValue
 from headway.server.alerts.watch import DRAIN_S, Alert
@@ -38,18 +38,19 @@ def _limit_library_logs() -> None:
 class AppriseAddress:
     """An apprise URL to send notifications to."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, *, asset: AppriseAsset | None = None) -> None:
         """Parse the URL, without connecting.
 
         Args:
             url: an apprise URL; may contain a password.
             name: how error messages refer to the address, such as its setting.
+            asset: apprise's own options; None for its defaults.
 
         Raises:
             InvalidValue: apprise does not support the URL.
         """
         _limit_library_logs()
-        self._apprise = Apprise()
+        self._apprise = Apprise(asset=asset)
         if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (as above)
             message = f"{name} is not an address that apprise supports"
             raise InvalidValue(message, hint="such as mailto://, slack:// or json://")
@@ -90,7 +91,10 @@ class AppriseSink:
             InvalidValue: apprise does not support the URL.
         """
         self._place = place
-        self._address = AppriseAddress(url, place)
+        # Without its own timeout, apprise sends in this sink's thread: it would start others, for
+        # which the interpreter waits at its exit, until the timeouts in the URL.
+        self._address = AppriseAddress(url, place, asset=AppriseAsset(service_timeout=0))
+        self._sending: Alert | None = None
         self._waiting: Queue[Alert | None] = Queue()
         self._thread = threading.Thread(target=self._send_all, name=place, daemon=True)
         self._thread.start()
@@ -103,9 +107,14 @@ class AppriseSink:
             _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
 
     def close(self, drain_s: float = DRAIN_S) -> None:
-        """Stop the thread: after the queued alerts, or after `drain_s` and the current alert."""
+        """Stop the thread after the queued alerts.
+
+        After `drain_s`, drop those that are left, and do not wait for the current one.
+        """
         self._waiting.put(None)
         self._thread.join(drain_s)
+        if (alert := self._sending) is not None:
+            _log.warning("%s is too slow: an alert of %s may be lost", self._place, alert.rule)
         with suppress(Empty):
             while (alert := self._waiting.get_nowait()) is not None:
                 _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
@@ -113,6 +122,7 @@ class AppriseSink:
 
     def _send_all(self) -> None:
         while (alert := self._waiting.get()) is not None:
+            self._sending = alert
             try:
                 text = f"{alert.text}\n{alert.runbook}"
                 sent = self._address.send(alert.title, text, _type(alert))
@@ -121,6 +131,7 @@ class AppriseSink:
             else:
                 if not sent:
                     _log.warning("%s did not accept an alert of %s", self._place, alert.rule)
+            self._sending = None
 
 
 def _type(alert: Alert) -> NotifyType:
