@@ -319,12 +319,59 @@ async def test_locks_of_a_killed_git_do_not_block_the_mirror(tmp_path, repositor
     kill_git_with_its_locks(mirror)
     partial = mirror / "objects" / "pack" / "tmp_pack_a1b2c3"
     partial.write_bytes(b"PACK")
+    repacked = mirror / "objects" / "pack" / ".tmp-123-pack-a1b2c3.pack"
+    repacked.write_bytes(b"PACK")
     commit(repository, {"hello.txt": "changed\n"})
     two = play(tmp_path, entry, run=2)
     assert (await two.end()).succeeded, two.log
     assert "changed\n" in two.log
     assert two.session.remade == []
     assert not partial.exists()
+    assert not repacked.exists()
+
+
+async def test_mirror_stays_small_and_keeps_what_a_worktree_shares(tmp_path, repository):
+    one = play(tmp_path, automation(repository, "false", keep_worktree="failed"))
+    assert (await one.end()).status == 1
+    (kept,) = one.folders.work.glob("*.kept")
+    (mirror,) = one.folders.mirrors.glob("*.git")
+    for n in range(8):
+        if n == 2:
+            # The branch is replaced: the mirror has no ref to the commits before this.
+            git(repository, "checkout", "-q", "--orphan", "other")
+        commit(repository, {"hello.txt": f"{n}\n"})
+        git(repository, "update-ref", "refs/heads/main", "HEAD")
+        last = play(tmp_path, automation(repository, "cat hello.txt"), run=n + 2)
+        assert (await last.end()).succeeded, last.log
+        assert f"{n}\n" in last.log
+    count = dict(line.split(": ") for line in git(mirror, "count-objects", "-v").splitlines())
+    assert (count["count"], count["garbage"]) == ("0", "0")
+    assert int(count["packs"]) <= 5
+    assert (kept / "repository" / "hello.txt").read_text() == "hello\n"
+    assert git(kept / "repository", "show", "HEAD:hello.txt") == "hello\n"
+
+
+async def test_mirror_that_is_unused_for_long_is_removed_unless_it_is_locked(tmp_path, repository):
+    others = {
+        name: new_repository(tmp_path / name, {"a": name}) for name in ("gone", "held", "used")
+    }
+    for name, other in others.items():
+        assert (await play(tmp_path, automation(other, "true", id=name)).end()).succeeded
+    mirrors = tmp_path / "state" / "mirrors"
+    for name in ("gone", "held"):
+        (mirror,) = mirrors.glob(f"*-{name}-*.git")
+        os.utime(mirror / "FETCH_HEAD", (1_000_000_000, 1_000_000_000))
+    # Of a process that was killed while it deleted it.
+    (mirrors / "old.git.unused").mkdir()
+    (lock,) = mirrors.glob("*-held-*.lock")
+    with lock.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert (await play(tmp_path, automation(repository, "true")).end()).succeeded
+    left = {one.name.split("-")[-2] for one in mirrors.iterdir() if one.suffix != ".lock"}
+    assert left == {"held", "used", "repository"}
+    again = play(tmp_path, automation(others["gone"], "cat a", id="gone"), run=2)
+    assert (await again.end()).succeeded
+    assert again.session.remade == []
 
 
 async def test_worktree_in_the_way_is_kept_aside_and_recreated(tmp_path, repository):

@@ -35,6 +35,8 @@ LAST_WORDS_S = 1.0
 MARK = "HEADWAY_SESSION_ID"
 ASIDE_KEPT = 10
 """Broken mirrors, broken worktrees and worktrees of failed sessions kept, the newest of each."""
+MIRROR_KEPT_S = 90 * 86_400
+"""How long after its last fetch a mirror is kept; it is recreated for the next session."""
 ABANDONED_S = 3600
 """Age at which a worktree without a supervisor's lock counts as left by a killed one."""
 PERMANENT = re.compile(
@@ -267,7 +269,7 @@ def _short(key: str) -> str:
 
 
 def _prune(session: Session, folders: Folders) -> None:
-    """Delete old artefacts and logs of this automation, and broken or abandoned folders."""
+    """Delete old artefacts and logs of this automation, and broken, abandoned or unused folders."""
     table = session.automation.table
     begin = f"{folders.log(session.id).name[: -len('.log') - 36]}"
     with suppress(OSError):
@@ -286,6 +288,9 @@ def _prune(session: Session, folders: Folders) -> None:
         # The run log has just been written, so its time is now.
         now_s = folders.log(session.id).stat().st_mtime
         old_ones += [one for one in folders.work.iterdir() if _is_abandoned(one, now_s)]
+        for mirror in folders.mirrors.glob("*.git"):
+            _set_aside_if_unused(mirror, now_s)
+        old_ones += folders.mirrors.glob("*.unused")
         for old in old_ones:
             remove(str(old))
 
@@ -300,6 +305,20 @@ def _is_abandoned(work: Path, now_s: float) -> bool:
         return flock(folder)
     finally:
         os.close(folder)
+
+
+def _set_aside_if_unused(mirror: Path, now_s: float) -> None:
+    """Rename a mirror without recent fetches, so that it is never found half deleted.
+
+    Its entry may have been removed, or be in the file of another server that shares the folder.
+    """
+    with Path(f"{mirror}.lock").open("ab") as lock:
+        fetched = mirror / "FETCH_HEAD"
+        used = fetched if fetched.exists() else mirror
+        # Supervisors hold the lock while they fetch and clone. Later their worktrees need the
+        # mirror, too, but no session lasts nearly that long.
+        if flock(lock.fileno()) and now_s - used.stat().st_mtime > MIRROR_KEPT_S:
+            mirror.rename(f"{mirror}.unused")
 
 
 def _newest_first(paths: Iterable[Path]) -> list[Path]:

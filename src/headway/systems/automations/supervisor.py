@@ -240,6 +240,10 @@ class Supervisor:
                 # The HEAD of the repository is detached, perhaps at a commit of no branch.
                 status = self._git(*at, "fetch", "--quiet", "--no-auto-gc", "origin", "HEAD")
                 status = status or self._git(*at, "update-ref", "--no-deref", "HEAD", "FETCH_HEAD")
+        if not status:
+            # Join small packs and loose objects. This deletes no object, unlike `git gc`. If it
+            # fails, or if git is older than 2.32, the mirror is only larger.
+            self._git(*at, "repack", "-d", "--quiet", "--geometric=2", into=bytearray())
         status = status or self._git(
             "clone", "--quiet", "--shared", "--no-checkout", mirror, folder
         )
@@ -541,7 +545,7 @@ def remove_git_leftovers(mirror: str) -> None:
 
     Git never deletes them itself, and fails while another has locked what it changes.
     """
-    for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*"):
+    for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*"):
         for found in glob.glob(pattern, root_dir=mirror, recursive=True):
             with suppress(OSError):
                 os.unlink(os.path.join(mirror, found))
