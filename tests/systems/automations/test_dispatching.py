@@ -20,7 +20,7 @@ from structlog.testing import LogCapture
 from headway.app import App
 from headway.contract.definitions import DeclareEntry, DefineRequest
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
-from headway.contract.views import JobsQuery, StatsQuery, TimetableQuery
+from headway.contract.views import EntryView, JobsQuery, StatsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
@@ -232,6 +232,97 @@ async def test_end_of_a_session_leaves_an_edit_made_meanwhile_in_force(
         assert format_schedule(view.spec.schedule) == "at 09:00"
         assert view.spec.enabled is permanent
         assert list(dispatcher.failed_permanently([view])) == ([] if permanent else ["a"])
+
+
+class Servers:
+    """Two servers of one store and one file; the test does the steps of the second itself."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock)
+        self.file = tmp_path / "automations.toml"
+        self.first, self.second = (self._dispatcher(tmp_path) for _ in range(2))
+        self.define = self.store.define
+
+    def _dispatcher(self, folder: Path) -> Dispatcher:
+        made = Dispatcher(file=self.file, folders=Folders(root=folder / "state"), lease_ms=60_000)
+        made.declare(App(store=self.store))
+        return made
+
+    def before_the_next_define(self, change: Callable[[], None] = lambda: None) -> None:
+        """Have the second server apply the changed file just before the first one defines."""
+
+        async def late(request: DefineRequest) -> int:
+            self.store.define = self.define
+            change()
+            await self.second.sync(self.store)
+            return await self.define(request)
+
+        self.store.define = late
+
+    def write(self, *entries: str) -> None:
+        new = self.file.with_suffix(".new")
+        new.write_text("\n".join(entries))
+        new.rename(self.file)
+
+    async def entries(self) -> dict[str, EntryView]:
+        return {one.spec.name: one for one in await self.store.read(TimetableQuery())}
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+    made = Servers(tmp_path)
+    yield made
+    await made.store.close()
+
+
+async def test_new_interval_is_due_at_once_if_two_servers_start_at_once(servers, repository):
+    servers.write(entry("each", repository))
+    servers.before_the_next_define(lambda: servers.clock.advance(5_000))
+    await servers.first.sync(servers.store)
+    view = (await servers.entries())["automation:each"]
+    found = await servers.store.read(JobsQuery(lane="automations"))
+    first, after = sorted(job.fired_at or 0 for job in found.rows)
+    assert first == view.first_seen_at < after == view.last_fired
+    assert view.revision == 1
+
+
+async def test_server_that_read_an_older_file_does_not_replace_what_another_applied(
+    servers, repository
+):
+    servers.write(entry("a", repository), entry("b", repository))
+    servers.before_the_next_define(
+        lambda: servers.write(entry("a", repository, schedule="1h"), entry("c", repository))
+    )
+    await servers.first.sync(servers.store)
+    entries = await servers.entries()
+    assert entries.keys() == {"automation:a", "automation:c"}
+    assert format_schedule(entries["automation:a"].spec.schedule).startswith("every 1h")
+
+
+@pytest.mark.parametrize(
+    "end", [End(reason="setup", error="repository not found"), End(reason="exit", status=0)]
+)
+async def test_end_of_a_session_leaves_an_edit_in_force_that_is_applied_at_the_same_time(
+    servers, repository, end
+):
+    """A worker runs it, which does not watch the file."""
+    servers.write(entry("a", repository, ref="gone"))
+    await servers.second.sync(servers.store)
+    servers.first.read()
+    old = servers.first.config.automations["a"]
+    if end.succeeded:
+        failed = End(reason="setup", error="repository not found")
+        await servers.second._judge(servers.store, old, failed)
+        assert not (await servers.entries())["automation:a"].spec.enabled
+    servers.before_the_next_define(
+        lambda: servers.write(entry("a", repository, schedule="1h", enabled=not end.succeeded))
+    )
+    await servers.first._judge(servers.store, old, end)
+    edited = await servers.entries()
+    await servers.second.sync(servers.store)
+    assert edited["automation:a"].spec.enabled is not end.succeeded
+    assert edited == await servers.entries()
 
 
 async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, repository, url):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from headway.contract.definitions import (
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.duration import UNITS_MS
-from headway.core.errors import HeadwayError, InvalidValue, StoreError
+from headway.core.errors import HeadwayError, InvalidValue, RevisionConflict, StoreError
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.job import NewJob, derived_id, fire_id
@@ -217,11 +217,53 @@ class Dispatcher:
 
         Disabled, invalid and permanently failed entries stay in the timetable, but do not fire.
         """
-        known = await entries_of(store)
-        now = (await store.read(StatsQuery())).now
-        # Another process may have applied a newer file meanwhile, which must not be replaced.
-        self.read()
-        revision = self.revision
+        known, revision = await self._define(store, self._items)
+        for name, view in (await entries_of(store)).items():
+            # An interval that has never fired is due at once. Its first fire is a job like any
+            # other: `Store.fire` would refuse it after a worker created the next one meanwhile.
+            new = view.revision == 1 and (name not in known or view.last_fired is None)
+            if new and view.spec.enabled and isinstance(view.spec.schedule, Every):
+                await store.enqueue([first_fire(view)])
+        await TimetableChore(store, self.timing).create_fires()
+        # Not `self.revision`: a session may have read a newer file meanwhile.
+        self.applied = revision
+
+    async def _define(
+        self, store: Store, items_for: Callable[[Mapping[str, EntryView], int], Sequence[Item]]
+    ) -> tuple[Mapping[str, EntryView], int]:
+        """Apply changes that depend on the timetable and the file, unless one has changed since.
+
+        Processes that did this at once would undo each other's changes: a new interval would be
+        anchored twice, or an entry declared as in an older file.
+
+        Args:
+            items_for: returns the changes, from the entries by id, and the store's time.
+
+        Returns:
+            The entries as they were at first, and the revision of the file.
+        """
+        before: Mapping[str, EntryView] | None = None
+        while True:
+            stats = await store.read(StatsQuery())
+            known = await entries_of(store)
+            before = known if before is None else before
+            # Now, so that it is no older than the file that another process has applied.
+            self.read()
+            read, at = self.revision, stats.revision
+            items = items_for(known, stats.now)
+            try:
+                for begin in range(0, len(items), MOST):
+                    part = tuple(items[begin : begin + MOST])
+                    request = DefineRequest(
+                        items=part, author=AUTHOR, reason=self.lowered, revision=at
+                    )
+                    at = await store.define(request)
+            except RevisionConflict:
+                continue
+            return before, read
+
+    def _items(self, known: Mapping[str, EntryView], now: int) -> list[Item]:
+        """Return the changes of the timetable that apply the file."""
         if self.runner.notices is not None:
             self.runner.notices.add_faults(self.faults)
         failed = self.failed_permanently(known.values())
@@ -233,18 +275,7 @@ class Dispatcher:
         for name in known.keys() - enabled.keys():
             off = EnableEntry(name=ENTRY + name, enabled=False)
             items.append(off if name in kept else RemoveEntry(name=ENTRY + name))
-        for begin in range(0, len(items), MOST):
-            part = tuple(items[begin : begin + MOST])
-            await store.define(DefineRequest(items=part, author=AUTHOR, reason=self.lowered))
-        for name, view in (await entries_of(store)).items():
-            # An interval that has never fired is due at once. Its first fire is a job like any
-            # other: `Store.fire` would refuse it after a worker created the next one meanwhile.
-            new = view.revision == 1 and (name not in known or view.last_fired is None)
-            if new and name in enabled and isinstance(view.spec.schedule, Every):
-                await store.enqueue([first_fire(view)])
-        await TimetableChore(store, self.timing).create_fires()
-        # Not `self.revision`: a session may have read a newer file meanwhile.
-        self.applied = revision
+        return items
 
     def _changes(self, one: Automation, known: EntryView | None, now: int) -> Iterable[Item]:
         spec = self.spec(one, known, now)
@@ -275,24 +306,28 @@ class Dispatcher:
         Raises:
             StoreError: the store failed; the entry fires as before.
         """
-        if not (end.permanent or end.succeeded):
-            return
-        known = (await entries_of(store)).get(one.id)
-        self.read()
-        current = self.config.automations.get(one.id)
-        if known is None or current is None or current.digest != one.digest:
-            # It was edited during the session, so this says nothing about it.
-            return
-        if end.permanent is bool(self.failed_permanently([known])):
-            return
-        spec = self.spec(one, known, 0)
-        if end.permanent:
-            marked = {**json.loads(spec.job.args), "failed": one.digest, "why": str(end)}
-            spec = replace(spec, job=spec.job.changed(args=json.dumps(marked).encode()))
-        on = EnableEntry(name=spec.name, enabled=True)
-        off = replace(on, enabled=False)
-        items: tuple[Item, ...] = (DeclareEntry(spec=spec), off, *([] if end.permanent else [on]))
-        await store.define(DefineRequest(items=items, author=AUTHOR))
+
+        def items_for(entries: Mapping[str, EntryView], now: int) -> Sequence[Item]:
+            known, current = entries.get(one.id), self.config.automations.get(one.id)
+            if known is None or current is None or current.digest != one.digest:
+                # It was edited during the session, so this says nothing about it.
+                return ()
+            if end.permanent is bool(self.failed_permanently([known])):
+                return ()
+            spec = self.spec(one, known, now)
+            if end.permanent:
+                marked = {**json.loads(spec.job.args), "failed": one.digest, "why": str(end)}
+                spec = replace(spec, job=spec.job.changed(args=json.dumps(marked).encode()))
+            on = EnableEntry(name=spec.name, enabled=True)
+            off = replace(on, enabled=False)
+            return (DeclareEntry(spec=spec), off, *([] if end.permanent else [on]))
+
+        if end.permanent or end.succeeded:
+            _, revision = await self._define(store, items_for)
+            self.read()
+            if self.revision != revision:
+                # A server that applied the edit before this may have found nothing to change.
+                await self.sync(store)
 
     async def watch(self, store: Store, each_s: float) -> None:
         """Apply edits of the file until cancelled."""
@@ -304,7 +339,6 @@ class Dispatcher:
                 try:
                     await self.sync(store)
                 except HeadwayError as error:
-                    # Also raised if another server applied the same edit first.
                     log(logging.WARNING, "edits not applied", {"error": str(error)})
                 else:
                     log(logging.INFO, "file applied", {"automations": len(self.config.automations)})
