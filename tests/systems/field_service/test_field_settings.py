@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.systems.field_service.settings import read_settings
+from headway.runtime.timing import REAL
+from headway.systems.field_service.records import Setting
+from headway.systems.field_service.settings import (
+    SETTING,
+    OfferTimes,
+    current_times,
+    read_settings,
+    set_times,
+)
 from headway.systems.telephony.providers import read_telephony
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.systems.field_service.directories import opened
 
 LINES = {"+15559990000": 2}
+LIMIT_S = 60
+
+
+@pytest.fixture
+def postgres(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as made:
+        yield made
+
+
+async def test_stored_times_replace_the_former_ones(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/d.db") as directory:
+        await set_times(directory, 1_000, {"high": 10})
+        await set_times(directory, None, {"low": 20})
+        now = await current_times(directory, OfferTimes(offer_timeout_ms=5))
+        assert now == OfferTimes(offer_timeout_ms=5, urgency_ms={"low": 20})
+
+
+async def test_two_callers_may_store_the_first_times_at_once(postgres: str) -> None:
+    async with opened(postgres) as directory, asyncio.timeout(LIMIT_S):
+        async with directory.change() as other:
+            other.add(Setting(name=SETTING, value={"offer_timeout_ms": 1_000}, version=1))
+            await other.flush()
+            setting = asyncio.create_task(set_times(directory, 2_000, {}))
+            with psycopg.connect(postgres, autocommit=True) as db:
+                query = (
+                    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND wait_event_type = 'Lock'"
+                )
+                while db.execute(query).fetchone() is None:
+                    await REAL.pause(0.01)
+        await setting
+        now = await current_times(directory, OfferTimes(offer_timeout_ms=5))
+        assert now == OfferTimes(offer_timeout_ms=2_000)
+        async with directory.read() as session:
+            row = await session.get(Setting, SETTING)
+            assert row is not None
+            assert row.version == 2
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
+from sqlalchemy import JSON, bindparam, text
 
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_CANDIDATES
@@ -59,6 +60,13 @@ async def current_times(directory: Directory, declared: OfferTimes) -> OfferTime
     )
 
 
+# In one statement: two callers may store the first times at once.
+_SET = text(
+    "INSERT INTO field_settings (name, value, version) VALUES (:name, :value, 1) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value, version = field_settings.version + 1"
+).bindparams(bindparam("value", type_=JSON))
+
+
 async def set_times(
     directory: Directory, timeout_ms: int | None, urgency: Mapping[str, int]
 ) -> None:
@@ -73,11 +81,7 @@ async def set_times(
     """
     value = {"offer_timeout_ms": timeout_ms, "urgency_ms": dict(urgency)}
     async with directory.change() as session:
-        row = await session.get(Setting, SETTING)
-        if row is None:
-            session.add(Setting(name=SETTING, value=value, version=1))
-        else:
-            row.value, row.version = value, row.version + 1
+        await session.execute(_SET, {"name": SETTING, "value": value})
 
 
 _FARTHEST_KM = 20_038.0
@@ -87,15 +91,15 @@ LONGEST_CALL_MS = 14_400_000
 """Twilio's maximum; it refuses calls with a higher limit."""
 
 
-def _url(text: str) -> str:
+def _url(given: str) -> str:
     try:
-        fits = urlsplit(text).scheme in {"http", "https"} and urlsplit(text).hostname
+        fits = urlsplit(given).scheme in {"http", "https"} and urlsplit(given).hostname
     except ValueError:
         fits = False
     if not fits:
         message = "it is not an http or https URL"
         raise InvalidValue(message, hint="use for example https://nominatim.example.org/search")
-    return text
+    return given
 
 
 Text = Annotated[str, Field(min_length=1)]
