@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway.contract.operate import Verb
+from headway.contract.operate import ActReply, ActRequest, Verb
 from headway.core.cascade import Cascade
 from headway.core.state import State
 from headway.runtime.timing import REAL
@@ -137,6 +137,32 @@ async def test_review_that_read_a_request_before_its_assignment_does_not_undo_it
         runs = (await field.job(third["id"])).runs
         assert {one.candidate for one in runs if one.outcome == "snoozed"} == {"bob"}
         assert runs[-1].candidate == "ada"
+
+
+async def test_assignment_during_a_review_that_leaves_no_candidate_is_kept(tmp_path: Path):
+    async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
+        field.work(lanes=["offers", "rings"])
+        await field.technician("ada", "accept", km=1)
+        first = await field.ask()
+        await field.becomes(first["id"], "assigned")
+        second = await field.ask()
+        assert second["left"] == ["ada"]
+        read = await field.job(second["id"])
+        store_act = field.store.act
+
+        async def after_the_assignment(request: ActRequest) -> list[ActReply]:
+            field.store.act = store_act
+            reply = await field.move(second["id"], "assign", technician="ada", wait=True)
+            assert reply.json()["left"] == ["ada"]
+            return await store_act(request)
+
+        field.store.act = after_the_assignment
+        await pass_over_assigned(field.store, read)
+        told = await field.get(second["id"])
+        assert (told["status"], told["left"]) == ("dispatching", ["ada"])
+        await field.move(first["id"], "complete")
+        told = await field.becomes(second["id"], "assigned")
+        assert told["technician"] == "ada"
 
 
 async def test_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.contract.operate import Edit, Verb
+from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.store import Store, read_pages
 from headway.contract.views import (
     GatesQuery,
@@ -115,7 +115,16 @@ def _is_free(gate: GateState | None) -> bool:
 
 async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: str) -> None:
     edit = Edit(candidates=left)
-    await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
+    (reply,) = await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
+    if left or reply.answer is not Acted.DONE:
+        return
+    # This has exhausted the request: revive it if a dispatcher has assigned it since it was read.
+    now = await store.read(JobQuery(id=request.id))
+    assigned = None if now is None else read_request(now.args).assigned
+    if assigned is not None:
+        edit = Edit(candidates=(assigned.to,))
+        reason = ASSIGNED + assigned.to
+        await act(store, Verb.RETRY, request.id, author=NAME, reason=reason, edit=edit)
 
 
 async def lock_state(store: Store, technician: str) -> GateState | None:
