@@ -14,8 +14,10 @@ from headway.cli.commands.migrate import copy_store
 from headway.cli.options import Signed
 from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.extensions import ExportChunk, Movable
 from headway.contract.signals import SignalResult
-from headway.contract.views import GateState
+from headway.contract.views import GatesQuery, GateState
 from headway.core.errors import InvalidState, StoreUnavailable
 from headway.core.state import State
 from headway.stores import open_store
@@ -192,6 +194,34 @@ async def test_failed_copy_leaves_the_source_open_and_the_target_closed(
     assert await source.new_worker().take_ids(9) == [job.id]
     for rig in (source, target):
         await rig.store.close()
+
+
+@pytest.mark.parametrize("change", ["a job", "a definition"])
+@pytest.mark.parametrize("kind", DURABLE)
+async def test_copy_of_a_store_that_is_changed_meanwhile_is_refused(
+    new_url: NewUrl, kind: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = open_store(new_url(kind)), open_store(new_url("sqlite"))
+    await source.enqueue([job(1)])
+    assert isinstance(source, Movable)
+    export = source.export_chunk
+
+    async def export_all(cursor: str | None) -> ExportChunk:
+        chunk = await export(cursor)
+        if chunk.cursor is None:
+            if change == "a job":
+                await source.enqueue([job(2)])
+            else:
+                spec = hw.Slots("lines", 1)
+                await source.define(DefineRequest(items=(DeclareGate(spec=spec),), author="me"))
+        return chunk
+
+    monkeypatch.setattr(source, "export_chunk", export_all)
+    with pytest.raises(InvalidState, match="was changed while it was copied"):
+        await copy_store(source, target, "the tester", Signed(), silent)
+    assert closed((await source.read(GatesQuery())).rows) == set()
+    for store in (source, target):
+        await store.close()
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

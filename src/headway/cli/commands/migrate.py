@@ -254,7 +254,8 @@ def _jobs(stats: StatsView) -> dict[str, int]:
 
 
 def _same(before: StatsView, after: StatsView) -> bool:
-    return _jobs(before) == _jobs(after) and before.totals == after.totals
+    was, now = ((one.revision, one.totals, _jobs(one)) for one in (before, after))
+    return was == now
 
 
 copy_app = new_command()
