@@ -21,9 +21,9 @@ from tests.cli.conftest import Headway
         ["lanes", "set", "mail", "--lease=5x"],
         ["token", "create", "shop", "--role=viewer", "--expires=5x"],
         ["token", "rotate", "0123456789abcdef", "--grace=5x"],
-        ["worker", "--grace=5x"],
-        ["run", "--grace=5x"],
-        ["serve", "--work", "--grace=5x"],
+        ["worker", "app.py", "--grace=5x"],
+        ["run", "app.py", "--grace=5x"],
+        ["serve", "--app=app.py", "--work", "--grace=5x"],
         ["carrier", "--ring=5x"],
     ],
 )

@@ -20,13 +20,21 @@ from tests.servers.process import ServerProcess, free_port
 from tests.servers.redis import RedisServer
 
 COMMANDS = {
-    "worker": (["worker"], "worker starts"),
-    "one of several workers": (["worker", f"{TETHER}=0"], "worker starts"),
-    "run": (["run"], "worker starts"),
+    "worker": (["worker", "away_empty.py"], "worker starts"),
+    "one of several workers": (["worker", "away_empty.py", f"{TETHER}=0"], "worker starts"),
+    "run": (["run", "away_empty.py"], "worker starts"),
     "serve": (["serve", "--port", "0"], "server listens"),
-    "serve that works": (["serve", "--port", "0", "--work"], "server listens"),
+    "serve that works": (
+        ["serve", "--app", "away_empty.py", "--port", "0", "--work"],
+        "server listens",
+    ),
     "dispenserd": (["dispenserd", "--port", "0"], "dispenserd listens"),
 }
+
+
+@pytest.fixture(autouse=True)
+def empty_app(folder: Path) -> None:
+    folder.joinpath("away_empty.py").write_text("import headway as hw\napp = hw.App()\n")
 
 
 @contextmanager
@@ -93,6 +101,6 @@ def test_invalid_time_to_wait_for_the_store_is_refused(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HEADWAY_STORE_WAIT", "soon")
-    ran = headway("worker")
+    ran = headway("worker", "away_empty.py")
     assert ran.code == 2
     assert "HEADWAY_STORE_WAIT" in ran.err

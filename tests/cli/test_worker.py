@@ -65,6 +65,7 @@ _LOOK_AGAIN = Event()
 @pytest.fixture(autouse=True)
 def calls(folder: Path) -> None:
     folder.joinpath("worker_calls.py").write_text(APP)
+    folder.joinpath("worker_empty.py").write_text("import headway as hw\napp = hw.App()\n")
 
 
 @contextmanager
@@ -109,12 +110,23 @@ def count(state: str, lane: str) -> int:
 def test_worker_drains_its_lanes_and_exits(headway: Headway):
     headway("send", "noop", "--count", "300")
     headway("send", "noop", "--lane", "other")
-    ran = headway("worker", "--drain", "--json")
+    ran = headway("worker", "worker_empty.py", "--drain", "--json")
     assert (ran.code, ran.document) == (0, {"settled": 300})
-    assert "worker without an App" in ran.err
-    assert "name your App, or set app in headway.toml" in ran.err
     assert count("succeeded", "main") == 300
     assert count("waiting", "other") == 1
+
+
+@pytest.mark.parametrize(
+    "line", [["worker"], ["worker", "--processes", "2"], ["run"], ["serve", "--work"]]
+)
+def test_jobs_are_not_claimed_without_an_app(headway: Headway, line: list[str]):
+    headway("send", "call", "phone=good")
+    ran = headway(*line)
+    assert ran.code == 2
+    assert "no App is named" in ran.err
+    assert "set app in headway.toml" in ran.err
+    (job,) = headway("jobs", "--json").document["jobs"]
+    assert (job["state"], job["attempt"]) == ("waiting", 0)
 
 
 def test_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Headway):
@@ -122,7 +134,6 @@ def test_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Headw
         headway("send", "call", f"phone={phone}", "--app", "worker_calls.py")
     ran = headway("worker", "worker_calls.py", "--drain", "--json", "--name", "first")
     assert (ran.code, ran.document) == (0, {"settled": 2})
-    assert "without an App" not in ran.err
     assert workers() == ["first"]
     jobs = headway("jobs", "--json").document["jobs"]
     assert [(job["state"], job["reason"]) for job in jobs] == [
@@ -143,7 +154,7 @@ def test_job_of_an_unknown_kind_is_dead_at_once_on_request(headway: Headway):
 def test_drain_due_skips_jobs_not_yet_due(headway: Headway):
     headway("send", "noop", "--count", "3")
     headway("send", "noop", "--due", "1h")
-    ran = headway("worker", "--drain=due", "--json")
+    ran = headway("worker", "worker_empty.py", "--drain=due", "--json")
     assert (ran.code, ran.document) == (0, {"settled": 3})
     assert count("scheduled", "main") == 1
 
@@ -152,14 +163,14 @@ def test_drain_idle_skips_jobs_waiting_at_a_gate(headway: Headway):
     headway("send", "noop", "--count", "3")
     headway("send", "noop", "--lane", "closed")
     headway("pause", "lane:closed")
-    ran = headway("worker", "--drain=idle", "--lanes", "main,closed", "--json")
+    ran = headway("worker", "worker_empty.py", "--drain=idle", "--lanes", "main,closed", "--json")
     assert (ran.code, ran.document) == (0, {"settled": 3})
     assert count("waiting", "closed") == 1
 
 
 def test_drain_waits_for_jobs_due_later(headway: Headway):
     headway("send", "noop", "--due", "300ms")
-    assert headway("worker", "--drain", "--json").document == {"settled": 1}
+    assert headway("worker", "worker_empty.py", "--drain", "--json").document == {"settled": 1}
 
 
 def test_app_of_the_settings_is_used(headway: Headway, monkeypatch: pytest.MonkeyPatch):
@@ -192,11 +203,11 @@ def test_app_without_a_store_uses_the_one_in_the_settings_file(headway: Headway,
     ("line", "said"),
     [
         (["nowhere.py"], "there is no file nowhere.py"),
-        (["--lanes", "a,a"], "'a' is named twice"),
-        (["--lanes", "a:0"], "weight"),
+        (["worker_empty.py", "--lanes", "a,a"], "'a' is named twice"),
+        (["worker_empty.py", "--lanes", "a:0"], "weight"),
         (["--concurrency", "0"], "--concurrency"),
         (["--drain=now"], "--drain"),
-        (["--grace", "long"], "long"),
+        (["worker_empty.py", "--grace", "long"], "long"),
         (["--processes", "0"], "--processes"),
     ],
 )
@@ -223,7 +234,7 @@ def test_sigterm_lets_handlers_finish_and_a_second_one_hands_them_back(headway: 
 @pytest.mark.slow
 def test_several_processes_drain_and_exit(headway: Headway):
     headway("send", "noop", "--count", "3000")
-    with started("worker", "--drain", "--processes", "3") as process:
+    with started("worker", "worker_empty.py", "--drain", "--processes", "3") as process:
         assert process.wait(LIMIT_S) == 0
     assert count("succeeded", "main") == 3000
 
@@ -231,7 +242,7 @@ def test_several_processes_drain_and_exit(headway: Headway):
 @pytest.mark.slow
 def test_killed_process_is_restarted_and_all_exit_together():
     enqueue(new_job(lane="unserved"))
-    with started("worker", "--processes", "2", "--json") as process:
+    with started("worker", "worker_empty.py", "--processes", "2", "--json") as process:
         parent = psutil.Process(process.pid)
         until(lambda: len(workers()) == 2)
         victim = parent.children()[0]
@@ -271,7 +282,7 @@ def test_jobs_of_a_killed_process_are_done_by_the_others(headway: Headway):
 
 def test_children_exit_when_their_parent_is_killed():
     enqueue(new_job(lane="unserved"))
-    with started("worker", "--processes", "2") as process:
+    with started("worker", "worker_empty.py", "--processes", "2") as process:
         until(lambda: len(workers()) == 2)
         children = psutil.Process(process.pid).children()
         process.kill()

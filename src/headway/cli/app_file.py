@@ -73,6 +73,17 @@ def open_app(session: Session, target: str | None) -> App:
     return found
 
 
+def require_app(session: Session, target: str | None) -> None:
+    """Refuse to run jobs without an App: each attempt of a job in its lanes would fail.
+
+    Raises:
+        InvalidValue: no App is named on the command line or in the settings.
+    """
+    if not (target or session.settings.app):
+        message = "no App is named, so there are no handlers to run jobs with"
+        raise InvalidValue(message, hint="pass one, such as calls.py, or set app in headway.toml")
+
+
 def at_app(session: Session, target: str) -> Session:
     """Return a session on the store of an App, without declaring anything there.
 

@@ -23,7 +23,6 @@ from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
-from headway.runtime.kind import NOOP
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
@@ -165,9 +164,6 @@ async def serve(  # noqa: PLR0913  (the options of several commands)
         event_loop.on_signals(stop)
         # Only once signals are handled: a program that reads this line may send one.
         log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
-        if app.kinds.keys() == {NOOP}:
-            hint = "jobs of other kinds fail here: name your App, or set app in headway.toml"
-            log.warning("worker without an App", kinds=NOOP, hint=hint)
         if tether is not None:
             _stop_with_parent(tether, worker)
         tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]

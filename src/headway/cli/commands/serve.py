@@ -7,7 +7,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from headway.cli.app_file import open_app
+from headway.cli.app_file import open_app, require_app
 from headway.cli.command import command, new_command
 from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
@@ -55,6 +55,8 @@ def serve(
         InvalidValue: worker options were passed, but the server runs no jobs.
     """
     configure_logging(session.settings)
+    if work:
+        require_app(session, app_name)
     opened = open_app(session, app_name)
     systems = make_systems(system or (), session.settings, session.store_url)
     lanes = systems.declare(opened)

@@ -16,7 +16,7 @@ import structlog
 import typer
 from typer.core import TyperCommand
 
-from headway.cli.app_file import open_app
+from headway.cli.app_file import open_app, require_app
 from headway.cli.command import command, new_command
 from headway.cli.directory import complete_system
 from headway.cli.extras import needs_extra
@@ -151,6 +151,7 @@ def run(
     Any number of other workers may run at the same time.
     """
     configure_logging(session.settings)
+    require_app(session, app_name)
     opened = open_app(session, app_name)
     trace_if_enabled(opened, session.settings)
 
@@ -230,13 +231,14 @@ def worker(
 
     The first signal stops claiming, lets handlers finish and returns jobs that have not started.
     The second stops waiting for handlers; the third kills the process at once, even with a handler
-    in a thread. Without an App, the worker only has a handler for the kind `noop`: jobs of other
-    kinds in its lanes are claimed too, and each attempt fails.
+    in a thread.
 
     Raises:
         Exit: with the exit code of a process that could not start.
     """
     configure_logging(session.settings)
+    if not what.system:
+        require_app(session, app_name)
     if what.processes > 1:
         children = Processes(
             _child(session, options, app_name, what),

@@ -66,7 +66,7 @@ async def check_lanes(store: Store) -> list[Finding]:
     for lane in lanes:
         if lane.unfinished and not lane.workers:
             found = f"the lane {lane.name} has {lane.unfinished} jobs but no live worker"
-            findings.append(warning("lanes", found, f"headway worker --lanes {lane.name}"))
+            findings.append(warning("lanes", found, f"headway worker APP --lanes {lane.name}"))
     return findings or [ok("lanes", f"{len(lanes)} lanes; every lane with jobs has a worker")]
 
 
