@@ -133,8 +133,15 @@ def test_invalid_schedule_is_refused_with_a_hint(bad):
     [(0, 0), (-5, 0), (1.5, 0), ("30m", 0), (True, 0), (5000, -1), (5000, None)],
 )
 def test_interval_out_of_range_is_refused(interval, anchor_at):
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValue) as refused:
         Every(interval, anchor_at=anchor_at)
+    assert refused.value.hint
+
+
+def test_interval_as_text_is_refused_with_the_schedule_that_accepts_it():
+    with pytest.raises(InvalidValue, match=r"must be a whole number .* not '30m'") as refused:
+        Every("30m")
+    assert 'the schedule "every 30m"' in refused.value.hint
 
 
 @pytest.mark.parametrize("text", ["every 1h", "at 09:00", "cron: 0 9 * * *"])

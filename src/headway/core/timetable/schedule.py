@@ -25,6 +25,7 @@ from headway.core.local_time import (
 _FIELDS = ("minute", "hour", "day of the month", "month", "weekday")
 _MAX_LENGTH = 256
 _HINT = 'five fields: minute hour day month weekday, as "*/15 9-17 * * mon-fri"'
+_SINCE_1970 = "pass milliseconds since 1970 UTC"
 _NEVER = "the given month never has this day"
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -189,14 +190,15 @@ class Every:
         Raises:
             InvalidValue: a field is out of range.
         """
-        _whole("an interval in milliseconds", self.interval_ms)
-        _whole("an anchor in milliseconds", self.anchor_at)
+        hint = 'pass milliseconds, as Every(1_800_000), or use the schedule "every 30m"'
+        _whole("an interval", self.interval_ms, hint)
+        _whole("an anchor", self.anchor_at, _SINCE_1970)
         if not MIN_INTERVAL_MS <= self.interval_ms <= MAX_DURATION_MS:
             message = f"the interval {format_duration(self.interval_ms, parts=6)} is out of range"
             raise InvalidValue(message, hint="from 1s to 36525d")
         if not 0 <= self.anchor_at <= MAX_AT:
             message = f"the anchor {self.anchor_at} ms is outside the years 1970 to 9999"
-            raise InvalidValue(message, hint="pass milliseconds since 1970 UTC")
+            raise InvalidValue(message, hint=_SINCE_1970)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,10 +242,10 @@ def _text(what: str, value: object) -> None:
         raise InvalidValue(message)
 
 
-def _whole(what: str, value: object) -> None:
+def _whole(what: str, value: object, hint: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        message = f"{what} must be a whole number, not {type(value).__name__}"
-        raise InvalidValue(message)
+        message = f"{what} must be a whole number of milliseconds, not {value!r:.40}"
+        raise InvalidValue(message, hint=hint)
 
 
 _FORM = re.compile(r"\s*(cron|every|at)(?:\s*:\s*|\s+)(\S.*)", re.IGNORECASE | re.DOTALL)
