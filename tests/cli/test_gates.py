@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -116,6 +117,7 @@ def test_rates_and_pools_are_set_by_their_own_options(headway: Headway):
         (["set", "line", "--per", "soon"], "the duration 'soon'"),
         (["set", "line", "--member", "x"], "not NAME=N"),
         (["set", "nope", "--capacity", "1"], "nope"),
+        (["set", "lane:main", "--limit", "4"], "has a capacity, but no limit of starts"),
         (["show", "nope"], "there is no gate 'nope'"),
         (["close", "nope"], "nope"),
         (["close", "line", "--until", "yesterday"], "--until"),
@@ -144,6 +146,9 @@ def test_closed_gate_lets_nothing_pass_until_opened(headway: Headway):
     assert closed["closed_until"] is None
     assert claim("main") == []
     assert headway("gates").out.splitlines()[1].split()[2] == "closed"
+    shown = headway("gates", "show", "line").out
+    assert re.search(r"^opens +when resumed$", shown, re.MULTILINE)
+    assert re.search(r"^capacity +1$", shown, re.MULTILINE)
     headway("gates", "open", "line")
     assert len(claim("main")) == 1
 

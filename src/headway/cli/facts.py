@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.cli.terminal import LocalClock, rounded_duration
 from headway.contract.views import GateState, JobView, RunView, WhyView
 from headway.core.duration import format_duration
+from headway.core.local_time import MAX_AT
 
 GATE_COLUMNS = (
     "GATE", "KIND", "STATE", "USED", "OF", "PARKED", "OPENS", "CLOSED BY", "REASON", "",
@@ -32,7 +33,10 @@ def capacity_text(gate: GateState) -> str:
 
 
 def _opens(clock: LocalClock, gate: GateState, now: int) -> str:
-    return clock.around(gate.opens_at if gate.opens_at is not None else gate.closed_until, now)
+    opens_at = gate.opens_at if gate.opens_at is not None else gate.closed_until
+    if opens_at is not None and opens_at > MAX_AT:
+        return "when resumed"
+    return clock.around(opens_at, now)
 
 
 def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
@@ -60,7 +64,7 @@ def gate_facts(clock: LocalClock, gate: GateState, now: int) -> list[tuple[str, 
         ("shared", "yes" if gate.shared else "no, keyed"),
         ("state", gate_state(gate)),
         ("used", str(gate.used) if gate.counts else ""),
-        ("of", capacity_text(gate)),
+        ("limit" if gate.per_ms else "capacity", capacity_text(gate)),
         ("free", "" if gate.free is None else str(gate.free)),
         ("reserved", f"{gate.reserved} for {gate.reserved_for}" if gate.reserved_for else ""),
         ("parked", str(gate.parked) if gate.parked else ""),

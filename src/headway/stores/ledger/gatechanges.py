@@ -140,6 +140,9 @@ def _set_instance(step: Step, item: SetGate) -> None:
         raise InvalidValue(message, hint="set members and windows on the declared gate")
     value = item.capacity if item.capacity is not None else item.limit
     if is_implicit(item.name):
+        if item.limit is not None:
+            message = f"the gate {item.name!r} has a capacity, but no limit of starts"
+            raise InvalidValue(message, hint="pass a capacity; to limit starts, declare a Rate")
         track_implicit(step, item.name)
         step.cache.change(item.name, "").capacity = value
         return

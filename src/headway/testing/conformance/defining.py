@@ -198,6 +198,13 @@ class DefineGroup(ConformanceGroup):
         async with rig.refuses(InvalidValue, match=said):
             await rig.define(SetGate(name="numbers", capacity=3))
 
+    @pytest.mark.parametrize("name", ["all", "lane:calls", "tenant:acme", "kind:dial"])
+    async def test_limit_of_an_implicit_gate_is_refused_and_writes_nothing(
+        self, rig: Rig, name: str
+    ) -> None:
+        async with rig.refuses(InvalidValue, match=f"'{name}' has a capacity, but no limit"):
+            await rig.define(SetGate(name=name, limit=4))
+
     async def test_invalid_values_are_refused_before_the_store_is_asked(self, rig: Rig) -> None:
         await rig.declare(LINE)
         impossible, invalid = SetGate(name="line", limit=3), SetGate(name="line", capacity=-1)

@@ -51,6 +51,10 @@ function GateChanges.set_instance(step, item)
     value = item.limit
   end
   if GateNames.is_implicit(item.name) then
+    if item.limit ~= nil then
+      local message = 'the gate ' .. Run.quoted(item.name) .. ' has a capacity, but no limit of starts'
+      Run.refuse('InvalidValue', message, 'pass a capacity; to limit starts, declare a Rate')
+    end
     GateTemplates.track_implicit(step, item.name)
     GateCache.change(step.cache, item.name, '').capacity = value
     return
