@@ -60,7 +60,7 @@ async def test_now_stops_everything_and_starts_it_again(store_url: str):  # noqa
             await rig.send(None, lane="calls", gates=["lines"])
         await Worker(rig).take("calls", 3)
         await expect(page.locator(".cause")).to_contain_text("slots lines is full (1 of 1)")
-        await act(page, "stop-everything", "Everything is stopped.", reason="a fire", until="2h")
+        await act(page, "stop-everything", "Everything is paused.", reason="a fire", until="2h")
         gate = await gate_of(rig, "all")
         assert gate.closed_reason == "a fire"
         await expect(page.locator("#stopped")).to_contain_text("a fire")
@@ -213,15 +213,15 @@ async def test_dead_jobs_are_retried_one_ticked_grouped_and_all(store_url: str):
 
 
 @slow
-async def test_entry_is_paused_resumed_and_fired(store_url: str):  # noqa: F811
+async def test_entry_is_disabled_enabled_and_fired(store_url: str):  # noqa: F811
     async with driving(store_url) as (rig, page):
         for name in ("nightly", "weekly"):
             await declare_entry(rig, name, At("03:00"))
         await show(page, rig, "/ui/timetable")
         row = "tr[data-key='nightly']"
-        await act(page, "disable-entry", "nightly is paused.", within=row)
+        await act(page, "disable-entry", "nightly is disabled.", within=row)
         assert not (await entry_of(rig, "nightly")).spec.enabled
-        await expect(page.locator(row)).to_contain_text("paused")
+        await expect(page.locator(row)).to_contain_text("disabled")
         await page.locator(f"{row} th a").press("Enter")
         await is_live(page)
         await expect(page.locator(".banner")).to_contain_text("It does not fire.")

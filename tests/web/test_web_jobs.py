@@ -146,7 +146,7 @@ async def test_waiting_job_shows_why_and_its_place_in_line(url: str):
         told = why["sentence"].replace(holder.id, f"…{holder.id[-8:]}")
         assert told in page
         assert why["place"] == 2
-        assert "number 2 in line" in page
+        assert "place 2 in its flow" in page
         assert "lines is full (1 of 1)" in page
         assert "at a gate" in page
 

@@ -78,6 +78,19 @@ async def test_jobs_of_keyed_gates_are_one_line_for_their_template():
         assert "3 jobs slots customer:{phone} is full for 2 keys" in text
 
 
+async def test_template_of_keyed_gates_has_no_button_to_close_it_but_its_gates_have():
+    async with operating() as (rig, http):
+        await declare(rig, "customer:{phone}", 1)
+        await rig.send(lane="calls", gates=["customer:{phone}"], args={"phone": "1"})
+        await take(rig, "calls", 1)
+        page = (await http.get("/ui/gates")).text
+        assert page.count("-/do/close-gate?") == 1
+        assert "template" in plain(page)
+        template = "/ui/gates?gate=customer%3A%7Bphone%7D"
+        assert "-/do/close-gate?" not in (await http.get(template)).text
+        assert "-/do/close-gate?" in (await http.get("/ui/gates?gate=customer%3A1")).text
+
+
 async def test_kill_switch_stops_everything_with_reason_and_end_and_starts_it_again():
     async with operating() as (rig, http):
         await rig.send(lane="calls")
@@ -85,7 +98,7 @@ async def test_kill_switch_stops_everything_with_reason_and_end_and_starts_it_ag
         assert reply.status_code == 303
         page = await http.get(reply.headers["location"])
         text = plain(page.text)
-        assert "Everything is stopped. closed by operator until" in text
+        assert "Everything is paused. closed by operator until" in text
         assert "a flood" in text
         assert (await gate_of(rig, "all")).closed_reason == "a flood"
         assert (await do(http, "/ui/-/do/start-everything")).status_code == 303

@@ -192,7 +192,7 @@ async def test_due_fire_is_shown_once_it_has_happened():
         assert f"/ui/jobs/{job.id}" in (await http.get("/ui/timetable")).text
 
 
-async def test_entry_is_paused_and_resumed_and_its_outcomes_stay():
+async def test_entry_is_disabled_and_enabled_and_its_outcomes_stay():
     async with calendar() as (rig, http, clock):
         await declare(rig, "night/ly", Every(HOUR))
         await fire_due(rig, clock, HOUR)
@@ -201,8 +201,8 @@ async def test_entry_is_paused_and_resumed_and_its_outcomes_stay():
         assert (await do(http, path)).status_code == 303
         assert not (await entry_of(rig, "night/ly")).spec.enabled
         text = plain((await http.get("/ui/timetable?entry=night/ly")).text)
-        assert "Paused. It does not fire." in text
-        assert "paused" in plain((await http.get("/ui/timetable")).text)
+        assert "Disabled. It does not fire." in text
+        assert "disabled" in plain((await http.get("/ui/timetable")).text)
         assert (await do(http, "/ui/-/do/enable-entry?entry=night/ly")).status_code == 303
         assert (await entry_of(rig, "night/ly")).spec.enabled
         assert f"/ui/jobs/{job}" in (await http.get("/ui/timetable?entry=night/ly")).text
@@ -340,7 +340,7 @@ async def test_open_calendar_receives_its_contents_and_then_changes():
                 found = messages(reply)
                 assert await until(found, "nightly") == "change"
                 await do(http, "/ui/-/do/disable-entry?entry=nightly", script=True)
-                assert await until(found, "paused" if "entry=" not in path else "Paused.")
+                assert await until(found, "disabled" if "entry=" not in path else "Disabled.")
             await do(http, "/ui/-/do/enable-entry?entry=nightly", script=True)
 
 

@@ -100,7 +100,7 @@ REASON = Field(name="reason", label="Reason", hint="Recorded in the trail next t
 UNTIL = Field(
     name="until",
     label="Until",
-    hint="20m, 2h, or 2026-12-01T10:00Z; leave empty until it is ended by hand.",
+    hint="20m, 2h, or 2026-12-01T10:00Z; if empty, until an operator ends it.",
 )
 
 

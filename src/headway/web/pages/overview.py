@@ -105,21 +105,21 @@ def _all(caller: Caller, _: Values) -> None:
 
 STOP = Action(
     name="stop-everything",
-    label="Stop everything",
-    title="Stop everything",
-    explains="No job starts in any lane until this ends. Running jobs continue to their end.",
+    label="Pause everything",
+    title="Pause everything",
+    explains="No job starts in any lane until it is resumed. Running jobs continue to their end.",
     endpoint=routes.close,
     call=lambda _: Call(body={"gate": "all"}),
-    done="Everything is stopped.",
+    done="Everything is paused.",
     fields=(REASON, UNTIL),
     reach=_all,
     danger=True,
 )
 START = Action(
     name="start-everything",
-    label="Start again",
-    title="Start again",
-    explains="Ends the stop of everything: jobs start again as their gates allow.",
+    label="Resume",
+    title="Resume everything",
+    explains="Jobs start again as their gates allow.",
     endpoint=routes.open_gate,
     call=lambda _: Call(path={"gate": "all"}),
     done="Jobs start again.",

@@ -310,20 +310,20 @@ def _path(values: Values) -> Call:
 
 _on_entry = partial(Action, call=_path, of=("entry",))
 
-PAUSE = _on_entry(
+DISABLE = _on_entry(
     name="disable-entry",
-    label="Pause",
-    title="Pause the entry {entry}",
-    explains="It does not fire until it is resumed, and its queued fires are dropped. What would "
+    label="Disable",
+    title="Disable the entry {entry}",
+    explains="It does not fire until it is enabled, and its queued fires are dropped. What would "
     "have fired in the meantime is not made up for.",
     endpoint=routes.disable_entry,
-    done="{entry} is paused.",
+    done="{entry} is disabled.",
     danger=True,
 )
-RESUME = _on_entry(
+ENABLE = _on_entry(
     name="enable-entry",
-    label="Resume",
-    title="Resume the entry {entry}",
+    label="Enable",
+    title="Enable the entry {entry}",
     explains="It fires on its schedule again.",
     endpoint=routes.enable_entry,
     done="{entry} fires again.",
@@ -347,5 +347,5 @@ PAGE = Page(
     permission=Permission.OBSERVE,
     reach=Caller.every_tenant,
     params=("entry", "view", "day", "tz", "q", "from"),
-    actions=(PAUSE, RESUME, FIRE),
+    actions=(DISABLE, ENABLE, FIRE),
 )
