@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.runtime.timing import REAL
 from headway.systems.automations.session import End
 from headway.systems.automations.supervisor import LONGEST_LINE, Log
 from tests.systems.automations.sessions_rig import (
@@ -170,13 +171,18 @@ async def test_every_process_of_a_session_is_gone_at_its_end_however_it_ends(
     elif how == "owner":
         running.cancel()
         await until(lambda: one.session._ending is not None)
-        running.cancel()
+        while not running.done():
+            running.cancel()
+            await REAL.pause(0.01)
         with pytest.raises(asyncio.CancelledError):
             await running
     if how != "owner":
         end = await running
         assert end.reason == {"stop": "cancelled"}.get(how, how)
     assert not [pid for pid in found if lives(pid)]
+    process = one.session._process
+    assert process is not None
+    assert process.returncode is not None
 
 
 async def test_session_ends_with_its_lock_whatever_its_own_timeout(tmp_path, repository):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import headway as hw
 from headway.carrier.webhooks import signature
@@ -19,8 +20,9 @@ from headway.contract.views import JobQuery, JobsQuery, JobView, Page
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
-from headway.systems.field_service import FieldService, make
+from headway.systems.field_service import FieldService, kinds, make
 from headway.systems.field_service.records import Technician, User
+from headway.systems.field_service.settings import OfferTimes
 from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.users import USERS
 from headway.systems.parts import Parts
@@ -223,6 +225,16 @@ class FieldRig:
 def phone_of(name: str) -> str:
     """Return the phone number of a technician of this name."""
     return "+1555" + "".join(str(ord(letter) % 10) for letter in name.ljust(7, "_")[:7])
+
+
+def shorten_first_offer(monkeypatch: pytest.MonkeyPatch, timeout_ms: int) -> None:
+    """Let only the first offer end soon, so that later ones have time for their answers."""
+    times = iter([OfferTimes(offer_timeout_ms=timeout_ms)])
+
+    async def current_times(_: Directory, declared: OfferTimes) -> OfferTimes:
+        return next(times, declared)
+
+    monkeypatch.setattr(kinds, "current_times", current_times)
 
 
 @asynccontextmanager

@@ -19,7 +19,13 @@ from tests.plain_jobs import claim, job
 from tests.server.problems import problem
 from tests.servers.postgres import fresh_database
 from tests.systems.field_service.directories import opened
-from tests.systems.field_service.field_rig import LINE, FieldRig, a_field, phone_of
+from tests.systems.field_service.field_rig import (
+    LINE,
+    FieldRig,
+    a_field,
+    phone_of,
+    shorten_first_offer,
+)
 
 
 def texts_to(field: FieldRig, name: str) -> list[str]:
@@ -255,8 +261,11 @@ async def test_repeated_decline_stays_a_decline_though_a_later_offer_was_accepte
         assert (await field.get(sent["id"]))["technician"] == "bob"
 
 
-async def test_technicians_whose_offers_expired_are_told_that_it_is_taken(tmp_path: Path):
-    async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s") as field:
+async def test_technicians_whose_offers_expired_are_told_that_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shorten_first_offer(monkeypatch, 300)
+    async with a_field(tmp_path, line_wait="5s") as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "decline", km=2)
         await field.technician("cleo", "accept", km=3)

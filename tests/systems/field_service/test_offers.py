@@ -16,7 +16,15 @@ from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds, offer_calls
 from headway.systems.field_service.live_view import answer, read_live_view
 from headway.systems.jobs import act
-from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, SLOW, a_field, phone_of
+from tests.systems.field_service.field_rig import (
+    HERE,
+    LIMIT_S,
+    LINE,
+    SLOW,
+    a_field,
+    phone_of,
+    shorten_first_offer,
+)
 
 
 def said(told: dict[str, Any]) -> list[tuple[str, str]]:
@@ -80,8 +88,11 @@ async def test_number_refused_by_the_provider_is_no_answer_of_the_technician(
         assert answer(asked).startswith("could not be asked (number refused: ")
 
 
-async def test_silence_ends_with_the_timer_and_continues(tmp_path: Path):
-    async with a_field(tmp_path, offer_timeout="400ms", line_wait="5s") as field:
+async def test_silence_ends_with_the_timer_and_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shorten_first_offer(monkeypatch, 400)
+    async with a_field(tmp_path, line_wait="5s") as field:
         await field.technician("ada", "silent", km=1)
         await field.technician("bob", "accept", km=2)
         sent = await field.ask()

@@ -150,7 +150,7 @@ class Session:
             # If this ends early: without its owner, the supervisor kills all processes at once.
             if process.stdin is not None:
                 process.stdin.close()
-            if process.returncode is None:
+            while process.returncode is None:
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(process.wait())
             await asyncio.to_thread(_prune, self, folders)
