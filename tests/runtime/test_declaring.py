@@ -56,6 +56,8 @@ def test_values_are_never_read_as_templates(plain: hw.App) -> None:
         ({"gates": [hw.Slots(f"g{n}", 1) for n in range(9)]}, "more than 8 shared gates"),
         ({"gates": [hw.Slots("g", 1), hw.Slots("g", 1)]}, "names the gate 'g' twice"),
         ({"gates": ["g"]}, "among the gates of 'work' is 'g'"),
+        ({"gates": "lines"}, "the gates of 'work' are 'lines'"),
+        ({"gates": hw.Slots("g", 1)}, "the gates of 'work' are GateSpec"),
         ({"subject": "{phone}"}, "the subject '{phone}' needs an argument 'phone'"),
         ({"key": "{phone"}, "brace outside a placeholder"),
         ({"on_deadline": "explode"}, "on_deadline of 'work' is 'explode'"),

@@ -226,7 +226,7 @@ def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
     stages = options.get("stages")
     if stages is None:
         gates: object = options.get("gates", ())
-        if not isinstance(gates, Sequence):
+        if not isinstance(gates, Sequence) or isinstance(gates, str):
             message = f"the gates of {kind!r} are {gates!r:.80}"
             raise InvalidValue(message, hint="pass a list of gates")
         return (("", tuple(cast("Sequence[Any]", gates))),)
