@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from headway.contract.operate import ActReply, ActRequest, Verb
+from headway.contract.views import JobView
 from headway.core.cascade import Cascade
 from headway.core.state import State
 from headway.runtime.timing import REAL
@@ -163,6 +164,39 @@ async def test_assignment_during_a_review_that_leaves_no_candidate_is_kept(tmp_p
         await field.move(first["id"], "complete")
         told = await field.becomes(second["id"], "assigned")
         assert told["technician"] == "ada"
+
+
+async def test_nobody_is_alerted_of_a_request_that_is_about_to_be_revived(tmp_path: Path):
+    async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
+        field.work(lanes=["offers", "rings"])
+        await field.user("dora", "text:+15557770001")
+        await field.technician("ada", "accept", km=1)
+        first = await field.ask()
+        await field.becomes(first["id"], "assigned")
+        second = await field.ask()
+        read = await field.job(second["id"])
+        store_act = field.store.act
+
+        async def between(request: ActRequest) -> list[ActReply]:
+            field.store.act = store_act
+            await field.move(second["id"], "assign", technician="ada", wait=True)
+            replies = await store_act(request)
+            # The request has ended, and is not revived yet.
+            field.work()
+            async with asyncio.timeout(LIMIT_S):
+                while not any(one.runs and one.runs[-1].ended_at for one in await ends()):
+                    await REAL.pause(0.01)
+            assert [one.state for one in await ends()] == [State.SCHEDULED]
+            return replies
+
+        async def ends() -> list[JobView]:
+            found = await field.jobs("offer_ended")
+            return [one for one in found if second["id"] in str(one.args)]
+
+        field.store.act = between
+        await pass_over_assigned(field.store, read)
+        assert (await field.get(second["id"]))["status"] == "dispatching"
+        assert await field.jobs("alert_dispatcher") == []
 
 
 async def test_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):

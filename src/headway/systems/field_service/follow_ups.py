@@ -58,6 +58,16 @@ MOST_REVIEWS = 40
 _log = logging.getLogger("headway.field_service")
 
 
+def _is_being_assigned(ended: JobView) -> bool:
+    """Return whether an ended request is about to be revived for a technician chosen for it."""
+    if ended.reason.startswith(REASSIGNED):
+        return True
+    # A review that had read it before its assignment may have left no candidate.
+    assigned = read_request(ended.args).assigned
+    asked = ended.cascade.asked if ended.cascade is not None else ()
+    return assigned is not None and all(one.candidate != assigned.to for one in asked)
+
+
 class FollowUps:
     """The handlers of follow-up jobs."""
 
@@ -79,7 +89,7 @@ class FollowUps:
                     me.then(*await self._withdrawal_notices(view))
                 case _ if view.state is not State.DEAD:
                     pass  # revived by a dispatcher
-                case _ if view.reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
+                case _ if _is_being_assigned(view) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
                 case _:
                     me.then(*await self._alerts(view))
