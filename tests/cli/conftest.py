@@ -43,6 +43,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def empty_app(folder: Path, request: pytest.FixtureRequest) -> str:
+    """Write an App without kinds of its own, and return the name of its file."""
+    # In one process, a module's name belongs to one file.
+    file = f"{request.module.__name__.rpartition('.')[2]}_empty.py"
+    folder.joinpath(file).write_text("import headway as hw\napp = hw.App()\n")
+    return file
+
+
+@pytest.fixture
 def headway(capfd: pytest.CaptureFixture[str]) -> Headway:
     """Return a function that calls the command as the console script does."""
 

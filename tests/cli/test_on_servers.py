@@ -154,11 +154,11 @@ def test_check_creates_no_schema_and_names_the_command_that_does(
         assert "headway migrate" in ran.err
 
 
-@pytest.mark.parametrize("line", ["send noop", "worker --drain"])
+@pytest.mark.parametrize("line", ["send noop", "worker APP --drain"])
 def test_working_command_creates_the_schema_unless_the_url_forbids_it(
-    headway: Headway, new_url: NewUrl, line: str
+    headway: Headway, new_url: NewUrl, empty_app: str, line: str
 ) -> None:
-    url = new_url("postgresql")
+    url, line = new_url("postgresql"), line.replace("APP", empty_app)
     refused = headway(*line.split(), "--store", f"{url}&migrate=off")
     assert refused.code == 4
     assert "headway migrate" in refused.err
@@ -167,7 +167,9 @@ def test_working_command_creates_the_schema_unless_the_url_forbids_it(
     assert headway("jobs", "--store", url).code == 0
 
 
-def test_newer_schema_is_refused_and_says_what_to_do(headway: Headway, new_url: NewUrl) -> None:
+def test_newer_schema_is_refused_and_says_what_to_do(
+    headway: Headway, new_url: NewUrl, empty_app: str
+) -> None:
     url = new_url("postgresql")
     headway("migrate", "--store", url)
     options = parse_url(url)
@@ -176,31 +178,34 @@ def test_newer_schema_is_refused_and_says_what_to_do(headway: Headway, new_url: 
         db.execute(
             f'UPDATE "{options.namespace}".number SET n = 9999 WHERE key IN (-9, -11)'.encode()  # noqa: S608
         )
-    for line in ("migrate", "jobs", "send noop", "worker --drain"):
-        ran = headway(*line.split(), "--store", url)
+    for line in ("migrate", "jobs", "send noop", "worker APP --drain"):
+        ran = headway(*line.replace("APP", empty_app).split(), "--store", url)
         assert (ran.code, ran.out) == (4, ""), line
         assert "9999" in ran.err
         assert "upgrade Headway" in ran.err
 
 
-def test_another_format_is_refused_and_says_what_to_do(headway: Headway, new_url: NewUrl) -> None:
+def test_another_format_is_refused_and_says_what_to_do(
+    headway: Headway, new_url: NewUrl, empty_app: str
+) -> None:
     url = new_url("redis")
     headway("migrate", "--store", url)
     place, _, namespace = url.partition("?namespace=")
     with redis.Redis.from_url(place) as client:
         client.hset(f"{{headway:{namespace}}}:facts", "format", "9")
-    for line in ("migrate", "jobs", "send noop", "worker --drain"):
-        ran = headway(*line.split(), "--store", url)
+    for line in ("migrate", "jobs", "send noop", "worker APP --drain"):
+        ran = headway(*line.replace("APP", empty_app).split(), "--store", url)
         assert (ran.code, ran.out) == (4, ""), line
         assert "format 9" in ran.err
         assert "run the version that created it" in ran.err
 
 
 @pytest.mark.parametrize("scheme", ON_SERVERS)
-@pytest.mark.parametrize("line", ["jobs", "migrate", "send noop", "worker --drain"])
+@pytest.mark.parametrize("line", ["jobs", "migrate", "send noop", "worker APP --drain"])
 def test_unreachable_server_is_named_without_its_password(
-    headway: Headway, scheme: str, line: str, monkeypatch: pytest.MonkeyPatch
+    headway: Headway, empty_app: str, scheme: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    line = line.replace("APP", empty_app)
     monkeypatch.setenv("HEADWAY_STORE_WAIT", "0s")
     place = f"127.0.0.1:{free_port()}"
     mild = "?patience_ms=50" if scheme == "redis" else "/shop?patience_ms=50"

@@ -357,6 +357,8 @@ def test_untraced_program_loads_no_opentelemetry():
 
 # ------------------------------------------------------------------------------- the command
 
+EMPTY_APP = "import headway as hw\napp = hw.App()\n"
+
 
 class Collector(HTTPServer):
     """Receives traces by OTLP over HTTP."""
@@ -415,9 +417,11 @@ def test_worker_sends_its_traces_by_otlp_as_the_standard_variables_say(
     tmp_path: Path, collector: Collector
 ):
     sent = json.loads(_headway(tmp_path, "send", "noop", "--json").stdout)
+    (tmp_path / "empty.py").write_text(EMPTY_APP)
     ran = _headway(
         tmp_path,
         "worker",
+        "empty.py",
         "--drain",
         HEADWAY_TRACES="1",
         OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{collector.server_port}",
@@ -430,9 +434,11 @@ def test_worker_sends_its_traces_by_otlp_as_the_standard_variables_say(
 
 
 def test_tracing_without_the_extra_is_refused_with_what_to_install(tmp_path: Path):
+    (tmp_path / "empty.py").write_text(EMPTY_APP)
     ran = _headway(
         tmp_path,
         "worker",
+        "empty.py",
         "--drain",
         before="import sys; sys.modules['opentelemetry.trace'] = None",
         HEADWAY_TRACES="1",
