@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from headway.cli.commands.lanes import LaneValues
+from headway.contract.definitions import LaneSpec
 from headway.contract.outcomes import Succeeded
 from tests.cli.conftest import Headway
 from tests.cli.seeding import claim, enqueue, new_job, settle
@@ -56,6 +58,23 @@ def test_operators_lane_applies_until_reset_and_keeps_other_values(headway: Head
     headway("lanes", "reset", "a")
     (lane,) = headway("lanes", "--lane", "a", "--json").document["lanes"]
     assert (lane["overridden"], lane["spec"]["concurrency"]) == (False, None)
+
+
+def test_settings_that_another_operator_sets_meanwhile_are_kept(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    headway("migrate")
+    change = LaneValues.change
+
+    def change_after_another(self: LaneValues, now: LaneSpec) -> LaneSpec:
+        monkeypatch.setattr(LaneValues, "change", change)
+        assert headway("lanes", "set", "a", "--lease", "20s").code == 0
+        return self.change(now)
+
+    monkeypatch.setattr(LaneValues, "change", change_after_another)
+    assert headway("lanes", "set", "a", "--concurrency", "3").out == "a is set\n"
+    (lane,) = headway("lanes", "--lane", "a", "--json").document["lanes"]
+    assert (lane["spec"]["concurrency"], lane["spec"]["lease_ms"]) == (3, 20_000)
 
 
 def test_lane_set_to_unfair_has_no_weights(headway: Headway):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
@@ -14,20 +16,33 @@ from headway.core.naming import did_you_mean
 LANE = "lane:"
 
 
-def define(session: Session, name: str, item: Item, signed: Signed, *, done: str) -> None:
+def define(
+    session: Session,
+    name: str,
+    item: Item,
+    signed: Signed,
+    *,
+    done: str,
+    revision: int | None = None,
+) -> None:
     """Apply one change and print `done`.
 
     Args:
         name: Name of the changed gate or entry; of a lane, its gate. A note is printed if there
             is no such lane.
+        revision: Revision of the definitions from which the change was made; None for any.
+
+    Raises:
+        RevisionConflict: the definitions have another revision; nothing was written.
     """
+    request = replace(definition_request(session, item, signed), revision=revision)
 
     async def work(store: Store) -> tuple[int, str]:
         note = await _unknown_lane_note(store, name)
-        return await _defined(store, name, definition_request(session, item, signed)), note
+        return await _defined(store, name, request), note
 
-    revision, note = session.with_store(work)
-    session.terminal.reply({"revision": revision}, done)
+    now, note = session.with_store(work)
+    session.terminal.reply({"revision": now}, done)
     if note:
         session.terminal.remark(note)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -14,9 +15,9 @@ from headway.cli.session import Session
 from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
-from headway.contract.views import LanesQuery, LaneView
+from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.core.duration import format_duration
-from headway.core.errors import InvalidValue
+from headway.core.errors import InvalidValue, RevisionConflict
 from headway.core.naming import check_name
 from headway.runtime.declaration import LaneOptions, read_lane
 from headway.runtime.latency import LaneLatency, lane_latencies
@@ -180,12 +181,19 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
     """
     values.refuse_nothing(name)
 
-    async def work(store: Store) -> LaneSpec:
+    async def work(store: Store) -> tuple[int, LaneSpec]:
+        revision = (await store.read(StatsQuery())).revision
         found = await store.read(LanesQuery(names=(name,)))
-        return found[0].spec if found else LaneSpec(name=name)
+        return revision, found[0].spec if found else LaneSpec(name=name)
 
-    spec = values.change(session.with_store(work))
-    define(session, f"lane:{name}", SetLane(spec=spec), signed, done=f"{name} is set")
+    while True:
+        revision, now = session.with_store(work)
+        item = SetLane(spec=values.change(now))
+        # The item replaces all settings, among them those that another operator sets meanwhile.
+        with suppress(RevisionConflict):
+            return define(
+                session, f"lane:{name}", item, signed, done=f"{name} is set", revision=revision
+            )
 
 
 @command(app, "reset")
