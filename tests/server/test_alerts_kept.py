@@ -201,6 +201,24 @@ async def test_new_leader_continues_with_the_alerts_of_the_previous_one(world: W
     assert await first.check(CALM_MS) == []
 
 
+async def test_leader_suspended_for_a_whole_term_of_another_continues_with_its_alerts(
+    world: World,
+):
+    first = await a_server_that_told(world)
+    other = world.server()
+    assert await other.check(TERM) == []
+    await world.works()
+    assert await other.check() == []
+    assert await other.check(CALM_MS) == [HEALED]
+    # The other server is killed before the first one continues, so the first leads again.
+    assert await first.check(TERM) == []
+    assert await first.check(CALM_MS) == []
+    # What it stores from now on counts again.
+    await world.die(1)
+    assert await first.check() == [("dead_jobs", "calls", False)]
+    assert await world.server().check(TERM) == []
+
+
 async def test_former_leader_writes_nothing(world: World):
     first = await a_server_that_told(world)
     other = world.server()

@@ -190,7 +190,7 @@ class AlertThrottle:
             self._standing.setdefault((one.rule, one.subject), restored)
 
     def forget(self, *, keep: str) -> None:
-        """Drop all alerts, because another server is now the leader.
+        """Drop all alerts, because another server has become the leader.
 
         Args:
             keep: the rule whose alerts this server continues to send.
@@ -259,10 +259,12 @@ class AlertStateKeeper:
                 # No server can become the leader now. The last one may have reported the outage.
                 self._restore(await self._read(take=False), only_away=True)
             self._saw_outage = True
-        elif not leads:
-            self._holds_storage = False
-        elif not self._holds_storage:
+        elif leads and not self._holds_storage:
             self._restore(await self._read(take=True), only_away=False)
+
+    def release(self) -> None:
+        """Let the next check as the leader restore the state that another server has stored."""
+        self._holds_storage = False
 
     async def after(self, *, leads: bool) -> None:
         """Store the state after a check, if it has changed.
@@ -361,7 +363,8 @@ class AlertWatcher:
             self._keeper = AlertStateKeeper(
                 alerts.storage, self._holder, timing, alerts, self._rule_sets
             )
-        self._leads = False
+        self._term: int | None = None
+        self._replaced = False
         self._answered_at = self._at()
 
     async def run(self) -> None:
@@ -383,20 +386,23 @@ class AlertWatcher:
 
     async def check(self) -> None:
         """Check the rules once, and send the alerts."""
-        led = self._leads
+        self._replaced = False
         facts = await self._facts()
-        self._alerts.leads = self._leads and facts.fault is None
+        leads = self._term is not None
+        self._alerts.leads = leads and facts.fault is None
         self._alerts.full = facts.fault if isinstance(facts.fault, StoreFull) else None
-        if led and not self._leads:
+        if self._replaced:
             for rule_set, throttle in self._rule_sets:
                 throttle.forget(keep=STORE_AWAY)
                 rule_set.reset()
         if self._keeper is not None:
-            await self._keeper.before(leads=self._leads, away=facts.fault is not None)
+            if self._replaced:
+                self._keeper.release()
+            await self._keeper.before(leads=leads, away=facts.fault is not None)
         await self._send_alerts(facts)
         if self._keeper is not None:
             # After sending: a server killed in between sends an alert twice rather than never.
-            await self._keeper.after(leads=self._leads)
+            await self._keeper.after(leads=leads)
 
     async def _send_alerts(self, facts: Facts) -> None:
         for rule_set, throttle in self._rule_sets:
@@ -437,8 +443,11 @@ class AlertWatcher:
         # Each rule_set may take as long as the facts themselves, and so may the alert storage.
         slow = len(self._rule_sets) + (self._keeper is not None)
         lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * slow
-        self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
-        if not self._leads:
+        before, self._term = self._term, await self._store.lead(ROLE, self._holder, lease_ms)
+        # Its own new term, after its lease has ended, follows its former one; a later term shows
+        # that another server has led since, while this one was suspended.
+        self._replaced = before is not None and (self._term is None or self._term > before + 1)
+        if self._term is None:
             return Facts(at=self._at(), leads=False)
         if isinstance(self._store, Repairable):
             found = await self._store.suspicion()
@@ -451,7 +460,9 @@ class AlertWatcher:
 
     def _outage(self, fault: HeadwayError) -> Facts:
         at = self._at()
-        return Facts(at=at, away_ms=at - self._answered_at, fault=fault, leads=self._leads)
+        return Facts(
+            at=at, away_ms=at - self._answered_at, fault=fault, leads=self._term is not None
+        )
 
     def _at(self) -> int:
         return int(1000 * self._timing.monotonic())
