@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.views import GatesQuery, JobsQuery
+from headway.contract.signals import Decided, Signal, SignalResult
+from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH
-from headway.runtime.sources import SourceSync
+from headway.runtime.sources import REBUILD_LEASE_MS, SourceSync
 from headway.runtime.timing import pause
 from headway.stores import open_store
+from headway.testing.clock import FakeClock
 from tests.runtime.observed_store import ObservedStore, soon, working
 
 SINCE = datetime(2026, 11, 1, tzinfo=UTC)
@@ -35,6 +37,7 @@ class Truth:
     pending: list[str] = field(default_factory=list)
     calling: dict[str, str] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    read: asyncio.Event | None = None
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     away: bool = False
@@ -60,6 +63,8 @@ def declare(app: hw.App, truth: Truth, **options: object) -> hw.Source:
     @leads.in_flight
     async def calls() -> AsyncIterator[object]:
         truth.looked_at.set()
+        if truth.read is not None:
+            await truth.read.wait()
         if truth.away:
             message = "the table is away"
             raise OSError(message)
@@ -297,3 +302,46 @@ async def test_older_state_of_a_store_is_rebuilt_and_jobs_in_flight_not_dispatch
     assert truth.calls.count("1") == 1
     assert "8" not in truth.calls
     await store.close()
+
+
+async def test_process_suspended_in_a_rebuild_leaves_a_store_alone_that_another_has_rebuilt(
+    tmp_path: Path,
+) -> None:
+    clock, path = FakeClock(), tmp_path / "jobs.db"
+    early = hw.App(store=open_store(f"sqlite:///{path}", clock=clock))
+    declare(early, Truth())
+    await early.send_async("call", phone="8", due="2030-01-01T00:00Z")
+    await early.store.close()
+    shutil.copy(path, tmp_path / "backup.db")
+    first_store = ObservedStore(open_store(f"sqlite:///{path}", clock=clock))
+    first, first_truth = hw.App(store=first_store), Truth(calling={"1": "sid1"})
+    source = declare(first, first_truth)
+    clock.advance(1)
+    await first.send_async("call", phone="9", due="2030-01-01T00:00Z")
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)
+    os.replace(tmp_path / "backup.db", path)
+    first_store.inner._writer.check_file()
+    first_truth.read = asyncio.Event()
+    task = asyncio.create_task(sync(first, source).rebuild())
+    await soon(first_truth.looked_at)
+    # The first process is suspended until its leadership has ended, and the second one rebuilds.
+    clock.advance(REBUILD_LEASE_MS)
+    second_store = open_store(f"sqlite:///{path}", clock=clock)
+    second = hw.App(store=second_store)
+    await sync(second, declare(second, Truth(calling={"1": "sid1"}))).rebuild()
+    epoch = (await second_store.read(StatsQuery())).epoch
+    # The call ends, and its job is to be repeated.
+    ended = Signal(key="sid1", event="ended", decided=Decided.RETRY, after_ms=60_000)
+    assert (await second_store.signal(ended)).answer is SignalResult.APPLIED
+    first_truth.read.set()
+    await task
+    (job,) = [one for one in (await first_store.read(JobsQuery())).rows if one.key == "1"]
+    assert job.state == "scheduled"
+    assert (await first_store.read(StatsQuery())).epoch == epoch
+    await first_store.close()
+    await second_store.close()
+
+
+def sync(app: hw.App, source: hw.Source) -> SourceSync:
+    return SourceSync(app.store, [source], app.declare, timing=hw.Timing(), name="tester")

@@ -74,7 +74,7 @@ class SourceSync:
 
     async def begin(self) -> None:
         """Restore all work in flight, retrying until done; nothing may be claimed before."""
-        await self._until_done(lambda: self._restore_all(newer=False))
+        await self._until_done(lambda: self._restore_all(None))
 
     async def rebuild(self) -> None:
         """Make a store usable that was lost, or is an older state of itself.
@@ -170,8 +170,9 @@ class SourceSync:
                 continue
             _log.warning("rebuilding the store from the sources: it was lost or is an older state")
             await self._declare()
-            await self._restore_all(newer=True)
-            await store.new_epoch(self._name, "rebuilt from the sources")
+            await self._restore_all(store)
+            if await store.suspicion() is not None:
+                await store.new_epoch(self._name, "rebuilt from the sources")
 
     async def _is_lost(self) -> bool:
         store = self._store
@@ -183,13 +184,18 @@ class SourceSync:
     async def _leads(self, role: str, lease_ms: int = REBUILD_LEASE_MS) -> bool:
         return await self._store.lead(role, self._holder, lease_ms) is not None
 
-    async def _restore_all(self, *, newer: bool) -> None:
+    async def _restore_all(self, suspect: Repairable | None) -> None:
         for source in self._sources:
             async with aclosing(source.under_way()) as pages:
                 async for page in pages:
-                    await self._restore([_checked_in_flight(one) for one in page], newer=newer)
-                    if newer:
+                    if suspect is not None:
                         await self._leads("sources")
+                        if await suspect.suspicion() is None:
+                            # Another process has rebuilt it while this one was suspended. The page
+                            # may be old: its work may have ended in the store since.
+                            return
+                    flights = [_checked_in_flight(one) for one in page]
+                    await self._restore(flights, newer=suspect is not None)
 
     async def _restore(self, page: list[InFlight], *, newer: bool) -> None:
         # `newer`, because an older state of the store may still have them queued.
