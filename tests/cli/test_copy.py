@@ -16,6 +16,7 @@ from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.extensions import ExportChunk, Movable
+from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.signals import SignalResult
 from headway.contract.views import GatesQuery, GateState
 from headway.core.errors import InvalidState, StoreUnavailable
@@ -196,7 +197,7 @@ async def test_failed_copy_leaves_the_source_open_and_the_target_closed(
         await rig.store.close()
 
 
-@pytest.mark.parametrize("change", ["a job", "a definition"])
+@pytest.mark.parametrize("change", ["a job", "an edit", "a definition"])
 @pytest.mark.parametrize("kind", DURABLE)
 async def test_copy_of_a_store_that_is_changed_meanwhile_is_refused(
     new_url: NewUrl, kind: str, change: str, monkeypatch: pytest.MonkeyPatch
@@ -211,6 +212,16 @@ async def test_copy_of_a_store_that_is_changed_meanwhile_is_refused(
         if chunk.cursor is None:
             if change == "a job":
                 await source.enqueue([job(2)])
+            elif change == "an edit":
+                await source.act(
+                    ActRequest(
+                        request="edit",
+                        ids=(job(1).id,),
+                        verb=Verb.EDIT,
+                        edit=Edit(priority=1),
+                        author="me",
+                    )
+                )
             else:
                 spec = hw.Slots("lines", 1)
                 await source.define(DefineRequest(items=(DeclareGate(spec=spec),), author="me"))

@@ -25,6 +25,7 @@ from headway.contract.views import (
     StatsView,
     TimetableQuery,
     TokensQuery,
+    TrailQuery,
     WorkersQuery,
 )
 from headway.core.duration import parse_duration
@@ -184,14 +185,15 @@ async def copy_store(
 async def _carry_closed(
     source: Movable, target: Movable, meter: Meter
 ) -> tuple[dict[str, int], dict[str, int]]:
-    before = await cast("Store", source).read(StatsQuery())
+    before, line = await _state(source)
     if running := before.counts.get(State.RUNNING, 0):
         message = f"{running} jobs of the store to copy from are running"
         raise InvalidState(message, hint="stop its workers, then copy again")
     rows = await _carry(source, target, before, meter)
-    after = await cast("Store", source).read(StatsQuery())
+    after, last_line = await _state(source)
     there = await cast("Store", target).read(StatsQuery())
-    if not _same(before, after) or _jobs(there) != _jobs(after):
+    is_same = line == last_line and before.totals == after.totals
+    if not is_same or not _jobs(before) == _jobs(after) == _jobs(there):
         message = "the source was changed while it was copied"
         raise InvalidState(message, hint="stop its senders, then copy again to an empty store")
     return rows, _jobs(there)
@@ -249,13 +251,19 @@ async def _define(store: Movable, item: CloseGate | OpenGate, author: str) -> No
     await cast("Store", store).define(DefineRequest(items=(item,), author=author))
 
 
+async def _state(source: Movable) -> tuple[StatsView, int]:
+    """Return the counts of a store, and the number of its trail's last line.
+
+    Changes of definitions and operators' actions on jobs write a line, though not all of them
+    change a count.
+    """
+    store = cast("Store", source)
+    (line,) = (await store.read(TrailQuery(limit=1))).rows
+    return await store.read(StatsQuery()), line.seq
+
+
 def _jobs(stats: StatsView) -> dict[str, int]:
     return {state: n for state, n in stats.counts.items() if n}
-
-
-def _same(before: StatsView, after: StatsView) -> bool:
-    was, now = ((one.revision, one.totals, _jobs(one)) for one in (before, after))
-    return was == now
 
 
 copy_app = new_command()
