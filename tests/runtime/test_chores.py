@@ -108,6 +108,29 @@ async def test_fires_missed_in_an_outage_are_caught_up_by_policy(
     assert [at for at in await fires(still) if at != "01 01:00"] == [*made_up, "01 10:00"]
 
 
+@pytest.mark.parametrize("misfire", ["skip", "once", "all"])
+async def test_fire_due_between_a_declaration_and_the_next_round_is_not_missed(
+    timed: hw.App, still: Store, clock: FakeClock, misfire: str
+) -> None:
+    clock.advance(HOUR - 10_000)
+    # A process declares it that only sends; a worker's next round is up to 30 seconds later.
+    declare(timed, "cron: 0 * * * *", misfire=misfire)
+    await timed.declare()
+    clock.advance(20_000)
+    await create_fires(still)
+    assert await fires(still) == ["01 01:00", "01 02:00"]
+    await still.sweep(MAX_BATCH)
+    clock.advance(HOUR - 20_000)
+    changed = hw.App(store=still)
+    declare(changed, "cron: 0 * * * *", misfire=misfire, args={"n": 9})
+    await changed.declare()
+    clock.advance(20_000)
+    await create_fires(still)
+    rows = (await still.read(JobsQuery())).rows
+    (job,) = [row for row in rows if row.args == b'{"n":9}' and row.due_at <= clock()]
+    assert job.fired_at == START_AT + 2 * HOUR
+
+
 async def test_fires_missed_in_a_short_outage_are_caught_up(
     timed: hw.App, still: Store, clock: FakeClock
 ) -> None:

@@ -16,6 +16,7 @@ from headway.contract.views import EntryView, JobsQuery, StatsQuery, TimetableQu
 from headway.core.errors import StoreError
 from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
 from headway.core.timetable.fires import (
+    MISSED_AFTER_MS,
     MisfirePolicy,
     fires_between,
     latest_fires,
@@ -231,19 +232,21 @@ def due_fires(entry: EntryView, now: int) -> tuple[tuple[int, ...], int]:
     """Return the fires of an entry that the store should have, but has not.
 
     Returns:
-        Their times in order (missed ones that its policy makes up for, all within the next 20
-        minutes, and the next one after these), and the time until which all fires are then known.
+        Their times in order (missed ones that its policy makes up for, all from then on and within
+        the next 20 minutes, and the next one after these), and the time until which all fires are
+        then known.
     """
     spec = entry.spec
     known = entry.ahead_until if entry.ahead_until is not None else entry.first_seen_at
     until = now + AHEAD_MS
     if known > until:
         return (), known
+    late_at = now - MISSED_AFTER_MS
     late: list[int] = []
-    if known < now:
+    if known < late_at:
         cap = 1 if spec.misfire is MisfirePolicy.ONCE else spec.misfire_cap
-        late = missed(latest_fires(spec.schedule, known, now, cap), spec.misfire, cap)
-    ahead = fires_between(spec.schedule, max(known, now), until, MOST_AHEAD)
+        late = missed(latest_fires(spec.schedule, known, late_at, cap), spec.misfire, cap)
+    ahead = fires_between(spec.schedule, max(known, late_at), until, MOST_AHEAD)
     if len(ahead) < MOST_AHEAD:
         ahead += next_fires(spec.schedule, until, 1)
     return (*late, *ahead), ahead[-1] if ahead else until

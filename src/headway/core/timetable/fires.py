@@ -48,6 +48,10 @@ class MisfirePolicy(StrEnum):
     """All, or only the latest ones if there are more than the cap."""
 
 
+MISSED_AFTER_MS = 60_000
+"""A fire that starts to wait later than this counts as missed."""
+
+
 def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]:
     """Return the missed fires that still happen, in order.
 

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from headway.contract.definitions import EntrySpec
 from headway.core.job import MAX_BATCH
 from headway.core.state import QUEUED, State
-from headway.core.timetable.fires import MisfirePolicy
+from headway.core.timetable.fires import MISSED_AFTER_MS, MisfirePolicy
 from headway.stores.ledger.rows import DueFire, EntryRow, JobRow
 from headway.stores.ledger.step import Step
-
-MISSED_AFTER_MS = 60_000
-"""A fire promoted later than this counts as missed."""
 
 
 def due_fires(step: Step, entry: str) -> Sequence[DueFire]:
