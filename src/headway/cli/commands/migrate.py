@@ -258,8 +258,8 @@ async def _state(source: Movable) -> tuple[StatsView, int]:
     change a count.
     """
     store = cast("Store", source)
-    (line,) = (await store.read(TrailQuery(limit=1))).rows
-    return await store.read(StatsQuery()), line.seq
+    lines = (await store.read(TrailQuery(limit=1))).rows
+    return await store.read(StatsQuery()), lines[0].seq if lines else 0
 
 
 def _jobs(stats: StatsView) -> dict[str, int]:
