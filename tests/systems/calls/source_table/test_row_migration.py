@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy import insert
 
 from headway.contract.definitions import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
+from headway.runtime.timing import REAL, Timing
 from headway.systems.calls.source_table.settings import Chosen, LeadRow, MigrationSettings, Mode
-from tests.systems.calls.source_table.databases import make_theirs, run, settings_of
+from headway.systems.calls.source_table.shadow import MIGRATION, Migration
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
 from tests.systems.calls.source_table.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying
 
@@ -316,3 +322,28 @@ async def test_row_that_is_not_a_valid_lead_stays_and_delays_no_other(
     assert [owner for owner, _, _ in await rows(tmp_path)] == ["headway", "legacy", "headway"]
     assert "row is not a valid lead: id=2" in caplog.text
     assert value in caplog.text
+
+
+async def test_two_operators_may_choose_at_once(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+) -> None:
+    with fresh_database(fast_postgres_server.url) as url:
+        await make_theirs(url)
+        async with opened(settings_of(url), url) as table, asyncio.timeout(60):
+            migration = Migration(MigrationSettings(), table, table.database, Timing())
+            async with table.database.change() as session:
+                # Another server's choice, which is not committed yet.
+                values = {"id": 1, "mode": "adopt", "percent": 50.0, "resellers": "[]"}
+                values |= {"changed_at": 1, "changed_by": "other"}
+                await session.execute(insert(MIGRATION).values(values))
+                choosing = asyncio.create_task(migration.choose(Chosen(mode=Mode.SHADOW), "me"))
+                with psycopg.connect(url, autocommit=True) as db:
+                    query = (
+                        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+                        "AND wait_event_type = 'Lock'"
+                    )
+                    while db.execute(query).fetchone() is None:
+                        await REAL.pause(0.01)
+            await choosing
+            now = await migration.choice()
+            assert (now.chosen.mode, now.changed_by) == (Mode.SHADOW, "me")

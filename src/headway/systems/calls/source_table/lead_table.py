@@ -20,7 +20,7 @@ PAGE = 500
 
 
 def insert_into(session: AsyncSession, table: Table) -> Any:  # noqa: ANN401  (the dialects' statements have no common base)
-    """Return an INSERT of the database's dialect, which supports ON CONFLICT DO NOTHING."""
+    """Return an INSERT of the database's dialect, which supports ON CONFLICT."""
     is_postgres = session.get_bind().dialect.name == "postgresql"
     return (postgresql.insert if is_postgres else sqlite.insert)(table)
 

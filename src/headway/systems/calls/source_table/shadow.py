@@ -22,9 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    delete,
     func,
-    insert,
     select,
     update,
 )
@@ -171,8 +169,11 @@ class Migration:
             "changed_by": author,
         }
         async with self.directory.change() as session:
-            await session.execute(delete(MIGRATION))
-            await session.execute(insert(MIGRATION).values(values))
+            # In one statement, because two operators may choose at once.
+            chosen_row = insert_into(session, MIGRATION).values(values)
+            await session.execute(
+                chosen_row.on_conflict_do_update(index_elements=["id"], set_=values)
+            )
         return Choice(chosen=chosen, changed_at=at, changed_by=author)
 
     def _check(self, chosen: Chosen) -> None:
