@@ -26,8 +26,7 @@ LOCKS, LOCKERS = 100, 4
 """Number of keys and of worker processes in that case."""
 SHARED = "handlers that wait, by several processes"
 HANDLER_S, HANDLERS, PROCESSES = 0.2, 50, (1, 2, 4, 8)
-"""In that case: how long a handler waits, handlers per process, jobs per handler, and numbers of
-processes."""
+"""In that case: how long a handler waits, handlers per process, and numbers of processes."""
 
 
 def against_peers(bench: Bench) -> None:

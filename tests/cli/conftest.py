@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def empty_app(folder: Path, request: pytest.FixtureRequest) -> str:
     """Write an App without kinds of its own, and return the name of its file."""
     # In one process, a module's name belongs to one file.
-    file = f"{request.module.__name__.rpartition('.')[2]}_empty.py"
+    file = f"{request.module.__name__.rpartition('.test_')[2]}_empty.py"
     folder.joinpath(file).write_text("import headway as hw\napp = hw.App()\n")
     return file
 

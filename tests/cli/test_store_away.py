@@ -19,22 +19,18 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.process import ServerProcess, free_port
 from tests.servers.redis import RedisServer
 
+pytestmark = pytest.mark.usefixtures("empty_app")
 COMMANDS = {
-    "worker": (["worker", "away_empty.py"], "worker starts"),
-    "one of several workers": (["worker", "away_empty.py", f"{TETHER}=0"], "worker starts"),
-    "run": (["run", "away_empty.py"], "worker starts"),
+    "worker": (["worker", "store_away_empty.py"], "worker starts"),
+    "one of several workers": (["worker", "store_away_empty.py", f"{TETHER}=0"], "worker starts"),
+    "run": (["run", "store_away_empty.py"], "worker starts"),
     "serve": (["serve", "--port", "0"], "server listens"),
     "serve that works": (
-        ["serve", "--app", "away_empty.py", "--port", "0", "--work"],
+        ["serve", "--app", "store_away_empty.py", "--port", "0", "--work"],
         "server listens",
     ),
     "dispenserd": (["dispenserd", "--port", "0"], "dispenserd listens"),
 }
-
-
-@pytest.fixture(autouse=True)
-def empty_app(folder: Path) -> None:
-    folder.joinpath("away_empty.py").write_text("import headway as hw\napp = hw.App()\n")
 
 
 @contextmanager
@@ -101,6 +97,6 @@ def test_invalid_time_to_wait_for_the_store_is_refused(
     headway: Headway, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HEADWAY_STORE_WAIT", "soon")
-    ran = headway("worker", "away_empty.py")
+    ran = headway("worker", "store_away_empty.py")
     assert ran.code == 2
     assert "HEADWAY_STORE_WAIT" in ran.err

@@ -75,15 +75,14 @@ def test_terminal_shows_progress_of_long_work(headway: Headway, folder: Path):
 
 
 @pytest.mark.slow
-def test_terminal_shows_drain_progress_and_keeps_log_lines_whole(headway: Headway):
-    Path("terminal_empty.py").write_text("import headway as hw\napp = hw.App()\n")
+def test_terminal_shows_drain_progress_and_keeps_log_lines_whole(headway: Headway, empty_app: str):
     headway("send", "noop", "--count", "200")
-    drawn = on_a_terminal("worker", "terminal_empty.py", "--drain")
+    drawn = on_a_terminal("worker", empty_app, "--drain")
     assert "200/200" in drawn
     assert "worker starts" in drawn
     assert "worker stopped" in drawn
     headway("send", "noop", "--count", "200")
-    drawn = on_a_terminal("worker", "terminal_empty.py", "--drain", "--processes", "2")
+    drawn = on_a_terminal("worker", empty_app, "--drain", "--processes", "2")
     assert "200/200" not in drawn
     assert drawn.count("worker stopped") == 2
 

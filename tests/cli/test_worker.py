@@ -62,10 +62,12 @@ LIMIT_S = 120
 _LOOK_AGAIN = Event()
 
 
+pytestmark = pytest.mark.usefixtures("empty_app")
+
+
 @pytest.fixture(autouse=True)
 def calls(folder: Path) -> None:
     folder.joinpath("worker_calls.py").write_text(APP)
-    folder.joinpath("worker_empty.py").write_text("import headway as hw\napp = hw.App()\n")
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from headway.testing.clock import FakeClock
 from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs
 from tests.postgres.places import Place
 from tests.postgres.test_out_of_order import Held
+from tests.servers.postgres import until_it_waits
 
 LEASE_MS = 30_000
 LIMIT = 240
@@ -33,22 +34,6 @@ def beat(store: PostgresStore, *held: Any, worker: str = "w", **fields: Any) -> 
     running = tuple((one.id, one.run) for one in held)
     given = {"request": 1, "lease_ms": LEASE_MS, **fields}
     return store.beat(BeatRequest(worker=worker, running=running, **given))
-
-
-async def until_it_waits(place: Place, call: asyncio.Future[Any]) -> None:
-    """Wait until the server keeps a call of the place's store waiting for a lock.
-
-    Raises:
-        AssertionError: the call finished without waiting for a lock.
-    """
-    waits = (
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    async with asyncio.timeout(LIMIT):
-        while place.sql(waits) == [(0,)]:
-            assert not call.done()
-            await pause(0)
 
 
 def news(number: int) -> Signal:
@@ -162,7 +147,7 @@ async def test_beat_committed_while_a_new_epoch_ends_the_leases_does_not_survive
         ):
             other.execute(text.format(place.namespace).encode())
         late = asyncio.ensure_future(place.open(clock).new_epoch("ann", "to be safe"))
-        await until_it_waits(place, late)
+        await until_it_waits(place.database, late)
         other.commit()
     await late
     reply: BeatReply = await beat(store, *held)
@@ -181,7 +166,7 @@ async def test_shared_settlement_and_exclusive_step_wait_for_an_exclusive_step(
         with psycopg.connect(parse_url(place.url).conninfo) as other:
             other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
             late = asyncio.ensure_future(call())
-            await until_it_waits(place, late)
+            await until_it_waits(place.database, late)
         await late
     assert await count(store, "succeeded") == 1
 
@@ -230,7 +215,7 @@ async def test_first_beat_beside_claims_leaves_the_worker_one_lease(
             bound = (encode(()), clock(), clock() + LEASE_MS, no)
             claims.execute(add.format(place.namespace).encode(), bound)
             late = late or asyncio.ensure_future(beat(store, request=0))
-            await until_it_waits(place, late)
+            await until_it_waits(place.database, late)
         claims.commit()
         assert late is not None
     await late

@@ -21,9 +21,8 @@ from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from tests.postgres.places import Place
-from tests.postgres.test_beats import until_it_waits
 from tests.servers.fixtures import made
-from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.servers.proxy import Proxy
 
 Answer = TypeVar("Answer")
@@ -279,7 +278,7 @@ async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
     other = psycopg.connect(place.database)
     other.execute(f"LOCK TABLE {place.namespace}.delta")  # pyright: ignore[reportArgumentType]
     late = asyncio.ensure_future(breaks.enqueue([of(3, "b")]))
-    await until_it_waits(place, late)
+    await until_it_waits(place.database, late)
     place.restore()
     with pytest.raises((OutcomeUnknown, StoreUnavailable)):
         await late

@@ -19,8 +19,7 @@ from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
 from tests.plain_jobs import claim, job
 from tests.postgres.places import Place
-from tests.postgres.test_beats import until_it_waits
-from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 
 LINES = Slots("lines", 9)
 
@@ -66,7 +65,7 @@ async def test_claim_that_waited_for_its_step_sees_what_was_committed_meanwhile(
         await one.enqueue([job(1, gates=gates)])
         with turn(place):
             late = asyncio.ensure_future(claim(two, request=2))
-            await until_it_waits(place, late)
+            await until_it_waits(place.database, late)
             await one.enqueue([job(2, gates=gates)])
         assert {started.id for started in (await late).jobs} == {job(1).id, job(2).id}
         for store in (one, two):

@@ -38,7 +38,7 @@ from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
 from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
-from tests.postgres.test_beats import until_it_waits
+from tests.servers.postgres import until_it_waits
 
 MINUTE = 60_000
 
@@ -393,7 +393,7 @@ async def test_job_committed_after_the_assumptions_were_checked_is_left_to_the_v
         assert store.enqueue_within(other, [late])[0].created
         clock.advance(1_000)
         call = asyncio.ensure_future(claim(store, request=3))
-        await until_it_waits(place, call)
+        await until_it_waits(place.database, call)
         other.commit()
         assert started(await call) == [plain.id]
     assert trips(store)[0] > before[0]
@@ -497,7 +497,7 @@ async def test_plain_claim_whose_workers_row_a_beat_replaces_is_repeated(
         row = f"UPDATE {name}.worker SET no = no + 1, lease_until = %s WHERE id = 'w'"  # noqa: S608  (our own names)
         other.execute(row.encode(), (clock() + 90_000,))
         late = asyncio.ensure_future(claim(store, request=2, n=2))
-        await until_it_waits(place, late)
+        await until_it_waits(place.database, late)
         other.commit()
     assert started(await late) == of(jobs(1, 2))
     assert (await late).lease_until == clock() + 90_000

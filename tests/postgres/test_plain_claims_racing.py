@@ -36,9 +36,9 @@ from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
 from tests.plain_jobs import LANE, assert_clean, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
-from tests.postgres.test_beats import until_it_waits
 from tests.postgres.test_out_of_order import LIMIT, Held
 from tests.postgres.test_plain_claims import learn, of, started, trips
+from tests.servers.postgres import until_it_waits
 
 
 async def define(store: PostgresStore, *items: Item) -> None:
@@ -114,7 +114,7 @@ async def test_plain_claim_waits_for_a_closing_that_is_being_committed(
     closing = asyncio.ensure_future(define(other, CloseGate(name=f"lane:{LANE}")))
     await slow.until_it_came()
     late = asyncio.ensure_future(claim(store, request=2))
-    await until_it_waits(place, late)
+    await until_it_waits(place.database, late)
     slow.through.set()
     await closing
     assert not (await late).jobs
@@ -241,7 +241,7 @@ async def test_plain_claim_whose_connection_ends_while_it_waits_starts_each_job_
         row = f"SELECT FROM {place.namespace}.worker WHERE id = 'w' FOR UPDATE"
         holder.execute(row.encode())
         late = asyncio.ensure_future(claim(store, request=3, n=2))
-        await until_it_waits(place, late)
+        await until_it_waits(place.database, late)
         place.sql("SELECT pg_terminate_backend(%s, 10000)", backend)
     assert started(await late) == of(made[1:3])
     assert started(await claim(store, request=4, n=2)) == of(made[3:])

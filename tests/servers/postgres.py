@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import re
@@ -14,12 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 
+from headway.runtime.timing import pause
 from tests.servers.process import LIMIT, ServerProcess, ServiceMissing
 
 # Read once: the tests of the command remove all settings from the environment.
@@ -208,3 +211,20 @@ def fresh_database(url: str) -> Iterator[str]:
 def with_database(url: str, name: str) -> str:
     """Return the URL of another database on the same server."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+async def until_it_waits(database: str, call: asyncio.Future[Any]) -> None:
+    """Wait until the server keeps a call to a database waiting for a lock.
+
+    Raises:
+        AssertionError: the call finished without waiting for a lock.
+    """
+    waits = (
+        "SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    async with asyncio.timeout(LIMIT):
+        with psycopg.connect(database, autocommit=True) as db:
+            while db.execute(waits).fetchone() is None:
+                assert not call.done()
+                await pause(0)

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_c
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from headway.contract.views import GateState
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue
 from headway.core.hidden import hidden_text
@@ -193,6 +194,8 @@ def environment(package: str) -> Environment:
     filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
     filters |= {"short": short, "url": _url, "name": name, "counted": counted, "whole": whole}
     filters |= {"sentence": sentence, "said": said}
+    tests = cast("dict[str, object]", made.tests)
+    tests["template"] = is_template
     known = cast("dict[str, object]", made.globals)
     known |= {"static_url": static_url, "base": BASE, "link": link, "fire": fire, "MAX_AT": MAX_AT}
     known |= {one.__name__: one for one in (meter, shares, bars, line)}
@@ -277,6 +280,11 @@ def whole(text: object, most: int = MOST_WHOLE) -> str:
         for one in hidden_text(given[: 2 * most])[:most]
     )
     return seen if len(given) <= most else f"{seen}\n… and more"
+
+
+def is_template(gate: GateState) -> bool:
+    """Return whether a gate is a declaration with keys, at which no job waits itself."""
+    return gate.template == gate.name and "{" in gate.name
 
 
 @pass_context

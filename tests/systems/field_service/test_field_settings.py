@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.runtime.timing import REAL
 from headway.systems.field_service.records import Setting
 from headway.systems.field_service.settings import (
     SETTING,
@@ -21,7 +19,7 @@ from headway.systems.field_service.settings import (
     set_times,
 )
 from headway.systems.telephony.providers import read_telephony
-from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.systems.field_service.directories import opened
 
 LINES = {"+15559990000": 2}
@@ -48,13 +46,7 @@ async def test_two_callers_may_store_the_first_times_at_once(postgres: str) -> N
             other.add(Setting(name=SETTING, value={"offer_timeout_ms": 1_000}, version=1))
             await other.flush()
             setting = asyncio.create_task(set_times(directory, 2_000, {}))
-            with psycopg.connect(postgres, autocommit=True) as db:
-                query = (
-                    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
-                    "AND wait_event_type = 'Lock'"
-                )
-                while db.execute(query).fetchone() is None:
-                    await REAL.pause(0.01)
+            await until_it_waits(postgres, setting)
         await setting
         now = await current_times(directory, OfferTimes(offer_timeout_ms=5))
         assert now == OfferTimes(offer_timeout_ms=2_000)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from sqlalchemy import insert
 
@@ -16,10 +15,10 @@ from headway.contract.definitions import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
-from headway.runtime.timing import REAL, Timing
+from headway.runtime.timing import Timing
 from headway.systems.calls.source_table.settings import Chosen, LeadRow, MigrationSettings, Mode
 from headway.systems.calls.source_table.shadow import MIGRATION, Migration
-from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
 from tests.systems.calls.source_table.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying
@@ -337,13 +336,7 @@ async def test_two_operators_may_choose_at_once(
                 values |= {"changed_at": 1, "changed_by": "other"}
                 await session.execute(insert(MIGRATION).values(values))
                 choosing = asyncio.create_task(migration.choose(Chosen(mode=Mode.SHADOW), "me"))
-                with psycopg.connect(url, autocommit=True) as db:
-                    query = (
-                        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
-                        "AND wait_event_type = 'Lock'"
-                    )
-                    while db.execute(query).fetchone() is None:
-                        await REAL.pause(0.01)
+                await until_it_waits(url, choosing)
             await choosing
             now = await migration.choice()
             assert (now.chosen.mode, now.changed_by) == (Mode.SHADOW, "me")
