@@ -183,14 +183,14 @@ class EntrySpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclareEntry:
-    """Code declares an entry; a change starts a new revision and cancels fires not due yet."""
+    """Code declares an entry; a change starts a new revision and cancels its scheduled fires."""
 
     spec: EntrySpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnableEntry:
-    """An operator enables or disables an entry; disabling cancels fires not due yet."""
+    """An operator enables or disables an entry; disabling cancels its scheduled fires."""
 
     name: str
     enabled: bool
@@ -198,7 +198,7 @@ class EnableEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoveEntry:
-    """Removes an entry, except for the time of its last fire; cancels fires not due yet."""
+    """Removes an entry, except for the time of its last fire; cancels its scheduled fires."""
 
     name: str
 

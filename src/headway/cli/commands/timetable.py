@@ -87,7 +87,7 @@ def enable(session: Session, name: EntryName, signed: Signed) -> None:
 
 @command(app, "disable")
 def disable(session: Session, name: EntryName, signed: Signed) -> None:
-    """Disable an entry; its queued fires are dropped."""
+    """Disable an entry; its scheduled fires are cancelled."""
     define(session, name, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
 
 

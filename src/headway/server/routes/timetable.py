@@ -96,7 +96,7 @@ async def declare_entry(
 ) -> Response:
     """Declare when jobs recur, and which ones.
 
-    A changed entry starts a new revision, and its queued fires are dropped. A program that declares
+    A changed entry starts a new revision, and its scheduled fires are cancelled. A program that declares
     the entry declares it again when it starts.
 
     Raises:
@@ -128,7 +128,7 @@ async def declare_entry(
 async def remove_entry(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
-    """Remove an entry, except for the time of its last fire; its queued fires are dropped."""
+    """Remove an entry, except for the time of its last fire; its scheduled fires are cancelled."""
     await _entry(service, caller, name)
     return await define(service, caller, RemoveEntry(name=name), if_match=if_match)
 
@@ -144,7 +144,7 @@ async def enable_entry(name: Name, service: TheService, caller: Definer) -> Resp
 
 @ROUTES.post("/{name:path}/disable", summary="Switch an entry off", response_model=DEFINED)
 async def disable_entry(name: Name, service: TheService, caller: Definer) -> Response:
-    """Switch an entry off; its queued fires are dropped."""
+    """Switch an entry off; its scheduled fires are cancelled."""
     await _entry(service, caller, name)
     return await define(service, caller, EnableEntry(name=name, enabled=False))
 

@@ -314,7 +314,7 @@ DISABLE = _on_entry(
     name="disable-entry",
     label="Disable",
     title="Disable the entry {entry}",
-    explains="It does not fire until it is enabled, and its queued fires are dropped. What would "
+    explains="It does not fire until it is enabled, and its scheduled fires are cancelled. What would "
     "have fired in the meantime is not made up for.",
     endpoint=routes.disable_entry,
     done="{entry} is disabled.",

@@ -294,7 +294,10 @@ def _entry(step: Step, name: str) -> EntryRow:
 
 
 def _drop_fires(step: Step, row: EntryRow) -> None:
-    """Cancel fires that are not due yet; the next revision may insert them again."""
+    """Cancel the scheduled fires of an entry, those due but not promoted yet among them.
+
+    The next revision inserts them again if the schedule is the same.
+    """
     moments: list[int] = []
     for job in step.ledger.jobs.of_entry(row.name):
         # A job that has run waits for its retry: its fire has happened.

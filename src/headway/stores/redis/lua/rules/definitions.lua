@@ -202,7 +202,9 @@ function Definitions.entry(step, name)
   return row
 end
 
--- Cancel fires that are not due yet; the next revision may insert them again.
+-- Cancel the scheduled fires of an entry, those due but not promoted yet among them.
+--
+-- The next revision inserts them again if the schedule is the same.
 function Definitions.drop_fires(step, row)
   local moments = {}
   for _, job in ipairs(Jobs.of_entry(row.name)) do
