@@ -31,6 +31,8 @@ def test_logs_are_json_lines_without_a_terminal(capfd: pytest.CaptureFixture[str
         "b",
         "warning",
     )
+    every = ["timestamp", "level", "logger", "event"]
+    assert (list(first), list(second)) == ([*every, "lane"], every)
 
 
 def test_messages_below_the_level_are_not_logged(capfd: pytest.CaptureFixture[str]):

@@ -22,6 +22,8 @@ from headway.runtime.log_file import LogFile
 _FIRST_FIELD = re.compile(r" \w+=%\(")
 _INNER = frozenset({"_record", "_from_structlog"})
 """Internal fields of structlog, which are not printed."""
+_FIRST = ("timestamp", "level", "logger", "event")
+"""The fields that every line has, in their order."""
 
 
 def configure_logging(settings: Settings) -> None:
@@ -39,16 +41,16 @@ def configure_logging(settings: Settings) -> None:
         structlog.processors.format_exc_info,
         hide_secrets,
     ]
-    as_json = structlog.processors.JSONRenderer()
+    as_json: tuple[Processor, ...] = (_in_order, structlog.processors.JSONRenderer())
     handler = _StderrHandler()
     handler.setFormatter(
         _formatter(shared, _printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
         if human
-        else _formatter(shared, as_json)
+        else _formatter(shared, *as_json)
     )
     handlers: list[logging.Handler] = [handler]
     if settings.log_file is not None:
-        handlers.append(_file(settings, settings.log_file, _formatter(shared, as_json)))
+        handlers.append(_file(settings, settings.log_file, _formatter(shared, *as_json)))
     logger = logging.getLogger()
     logger.handlers = handlers
     logger.setLevel(settings.log_level.upper())
@@ -113,6 +115,12 @@ def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDic
     del logger, name
     shown = cast("EventDict", hidden_value(event))
     return {name: event[name] if name in _INNER else one for name, one in shown.items()}
+
+
+def _in_order(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Put the fields that every line has first, so that lines can be read one below another."""
+    del logger, name
+    return {name: event[name] for name in _FIRST if name in event} | dict(event)
 
 
 def _printable(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

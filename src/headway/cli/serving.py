@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -19,11 +20,11 @@ from headway.cli.settings import Settings
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery
 from headway.core.job import MAX_BATCH
-from headway.core.state import State
+from headway.core.state import FINAL, State
 from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
-from headway.runtime.timing import Timing, pause
+from headway.runtime.timing import REAL, Timing
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
@@ -213,6 +214,8 @@ def trace_if_enabled(app: App, settings: Settings) -> None:
 _QUICK_S = 0.05
 _SLOW_S = 0.5
 _MANY = 5_000
+_QUIET_S = 10
+"""Seconds without progress after which a draining worker logs what it waits for."""
 
 
 class Drain(StrEnum):
@@ -227,35 +230,46 @@ class Drain(StrEnum):
 
 
 async def wait_until_drained(
-    store: Store, lanes: Sequence[str], drain: Drain, meter: Meter
+    store: Store, lanes: Sequence[str], drain: Drain, meter: Meter, timing: Timing = REAL
 ) -> None:
     """Wait until the lanes have drained.
 
     Jobs that run on other workers or await a signal count as well.
     """
     final_before: int | None = None
+    changed_at, seen, logged = timing.monotonic(), dict[str, int](), dict[str, int]()
     # A fire may be due whose job the worker's chore has not created yet.
-    await TimetableChore(store, Timing()).create_fires()
+    await TimetableChore(store, timing).create_fires()
     while True:
-        left, final = await count_left(store, lanes, drain)
+        states, final = await count_left(store, lanes, drain)
+        left = sum(states.values())
         if final_before is None:
             final_before = final
         done = max(final - final_before, 0)
         meter(done, done + left)
         if not left:
             return
-        await pause(_SLOW_S if left > _MANY else _QUICK_S)
+        now = timing.monotonic()
+        if states != seen:
+            seen, changed_at = states, now
+        elif states != logged and now - changed_at >= _QUIET_S:
+            logged = states
+            log.info("worker waits for the jobs that are left", left=left, **states)
+        await timing.pause(_SLOW_S if left > _MANY else _QUICK_S)
 
 
-async def count_left(store: Store, lanes: Sequence[str], drain: Drain) -> tuple[int, int]:
-    """Return how many jobs in the lanes are left to drain, and how many are final."""
+async def count_left(
+    store: Store, lanes: Sequence[str], drain: Drain
+) -> tuple[dict[str, int], int]:
+    """Return how many jobs in the lanes are left to drain, by state, and how many are final."""
     if drain is Drain.DUE:
         # Jobs that are due but not promoted still count as scheduled: promote them first.
         while (await store.sweep(MAX_BATCH)).promoted:
             pass
-    found = await store.read(LanesQuery(names=tuple(lanes)))
-    left = sum(lane.unfinished for lane in found)
-    final = sum(sum(lane.counts.values()) for lane in found) - left
+    counts = Counter[str]()
+    for lane in await store.read(LanesQuery(names=tuple(lanes))):
+        counts.update(lane.counts)
+    final = sum(counts.pop(state, 0) for state in FINAL)
     if drain is Drain.DUE:
-        left -= sum(lane.counts.get(State.SCHEDULED, 0) for lane in found)
-    return left, final
+        del counts[State.SCHEDULED]
+    return dict(+counts), final

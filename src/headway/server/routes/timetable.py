@@ -96,8 +96,8 @@ async def declare_entry(
 ) -> Response:
     """Declare when jobs recur, and which ones.
 
-    A changed entry starts a new revision, and its scheduled fires are cancelled. A program that declares
-    the entry declares it again when it starts.
+    A changed entry starts a new revision, and its scheduled fires are cancelled. A program that
+    declares the entry declares it again when it starts.
 
     Raises:
         Forbidden: an entry of this name exists outside the caller's scope.

@@ -314,8 +314,8 @@ DISABLE = _on_entry(
     name="disable-entry",
     label="Disable",
     title="Disable the entry {entry}",
-    explains="It does not fire until it is enabled, and its scheduled fires are cancelled. What would "
-    "have fired in the meantime is not made up for.",
+    explains="It does not fire until it is enabled, and its scheduled fires are cancelled. What "
+    "would have fired in the meantime is not made up for.",
     endpoint=routes.disable_entry,
     done="{entry} is disabled.",
     danger=True,
