@@ -126,8 +126,10 @@ def set_gate(step: Step, item: SetGate) -> None:
 def _with_values(step: Step, declared: TemplateRow, item: SetGate) -> GateSpec:
     spec = declared.current
     values = _values_of(item)
-    if not rules_of(spec.kind).settable.issuperset(values):
-        message = f"the gate {item.name!r} is a {spec.kind}, which does not have these values"
+    settable = rules_of(spec.kind).settable
+    wrong = next((what for what in values if what not in settable), None)
+    if wrong is not None:
+        message = f"the gate {item.name!r} is of kind '{spec.kind}', which has no {wrong!r}"
         raise InvalidValue(message, hint="Slots has a capacity, Rate a limit and per, Pool members")
     changed = replace(spec, **values)
     step.cache.refuse_members_name(changed)

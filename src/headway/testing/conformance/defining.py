@@ -194,9 +194,9 @@ class DefineGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         await rig.declare(NUMBERS)
-        said = "'numbers' is a pool, which does not have these values"
+        said = "'numbers' is of kind 'pool', which has no 'capacity'"
         async with rig.refuses(InvalidValue, match=said):
-            await rig.define(SetGate(name="numbers", capacity=3))
+            await rig.define(SetGate(name="numbers", capacity=3, members=(("a", 1),)))
 
     @pytest.mark.parametrize("name", ["all", "lane:calls", "tenant:acme", "kind:dial"])
     async def test_limit_of_an_implicit_gate_is_refused_and_writes_nothing(

@@ -145,9 +145,10 @@ function GateTemplates.with_values(_, declared, item)
         'InvalidValue',
         'the gate '
           .. Run.quoted(item.name)
-          .. ' is a '
-          .. kind
-          .. ', which does not have these values',
+          .. ' is of kind '
+          .. Run.quoted(kind)
+          .. ', which has no '
+          .. Run.quoted(value),
         'Slots has a capacity, Rate a limit and per, Pool members'
       )
     end
