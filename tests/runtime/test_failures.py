@@ -315,7 +315,7 @@ async def test_error_of_a_lost_run_is_logged(
         await soon(started)
         await store.move("kill", sent.id)
         current: Any = worker._current
-        current._apply_reply(frozenset({(sent.id, 1)}), frozenset())
+        current._apply_reply(frozenset({(sent.id, 1)}), frozenset(), lambda: None)
         await soon(failed)
     assert [(one.becomes, one.text) for one in failures] == [
         ("lost", "ValueError: while it stopped")

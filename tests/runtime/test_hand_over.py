@@ -430,7 +430,9 @@ def test_beat_before_the_reply_to_a_cancelled_hand_over_is_no_lost_run(
             if together:
                 # The reply has arrived, but the handler does not have it yet.
                 lost = frozenset({(job.id, job.run)})
-                current.settler.on_batch(lambda: current._apply_reply(lost, frozenset()))
+                current.settler.on_batch(
+                    lambda: current._apply_reply(lost, frozenset(), lambda: None)
+                )
             try:
                 await job.hand_over()
             except HandlerCancelled:

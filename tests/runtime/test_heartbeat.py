@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import pytest
 
 import headway as hw
-from headway.contract.claims import BeatReply, BeatRequest
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreCorrupt, StoreUnavailable
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
@@ -304,6 +306,158 @@ def test_prefetched_jobs_are_handed_back_if_no_beat_succeeds(
     assert run_virtually(work, 1_700_000_000_000) == "released"
 
 
+class Suspended(Timing):
+    """Real time, and the seconds for which the process was suspended."""
+
+    suspended = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.suspended
+
+
+@pytest.mark.parametrize("first", ["beat", "claim", "reply"])
+async def test_worker_that_was_suspended_starts_no_job_that_another_worker_has_run(
+    first: str,
+) -> None:
+    clock, timing = FakeClock(), Suspended()
+    store = ObservedStore(MemoryStore(clock))
+    app = hw.App(store=store, timing=timing)
+    begun, go_on, ran = asyncio.Event(), asyncio.Event(), list[str]()
+    retry = hw.Backoff(attempts=2, base="1ms", cap="1ms")
+
+    @app.job(retry=retry)
+    async def running(job: hw.Job) -> None:
+        begun.set()
+        await go_on.wait()
+
+    @app.job(retry=retry)
+    async def prefetched(job: hw.Job, name: str) -> None:
+        ran.append(name)
+
+    await app.send_async(running)
+    async with working(app, concurrency=1, heartbeat="task", chores=False) as worker:
+        await soon(begun)
+        current: Any = worker._current
+        await app.send_async(prefetched, name="one")
+        current._claimer._prefetch.target = 1
+        current.queue.asked.set()
+
+        async def is_prefetched() -> bool:
+            return bool(current.queue.plain)
+
+        await store.until(is_prefetched)
+        # It is suspended for longer than its lease, and another worker runs its jobs.
+        timing.suspended += 60
+        clock.advance(60_000)
+        await store.inner.sweep(9)
+        clock.advance(10)
+        claim = ClaimRequest(worker="other", request=1, lanes=(("main", 1),), n=9, lease_ms=60_000)
+        jobs = (await store.inner.claim(claim)).jobs
+        assert [job.run for job in jobs] == [2, 2]
+        outcomes = tuple(Succeeded(job.id, job.run) for job in jobs)
+        await store.inner.settle(SettleRequest(worker="other", outcomes=outcomes))
+        await store.inner.enqueue([prefetched.make(name="two")])
+        # Now it continues.
+        if first == "reply":
+            # The reply reaches the heartbeat's thread before the worker's loop has had a turn.
+            lost = tuple((job.id, 1) for job in jobs)
+            reply = BeatReply(now=clock(), lease_until=clock() + 30_000, lost=lost, cancel=())
+            current._on_beat(reply, lambda: current._lease.extend(timing.monotonic(), 30_000))
+            assert current._lease.lapsing(timing.monotonic())
+            await pause(0)
+        go_on.set()
+        (current._heartbeat.poke if first == "beat" else current.queue.asked.set)()
+
+        async def has_run() -> bool:
+            return bool(ran)
+
+        await store.until(has_run)
+    assert ran == ["two"]
+
+
+@pytest.mark.parametrize("first", ["beat", "claim"])
+async def test_job_of_a_claim_during_which_the_worker_was_suspended_is_not_started(
+    first: str,
+) -> None:
+    clock, timing = FakeClock(), Suspended()
+
+    class Slow(StoreProxy):
+        async def claim(self, request: ClaimRequest) -> ClaimReply:
+            reply = await self.inner.claim(request)
+            if reply.jobs and not claimed.is_set():
+                claimed.set()
+                await claim_answered.wait()
+            return reply
+
+        async def beat(self, request: BeatRequest) -> BeatReply:
+            reply = await self.inner.beat(request)
+            if claimed.is_set():
+                beaten.set()
+                await beat_answered.wait()
+            return reply
+
+    claimed, claim_answered, ran = asyncio.Event(), asyncio.Event(), list[str]()
+    beaten, beat_answered = asyncio.Event(), asyncio.Event()
+    store = ObservedStore(Slow(MemoryStore(clock)))
+    app = hw.App(store=store, timing=timing)
+
+    @app.job(retry=hw.Backoff(attempts=2, base="1ms", cap="1ms"))
+    async def work(job: hw.Job, name: str) -> None:
+        ran.append(name)
+
+    await app.send_async(work, name="one")
+    async with working(app, concurrency=1, heartbeat="task", chores=False) as worker:
+        await soon(claimed)
+        timing.suspended += 60
+        clock.advance(60_000)
+        await store.inner.sweep(9)
+        clock.advance(10)
+        claim = ClaimRequest(worker="other", request=1, lanes=(("main", 1),), lease_ms=60_000)
+        (job,) = (await store.inner.inner.claim(claim)).jobs
+        outcome = Succeeded(job.id, job.run)
+        await store.inner.settle(SettleRequest(worker="other", outcomes=(outcome,)))
+        await app.send_async(work, name="two")
+        # The beat does not list the job of the claim, so its reply does not say that it is lost.
+        beat_soon(worker)
+        await soon(beaten)
+        for answered in (
+            (beat_answered, claim_answered) if first == "beat" else (claim_answered, beat_answered)
+        ):
+            answered.set()
+            for _ in range(9):
+                await pause(0)
+
+        async def has_run() -> bool:
+            return bool(ran)
+
+        await store.until(has_run)
+    assert ran == ["two"]
+
+
+async def test_job_found_by_a_poll_longer_than_the_lease_is_started_if_beats_renewed_it() -> None:
+    class Polled(StoreProxy):
+        async def claim(self, request: ClaimRequest) -> ClaimReply:
+            reply = await self.inner.claim(request)
+            # As a client reports it, whose poll began long ago.
+            return replace(reply, lease_until=reply.now - 1) if reply.jobs else reply
+
+    store = ObservedStore(Polled(MemoryStore()))
+    app = hw.App(store=store)
+
+    @app.job()
+    async def work(job: hw.Job) -> int:
+        return job.run
+
+    async with working(app, concurrency=1, heartbeat="task", chores=False):
+
+        async def is_idle() -> bool:
+            return bool(store.asked("claim"))
+
+        await store.until(is_idle)
+        sent = await app.send_async(work)
+        assert (await store.ends(sent.id)).result == b"1"
+
+
 async def test_store_that_cannot_continue_stops_the_worker_loudly(store: ObservedStore) -> None:
     class Corrupt(ObservedStore):
         async def claim(self, request: Any) -> Any:
@@ -371,7 +525,7 @@ async def test_frozen_store_time_is_logged_once_until_it_moves(
         held=Held(),
         lease=Lease(30_000),
         timing=Quick(),
-        on_reply=lambda _: None,
+        on_reply=lambda _, extend: extend(),
         on_lapse=lambda: None,
     )
     with pytest.raises(asyncio.CancelledError):

@@ -46,7 +46,7 @@ class NoStore:
 
 async def queue_of(size: int, jobs: Sequence[Claimed]) -> ReadyQueue:
     timing, held = Timing(), Held()
-    queue = ReadyQueue(size, Settler(NoStore(), "w", held, timing), held, timing)
+    queue = ReadyQueue(size, Settler(NoStore(), "w", held, timing), held, Lease(30_000), timing)
     queue.take(jobs, timing.monotonic())
     return queue
 

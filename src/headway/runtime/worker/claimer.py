@@ -251,7 +251,7 @@ class Claimer:
         return int(waited >= OFFER_EACH)
 
     async def _claim(self, n: int, free: int) -> tuple[ClaimReply, int]:
-        held, timing = self._held, self._timing
+        held, lease, timing = self._held, self._lease, self._timing
         self._request += 1
         request = ClaimRequest(
             worker=self._worker,
@@ -260,19 +260,23 @@ class Claimer:
             order=self._order,
             n=n,
             free=free,
-            lease_ms=self._lease.ms,
+            lease_ms=lease.ms,
             after=self._after.after if self._after else {},
         )
         # Read before the claim: a run that ends during it may let another job start.
         self._idle = self._queue.is_idle and not self._queue.settler.pending
         # The time before the first attempt: if its reply was lost, the claim was made then.
-        sent = timing.monotonic()
+        sent, gaps = timing.monotonic(), lease.gaps
         reply = await persist(
             timing, "claim", lambda: self._store.claim(request), until=self._gives_up
         )
         received = timing.monotonic()
         self._store_time.observe(sent, reply.now)
-        self._lease.extend(sent, reply.lease_until - reply.now)
+        lost = lease.gaps > gaps
+        if lease.lapsing(received):
+            # The claim has renewed the lease, but not for runs from before.
+            self._queue.hand_back("its worker could not beat")
+        lease.extend(sent, reply.lease_until - reply.now)
         self._after = reply
         held.take(self._request, reply.jobs)
         idle = self._queue.is_idle
@@ -280,6 +284,9 @@ class Claimer:
         gated = self._queue.take(
             reply.jobs, self._store_time.earliest(reply.now, received) if reply.jobs else 0.0
         )
+        if lost or lease.lapsing(received):
+            # The process was suspended meanwhile, so another worker may have these jobs.
+            self._queue.hand_back("its worker could not beat")
         if gated:
             self._gated_at = received
         if free and gated < free:

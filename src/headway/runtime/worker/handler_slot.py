@@ -16,7 +16,7 @@ from headway.runtime.handler import Place
 from headway.runtime.job import HandlerContext, Job, Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.runtime.worker.lease import Held, Run
+from headway.runtime.worker.lease import Held, Lease, Run
 from headway.runtime.worker.outcomes import Failures, outcome_of_error, outcome_of_return
 from headway.runtime.worker.plans import Plan, Plans
 from headway.runtime.worker.settler import Settler
@@ -39,8 +39,11 @@ class ReadyQueue:
         idle: set when a handler has found no job; the waiter clears it.
     """
 
-    def __init__(self, size: int, settler: Settler, held: Held, timing: Timing) -> None:
+    def __init__(
+        self, size: int, settler: Settler, held: Held, lease: Lease, timing: Timing
+    ) -> None:
         self.size = size
+        self.lease = lease
         self.busy = 0
         self.reserved = 0
         self.gated: deque[tuple[Claimed, float]] = deque()
@@ -100,10 +103,14 @@ class ReadyQueue:
 
         Gated jobs past their latest start are handed back.
         """
+        now = self.timing.monotonic()
+        if self.lease.lapsing(now):
+            # Another worker may have these jobs. The reply to the next beat shows it.
+            return None
         gated = self.gated
         while gated:
             claimed, start_by = gated.popleft()
-            if self.timing.monotonic() <= start_by:
+            if now <= start_by:
                 return claimed
             self.settler.put(Released(claimed.id, claimed.run, reason="not started in time"))
         plain = self.plain

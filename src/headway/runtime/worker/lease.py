@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -25,11 +26,13 @@ class Lease:
     Attributes:
         ms: duration requested with each claim and beat.
         ends: time until which the runs are certainly valid, in seconds on the worker's clock.
+        gaps: number of times that it had ended before it was extended.
     """
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
         self.ends = _NEVER
+        self.gaps = 0
 
     @property
     def interval(self) -> float:
@@ -52,6 +55,7 @@ class Lease:
             sent: when the request was sent, in seconds on the worker's clock.
             left_ms: remaining lease at the store's time in the reply.
         """
+        self.gaps += sent >= self.ends != _NEVER
         self.ends = max(self.ends, sent + left_ms / 1000)
 
 
@@ -166,13 +170,13 @@ class Heartbeat:
         held: Held,
         lease: Lease,
         timing: Timing,
-        on_reply: Callable[[BeatReply], None],
+        on_reply: Callable[[BeatReply, Callable[[], None]], None],
         on_lapse: Callable[[], None],
     ) -> None:
         """Create a heartbeat; it calls back in the event loop in which it runs.
 
         Args:
-            on_reply: called with each reply.
+            on_reply: called with each reply, and a function that extends the lease by it.
             on_lapse: called once when the lease is about to end.
         """
         self._store = store
@@ -240,8 +244,8 @@ class Heartbeat:
             return False
         self._watch_time(sent, reply.now)
         self._beaten_at = sent
-        self._lease.extend(sent, reply.lease_until - reply.now)
-        self._on_reply(reply)
+        left_ms = reply.lease_until - reply.now
+        self._on_reply(reply, partial(self._lease.extend, sent, left_ms))
         return True
 
     def _watch_time(self, sent: float, now: int) -> None:

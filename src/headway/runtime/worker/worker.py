@@ -68,7 +68,7 @@ class WorkerRun:
         self._held = Held()
         self._lease = Lease(settings.lease_ms)
         self.settler = Settler(store, worker, self._held, timing)
-        self.queue = ReadyQueue(settings.concurrency, self.settler, self._held, timing)
+        self.queue = ReadyQueue(settings.concurrency, self.settler, self._held, self._lease, timing)
         self.settler.on_batch(wake_after_settling(self.queue))
         self._context = WorkerContext(self.settler, self._held, settings.signal_url)
         self._plans = Plans(
@@ -191,22 +191,30 @@ class WorkerRun:
             _log.error("worker crashed: %s: %s", type(error).__name__, error, exc_info=error)
         self.stop(now=True)
 
-    def _on_beat(self, reply: BeatReply) -> None:
+    def _on_beat(self, reply: BeatReply, extend: Callable[[], None]) -> None:
         """Apply the reply to a beat; called in the heartbeat's loop."""
         self._loop_watch.check()
-        if reply.lost or reply.cancel:
+        late = self._lease.lapsing(self._timing.monotonic())
+        if not late:
+            extend()
+        if late or reply.lost or reply.cancel:
+            # After a late reply, jobs may start again only when the lost ones are withdrawn.
             self._loop.call_soon_threadsafe(
-                self._apply_reply, frozenset(reply.lost), frozenset(reply.cancel)
+                self._apply_reply, frozenset(reply.lost), frozenset(reply.cancel), extend
             )
 
     def _job_of(self, task: object) -> Job | None:
         return next((slot.job for slot in self._slots if slot.task is task), None)
 
-    def _apply_reply(self, lost: frozenset[Run], cancel: frozenset[Run]) -> None:
+    def _apply_reply(
+        self, lost: frozenset[Run], cancel: frozenset[Run], extend: Callable[[], None]
+    ) -> None:
         for claimed in self.queue.withdraw(lost):
             self._held.runs.pop((claimed.id, claimed.run), None)
         for claimed in self.queue.withdraw(cancel):
             self.settler.put(Released(claimed.id, claimed.run, reason="cancelled"))
+        extend()
+        self.queue.wake()
         for slot in self._slots:
             job = slot.job
             if job is None:
