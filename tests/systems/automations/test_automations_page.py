@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
+import pytest
 
 from headway.app import App
 from headway.contract.definitions import Role
@@ -157,6 +158,7 @@ async def test_load_that_lowers_the_limit_is_shown_beside_it(tmp_path):
         assert "the load lowers" not in await shown(http, "0 of 2 run")
 
 
+@pytest.mark.slow
 async def test_session_shows_its_live_output_and_its_lock_can_be_released(tmp_path):
     where = new_repository(tmp_path / "repository")
     command = "echo '<b>one</b>'; " + holding(tmp_path)

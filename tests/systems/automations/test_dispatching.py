@@ -505,6 +505,7 @@ async def test_edit_to_a_shorter_interval_fires_by_it(tmp_path, repository):
         await one.until(spawned)
 
 
+@pytest.mark.slow
 async def test_newest_session_is_not_one_folded_or_dropped_by_an_edit(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     given = entry("a", repository, holding(tmp_path), schedule="19m")

@@ -137,6 +137,7 @@ async def test_unreached_dispatcher_is_alerted_by_the_next_channel(
         assert len(field.carrier.network.ledger.texts) == 1
 
 
+@pytest.mark.slow
 async def test_unconfirmed_alert_is_sent_again_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
