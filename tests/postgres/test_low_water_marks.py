@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import psycopg
 import pytest
 
@@ -19,11 +22,13 @@ from headway.core.job import NewJob
 from headway.core.timetable.schedule import Every
 from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.low_water_marks import WHOLE, LowWaterMarks
+from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
 from tests.plain_jobs import assert_clean, claim, job, jobs, succeed
 from tests.postgres.places import Place
+from tests.postgres.test_out_of_order import LIMIT, Held
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +39,7 @@ def used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
     known = LowWaterMarks()
     assert known.ranges(1) is WHOLE
-    known.rise(1, {5: (100, 7)}, 3)
+    known.rise(1, {5: (100, 7)}, 3, known.lowered)
     assert known.ranges(1) is not WHOLE
     known.drop([1])
     assert known.ranges(1) is WHOLE
@@ -42,13 +47,13 @@ def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
 
 def test_ranges_of_a_flow_omit_only_what_precedes_a_mark() -> None:
     known = LowWaterMarks()
-    known.rise(1, {5: (100, 7), 2: (50, 3)}, 3)
+    known.rise(1, {5: (100, 7), 2: (50, 3)}, 3, known.lowered)
     assert known.ranges(1) == ((-1, 0, 0, 2), (2, 50, 3, 5), (5, 100, 7, 2**62))
 
 
 def test_mark_moves_back_to_a_job_waiting_before_it() -> None:
     known = LowWaterMarks()
-    known.rise(1, {5: (100, 7)}, 3)
+    known.rise(1, {5: (100, 7)}, 3, known.lowered)
     known.lower(1, 5, 100, 9)
     assert known.ranges(1)[1] == (5, 100, 7, 2**62)
     known.lower(1, 5, 99, 9)
@@ -68,7 +73,7 @@ def test_mark_is_not_raised_by_a_read_before_another_step_queued_a_job() -> None
 def test_dropped_mark_is_not_raised_by_an_earlier_read() -> None:
     known = LowWaterMarks()
     for forget in (lambda: known.drop([1]), known.clear):
-        known.rise(1, {5: (100, 7)}, 3)
+        known.rise(1, {5: (100, 7)}, 3, known.lowered)
         read_at = known.lowered
         forget()
         known.rise(1, {5: (200, 8)}, 3, read_at)
@@ -77,11 +82,11 @@ def test_dropped_mark_is_not_raised_by_an_earlier_read() -> None:
 
 def test_whole_flow_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     known = LowWaterMarks()
-    known.rise(1, {5: (100, 7)}, 3)
+    known.rise(1, {5: (100, 7)}, 3, known.lowered)
     now = low_water_marks.monotonic() + low_water_marks.SECONDS
     monkeypatch.setattr(low_water_marks, "monotonic", lambda: now)
     assert known.ranges(1) is WHOLE
-    known.rise(1, {5: (200, 8)}, 1)
+    known.rise(1, {5: (200, 8)}, 1, known.lowered)
     assert known.ranges(1)[1] == (5, 200, 8, 2**62)
 
 
@@ -131,6 +136,57 @@ async def test_job_with_an_old_due_time_of_the_same_process_goes_first(
     late: NewJob = job(60, due_at=clock() - 5_000)
     await store.enqueue([late])
     assert (await claimed(store, 2, 2))[0] == late.id
+    await assert_clean(store)
+
+
+async def test_job_enqueued_while_an_exclusive_claim_runs_goes_first(
+    place: Place, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = place.open(clock)
+    line = Slots("line", 100)
+    await declare(store, line)
+    made = jobs(0, 9, gates=(use_of(line),))
+    await store.enqueue(made)
+    assert len(await claimed(store, 2, 1)) == 2
+    session, chosen, queued = store._turns.session, threading.Event(), threading.Event()
+    commit = session.commit
+
+    def held() -> Done:
+        chosen.set()
+        assert queued.wait(LIMIT)
+        return commit()
+
+    monkeypatch.setattr(session, "commit", held)
+    claiming = asyncio.create_task(claimed(store, 2, 2))
+    assert await asyncio.to_thread(chosen.wait, LIMIT)
+    late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
+    await store.enqueue([late])
+    queued.set()
+    assert await claiming == [one.id for one in made[2:4]]
+    assert (await claimed(store, 2, 3))[0] == late.id
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+async def test_job_whose_enqueue_arrives_after_a_claim_goes_first(
+    place: Place, clock: FakeClock, *, gated: bool
+) -> None:
+    store = place.open(clock)
+    line = Slots("line", 100)
+    await declare(store, line)
+    gates = (use_of(line),) if gated else ()
+    made = jobs(0, 9, gates=gates)
+    await store.enqueue(made)
+    assert len(await claimed(store, 2, 1)) == 2
+    late = job(60, due_at=clock() - 5_000, gates=gates)
+    held = Held(store._enqueues._steps, before=True)
+    adding = asyncio.create_task(store.enqueue([late]))
+    assert await asyncio.to_thread(held.came.wait, LIMIT)
+    # The enqueue is ready to be sent, but the claim does not see its job.
+    assert await claimed(store, 2, 2) == [one.id for one in made[2:4]]
+    held.through.set()
+    await adding
+    assert (await claimed(store, 2, 3))[0] == late.id
     await assert_clean(store)
 
 
@@ -277,7 +333,7 @@ async def test_marks_are_forgotten_with_their_store(place: Place, clock: FakeClo
     store = place.open(clock)
     await store.enqueue([job(1)])
     shared = store._turns.session.shared
-    shared.marks.rise(1, {5: (100, 7)}, 3)
+    shared.marks.rise(1, {5: (100, 7)}, 3, shared.marks.lowered)
     shared.follow(shared.identity)
     assert shared.marks.ranges(1) is not WHOLE
     shared.follow(shared.identity + 1)

@@ -41,9 +41,11 @@ class Held:
 
     Args:
         steps: the connection.
+        before: hold back the request instead.
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, *, before: bool = False) -> None:
+        self._before = before
         self.came = threading.Event()
         self.through = threading.Event()
         link = steps.session.link
@@ -52,11 +54,11 @@ class Held:
         link.run = self._hold  # pyright: ignore[reportAttributeAccessIssue]
 
     def _hold(self, batch: Sequence[BoundStatement]) -> list[Rows]:
-        rows = self._run(batch)
         self._link.run = self._run  # pyright: ignore[reportAttributeAccessIssue]
+        rows = [] if self._before else self._run(batch)
         self.came.set()
         assert self.through.wait(LIMIT)
-        return rows
+        return self._run(batch) if self._before else rows
 
     async def until_it_came(self) -> None:
         assert await asyncio.to_thread(self.came.wait, LIMIT)

@@ -87,19 +87,17 @@ class LowWaterMarks:
             known = list(self._marks)
         return [flow for flow in known if self.ranges(flow) is not WHOLE]
 
-    def rise(
-        self, flow: int, floors: dict[int, _Place], started: int, lowered: int | None = None
-    ) -> None:
+    def rise(self, flow: int, floors: dict[int, _Place], started: int, lowered: int) -> None:
         """Raise the marks of a flow: no job waits before these places.
 
         Args:
             floors: the places, by priority.
-            lowered: the value of `lowered` before the jobs were read beside other steps. If it has
-                changed, nothing is recorded, because jobs of those steps may have been missed. None
-                for an exclusive step.
+            lowered: the value of `lowered` before the jobs were read, increased by what the step
+                itself has added. If it has changed, nothing is recorded, because jobs of other
+                steps may have been missed.
         """
         with self._lock:
-            if lowered is not None and lowered != self.lowered:
+            if lowered != self.lowered:
                 return
             if flow not in self._marks and len(self._marks) >= MOST:
                 self._marks.clear()

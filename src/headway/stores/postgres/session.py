@@ -82,7 +82,9 @@ class Session:
         wakes: lanes to wake after the step (None: any), each with its time (None: now).
         patient: whether to wait for other transactions that insert the same keys.
         hasty: whether to wait only briefly for such a transaction.
-        behind: whether the step makes jobs wait that may precede others.
+        behind: whether the exclusive step makes jobs wait that may precede others.
+        queued: flow, priority, due time and seq of such jobs, if the step is not exclusive.
+        lowered: see `LowWaterMarks.rise`.
         defined: whether the step has written definitions, so that none may be cached.
         alone: whether the step has written something that only an exclusive step may write.
     """
@@ -99,6 +101,7 @@ class Session:
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
         self.patient = False
+        self.lowered = 0
         self._forgotten = -1
         self._connect = connect
         self._link: Link | None = None
@@ -116,6 +119,7 @@ class Session:
         self.cache = StepCache()
         self.wakes: list[tuple[str | None, int | None]] = []
         self.hasty = self.behind = self.defined = self.alone = False
+        self.queued: list[tuple[int, int, int, int]] = []
         self._wrote = self._guards = False
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
@@ -360,8 +364,8 @@ class Session:
             head.append((HASTE, ()))
         clock = None if time.clock is None else time.clock()
         head.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
-        # Read before the request is sent, so it is older than the reply.
-        before = self.shared.watch.known
+        # Read before the request is sent, so they are older than the reply.
+        before, self.lowered = self.shared.watch.known, self.shared.marks.lowered
         answers = self.link.run([*head, *batch])
         self._take_facts(answers[len(head) - 1][0], before)
         return answers[len(head) :]
@@ -475,9 +479,13 @@ class Session:
         elif self.mode is Mode.EXCLUSIVE and self._wrote:
             shared.marks.version = self.number(BEHIND)
             for flow, (floors, started) in self.cache.risen.items():
-                shared.marks.rise(flow, floors, started)
+                shared.marks.rise(flow, floors, started, self.lowered)
             shared.high_water = self.number(HIGH_WATER)
             shared.watch.accept(self._fingerprint(), None)
+        for job in self.queued:
+            # After the commit: a claim that reads later does so from the lowered mark, and one that
+            # has read before raises none.
+            shared.marks.lower(*job)
         self.learn()
         return Done(self._wrote, woken, notice is not None)
 

@@ -78,8 +78,11 @@ class PostgresJobs(SqlJobs[Session]):
     def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
         """Record that a job waits that may precede others; return whether it precedes a mark."""
         session = self._session
-        if session.mode in {Mode.EXCLUSIVE, Mode.PEEK}:
-            session.behind = True
+        if session.mode is not Mode.EXCLUSIVE:
+            session.queued.append((flow, priority, due_at, seq))
+            return False
+        session.behind = True
+        session.lowered += 1
         return session.shared.marks.lower(flow, priority, due_at, seq)
 
     def insert(self, rows: Sequence[JobRow]) -> None:
