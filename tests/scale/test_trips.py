@@ -38,6 +38,7 @@ from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
 from headway.core.state import FINAL
 from headway.stores.ledger.verbs.sweep import LANES
+from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.session import lock_key
@@ -490,6 +491,24 @@ async def test_claim_at_a_shared_gate_is_two_trips_whatever_its_size(here: Site,
     await here.add([here.new(here.use(LINES)) for _ in range(110)])
     await here.take(10)
     assert await trips(lambda: here.worker.ask(n, LANE)) == 2
+
+
+async def test_claims_that_empty_a_flow_read_from_its_mark_need_no_further_trip(
+    here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(low_water_marks, "LEAST", 1)
+    await here.add([here.new(here.use(LINES)) for _ in range(8)])
+    await here.take(2)
+    replies: list[ClaimReply] = []
+
+    async def work() -> None:
+        replies.append(await here.worker.ask(2 if len(replies) < 2 else 4, LANE))
+
+    took = [await trips(work) for _ in range(4)]
+    assert [len(reply.jobs) for reply in replies] == [2, 2, 2, 0]
+    # The last one looks without the lock once more than a later one, as its kind is new.
+    assert took == [2, 2, 2, 2]
+    assert await trips(work) == 1
 
 
 @pytest.mark.parametrize("n", SIZES)

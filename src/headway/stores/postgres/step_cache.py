@@ -29,7 +29,6 @@ class StepCache:
         heads: rows of the first waiting jobs of flows, with the number that was requested.
         wanted: number of requested heads, by flow.
         lanes_asked: flows with waiting jobs, by lane, preceding flow and limit; None until read.
-        bounded: flows whose heads were read from their low-water marks on.
         gone: seqs of jobs that no longer wait.
         risen: new low-water marks and number of started jobs, by flow.
         found: flows with waiting jobs in a lane, as last read.
@@ -56,7 +55,6 @@ class StepCache:
         self.wanted: dict[int, int] = {}
         self.found: list[int] = []
         self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
-        self.bounded: set[int] = set()
         self.gone: set[int] = set()
         self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
         self.workers: dict[str, int] = {}

@@ -35,7 +35,7 @@ class HeadsRead(NamedTuple):
 
     Attributes:
         wanted: number of heads, by flow.
-        marked: flows that are read from their low-water marks on.
+        marked: flows that are read from their low-water marks on, or whole if few jobs follow.
     """
 
     wanted: Mapping[int, int]
@@ -65,8 +65,10 @@ def take_heads(session: Session, read: HeadsRead, rows: Rows) -> None:
     for flow, heads in found.items():
         most = read.wanted[flow]
         session.cache.heads[flow] = (most, heads[:most])
-    session.cache.bounded -= read.wanted.keys()
-    session.cache.bounded |= read.marked
+        if flow in read.marked and len(heads) < most:
+            # It was read whole.
+            session.lowered += 1
+            session.shared.marks.drop([flow])
 
 
 def parked_reads(session: Session, gates: Mapping[str, int]) -> list[Read]:

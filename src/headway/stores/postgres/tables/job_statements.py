@@ -127,18 +127,37 @@ FLOWS_WAITING = (
     " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
     " AND job.priority < part.below"
     # Ordered by the index; without an order, the planner might scan all jobs for any match.
+    " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one),"
+    # A late commit may have put jobs before a mark.
+    " late AS (SELECT part.flow FROM (SELECT DISTINCT flow FROM unnest($5::bigint[]) AS part (flow)"
+    " WHERE flow NOT IN (SELECT flow FROM marked)) AS part CROSS JOIN LATERAL"
+    " (SELECT FROM @job AS job WHERE state = 1 AND lane = (SELECT no FROM lane)"
+    " AND job.flow = part.flow"
     " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one)"
-    " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked) AS one"
-    " ORDER BY flow LIMIT $4"
+    " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked"
+    " UNION ALL SELECT flow FROM late) AS one ORDER BY flow LIMIT $4"
+)
+_HEADS = (
+    f"SELECT part.flow, head.* FROM {{}} AS part CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"  # noqa: S608  (names only)
+    " WHERE state = 1 AND job.lane = part.lane AND job.flow = part.flow{}"
+    " ORDER BY priority, due_at, seq LIMIT part.most) AS head"
 )
 HEADS = (
-    f"SELECT part.flow, head.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"  # noqa: S608  (names only)
-    " $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
-    " AS part (lane, flow, most, priority, due_at, seq, below)"
-    f" CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"
-    " WHERE state = 1 AND job.lane = part.lane AND job.flow = part.flow"
-    " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
-    " AND job.priority < part.below ORDER BY priority, due_at, seq LIMIT part.most) AS head"
+    "WITH part AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],"  # noqa: S608  (constants only)
+    " $5::bigint[], $6::bigint[], $7::bigint[])"
+    " AS part (lane, flow, most, priority, due_at, seq, below)), behind AS MATERIALIZED ("
+    + _HEADS.format(
+        "part",
+        " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
+        " AND job.priority < part.below",
+    )
+    # If there are too few from a flow's mark on, the whole flow: a late commit may have put jobs
+    # before it.
+    + "), short AS MATERIALIZED (SELECT lane, flow, most FROM part WHERE priority >= 0"
+    " GROUP BY lane, flow, most HAVING most > (SELECT count(*) FROM behind WHERE behind.flow ="
+    " part.flow)) SELECT * FROM behind WHERE flow NOT IN (SELECT flow FROM short) UNION ALL ("
+    + _HEADS.format("short", "")
+    + ")"
 )
 # The claim's first statement fixes its time; its later ones see jobs that arrived afterwards.
 START_PLAIN = Write(

@@ -52,7 +52,6 @@ class PostgresJobs(SqlJobs[Session]):
         """Drop cached heads."""
         session = self._session
         session.cache.heads.clear()
-        session.cache.bounded.clear()
         session.cache.lanes_asked = dict.fromkeys(session.cache.lanes_asked)
 
     def _leave(self, seqs: Sequence[int]) -> None:
@@ -189,28 +188,14 @@ class PostgresJobs(SqlJobs[Session]):
         if rows is None:
             rows = session.fetch(sql.FLOWS_WAITING, flows_bound(session, *asked))
             session.cache.lanes_asked[asked] = rows
-        found = [flow for (flow,) in rows]
-        flow_of, marks = session.flows.value, session.shared.marks
-        missed = [one for one in marks.flows() if one > after and one not in found]
-        missed = [one for one in missed if flow_of(one).lane == lane]
-        if missed and len(found) < limit:
-            # What was committed late may stand before its mark.
-            marks.drop(missed)
-            rows = session.fetch(sql.FLOWS_WAITING, flows_bound(session, *asked))
-            found = [flow for (flow,) in rows]
-        session.cache.found = found
-        return found
+        session.cache.found = [flow for (flow,) in rows]
+        return session.cache.found
 
     def heads(self, flow: int, limit: int) -> list[Head]:
         session = self._session
         session.cache.wanted[flow] = max(limit, session.cache.wanted.get(flow, 0))
         known = session.cache.heads.get(flow)
         if known is None or (known[0] < limit and len(known[1]) >= known[0]):
-            self._read_heads(flow, limit)
-            known = session.cache.heads[flow]
-        if flow in session.cache.bounded and len(known[1]) < limit:
-            # What was committed late may stand before its mark.
-            session.shared.marks.drop([flow])
             self._read_heads(flow, limit)
             known = session.cache.heads[flow]
         return read_heads(known[1][:limit])
