@@ -10,6 +10,7 @@ from headway.core.errors import (
     ProviderRefused,
     ProviderUnsure,
     StoreError,
+    StoreMisconfigured,
     UnknownJob,
     UnknownRecord,
 )
@@ -257,7 +258,7 @@ async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number:
 
     Raises:
         Dead: the row is not ours, or not pending.
-        Retry: the table is unavailable; no call was placed.
+        Retry: the table is unavailable or may not be changed; no call was placed.
     """
     if context.table is None or not args.row:
         return
@@ -265,7 +266,9 @@ async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number:
         await context.table.before_dial(args.row, ref=job.ref, number=number.number)
     except StoreError as away:
         reason = f"{NOT_PLACED}: {away}"
-        raise Retry(reason, after=AWAY, stage=CHECK) from away
+        # Until a setting is corrected, the delay grows: each attempt counts towards a rate.
+        after = None if isinstance(away, StoreMisconfigured) else AWAY
+        raise Retry(reason, after=after, stage=CHECK) from away
 
 
 async def _refused(

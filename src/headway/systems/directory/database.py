@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from sqlite3 import SQLITE_BUSY
+from sqlite3 import SQLITE_BUSY, SQLITE_READONLY
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -39,7 +39,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from headway.core.errors import InvalidValue, SchemaMismatch, StoreUnavailable
+from headway.core.errors import InvalidValue, SchemaMismatch, StoreMisconfigured, StoreUnavailable
 from headway.runtime.timing import pause
 
 DRIVERS = {
@@ -53,6 +53,8 @@ _HINTS = {
     True: "its folder must exist, and this user must be able to write to the folder and the file",
     False: "check that its server is running, and that the URL is correct",
 }
+_REFUSED = {"42501", "25006"}
+"""SQLSTATEs of PostgreSQL: insufficient privilege, and a transaction that may only read."""
 CONNECTIONS = 10
 """Maximum number of open connections to SQLite."""
 FIRST = "0001"
@@ -201,8 +203,8 @@ class Directory:
         """Yield a session in its own transaction: committed at the end, rolled back on an error.
 
         Raises:
-            StoreUnavailable: the database cannot be reached; nothing was written, unless the
-                connection broke during the commit.
+            StoreUnavailable: the database cannot be reached or changed; nothing was written, unless
+                the connection broke during the commit.
         """
         # Take SQLite's write lock at the start: a transaction that reads first and writes later
         # fails if another one has written meanwhile.
@@ -311,6 +313,7 @@ async def _translate_errors(place: str) -> AsyncGenerator[None]:
 
     Raises:
         StoreUnavailable: the database does not answer.
+        StoreMisconfigured: it does not permit this.
         InvalidValue: the database cannot store a value, so a retry would fail too.
         IntegrityError: a constraint was violated; only the caller of the block knows why.
     """
@@ -323,7 +326,15 @@ async def _translate_errors(place: str) -> AsyncGenerator[None]:
         hint = "remove NUL characters, and numbers beyond 64 bits"
         raise InvalidValue(message, hint=hint) from error
     except (DBAPIError, PoolTimeout, OSError) as error:
-        reason = str(getattr(error, "orig", error))[:200]
+        origin = getattr(error, "orig", error)
+        reason = str(origin)[:200]
+        if (
+            getattr(origin, "sqlstate", None) in _REFUSED
+            or getattr(origin, "sqlite_errorcode", 0) & 0xFF == SQLITE_READONLY
+        ):
+            message = f"the directory at {place} refused this: {reason}"
+            hint = "its user must be able to read and change the tables"
+            raise StoreMisconfigured(message, hint=hint) from error
         message = f"the directory at {place} does not answer: {reason}"
         raise StoreUnavailable(message, hint=_HINTS[place.startswith("sqlite")]) from error
 

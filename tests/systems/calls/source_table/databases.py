@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
 from headway.systems.calls.migrations import SCHEMAS
 from headway.systems.calls.source_table.lead_table import LeadTable
@@ -92,6 +93,19 @@ async def run(url: str, statement: str, **values: object) -> list[Any]:
             return list(found.mappings()) if found.returns_rows else []  # type: ignore[attr-defined]
     finally:
         await door.close()
+
+
+async def only_readable(url: str) -> str:
+    """Return the URL of a user who may read the imaginary table, but not change it."""
+    if url.startswith("sqlite"):
+        return f"sqlite:///file:{make_url(url).database}?mode=ro&uri=true"
+    await run(
+        url,
+        "DO $$ BEGIN CREATE ROLE leads_reader LOGIN; EXCEPTION WHEN duplicate_object THEN END $$",
+    )
+    await run(url, "GRANT SELECT ON their_leads TO leads_reader")
+    reader = make_url(url).set(username="leads_reader", password=None)
+    return reader.render_as_string(hide_password=False)
 
 
 @asynccontextmanager

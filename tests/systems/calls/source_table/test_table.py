@@ -10,11 +10,20 @@ from typing import Any
 
 import pytest
 
-from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
+from headway.core.errors import InvalidValue, KeyConflict, StoreMisconfigured, StoreUnavailable
 from headway.systems.calls.source_table.lead_table import LeadTable
 from headway.systems.calls.source_table.settings import LeadRow, lead_of
 from headway.systems.calls.source_table.source_table import write_leads
-from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
+from tests.systems.calls.source_table.databases import (
+    COLUMNS,
+    make_theirs,
+    only_readable,
+    opened,
+    run,
+    settings_of,
+)
+from tests.systems.calls.source_table.site import NUMBERS, calling
+from tests.systems.telephony.carrier_rig import carrying
 
 AT = int(datetime(2026, 11, 21, 9, 0, 0, 125_000, UTC).timestamp() * 1000)
 
@@ -132,6 +141,55 @@ async def test_end_is_written_once(table: LeadTable) -> None:
     assert not await table.mark_done(one.row.id, outcome="COMPLETED", at=AT)
     assert not await table.mark_running(one.row.id, ref="j:2", number="+15550001", at=AT)
     assert not await table.put_back(one.row.id, ref="j:1")
+
+
+async def test_table_that_may_only_be_read_is_refused_at_the_start(database_url: str) -> None:
+    await make_theirs(database_url)
+    url = await only_readable(database_url)
+    columns = {name: one for name, one in COLUMNS.items() if name != "owner"}
+    settings = {**settings_of(url, columns=columns), "owners": {}}
+    with pytest.raises(StoreMisconfigured, match=r"refused this: .*\(its user must be able to"):
+        async with opened(settings):
+            pass
+
+
+async def test_table_of_an_older_system_that_may_only_be_read_refuses_changes(
+    database_url: str,
+) -> None:
+    await make_theirs(database_url)
+    async with opened(settings_of(await only_readable(database_url))) as table:
+        assert await all_pending(table, ours=False) == []
+        with pytest.raises(StoreMisconfigured, match=r"refused this: .*\(its user must be able to"):
+            await table.mark_running("1", ref="j:1", number="+15550001", at=AT)
+
+
+async def test_lead_whose_row_may_not_be_changed_is_retried_by_its_backoff_and_not_called(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/theirs.db"
+    await make_theirs(url)
+    await run(
+        url,
+        "INSERT INTO their_leads (msisdn, zone, call_after, state, handled_by)"
+        " VALUES ('+15550100001', 'Etc/UTC', '2026-11-21 09:00:00', 'new', 'headway')",
+    )
+    table = settings_of(await only_readable(url), every="1s")
+    stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("jobs", "directory")]
+    async with (
+        carrying(numbers=tuple(NUMBERS)) as carrier,
+        calling(carrier, *stores, table=table) as site,
+    ):
+
+        async def failed() -> bool:
+            runs = [run for job in await site.jobs() for run in job.runs]
+            return any(run.outcome == "failed" for run in runs)
+
+        await site.until(failed, "failed")
+        (job,) = await site.jobs()
+        assert "refused this: attempt to write a readonly database" in job.runs[-1].error
+        # By the backoff of its kind; a table that does not answer is tried again after 5 s.
+        assert job.due_at - job.runs[-1].ended_at < 5_000
+        assert site.called() == []
 
 
 # ----------------------------------------------------------------------------------------- owners

@@ -15,6 +15,8 @@ from headway.systems.calls.source_table.columns import Columns, reflect
 from headway.systems.calls.source_table.settings import LeadRow, RowState, TableSettings
 from headway.systems.directory.database import Directory
 
+WRITTEN = ("status", "ref", "number", "since", "outcome", "finished_at")
+"""The columns that a call changes in its row."""
 PAGE = 500
 """Maximum number of rows in one read or insert."""
 
@@ -51,12 +53,19 @@ class LeadTable:
 
         Raises:
             InvalidValue: the table or a column does not exist or cannot be used.
+            StoreMisconfigured: the rows may be read but not changed, and none belong to another
+                system, in whose shadow that would be enough.
         """
         if not self._borrowed:
             await self.database.open()
         async with self.database.read() as session:
             connection = await session.connection()
             self._columns = await connection.run_sync(reflect, self.settings)
+        if not self.has_owners:
+            written = [self.columns[name] for name in WRITTEN if name in self.columns]
+            unchanged = update(self.columns.table).where(false())
+            async with self.database.change() as session:
+                await session.execute(unchanged.values({one.name: one for one in written}))
 
     async def close(self) -> None:
         """Close the connections, unless they are the directory's."""
