@@ -14,12 +14,17 @@ from headway.cli.commands.migrate import copy_store
 from headway.cli.options import Signed
 from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest
-from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DefineRequest,
+    OpenGate,
+)
 from headway.contract.extensions import ExportChunk, Movable
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.signals import SignalResult
 from headway.contract.views import GatesQuery, GateState
-from headway.core.errors import InvalidState, StoreUnavailable
+from headway.core.errors import InvalidState, OutcomeUnknown, StoreUnavailable
 from headway.core.state import State
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
@@ -251,9 +256,66 @@ async def test_copy_whose_source_stops_says_that_it_stays_paused(
 
         with pytest.raises(StoreUnavailable, match=r"its source stays paused: \S") as error:
             await copy_store(source, target, "the tester", Signed(), kill)
-        assert "headway resume all" in error.value.hint
+        assert "`headway resume all --store FROM`" in error.value.hint
         for store in (source, target):
             await store.close()
+
+
+async def test_copy_whose_closed_source_stops_does_not_advise_to_open_it(new_url: NewUrl) -> None:
+    with made(RedisServer) as server:
+        source = open_store(f"{server.url}?patience_ms=500")
+        target = open_store(new_url("sqlite"))
+        await source.enqueue([job(1)])
+        await source.define(DefineRequest(items=(CloseGate(name="all"),), author="me"))
+        with pytest.raises(StoreUnavailable, match=r"its source stays paused: \S") as error:
+            await copy_store(source, target, "the tester", Signed(), lambda *_: server.kill())
+        assert error.value.hint == "it was paused before, too; copy again to an empty store"
+        for store in (source, target):
+            await store.close()
+
+
+async def test_source_is_open_after_a_copy_that_lost_the_reply_to_its_closing(
+    new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = open_store(new_url("sqlite")), open_store(new_url("sqlite"))
+    await source.enqueue([job(1)])
+    define = source.define
+
+    async def lose_reply(request: DefineRequest) -> int:
+        defined = await define(request)
+        if isinstance(request.items[0], CloseGate):
+            message = "the reply was lost"
+            raise OutcomeUnknown(message)
+        return defined
+
+    monkeypatch.setattr(source, "define", lose_reply)
+    with pytest.raises(OutcomeUnknown, match="the reply was lost"):
+        await copy_store(source, target, "the tester", Signed(), silent)
+    assert closed((await source.read(GatesQuery())).rows) == set()
+    for store in (source, target):
+        await store.close()
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("no route"), asyncio.CancelledError()])
+async def test_copy_that_cannot_open_its_target_says_how_to_do_that(
+    new_url: NewUrl, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    source, target = open_store(new_url("sqlite")), open_store(new_url("sqlite"))
+    await source.enqueue([job(1)])
+    define = target.define
+
+    async def fail(request: DefineRequest) -> int:
+        if isinstance(request.items[0], OpenGate):
+            raise failure
+        return await define(request)
+
+    monkeypatch.setattr(target, "define", fail)
+    with pytest.raises(StoreUnavailable, match="everything is copied, but TO is") as error:
+        await copy_store(source, target, "the tester", Signed(), silent)
+    assert "`headway resume all --store TO`" in error.value.hint
+    for store in (source, target):
+        assert closed((await store.read(GatesQuery())).rows) == {"all"}
+        await store.close()
 
 
 @pytest.mark.parametrize("kind", DURABLE)

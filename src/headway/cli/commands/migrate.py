@@ -150,7 +150,8 @@ async def copy_store(
         InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
             not empty.
         InvalidState: a worker is alive on the source, or it was changed during the copy.
-        StoreUnavailable: the copy failed, and the source's gate could not be restored.
+        StoreUnavailable: the copy failed, and the source's gate could not be restored; or all is
+            copied, but the target could not be opened.
     """
     if not isinstance(source, Movable) or not isinstance(target, Movable):
         message = "one of the two stores is not durable, so there is nothing to copy"
@@ -167,18 +168,28 @@ async def copy_store(
         pass
     as_it_was = await _closing(source)
     reason = signed.reason or "copied to another store"
-    await _define(source, CloseGate(name=EVERYTHING, reason=reason), author)
     try:
+        await _define(source, CloseGate(name=EVERYTHING, reason=reason), author)
         rows, counts = await _carry_closed(source, target, meter)
     except BaseException as failure:
         try:
             await _define(source, as_it_was, author)
         except StoreError as error:
             message = f"the copy failed, and its source stays paused: {str(failure) or error}"
-            hint = "open it with `headway resume all`, then copy again to an empty store"
+            hint = "copy again to an empty store"
+            if isinstance(as_it_was, OpenGate):
+                hint = f"resume it with `headway resume all --store FROM`, then {hint}"
+            else:
+                hint = f"it was paused before, too; {hint}"
             raise StoreUnavailable(message, hint=hint) from failure
         raise
-    await _define(target, as_it_was, author)
+    try:
+        await _define(target, as_it_was, author)
+    except (StoreError, asyncio.CancelledError) as failure:
+        why = str(failure) or "interrupted"
+        message = f"everything is copied, but TO is perhaps still paused: {why}"
+        hint = "resume it with `headway resume all --store TO`; FROM stays paused"
+        raise StoreUnavailable(message, hint=hint) from failure
     return Copied(rows=rows, counts=counts, closed=isinstance(as_it_was, CloseGate))
 
 
@@ -308,7 +319,9 @@ def copy(
     session.terminal.line(f"{sum(copied.counts.values())} jobs copied")
     session.terminal.remark("FROM is paused and stays paused; point all processes to TO")
     if copied.closed:
-        session.terminal.remark("TO is paused, as FROM was: resume it with `headway resume all`")
+        session.terminal.remark(
+            "TO is paused, as FROM was: resume it with `headway resume all --store TO`"
+        )
 
 
 async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:
