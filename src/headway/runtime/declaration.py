@@ -42,9 +42,9 @@ class LaneOptions(TypedDict, total=False):
         weights: weights of tenants in a fair lane; 1 for tenants not named.
         target: target for the latency from due to start.
         max_backlog: sends are refused while this many jobs are not final; unlimited by default.
-        lease: how long runs stay valid without a heartbeat, 1s to 24h; "30s" by default. A
-            worker without the option `lease` uses the shortest of its lanes', as it is when the
-            worker starts.
+        lease: how long runs stay valid without a heartbeat, 1s to 24h; "30s" by default. A worker
+            has one lease for all its jobs: without the option `lease`, the shortest that its lanes
+            have set when it starts. So a lane whose jobs need a longer one needs its own workers.
     """
 
     concurrency: int
