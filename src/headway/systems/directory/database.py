@@ -53,8 +53,8 @@ _HINTS = {
     True: "its folder must exist, and this user must be able to write to the folder and the file",
     False: "check that its server is running, and that the URL is correct",
 }
-_REFUSED = {"42501", "25006"}
-"""SQLSTATEs of PostgreSQL: insufficient privilege, and a transaction that may only read."""
+_NO_PRIVILEGE = "42501"
+"""SQLSTATE of PostgreSQL. That a server is read-only is no such error: it may be failing over."""
 CONNECTIONS = 10
 """Maximum number of open connections to SQLite."""
 FIRST = "0001"
@@ -329,7 +329,7 @@ async def _translate_errors(place: str) -> AsyncGenerator[None]:
         origin = getattr(error, "orig", error)
         reason = str(origin)[:200]
         if (
-            getattr(origin, "sqlstate", None) in _REFUSED
+            getattr(origin, "sqlstate", None) == _NO_PRIVILEGE
             or getattr(origin, "sqlite_errorcode", 0) & 0xFF == SQLITE_READONLY
         ):
             message = f"the directory at {place} refused this: {reason}"
