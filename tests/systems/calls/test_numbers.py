@@ -295,6 +295,14 @@ async def test_template_names_only_existing_providers(calls: Calls) -> None:
     await calls.template("x", providers=["twilio"])
 
 
+async def test_number_names_only_an_existing_provider(calls: Calls) -> None:
+    await calls.number()
+    refused = await calls.call("PATCH", f"/numbers/{NUMBER}", {"provider": "vonnage"})
+    assert refused.status_code == 422
+    assert "no call provider is named 'vonnage'" in refused.text
+    assert (await calls.ask("/numbers"))["rows"][0]["provider"] == "twilio"
+
+
 def test_only_relevant_changes_recheck_waiting_leads() -> None:
     number = Number(number=NUMBER, provider="twilio", maximum_channels=1)
     default = Template(name="default")

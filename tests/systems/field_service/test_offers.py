@@ -124,6 +124,15 @@ async def test_request_with_nobody_near_is_pending_at_once_and_alerts_each_dispa
         assert call.plan.to == "+15557770002"
 
 
+async def test_dispatcher_without_lines_for_calls_is_alerted_by_text(tmp_path: Path):
+    async with a_field(tmp_path, lines={}, text_from=LINE) as field:
+        await field.user("dora", "call:+15557770001", "text:+15557770001")
+        await field.ask()
+        (alert,) = await field.settled("alert_dispatcher", 1)
+        assert alert.state is State.SUCCEEDED
+        assert len(field.carrier.network.ledger.texts) == 1
+
+
 async def test_unreached_dispatcher_is_alerted_by_the_next_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -179,8 +179,8 @@ R = TypeVar("R", bound=Record)
 New = TypeVar("New", bound=NewRecord)
 
 
-def not_null(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields unchanged.
+def not_null(given: dict[str, Any]) -> None:
+    """Check that no field is null.
 
     Raises:
         InvalidValue: a field is null.
@@ -189,7 +189,6 @@ def not_null(given: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             message = f"{name} cannot be null"
             raise InvalidValue(message, hint="omit it to keep the value")
-    return given
 
 
 def made_id(name: str, distinct: str = "") -> str:

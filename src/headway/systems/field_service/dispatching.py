@@ -188,8 +188,7 @@ class Dispatcher:
 
     async def _check_free(self, job: JobView, technician: str, *, wait: bool) -> None:
         gate = await lock_state(self.context.store, technician)
-        holders = gate.holders if gate is not None else ()
-        other = next((one.job for one in holders if one.job != job.id), None)
+        other = next((one.job for one in gate.holders if one.job != job.id), None)
         if other is not None and not wait:
             message = f"{technician} is busy with the request {other}"
             raise InvalidState(message, hint="complete that request, or wait: wait=true")

@@ -113,7 +113,7 @@ class Turn:
         technician = found.technician
         if technician is None:
             return self._pass_over(job, "unknown")
-        if assigned is not None and assigned.to == technician.id:
+        if assigned is not None:
             return await self._assign(job, request, assigned, technician, found.had)
         reason = await self._unfit(job, request, technician)
         if reason:

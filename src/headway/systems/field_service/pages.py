@@ -71,7 +71,7 @@ async def _technicians(context: FieldContext, view: PageView) -> Facts:
         locks = {one.name: one for one in page.rows}
     return {
         "now": (await store.read(StatsQuery())).now,
-        "rows": [(one, locks.get(lock_of(one.id))) for one in shown],
+        "rows": [(one, locks[lock_of(one.id)]) for one in shown],
         "cursor": encode_cursor(last),
     }
 

@@ -60,8 +60,8 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
         return
     gates = {one.name: one for one in await _gates(store, map(lock_of, left))}
     calls = {one.name: one for one in await _gates(store, map(call_to, left))}
-    lets_in = {name: _is_free(gates.get(lock_of(name))) for name in left}
-    free = [name for name in left if lets_in[name] and _is_free(calls.get(call_to(name)))]
+    lets_in = {name: gates[lock_of(name)].open for name in left}
+    free = [name for name in left if lets_in[name] and calls[call_to(name)].open]
     if free:
         if request.state is State.PARKED:
             # It is parked at another technician's lock, so a free one does not wake it.
@@ -109,10 +109,6 @@ async def reconsider_parked(store: Store, request: JobView) -> None:
                 await pass_over_assigned(store, one)
 
 
-def _is_free(gate: GateState | None) -> bool:
-    return gate is None or gate.open
-
-
 async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: str) -> None:
     edit = Edit(candidates=left)
     (reply,) = await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
@@ -127,9 +123,10 @@ async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: s
         await act(store, Verb.RETRY, request.id, author=NAME, reason=reason, edit=edit)
 
 
-async def lock_state(store: Store, technician: str) -> GateState | None:
-    """Return the lock on a technician; None before their first offer."""
-    return next(iter(await _gates(store, (lock_of(technician),))), None)
+async def lock_state(store: Store, technician: str) -> GateState:
+    """Return the lock on a technician."""
+    (gate,) = await _gates(store, (lock_of(technician),))
+    return gate
 
 
 async def _gates(store: Store, gates: Iterable[str]) -> tuple[GateState, ...]:
@@ -152,6 +149,6 @@ def ref_for(request: JobView, technician: str) -> str | None:
 async def request_held_by(store: Store, technician: str) -> JobView | None:
     """Return the request that is offered to a technician or that they have; None if none is."""
     gate = await lock_state(store, technician)
-    if gate is None or not gate.holders:
+    if not gate.holders:
         return None
     return await store.read(JobQuery(id=gate.holders[0].job))
