@@ -272,7 +272,9 @@ async def test_lease_of_a_kept_reply_is_not_overstated(
     await hand.move(20)
     await far.send()
     await ended(task)
+    await hand.move(0.5)
     reply = await pull.claim(claim(2))
+    assert reply.now == far.clock() + 500
     # The lease ends at most thirty seconds after the poll was sent.
     assert reply.lease_until - reply.now <= 10_000
 

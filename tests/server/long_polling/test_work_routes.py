@@ -120,6 +120,8 @@ async def test_worker_without_numbers_can_have_two_polls(rig: Rig) -> None:
     "wrong",
     [
         {"lanes": ""},
+        {"lanes": ","},
+        {"lanes": ",".join(f"lane-{n}" for n in range(257))},
         {"lanes": []},
         {"lanes": ["x" * 513]},
         {"lanes": [{"name": "a", "weight": 0}]},

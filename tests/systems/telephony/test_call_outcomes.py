@@ -9,13 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from headway.contract.views import RunView
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing, pause
 from headway.systems.telephony import http
 from headway.systems.telephony.http import AT_ONCE
 from headway.systems.telephony.twilio import Account, TwilioSettings
-from headway.systems.telephony.voice import Dialled, Sought
+from headway.systems.telephony.voice import Dialled, Sought, call_of
 from headway.systems.telephony.vonage import Application
 from tests.systems.telephony.accounts import (
     ACCOUNT,
@@ -365,3 +366,32 @@ async def test_vonage_refusal_concerns_whom_its_invalid_field_says(
         with pytest.raises(ProviderRefused) as refused:
             await provider.dial(order())
     assert (refused.value.concerns, refused.value.provider_code) == (concerns, str(status))
+
+
+@pytest.mark.parametrize(
+    ("keys", "known"),
+    [
+        (("01a221cf-0213-7171-aaf9-e348ea9775a6:1", "twilio:CA1"), ("twilio", "CA1")),
+        (("01a221cf-0213-7171-aaf9-e348ea9775a6:1",), None),
+        (("twilio:", "twilio"), None),
+    ],
+)
+def test_reference_of_an_earlier_store_is_not_mistaken_for_a_call(
+    keys: tuple[str, ...], known: tuple[str, str] | None
+):
+    run = RunView(
+        run=1,
+        attempt=1,
+        stage="",
+        worker="w",
+        claimed_at=0,
+        handed_at=0,
+        ended_at=None,
+        outcome="",
+        error="",
+        permits={},
+        blocked_ms=0,
+        due_at=0,
+        keys=keys,
+    )
+    assert call_of(run) == known

@@ -10,6 +10,7 @@ import pytest
 
 from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, JobsQuery
+from headway.core.state import State
 from tests.systems.calls.source_table.databases import run
 from tests.systems.calls.source_table.site import Site
 from tests.systems.calls.source_table.test_row_migration import choose, rows, sited
@@ -51,6 +52,23 @@ async def test_shadow_decides_by_the_same_limits_and_calls_nobody(
     assert await rows(tmp_path) == before
     assert site.called() == []
     assert await site.jobs() == []
+
+
+async def test_changed_number_applies_to_shadows_that_wait_for_it(site: Site) -> None:
+    async def parked() -> bool:
+        query = JobsQuery(kind="lead_shadow", states=(State.PARKED, State.WAITING), limit=COUNT)
+        return len((await site.app.store.read(query)).rows) == COUNT
+
+    number = "/numbers/+15550001001"
+    await site.rig.call(Role.ADMIN, "PATCH", number, {"status": "DISABLED"})
+    await choose(site, "shadow", percent=100)
+    await site.until(parked, "all wait")
+    await site.rig.call(Role.ADMIN, "PATCH", number, {"status": "AVAILABLE"})
+
+    async def decided() -> bool:
+        return bool((await site.rig.ask(Role.VIEWER, "/calls/migration/shadow"))["rows"])
+
+    await site.until(decided, "one is decided")
 
 
 async def test_shadow_gates_share_nothing_with_those_of_real_calls(site: Site) -> None:
