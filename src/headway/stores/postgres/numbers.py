@@ -73,18 +73,22 @@ again has to wait, but must not do so while it holds the exclusive lock, or its 
 for inserts.
 """
 
-FITS = (
-    # If an assumption does not hold, this fails, and with it the whole step.
-    f"{FACT}"  # noqa: S608  (constants only)
-    " INSERT INTO @delta SELECT $1::bigint[], $2::bigint[] FROM (SELECT 1 / ("
-    f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint"
-    f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $4::bigint"
-    f" AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $5::bigint"
-    f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = $6::bigint"
-    f" AND greatest((SELECT n FROM fact WHERE key = {HIGH_WATER}),"
-    f" coalesce($7::bigint, {CLOCK})) - $8::bigint < 2000"
-    f")::int AS fits) AS guard WHERE fits = 1 AND {_HASTE} <> '' RETURNING {CLOCK}"
-)
+FITS = f"""
+-- If an assumption does not hold, this fails, and with it the whole step.
+{FACT}
+INSERT INTO @delta SELECT $1::bigint[], $2::bigint[]
+FROM (
+    SELECT 1 / (
+        coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint
+        AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $4::bigint
+        AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $5::bigint
+        AND (SELECT n FROM fact WHERE key = {EPOCH}) = $6::bigint
+        AND greatest(
+            (SELECT n FROM fact WHERE key = {HIGH_WATER}), coalesce($7::bigint, {CLOCK})
+        ) - $8::bigint < 2000
+    )::int AS fits) AS guard
+WHERE fits = 1 AND {_HASTE} <> '' RETURNING {CLOCK}
+"""  # noqa: S608  (constants only)
 FOLDED = 5_000
 """Maximum number of changes of counts that are folded at once."""
 FOLD = (

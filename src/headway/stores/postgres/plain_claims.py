@@ -56,108 +56,146 @@ _LAST = 2**62
 _NO_DONE = Done(wrote=False, woken={}, notified=False)
 
 _PLAIN = "flow = ANY ({}::bigint[]) AND (run > 0 OR entry IS NULL)"
-_HOLDS = (
-    # If the verb would do more than start the first jobs, this fails, and with it the whole claim.
-    # A missing fact fails like a different one.
-    f"{FACT} SELECT 1 / coalesce(("  # noqa: S608  (constants only)
-    f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $1::bigint"
-    f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $2::bigint"
-    f" AND {same_store(3)}"
-    # The worker's lease is live and need not be extended without a start; the claim is no
-    # repetition.
-    " AND EXISTS (SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who"
-    " WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)"
-    # Nothing has expired, and no timer has run out. Due are only a few plain jobs, no fires.
-    " AND NOT EXISTS (SELECT FROM @job WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
-    " AND expires_at <= @now)"
-    " AND NOT EXISTS (SELECT FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL)"
-    f" AND (SELECT count(*) FILTER (WHERE {_PLAIN.format('$15')})"
-    f" = least(count(*), {MOST_DUE}) FROM (SELECT flow, run, entry FROM @job WHERE state = 0"
-    f" AND lane = $11::bigint AND due_at <= @now ORDER BY due_at LIMIT {MOST_DUE + 1}) AS due)"
-    # No implicit gate limits it, and no other flow has waiting jobs.
-    " AND NOT EXISTS (SELECT FROM unnest($12::text[]) AS wanted CROSS JOIN LATERAL"
-    " (SELECT * FROM @gate AS gate WHERE gate.name = wanted ORDER BY no DESC LIMIT 1) AS gate"
-    f" WHERE NOT ({PASSES}))"
-    " AND NOT EXISTS (SELECT FROM unnest($13::bigint[], $14::bigint[]) AS gap (after, below)"
-    " CROSS JOIN LATERAL (SELECT FROM @job AS job WHERE state = 1 AND lane = $11::bigint"
-    " AND job.flow > gap.after AND job.flow < gap.below ORDER BY job.flow LIMIT 1) AS one)"
-    ")::int, 0)"
-)
-_WAITING = (
-    "(SELECT job.priority, job.due_at, job.seq, job.state FROM @job AS job"
-    " WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow{}"
-    " ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"
-)
-_START = (
-    # From the process's low-water marks on, if no exclusive step has put jobs before them since.
-    "WITH behind AS MATERIALIZED (SELECT head.* FROM unnest($4::bigint[], $5::bigint[],"  # noqa: S608  (constants only)
-    " $6::bigint[], $7::bigint[], $8::bigint[]) AS part (flow, priority, due_at, seq, below)"
-    " CROSS JOIN LATERAL "
-    + _WAITING.format(
-        " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
-        " AND job.priority < part.below"
-    )
-    + f" WHERE (SELECT coalesce(max(n), 0) FROM @number WHERE key = {BEHIND}) = $9::bigint),"  # noqa: S608  (constants only)
-    " due AS MATERIALIZED (SELECT priority, due_at, seq, flow, state FROM @job WHERE state = 0"
-    # An enqueue may have been committed since the assumptions were checked.
-    f" AND lane = $1::bigint AND due_at <= @now AND {_PLAIN.format('$10')}"
-    f" ORDER BY due_at LIMIT {MOST_DUE}),"
-    # If these are too few, from the whole flows: a late commit may have put jobs before a mark.
-    " first AS MATERIALIZED (SELECT head.*, row_number() OVER (ORDER BY head.priority, head.due_at,"
-    " head.seq) AS place FROM (SELECT * FROM behind"
-    " WHERE (SELECT count(*) FROM behind) >= $2::bigint"
-    " UNION ALL SELECT head.* FROM unnest($10::bigint[]) AS part (flow) CROSS JOIN LATERAL "
-    + _WAITING.format("")
-    + " WHERE (SELECT count(*) FROM behind) < $2::bigint"  # noqa: S608  (constants only)
-    " UNION ALL SELECT priority, due_at, seq, state FROM due) AS head"
-    " ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),"
-    # Lock them one by one, in order, until there are enough. Look each up by its number, because a
-    # join might scan all waiting jobs.
-    " mine AS MATERIALIZED (SELECT job.seq, head.place, head.state FROM"
-    " (SELECT * FROM first ORDER BY place) AS head CROSS JOIN LATERAL"
-    " (SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = head.state"
-    " FOR UPDATE SKIP LOCKED) AS job LIMIT $2::bigint),"
-    " rest AS MATERIALIZED (SELECT due.* FROM due CROSS JOIN LATERAL (SELECT FROM @job AS job"
-    " WHERE job.seq = due.seq AND job.state + 0 = 0 FOR UPDATE SKIP LOCKED) AS job"
-    " WHERE due.seq NOT IN (SELECT seq FROM mine)),"
-    " promoted AS (UPDATE @job SET state = 1 WHERE seq = ANY (ARRAY (SELECT seq FROM rest))),"
-    " started AS (UPDATE @job AS job SET state = 3, attempt = attempt + 1, worker = $11,"
-    " request = $12, claimed_at = greatest(@now, created_at),"
-    # Only the verb can start a job with its own gates, or one that waited through a closing; an
-    # expired one was committed since the assumptions were checked.
-    " run = run + 1 / (keyed IS NULL AND ticket IS NULL AND cascade IS NULL"
-    " AND due_at >= $16::bigint AND (run > 0 OR coalesce(expires_at, @now + 1) > @now))::int"
-    " FROM mine WHERE job.seq = mine.seq RETURNING job.priority, job.due_at, job.seq, job.flow,"
-    " job.id, job.run, job.attempt, job.stage, job.subject, job.args, job.policy, mine.place),"
-    " gone AS (DELETE FROM @worker WHERE id = $13 AND no ="
-    " (SELECT no FROM @worker WHERE id = $13 ORDER BY no DESC LIMIT 1)"
-    " AND EXISTS (SELECT FROM mine) RETURNING id, name, lanes, lease_until, no),"
-    " lease AS (INSERT INTO @worker SELECT id, name, coalesce(nullif(lanes, $17), $18), @now,"
-    " greatest(lease_until, @now + $14::bigint), $12, false, no + 1 FROM gone RETURNING no),"
-    " counted AS (INSERT INTO @delta SELECT $15::bigint[], ARRAY[due - n, -due, n, n] FROM"
-    " (SELECT count(place) AS n, count(*) FILTER (WHERE state = 0) AS due FROM"
-    " (SELECT place, state FROM mine UNION ALL SELECT NULL, state FROM rest) AS one) AS one"
-    " WHERE n > 0 OR due > 0),"
-    f" raised AS (UPDATE @number SET n = @now WHERE key = {HIGH_WATER} AND n < @now - {LAG_MS}"
-    " AND EXISTS (SELECT FROM mine))"
-    # If a beat has replaced the worker's row in the meantime, there is no lease row, and this
-    # fails.
-    " SELECT priority, due_at, seq, flow, id::text, run, attempt, stage, subject, args, policy,"
-    " place / (SELECT count(*) FROM lease) AS place FROM started"
-    " UNION ALL SELECT priority, due_at, seq, flow, NULL, 0, 0, '', '', '', 0, NULL FROM rest"
-    " ORDER BY place"
-)
-_THEN = (
-    "SELECT least("
-    "(SELECT due_at FROM @job WHERE state = 0 AND lane = $1::bigint AND due_at > @now"
-    " ORDER BY due_at LIMIT 1),"
-    " (SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1)),"
-    " (SELECT lease_until FROM @worker WHERE id = $2 ORDER BY no DESC LIMIT 1),"
-    " EXISTS (SELECT FROM unnest($3::bigint[]) AS part (flow) CROSS JOIN LATERAL (SELECT FROM @job"
-    " AS job WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow"
-    " ORDER BY job.priority, job.due_at, job.seq LIMIT 1) AS one)"
-    " OR EXISTS (SELECT FROM @job WHERE state = 0 AND lane = $1::bigint AND due_at <= @now)"
-)
+_HOLDS = f"""
+{FACT}
+-- If the verb would do more than start the first jobs, this fails, and with it the whole claim.
+-- A missing fact fails like a different one.
+SELECT 1 / coalesce((
+    coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $1::bigint
+    AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $2::bigint
+    AND {same_store(3)}
+    -- The worker's lease is live and need not be extended without a start; the claim is no
+    -- repetition.
+    AND EXISTS (
+        SELECT FROM (SELECT * FROM @worker WHERE id = $8 ORDER BY no DESC LIMIT 1) AS who
+        WHERE NOT lapsed AND lease_until >= @now + $9::bigint / 2 AND request < $10::bigint)
+    -- Nothing has expired, and no timer has run out. Due are only a few plain jobs, no fires.
+    AND NOT EXISTS (
+        SELECT FROM @job
+        WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0 AND expires_at <= @now)
+    AND NOT EXISTS (SELECT FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL)
+    AND (
+        SELECT count(*) FILTER (WHERE {_PLAIN.format("$15")}) = least(count(*), {MOST_DUE})
+        FROM (
+            SELECT flow, run, entry FROM @job
+            WHERE state = 0 AND lane = $11::bigint AND due_at <= @now
+            ORDER BY due_at LIMIT {MOST_DUE + 1}) AS due)
+    -- No implicit gate limits it, and no other flow has waiting jobs.
+    AND NOT EXISTS (
+        SELECT FROM unnest($12::text[]) AS wanted
+        CROSS JOIN LATERAL (
+            SELECT * FROM @gate AS gate WHERE gate.name = wanted ORDER BY no DESC LIMIT 1) AS gate
+        WHERE NOT ({PASSES}))
+    AND NOT EXISTS (
+        SELECT FROM unnest($13::bigint[], $14::bigint[]) AS gap (after, below)
+        CROSS JOIN LATERAL (
+            SELECT FROM @job AS job
+            WHERE state = 1 AND lane = $11::bigint AND job.flow > gap.after AND job.flow < gap.below
+            ORDER BY job.flow LIMIT 1) AS one)
+)::int, 0)
+"""  # noqa: S608  (constants only)
+_WAITING = """(
+        SELECT job.priority, job.due_at, job.seq, job.state FROM @job AS job
+        WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow{}
+        ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"""
+_BEHIND = """
+            AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)
+            AND job.priority < part.below"""
+_START = f"""
+-- From the process's low-water marks on, if no exclusive step has put jobs before them since.
+WITH behind AS MATERIALIZED (
+    SELECT head.*
+    FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
+        AS part (flow, priority, due_at, seq, below)
+    CROSS JOIN LATERAL {_WAITING.format(_BEHIND)}
+    WHERE (SELECT coalesce(max(n), 0) FROM @number WHERE key = {BEHIND}) = $9::bigint),
+-- An enqueue may have been committed since the assumptions were checked.
+due AS MATERIALIZED (
+    SELECT priority, due_at, seq, flow, state FROM @job
+    WHERE state = 0 AND lane = $1::bigint AND due_at <= @now AND {_PLAIN.format("$10")}
+    ORDER BY due_at LIMIT {MOST_DUE}),
+-- If these are too few, from the whole flows: a late commit may have put jobs before a mark.
+first AS MATERIALIZED (
+    SELECT head.*, row_number() OVER (ORDER BY head.priority, head.due_at, head.seq) AS place
+    FROM (
+        SELECT * FROM behind WHERE (SELECT count(*) FROM behind) >= $2::bigint
+        UNION ALL
+        SELECT head.* FROM unnest($10::bigint[]) AS part (flow)
+        CROSS JOIN LATERAL {_WAITING.format("")}
+        WHERE (SELECT count(*) FROM behind) < $2::bigint
+        UNION ALL
+        SELECT priority, due_at, seq, state FROM due) AS head
+    ORDER BY head.priority, head.due_at, head.seq LIMIT $3::bigint),
+-- Lock them one by one, in order, until there are enough. Look each up by its number, because a
+-- join might scan all waiting jobs.
+mine AS MATERIALIZED (
+    SELECT job.seq, head.place, head.state
+    FROM (SELECT * FROM first ORDER BY place) AS head
+    CROSS JOIN LATERAL (
+        SELECT seq FROM @job AS job WHERE job.seq = head.seq AND job.state + 0 = head.state
+        FOR UPDATE SKIP LOCKED) AS job
+    LIMIT $2::bigint),
+rest AS MATERIALIZED (
+    SELECT due.* FROM due
+    CROSS JOIN LATERAL (
+        SELECT FROM @job AS job WHERE job.seq = due.seq AND job.state + 0 = 0
+        FOR UPDATE SKIP LOCKED) AS job
+    WHERE due.seq NOT IN (SELECT seq FROM mine)),
+promoted AS (UPDATE @job SET state = 1 WHERE seq = ANY (ARRAY (SELECT seq FROM rest))),
+started AS (
+    UPDATE @job AS job
+    SET state = 3, attempt = attempt + 1, worker = $11, request = $12,
+        claimed_at = greatest(@now, created_at),
+        -- Only the verb can start a job with its own gates, or one that waited through a closing;
+        -- an expired one was committed since the assumptions were checked.
+        run = run + 1 / (
+            keyed IS NULL AND ticket IS NULL AND cascade IS NULL AND due_at >= $16::bigint
+            AND (run > 0 OR coalesce(expires_at, @now + 1) > @now))::int
+    FROM mine WHERE job.seq = mine.seq
+    RETURNING job.priority, job.due_at, job.seq, job.flow, job.id, job.run, job.attempt, job.stage,
+        job.subject, job.args, job.policy, mine.place),
+gone AS (
+    DELETE FROM @worker
+    WHERE id = $13 AND no = (SELECT no FROM @worker WHERE id = $13 ORDER BY no DESC LIMIT 1)
+        AND EXISTS (SELECT FROM mine)
+    RETURNING id, name, lanes, lease_until, no),
+lease AS (
+    INSERT INTO @worker
+    SELECT id, name, coalesce(nullif(lanes, $17), $18), @now,
+        greatest(lease_until, @now + $14::bigint), $12, false, no + 1
+    FROM gone RETURNING no),
+counted AS (
+    INSERT INTO @delta SELECT $15::bigint[], ARRAY[due - n, -due, n, n]
+    FROM (
+        SELECT count(place) AS n, count(*) FILTER (WHERE state = 0) AS due
+        FROM (SELECT place, state FROM mine UNION ALL SELECT NULL, state FROM rest) AS one) AS one
+    WHERE n > 0 OR due > 0),
+raised AS (
+    UPDATE @number SET n = @now
+    WHERE key = {HIGH_WATER} AND n < @now - {LAG_MS} AND EXISTS (SELECT FROM mine))
+-- If a beat has replaced the worker's row in the meantime, there is no lease row, and this fails.
+SELECT priority, due_at, seq, flow, id::text, run, attempt, stage, subject, args, policy,
+    place / (SELECT count(*) FROM lease) AS place
+FROM started
+UNION ALL SELECT priority, due_at, seq, flow, NULL, 0, 0, '', '', '', 0, NULL FROM rest
+ORDER BY place
+"""  # noqa: S608  (constants only)
+_THEN = """
+SELECT
+    least(
+        (
+            SELECT due_at FROM @job WHERE state = 0 AND lane = $1::bigint AND due_at > @now
+            ORDER BY due_at LIMIT 1),
+        (SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1)),
+    (SELECT lease_until FROM @worker WHERE id = $2 ORDER BY no DESC LIMIT 1),
+    EXISTS (
+        SELECT FROM unnest($3::bigint[]) AS part (flow)
+        CROSS JOIN LATERAL (
+            SELECT FROM @job AS job
+            WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow
+            ORDER BY job.priority, job.due_at, job.seq LIMIT 1) AS one)
+    OR EXISTS (SELECT FROM @job WHERE state = 0 AND lane = $1::bigint AND due_at <= @now)
+"""
 
 
 @dataclass(slots=True)

@@ -41,15 +41,22 @@ LOAD = (
     " ORDER BY no DESC LIMIT 1) AS gate"
 )
 _SAVE = Write(
-    "WITH new AS MATERIALIZED (SELECT new.*,"
-    " (SELECT no FROM @gate WHERE gate.name = new.name ORDER BY no DESC LIMIT 1) AS no"
-    " FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
-    " $7::bytea[]) AS new (name, template, pool, used, timer_at, horizon_at, rest)),"
-    " gone AS (DELETE FROM @gate WHERE ctid = ANY (ARRAY("
-    "SELECT one.ctid FROM new CROSS JOIN LATERAL"
-    " (SELECT ctid FROM @gate WHERE gate.name = new.name AND gate.no = new.no LIMIT 1) AS one)))"
-    " INSERT INTO @gate SELECT name, template, pool, used, timer_at, horizon_at, rest,"
-    " coalesce(no, 0) + 1 FROM new",
+    """
+WITH new AS MATERIALIZED (
+    SELECT
+        new.*,
+        (SELECT no FROM @gate WHERE gate.name = new.name ORDER BY no DESC LIMIT 1) AS no
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+        $7::bytea[]) AS new (name, template, pool, used, timer_at, horizon_at, rest)),
+gone AS (
+    DELETE FROM @gate WHERE ctid = ANY (ARRAY(
+        SELECT one.ctid FROM new
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM @gate WHERE gate.name = new.name AND gate.no = new.no
+            LIMIT 1) AS one)))
+INSERT INTO @gate
+SELECT name, template, pool, used, timer_at, horizon_at, rest, coalesce(no, 0) + 1 FROM new
+""",
     of("gate"),
 )
 _REMOVE = Write(

@@ -110,55 +110,69 @@ RUNS = Each(
     of("run"),
     ids_of,
 )
-FLOWS_WAITING = (
-    # Flows with low-water marks are read from these on; the other flows are in the gaps between
-    # them.
-    "WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1), waiting (flow, below) AS ("
-    " SELECT one.flow, gap.below FROM unnest($2::bigint[], $3::bigint[]) AS gap (after, below)"
-    " CROSS JOIN LATERAL (SELECT flow FROM @job WHERE state = 1 AND lane = (SELECT no FROM lane)"
-    " AND flow > gap.after AND flow < gap.below ORDER BY flow LIMIT 1) AS one"
-    " UNION ALL SELECT one.flow, waiting.below FROM waiting CROSS JOIN LATERAL ("
-    " SELECT job.flow FROM @job AS job WHERE state = 1 AND lane = (SELECT no FROM lane)"
-    " AND job.flow > waiting.flow AND job.flow < waiting.below ORDER BY job.flow LIMIT 1) AS one),"
-    " marked AS (SELECT DISTINCT part.flow FROM unnest($5::bigint[], $6::bigint[], $7::bigint[],"
-    " $8::bigint[], $9::bigint[]) AS part (flow, priority, due_at, seq, below)"
-    " CROSS JOIN LATERAL (SELECT FROM @job AS job WHERE state = 1"
-    " AND lane = (SELECT no FROM lane) AND job.flow = part.flow"
-    " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
-    " AND job.priority < part.below"
-    # Ordered by the index; without an order, the planner might scan all jobs for any match.
-    " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one),"
-    # A late commit may have put jobs before a mark.
-    " late AS (SELECT part.flow FROM (SELECT DISTINCT flow FROM unnest($5::bigint[]) AS part (flow)"
-    " WHERE flow NOT IN (SELECT flow FROM marked)) AS part CROSS JOIN LATERAL"
-    " (SELECT FROM @job AS job WHERE state = 1 AND lane = (SELECT no FROM lane)"
-    " AND job.flow = part.flow"
-    " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one)"
-    " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked"
-    " UNION ALL SELECT flow FROM late) AS one ORDER BY flow LIMIT $4"
-)
-_HEADS = (
-    f"SELECT part.flow, head.* FROM {{}} AS part CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"  # noqa: S608  (names only)
-    " WHERE state = 1 AND job.lane = part.lane AND job.flow = part.flow{}"
-    " ORDER BY priority, due_at, seq LIMIT part.most) AS head"
-)
-HEADS = (
-    "WITH part AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],"  # noqa: S608  (constants only)
-    " $5::bigint[], $6::bigint[], $7::bigint[])"
-    " AS part (lane, flow, most, priority, due_at, seq, below)), behind AS MATERIALIZED ("
-    + _HEADS.format(
-        "part",
-        " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
-        " AND job.priority < part.below",
-    )
-    # If there are too few from a flow's mark on, the whole flow: a late commit may have put jobs
-    # before it.
-    + "), short AS MATERIALIZED (SELECT lane, flow, most FROM part WHERE priority >= 0"
-    " GROUP BY lane, flow, most HAVING most > (SELECT count(*) FROM behind WHERE behind.flow ="
-    " part.flow)) SELECT * FROM behind WHERE flow NOT IN (SELECT flow FROM short) UNION ALL ("
-    + _HEADS.format("short", "")
-    + ")"
-)
+_HAS_WAITING = """(
+        -- Ordered by the index; without an order, the planner might scan all jobs for any match.
+        SELECT FROM @job AS job
+        WHERE state = 1 AND lane = (SELECT no FROM lane) AND job.flow = part.flow{}
+        ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one"""
+_BEHIND = """
+            AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)
+            AND job.priority < part.below"""
+FLOWS_WAITING = f"""
+-- Flows with low-water marks are read from these on; the other flows are in the gaps between them.
+WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1),
+waiting (flow, below) AS (
+    SELECT one.flow, gap.below
+    FROM unnest($2::bigint[], $3::bigint[]) AS gap (after, below)
+    CROSS JOIN LATERAL (
+        SELECT flow FROM @job
+        WHERE state = 1 AND lane = (SELECT no FROM lane) AND flow > gap.after AND flow < gap.below
+        ORDER BY flow LIMIT 1) AS one
+    UNION ALL
+    SELECT one.flow, waiting.below FROM waiting
+    CROSS JOIN LATERAL (
+        SELECT job.flow FROM @job AS job
+        WHERE state = 1 AND lane = (SELECT no FROM lane)
+            AND job.flow > waiting.flow AND job.flow < waiting.below
+        ORDER BY job.flow LIMIT 1) AS one),
+marked AS (
+    SELECT DISTINCT part.flow
+    FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+        AS part (flow, priority, due_at, seq, below)
+    CROSS JOIN LATERAL {_HAS_WAITING.format(_BEHIND)}),
+-- A late commit may have put jobs before a mark.
+late AS (
+    SELECT part.flow
+    FROM (
+        SELECT DISTINCT flow FROM unnest($5::bigint[]) AS part (flow)
+        WHERE flow NOT IN (SELECT flow FROM marked)) AS part
+    CROSS JOIN LATERAL {_HAS_WAITING.format("")})
+SELECT flow FROM (
+    SELECT flow FROM waiting
+    UNION ALL SELECT flow FROM marked
+    UNION ALL SELECT flow FROM late) AS one
+ORDER BY flow LIMIT $4
+"""  # noqa: S608  (constants only)
+_HEADS = f"""
+    SELECT part.flow, head.* FROM {{}} AS part
+    CROSS JOIN LATERAL (
+        SELECT {HEAD} FROM @job AS job
+        WHERE state = 1 AND job.lane = part.lane AND job.flow = part.flow{{}}
+        ORDER BY priority, due_at, seq LIMIT part.most) AS head"""  # noqa: S608  (names only)
+HEADS = f"""
+WITH part AS (
+    SELECT *
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+        $7::bigint[]) AS part (lane, flow, most, priority, due_at, seq, below)),
+behind AS MATERIALIZED ({_HEADS.format("part", _BEHIND)}),
+-- If there are too few from a flow's mark on, the whole flow: a late commit may have put jobs
+-- before it.
+short AS MATERIALIZED (
+    SELECT lane, flow, most FROM part WHERE priority >= 0 GROUP BY lane, flow, most
+    HAVING most > (SELECT count(*) FROM behind WHERE behind.flow = part.flow))
+SELECT * FROM behind WHERE flow NOT IN (SELECT flow FROM short)
+UNION ALL ({_HEADS.format("short", "")})
+"""  # noqa: S608  (constants only)
 # The claim's first statement fixes its time; its later ones see jobs that arrived afterwards.
 START_PLAIN = Write(
     "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
@@ -227,18 +241,28 @@ TAKEN_BY = Select(
     of("held"),
 )
 HELD_IDS = Select(
-    "WITH RECURSIVE holder (worker) AS ("
-    " (SELECT worker FROM @job WHERE state IN (3, 4) AND worker IS NOT NULL"
-    " ORDER BY worker LIMIT 1)"
-    " UNION ALL SELECT (SELECT job.worker FROM @job AS job WHERE state IN (3, 4)"
-    " AND job.worker > holder.worker ORDER BY job.worker LIMIT 1)"
-    " FROM holder WHERE holder.worker IS NOT NULL),"
-    " held AS (SELECT one.id FROM holder CROSS JOIN LATERAL (SELECT job.id FROM @job AS job"
-    " WHERE state IN (3, 4) AND job.worker = holder.worker AND job.id > $1::uuid"
-    " ORDER BY job.id LIMIT $2) AS one"
-    " UNION ALL (SELECT job.id FROM @job AS job WHERE state IN (3, 4) AND worker IS NULL"
-    " AND job.id > $1::uuid ORDER BY job.id LIMIT $2))"
-    " SELECT id::text FROM held ORDER BY held.id LIMIT $2",
+    """
+WITH RECURSIVE holder (worker) AS (
+    (
+        SELECT worker FROM @job WHERE state IN (3, 4) AND worker IS NOT NULL
+        ORDER BY worker LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT job.worker FROM @job AS job WHERE state IN (3, 4) AND job.worker > holder.worker
+        ORDER BY job.worker LIMIT 1)
+    FROM holder WHERE holder.worker IS NOT NULL),
+held AS (
+    SELECT one.id FROM holder
+    CROSS JOIN LATERAL (
+        SELECT job.id FROM @job AS job
+        WHERE state IN (3, 4) AND job.worker = holder.worker AND job.id > $1::uuid
+        ORDER BY job.id LIMIT $2) AS one
+    UNION ALL (
+        SELECT job.id FROM @job AS job
+        WHERE state IN (3, 4) AND worker IS NULL AND job.id > $1::uuid
+        ORDER BY job.id LIMIT $2))
+SELECT id::text FROM held ORDER BY held.id LIMIT $2
+""",
     of("held"),
 )
 NO_JOB = "00000000-0000-0000-0000-000000000000"
@@ -247,18 +271,24 @@ LAST_FLOW = 2**62
 """A number above all flows."""
 _LANE = "(SELECT no FROM @lane WHERE name = $1)"
 PROMOTE_DUE = Write(
-    "WITH due AS MATERIALIZED (SELECT lane.name, one.* FROM @lane AS lane CROSS JOIN LATERAL"
-    " (SELECT flow, priority, due_at, seq, id, CASE WHEN run = 0 THEN entry END AS entry"
-    " FROM @job AS job WHERE state = 0 AND job.lane = lane.no AND due_at <= @now"
-    # A claim ends expired jobs after this; what it returns must still be scheduled then.
-    " AND (entry IS NULL OR run > 0 OR coalesce(expires_at, @now + 1) > @now)"
-    " ORDER BY due_at, seq LIMIT $2::bigint) AS one WHERE lane.name = ANY ($1::text[])"
-    # A repeated claim changes nothing.
-    " AND coalesce((SELECT request FROM @worker WHERE id = $3 ORDER BY no DESC LIMIT 1), 0)"
-    " < $4::bigint),"
-    " promoted AS (UPDATE @job SET state = 1"
-    " WHERE seq = ANY (ARRAY (SELECT seq FROM due WHERE entry IS NULL)))"
-    " SELECT flow, priority, due_at, seq, name, id::text, entry FROM due ORDER BY due_at, seq",
+    """
+WITH due AS MATERIALIZED (
+    SELECT lane.name, one.* FROM @lane AS lane
+    CROSS JOIN LATERAL (
+        SELECT flow, priority, due_at, seq, id, CASE WHEN run = 0 THEN entry END AS entry
+        FROM @job AS job
+        WHERE state = 0 AND job.lane = lane.no AND due_at <= @now
+            -- A claim ends expired jobs after this; what it returns must still be scheduled then.
+            AND (entry IS NULL OR run > 0 OR coalesce(expires_at, @now + 1) > @now)
+        ORDER BY due_at, seq LIMIT $2::bigint) AS one
+    WHERE lane.name = ANY ($1::text[])
+        -- A repeated claim changes nothing.
+        AND coalesce((SELECT request FROM @worker WHERE id = $3 ORDER BY no DESC LIMIT 1), 0)
+            < $4::bigint),
+promoted AS (
+    UPDATE @job SET state = 1 WHERE seq = ANY (ARRAY (SELECT seq FROM due WHERE entry IS NULL)))
+SELECT flow, priority, due_at, seq, name, id::text, entry FROM due ORDER BY due_at, seq
+""",
     of("scheduled", "waiting", "job"),
 )
 PROMOTE = Write(
@@ -271,13 +301,18 @@ NEXT_DUE = Select(
     ahead=True,
 )
 LANES_DUE = Select(
-    "WITH RECURSIVE scheduled (lane, due_at) AS ("
-    " (SELECT lane, due_at FROM @job WHERE state = 0 ORDER BY lane, due_at LIMIT 1)"
-    " UNION ALL SELECT next.* FROM scheduled CROSS JOIN LATERAL (SELECT job.lane, job.due_at"
-    " FROM @job AS job WHERE state = 0 AND job.lane > scheduled.lane"
-    " ORDER BY job.lane, job.due_at LIMIT 1) AS next)"
-    " SELECT name FROM scheduled JOIN @lane AS lane ON lane.no = scheduled.lane"
-    " WHERE due_at <= @now ORDER BY name LIMIT $1",
+    """
+WITH RECURSIVE scheduled (lane, due_at) AS (
+    (SELECT lane, due_at FROM @job WHERE state = 0 ORDER BY lane, due_at LIMIT 1)
+    UNION ALL
+    SELECT next.* FROM scheduled
+    CROSS JOIN LATERAL (
+        SELECT job.lane, job.due_at FROM @job AS job
+        WHERE state = 0 AND job.lane > scheduled.lane
+        ORDER BY job.lane, job.due_at LIMIT 1) AS next)
+SELECT name FROM scheduled JOIN @lane AS lane ON lane.no = scheduled.lane
+WHERE due_at <= @now ORDER BY name LIMIT $1
+""",
     of("scheduled"),
     ahead=True,
 )
@@ -330,12 +365,16 @@ _AT = "state = 2 AND NOT unfit AND parked_at = $1"
 _UNFIT = "state = 2 AND unfit AND parked_at = $1"
 _GATE_OF_QUEUE = "substr(queue, strpos(queue, ' ') + 1)"
 PARKED_FLOWS = Select(
-    "WITH RECURSIVE parked (flow) AS ("  # noqa: S608  (names only)
-    f" (SELECT flow FROM @job WHERE {_AT} AND flow > $2 ORDER BY flow LIMIT 1)"
-    f" UNION ALL SELECT (SELECT job.flow FROM @job AS job WHERE {_AT}"
-    " AND job.flow > parked.flow ORDER BY job.flow LIMIT 1)"
-    " FROM parked WHERE parked.flow IS NOT NULL)"
-    " SELECT flow FROM parked WHERE flow IS NOT NULL LIMIT $3",
+    f"""
+WITH RECURSIVE parked (flow) AS (
+    (SELECT flow FROM @job WHERE {_AT} AND flow > $2 ORDER BY flow LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT job.flow FROM @job AS job WHERE {_AT} AND job.flow > parked.flow
+        ORDER BY job.flow LIMIT 1)
+    FROM parked WHERE parked.flow IS NOT NULL)
+SELECT flow FROM parked WHERE flow IS NOT NULL LIMIT $3
+""",  # noqa: S608  (names only)
     of("parked"),
 )
 PARKED_HEADS = Select(
@@ -379,23 +418,29 @@ UNFIT = Each(
     Texts,
 )
 _WANTED = "unnest($1::text[], $2::bigint[])"
-PARKED = (
-    # Limited to as many flows of a gate as one step reads; arguments are omitted, since they are
-    # not used.
-    f"SELECT gate.name, flow.flow, head.* FROM {_WANTED} AS gate (name, most)"  # noqa: S608  (names only)
-    " CROSS JOIN LATERAL (WITH RECURSIVE parked (flow, n) AS ("
-    " (SELECT flow, 1 FROM @job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
-    " ORDER BY flow LIMIT 1)"
-    " UNION ALL SELECT next.flow, n + 1 FROM parked CROSS JOIN LATERAL (SELECT job.flow"
-    " FROM @job AS job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
-    " AND job.flow > parked.flow ORDER BY job.flow LIMIT 1) AS next"
-    f" WHERE n <= {MOST_PARKED_FLOWS})"
-    " SELECT flow, count(*) OVER () AS n FROM parked) AS flow"
-    f" CROSS JOIN LATERAL (SELECT {HEAD.replace(' args,', chr(39) * 2 + '::bytea AS args,')}"
-    " FROM @job AS job WHERE state = 2 AND NOT unfit AND parked_at = gate.name"
-    " AND job.flow = flow.flow ORDER BY priority, due_at, seq"
-    f" LIMIT least(gate.most, greatest({LEAST_PARKED}, {MOST_PARKED} / flow.n))) AS head"
-)
+PARKED = f"""
+-- Limited to as many flows of a gate as one step reads; arguments are omitted, since they are not
+-- used.
+SELECT gate.name, flow.flow, head.* FROM {_WANTED} AS gate (name, most)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE parked (flow, n) AS (
+        (
+            SELECT flow, 1 FROM @job WHERE state = 2 AND NOT unfit AND parked_at = gate.name
+            ORDER BY flow LIMIT 1)
+        UNION ALL
+        SELECT next.flow, n + 1 FROM parked
+        CROSS JOIN LATERAL (
+            SELECT job.flow FROM @job AS job
+            WHERE state = 2 AND NOT unfit AND parked_at = gate.name AND job.flow > parked.flow
+            ORDER BY job.flow LIMIT 1) AS next
+        WHERE n <= {MOST_PARKED_FLOWS})
+    SELECT flow, count(*) OVER () AS n FROM parked) AS flow
+CROSS JOIN LATERAL (
+    SELECT {HEAD.replace(" args,", "''::bytea AS args,")} FROM @job AS job
+    WHERE state = 2 AND NOT unfit AND parked_at = gate.name AND job.flow = flow.flow
+    ORDER BY priority, due_at, seq
+    LIMIT least(gate.most, greatest({LEAST_PARKED}, {MOST_PARKED} / flow.n))) AS head
+"""  # noqa: S608  (names only)
 TICKETS_OF = (
     # Only by the index of tickets; the index of waiting jobs would be read whole.
     "SELECT ticket, flow, priority, due_at, seq, ticket_amount FROM @job"
@@ -404,15 +449,17 @@ TICKETS_OF = (
 )
 PARKED_AT_HELD = PARKED.replace(_WANTED, f"(SELECT name, $3::bigint FROM ({HELD}) AS held)")  # noqa: S608  (names only)
 TICKETS_OF_HELD = TICKETS_OF.replace("$1", f"ARRAY({HELD})")
-_GATES = (
-    "(WITH RECURSIVE gates (gate) AS ("
-    " (SELECT parked_at FROM @job WHERE state = 2 AND {0} AND parked_at > $1"
-    " ORDER BY parked_at LIMIT 1)"
-    " UNION ALL SELECT (SELECT parked_at FROM @job WHERE state = 2 AND {0}"
-    " AND parked_at > gates.gate ORDER BY parked_at LIMIT 1)"
-    " FROM gates WHERE gates.gate IS NOT NULL)"
-    " SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT $2)"
-)
+_GATES = """(
+    WITH RECURSIVE gates (gate) AS (
+        (
+            SELECT parked_at FROM @job WHERE state = 2 AND {0} AND parked_at > $1
+            ORDER BY parked_at LIMIT 1)
+        UNION ALL
+        SELECT (
+            SELECT parked_at FROM @job WHERE state = 2 AND {0} AND parked_at > gates.gate
+            ORDER BY parked_at LIMIT 1)
+        FROM gates WHERE gates.gate IS NOT NULL)
+    SELECT gate FROM gates WHERE gate IS NOT NULL LIMIT $2)"""
 PARKED_GATES = Select(
     f"SELECT gate FROM ({_GATES.format('NOT unfit')} UNION {_GATES.format('unfit')}) AS one"  # noqa: S608  (names only)
     " ORDER BY gate LIMIT $2",
@@ -468,17 +515,27 @@ WAITING = Select(
     of("waiting"),
 )
 OLDEST = Select(
-    # Of the first 16 flows of each lane, in the order of the index, so that nothing is scanned.
-    "SELECT lane.no, oldest.due_at FROM unnest($1::bigint[]) AS lane (no) CROSS JOIN LATERAL ("
-    "WITH RECURSIVE waiting (flow, n) AS ("
-    " (SELECT flow, 1 FROM @job AS job WHERE state = 1 AND job.lane = lane.no"
-    " ORDER BY flow LIMIT 1)"
-    " UNION ALL SELECT one.flow, n + 1 FROM waiting CROSS JOIN LATERAL ("
-    " SELECT job.flow FROM @job AS job WHERE state = 1 AND job.lane = lane.no"
-    " AND job.flow > waiting.flow ORDER BY job.flow LIMIT 1) AS one WHERE n < 16)"
-    " SELECT min(head.due_at) AS due_at FROM waiting CROSS JOIN LATERAL ("
-    " SELECT due_at FROM @job AS job WHERE state = 1 AND job.lane = lane.no"
-    " AND job.flow = waiting.flow ORDER BY priority, due_at LIMIT 1) AS head) AS oldest"
-    " WHERE oldest.due_at IS NOT NULL",
+    """
+-- Of the first 16 flows of each lane, in the order of the index, so that nothing is scanned.
+SELECT lane.no, oldest.due_at FROM unnest($1::bigint[]) AS lane (no)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE waiting (flow, n) AS (
+        (
+            SELECT flow, 1 FROM @job AS job WHERE state = 1 AND job.lane = lane.no
+            ORDER BY flow LIMIT 1)
+        UNION ALL
+        SELECT one.flow, n + 1 FROM waiting
+        CROSS JOIN LATERAL (
+            SELECT job.flow FROM @job AS job
+            WHERE state = 1 AND job.lane = lane.no AND job.flow > waiting.flow
+            ORDER BY job.flow LIMIT 1) AS one
+        WHERE n < 16)
+    SELECT min(head.due_at) AS due_at FROM waiting
+    CROSS JOIN LATERAL (
+        SELECT due_at FROM @job AS job
+        WHERE state = 1 AND job.lane = lane.no AND job.flow = waiting.flow
+        ORDER BY priority, due_at LIMIT 1) AS head) AS oldest
+WHERE oldest.due_at IS NOT NULL
+""",
     of("waiting"),
 )
