@@ -192,13 +192,14 @@ class _Round:
         while queue and len(decision.starts) < self.n and not decision.again:
             rank, place, index = heapq.heappop(queue)
             view = flows[place]
-            now = self.rank(view, index)
-            if now != rank:
-                heapq.heappush(queue, (now, place, index))
+            current = self.rank(view, index)
+            if current != rank:
+                # In a fair lane, starts of the same tenant have moved it back since it was queued.
+                heapq.heappush(queue, (current, place, index))
                 continue
             head = view.heads[index]
             order = head.order
-            short = [each for each in view.shared if not each[0].fits(each[1], order)]
+            short = [(one, amount) for one, amount in view.shared if not one.fits(amount, order)]
             if short:
                 decision.closed[view.flow] = order
                 self.reserve(head, short)
@@ -238,21 +239,21 @@ class _Round:
         if gated and self.free <= 0:
             return False
         blocked: GateUse | None = None
-        never = True
+        never_passes = True
         for candidate in head.candidates or ("",):
             uses = [in_turn(use, candidate) for use in head.keyed]
             closed = self.closed_gate(view, head, uses)
             if closed is None:
                 self.start(view, head, uses, candidate, gated=gated)
                 return True
-            gate, hopeless = closed
-            if blocked is None or (never and not hopeless):
-                blocked, never = gate, hopeless
+            gate, never = closed
+            if blocked is None or (never_passes and not never):
+                blocked, never_passes = gate, never
         assert blocked is not None  # noqa: S101  (the loop ran at least once)
         self.decision.parks.append(
-            Park(head, view.flow, blocked.name, blocked.amount if never else 0)
+            Park(head, view.flow, blocked.name, blocked.amount if never_passes else 0)
         )
-        if not never:
+        if not never_passes:
             self.parked.add((view.flow, blocked.name))
             self.reserve(head, [(self.gate(blocked), blocked.amount)])
         if head.ticket is not None:
@@ -271,8 +272,8 @@ class _Round:
                 return use, False
             if (view.flow, use.name) in self.parked:
                 return use, False
-            before = self.first_parked(view.flow, use.name)
-            if before is not None and before < head.order:
+            parked = self.first_parked(view.flow, use.name)
+            if parked is not None and parked < head.order:
                 return use, False
         return None
 

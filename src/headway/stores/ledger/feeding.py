@@ -52,7 +52,7 @@ def feed_flow(cache: GateCache, gate: str, flow: int) -> int:
 def _feed(cache: GateCache, gate: str, flow: int, heads: list[Head]) -> int:
     jobs = cache.ledger.jobs
     if heads and _never_fits(cache, heads[0], gate):
-        heads = _set_aside(cache, gate, flow)
+        heads = _mark_unfit(cache, gate, flow)
     if not heads:
         return 0
     use = use_at(heads[0], gate)
@@ -89,7 +89,7 @@ def _never_fits(cache: GateCache, head: Head, gate: str) -> bool:
     return cache.view(use).never_fits(use.amount)
 
 
-def _set_aside(cache: GateCache, gate: str, flow: int) -> list[Head]:
+def _mark_unfit(cache: GateCache, gate: str, flow: int) -> list[Head]:
     """Mark heads that need more than the gate's lowered capacity, so that they do not block others.
 
     Returns:
@@ -118,24 +118,24 @@ def examine_more(cache: GateCache, gate: str) -> None:
 
 
 def _fitting(
-    cache: GateCache, gate: GateView, flow: int, heads: list[Head]
+    cache: GateCache, view: GateView, flow: int, heads: list[Head]
 ) -> tuple[list[tuple[Head, int]], int]:
     """Return the first heads that fit, with their amounts, and what jobs before the next take."""
     # Do not count twice what is reserved for one of them.
     tickets = [
         one
-        for one in cache.ledger.jobs.tickets(gate.name, flow)
-        if not gate.is_reserved_for(one[0])
+        for one in cache.ledger.jobs.tickets(view.name, flow)
+        if not view.is_reserved_for(one[0])
     ]
     fed: list[tuple[Head, int]] = []
     ahead = 0
     for head in heads:
-        amount = use_at(head, gate.name).amount
+        amount = use_at(head, view.name).amount
         ahead = sum(taken for order, taken in tickets if order < head.order)
-        if not may_feed(gate, ahead, amount, head.order):
+        if not may_feed(view, ahead, amount, head.order):
             break
         fed.append((head, amount))
-        if not gate.is_reserved_for(head.order):
+        if not view.is_reserved_for(head.order):
             tickets.append((head.order, amount))
     return fed, ahead
 

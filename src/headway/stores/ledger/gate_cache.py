@@ -156,14 +156,14 @@ class GateCache:
         if most is not None:
             view.most = most
             view.free = room(most, row.used if row else 0)
-        self._close(view, row)
+        self._apply_closing(view, row)
         self.views[name] = view
         return view
 
     def implicit_of(self, flow: FlowKey) -> list[GateView]:
         """Return the implicit gates of a flow's jobs that have a limit or are closed."""
         views: list[GateView] = []
-        for name in implicit_gates(*flow[:3]):
+        for name in implicit_gates(flow.lane, flow.tenant, flow.kind):
             most = self._concurrency(flow.lane) if name.startswith("lane:") else None
             view = self.implicit(name, most)
             if view is not None:
@@ -175,7 +175,7 @@ class GateCache:
 
         Return None if the gates must be examined one by one.
         """
-        rows = map(self.find, implicit_gates(*flow[:3]))
+        rows = map(self.find, implicit_gates(flow.lane, flow.tenant, flow.kind))
         if any(row is not None and row.closed_until is not None for row in rows):
             return None
         full: GateUse | None = None
@@ -203,7 +203,7 @@ class GateCache:
         row = self.find(name)
         view = GateView(name=name, kind=spec.kind, template=template)
         rules_of(spec.kind).fill_room(self, view, spec, row)
-        self._close(view, row)
+        self._apply_closing(view, row)
         one = row.reserved if row is not None else None
         if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:
             view.reserved = one
@@ -215,7 +215,7 @@ class GateCache:
             row is not None and row.closed_until is not None and row.closed_until > self.ledger.now
         )
 
-    def _close(self, view: GateView, row: GateRow | None) -> None:
+    def _apply_closing(self, view: GateView, row: GateRow | None) -> None:
         if row is None or not self.is_shut(row) or row.closed_until is None:
             return
         opens_at = 0 if view.free else view.opens_at or 0

@@ -194,11 +194,11 @@ class Insertion:
     def add(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """Insert jobs that do not exist; return replies in the order of the jobs."""
         check_jobs(jobs)
-        self._know_flows(jobs)
+        self._read_flows_ahead(jobs)
         known = self.ledger.jobs.known(list(map(_ID, jobs)))
         if self.derived and known:
             jobs = [self._find_id(job) if job.id in known else job for job in jobs]
-        standing = self._standing(jobs)
+        key_rows = self._valid_key_rows(jobs)
         in_parts = self.limited and len(jobs) > UNDIVIDED and self._may_split(jobs)
         part = FIRST_PART if in_parts else len(jobs)
         seen: dict[str, NewJob] = {}
@@ -212,12 +212,12 @@ class Insertion:
                 _refuse_other_body(job, seen[job.id].body_hash())
                 replies.append(Sent(job.id, created=False))
                 continue
-            holder = self._holder(job, job.key, standing) if job.key else None
+            holder = self._holder_or_take(job, job.key, key_rows) if job.key else None
             if holder is not None:
                 replies.append(Sent(holder, created=False))
                 continue
             seen[job.id] = job
-            self._make(job)
+            self._add_row(job)
             replies.append(Sent(job.id, created=True))
             if len(self.rows) == part:
                 self._write()
@@ -235,7 +235,7 @@ class Insertion:
         lanes = self.ledger.lanes.load(dict.fromkeys(map(_LANE, jobs)))
         return all(row.current.max_backlog is None for row in lanes.values())
 
-    def _know_flows(self, jobs: Sequence[NewJob]) -> None:
+    def _read_flows_ahead(self, jobs: Sequence[NewJob]) -> None:
         shapes = dict.fromkeys(map(_SHAPE, jobs))
         if len(shapes) > 1 and all(self._is_ready(gates) for _, _, _, gates in shapes):
             self.ledger.read_ahead(ReadAhead(flows=[flow_key(*shape) for shape in shapes]))
@@ -261,9 +261,9 @@ class Insertion:
                 return job.changed(id=free)
 
     def _check_same(self, job: NewJob) -> None:
-        _refuse_other_body(job, _body_of(self.ledger.jobs.load([job.id])[job.id]))
+        _refuse_other_body(job, _body_hash_of(self.ledger.jobs.load([job.id])[job.id]))
 
-    def _standing(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], KeyRow]:
+    def _valid_key_rows(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], KeyRow]:
         """Return the key rows of these jobs that are valid now."""
         if not any(map(_KEY, jobs)):
             # A key is never empty.
@@ -276,18 +276,20 @@ class Insertion:
             if row.until_at is None or row.until_at > now
         }
 
-    def _holder(self, job: NewJob, key: str, standing: dict[tuple[str, str], KeyRow]) -> str | None:
-        """Return the id of the job that holds the key; None if the new job takes it.
+    def _holder_or_take(
+        self, job: NewJob, key: str, key_rows: dict[tuple[str, str], KeyRow]
+    ) -> str | None:
+        """Return the id of the job that holds the key; if none does, take it for the new job.
 
         Raises:
             KeyConflict: that job has another body.
         """
         place = (job.tenant, key)
         body = job.body_hash()
-        held = standing.get(place)
+        held = key_rows.get(place)
         if held is None:
             row = KeyRow(job.tenant, key, job.id, body, None)
-            standing[place] = self.keys[place] = row
+            key_rows[place] = self.keys[place] = row
             return None
         if held.body != body:
             message = f"the key {key!r} names job {held.job}, which has a different body"
@@ -296,9 +298,9 @@ class Insertion:
             )
         return held.job
 
-    def _make(self, job: NewJob) -> None:
+    def _add_row(self, job: NewJob) -> None:
         row = replace(
-            self._model(job),
+            self._row_to_copy(job),
             id=job.id,
             subject=job.subject,
             stage=job.stage,
@@ -322,10 +324,10 @@ class Insertion:
             row.cascade = Cascade(left=job.candidates)
             check_turns(self.cache, job.kind, job.gates, job.candidates)
             if row.cascade.exhausted:
-                self._exhaust(row, job)
+                self._end_exhausted(row, job)
         self.rows.append(row)
 
-    def _model(self, job: NewJob) -> JobRow:
+    def _row_to_copy(self, job: NewJob) -> JobRow:
         """Return the row to copy for jobs with the same lane, tenant, kind, gates and policy."""
         policy = job.policy
         # Jobs of a batch share policy objects, so the object's id is enough.
@@ -352,7 +354,7 @@ class Insertion:
             )
         return model
 
-    def _exhaust(self, row: JobRow, job: NewJob) -> None:
+    def _end_exhausted(self, row: JobRow, job: NewJob) -> None:
         """End a cascade without candidates at once, with its follow-up."""
         now = self.ledger.now
         row.state, row.reason = State.DEAD, "exhausted"
@@ -442,7 +444,7 @@ def insert_new(
     return Insertion(ledger, cache, limited=limited, derived=derived, created=created).add(jobs)
 
 
-def _body_of(row: JobRow) -> bytes:
+def _body_hash_of(row: JobRow) -> bytes:
     return row.body or body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
 
 

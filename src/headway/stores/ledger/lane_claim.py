@@ -23,6 +23,22 @@ from headway.stores.ledger.start_writer import StartWriter
 
 BEGAN = ""
 """The key, among a claim's cursors by lane, of the last wake before the round started."""
+FLOWS = 256
+"""Most flows that one claim examines in a lane."""
+PARKS = 1_000
+"""After about this many parked jobs, a claim stops in a lane."""
+LEAST_HEADS = 16
+"""Heads read of one flow at a time, among several flows."""
+MANY_FLOWS = 8
+"""Above this many flows a claim starts with few heads of each, since usually little is free."""
+FIRST_HEADS = 2
+"""Heads of each flow in the first round; each further round reads at least twice as many."""
+GROWTH = 4
+"""After a round that parked jobs, the next reads this many times as many heads in total."""
+CANDIDATES, MORE_CANDIDATES = 500, 4
+"""How many candidates are read when one is busy, and the factor by which this grows each time."""
+MOST_CLOSED_PERIODS = 100_000
+"""Most flows whose closed periods a process remembers: over years there may be millions."""
 
 
 def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply:
@@ -42,24 +58,6 @@ def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply
     return replace(reply, seen=began, after=after)
 
 
-FLOWS = 256
-"""Most flows that one claim examines in a lane."""
-PARKS = 1_000
-"""After about this many parked jobs, a claim stops in a lane."""
-LEAST_HEADS = 16
-"""Heads read of one flow at a time, among several flows."""
-MANY_FLOWS = 8
-"""Above this many flows a claim starts with few heads of each, since usually little is free."""
-FIRST_HEADS = 2
-"""Heads of each flow in the first round; each further round reads at least twice as many."""
-CANDIDATES, MORE_CANDIDATES = 500, 4
-"""How many candidates are read when one is busy, and the factor by which this grows each time."""
-MOST_CLOSED_PERIODS = 100_000
-"""Most flows whose closed periods a process remembers: over years there may be millions."""
-GROWTH = 4
-"""After a round that parked jobs, the next reads this many times as many heads in total."""
-
-
 def heads_of_each(n: int, flows: int, rounds: int = 0) -> tuple[int, int]:
     """Return the least and the most heads of each flow that a round of a claim reads."""
     least = LEAST_HEADS
@@ -73,6 +71,18 @@ class LaneClaim:
 
     Args:
         expiring: whether waiting jobs may have expired, which later steps end.
+
+    Attributes:
+        flow_after: the last flow that the previous claim of this round examined; -1 for none.
+        fruitful: whether anything could start in this round; see `after`.
+        last_page: whether these flows are the last of the round.
+        again: whether another claim could start more.
+        rounds: how many times heads were read.
+        opens_at: when the first of the shut flows opens by itself; None if that is not known.
+        flows: the flows to examine; None until they are read.
+        stopped: flows from which nothing more can start in this claim.
+        shared: the shared gates of each flow with the amounts needed, and whether they gate it.
+        opening: when each gate that lacks an amount opens by itself; None if that is not known.
     """
 
     def __init__(
@@ -83,14 +93,14 @@ class LaneClaim:
         self.ledger = cache.ledger
         self.request = request
         self.lane = lane
-        after = request.after.get(lane, -1)
-        self.flow_after, self.fruitful = (-1, False) if after < 0 else divmod(after, 2)
-        self.last = True
+        cursor = request.after.get(lane, -1)
+        self.flow_after, self.fruitful = (-1, False) if cursor < 0 else divmod(cursor, 2)
+        self.last_page = True
         self.again = False
         self.rounds = 0
         self.parked = self.parked_last = 0
         self.opens_at: int | None = None
-        self.row = self.ledger.lanes.load([lane]).get(lane)
+        self.lane_row = self.ledger.lanes.load([lane]).get(lane)
         self.flows: list[int] | None = None
         self.stopped: set[int] = set()
         self.fairness: Fairness | None = None
@@ -101,7 +111,7 @@ class LaneClaim:
 
     def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
         """Start up to n jobs, of which up to `free` are gated; return them in order of start."""
-        if self.row is None:
+        if self.lane_row is None:
             return []
         if self.flows is None:
             self._find_flows()
@@ -116,7 +126,7 @@ class LaneClaim:
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)
             # After the write: a rate opens again when the new starts leave its window.
-            self._note_closed(views, decision)
+            self._record_closed_periods(views, decision)
             for start in decision.starts:
                 started.append((start, by_flow[start.flow]))
                 free -= start.gated
@@ -137,7 +147,7 @@ class LaneClaim:
 
         -1 when the round is over.
         """
-        if self.last or not self.flows:
+        if self.last_page or not self.flows:
             return -1
         return self.flows[-1] * 2 + self.fruitful
 
@@ -145,20 +155,20 @@ class LaneClaim:
 
     def _find_flows(self) -> None:
         found = self.ledger.jobs.flows_waiting(self.lane, self.flow_after, FLOWS)
-        self.last = len(found) < FLOWS
-        if self.last and self.flow_after >= 0 and (found or self.fruitful):
+        self.last_page = len(found) < FLOWS
+        if self.last_page and self.flow_after >= 0 and (found or self.fruitful):
             # A short last page would drain faster than the others: the first flows fill it up.
             more = self.ledger.jobs.flows_waiting(self.lane, -1, FLOWS - len(found))
             found = [*found, *(flow for flow in more if flow <= self.flow_after)]
         self.flows = found
         # Flows that were open in this round may still be open, behind the cursor.
-        self.again = not self.last or bool(self.fruitful)
-        if self.row is not None and self.row.current.fair == "tenant" and found:
+        self.again = not self.last_page or bool(self.fruitful)
+        if self.lane_row is not None and self.lane_row.current.fair == "tenant" and found:
             tenants = {self.ledger.jobs.flow(flow).tenant for flow in found}
             self.fairness = Fairness(
-                level=self.row.level,
+                level=self.lane_row.level,
                 starts=self.ledger.lanes.tenant_starts(self.lane, tenants),
-                weights=dict(self.row.current.weights),
+                weights=dict(self.lane_row.current.weights),
             )
 
     def _views(self, n: int, free: int) -> list[FlowView]:
@@ -176,11 +186,11 @@ class LaneClaim:
         views: list[FlowView] = []
         for flow in flows:
             key = self.ledger.jobs.flow(flow)
-            if key.shared and self._is_just_full(flow, key):
+            if key.shared and self._skip_if_full(flow, key):
                 continue
             shared, gated = self._shared(flow, key)
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
-            if closed and self._is_shut(flow, key, closed):
+            if closed and self._skip_if_shut(flow, key, closed):
                 continue
             room = min([_room(view, amount) for view, amount in shared], default=most)
             # The shared gates' room limits the starts; one more head shows whether others wait.
@@ -218,27 +228,27 @@ class LaneClaim:
     def _has_expired(self, row: JobRow) -> bool:
         return row.run == 0 and row.expires_at is not None and row.expires_at <= self.ledger.now
 
-    def _is_just_full(self, flow: int, key: FlowKey) -> bool:
-        """Return whether a flow waits at a full gate, so that its other gates need no check."""
+    def _skip_if_full(self, flow: int, key: FlowKey) -> bool:
+        """Record that a flow waits, and return True, if a full gate makes other checks needless."""
         use = self.cache.is_just_full(key)
         if use is None:
             return False
-        self._hold(flow, key, shut=False)
+        self._record_waiting(flow, key, shut=False)
         self._begin_closed_period(flow)
         if (use.name, use.amount) not in self.opening:
             self.opening[use.name, use.amount] = None
             self._remember_lane(use.name, use.template)
         return True
 
-    def _is_shut(self, flow: int, key: FlowKey, closed: list[tuple[GateView, int]]) -> bool:
-        """Return whether a flow can only wait; one that lacks several permits may reserve them."""
-        self._hold(flow, key, shut=any(view.shut for view, _ in closed))
+    def _skip_if_shut(self, flow: int, key: FlowKey, closed: list[tuple[GateView, int]]) -> bool:
+        """Record that a flow waits; return False if its head may reserve the permits it lacks."""
+        self._record_waiting(flow, key, shut=any(view.shut for view, _ in closed))
         if all(view.is_short_for(amount) for view, amount in closed):
             return False
-        self._shut(flow)
+        self._record_shut(flow)
         return True
 
-    def _hold(self, flow: int, key: FlowKey, *, shut: bool) -> None:
+    def _record_waiting(self, flow: int, key: FlowKey, *, shut: bool) -> None:
         """Record that a flow waits: for room, unless a gate is closed or outside its hours."""
         if self.fairness:
             self.fairness.stop(flow)
@@ -252,7 +262,7 @@ class LaneClaim:
         for flow in flows:
             if flow not in self.shared:
                 key = self.ledger.jobs.flow(flow)
-                names.update(implicit_gates(*key[:3]))
+                names.update(implicit_gates(key.lane, key.tenant, key.kind))
                 for use in key.shared:
                     uses[use.name] = use
         if uses:
@@ -301,10 +311,10 @@ class LaneClaim:
 
     # Results
 
-    def _note_closed(self, views: list[FlowView], decision: Decision) -> None:
+    def _record_closed_periods(self, views: list[FlowView], decision: Decision) -> None:
         for view in views:
             if view.flow in decision.closed:
-                self._shut(view.flow, decision.closed[view.flow])
+                self._record_shut(view.flow, decision.closed[view.flow])
             elif not decision.again:
                 period = self.ledger.closed_periods.get(view.flow)
                 if period is not None and period.until is None:
@@ -313,7 +323,7 @@ class LaneClaim:
                         period.since, self.ledger.now
                     )
 
-    def _shut(self, flow: int, order: Order | None = None) -> None:
+    def _record_shut(self, flow: int, order: Order | None = None) -> None:
         """Record that a flow is shut, when it opens, and which lane to wake.
 
         Args:
@@ -325,13 +335,13 @@ class LaneClaim:
             if view.fits(amount, order):
                 continue
             if (view.name, amount) not in self.opening:
-                self._note_shut(view, amount)
+                self._record_shut_gate(view, amount)
             at = self.opening[view.name, amount]
             if at is None and view.reserved and view.fits(amount):
                 at = view.reserved.until_at
             opens.append(at)
         if opens and all(at is not None for at in opens):
-            self._note_opening(max(at for at in opens if at is not None))
+            self._record_opening(max(at for at in opens if at is not None))
 
     def _begin_closed_period(self, flow: int) -> None:
         self.stopped.add(flow)
@@ -344,10 +354,10 @@ class LaneClaim:
                     del periods[old]
             periods[flow] = ClosedPeriod(self.ledger.now, None)
 
-    def _note_opening(self, at: int) -> None:
+    def _record_opening(self, at: int) -> None:
         self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
 
-    def _note_shut(self, view: GateView, amount: int) -> None:
+    def _record_shut_gate(self, view: GateView, amount: int) -> None:
         """Record when a shut gate opens, and that the lane's waiters must be woken then."""
         self.opening[view.name, amount] = self.cache.opens_at(view, view.template, amount)
         self._remember_lane(view.name, view.template)
@@ -368,20 +378,22 @@ class LaneClaim:
         for gate in decision.reserved.values():
             renew_at = self.cache.reserve(gate)
             if renew_at is not None:
-                self._note_opening(renew_at)
-        parks: dict[tuple[str, int], list[Park]] = {}
-        for park in decision.parks:
-            parks.setdefault((park.gate, park.unfit), []).append(park)
-        for (gate, unfit), group in parks.items():
+                self._record_opening(renew_at)
+        if decision.parks:
+            self._write_parks(decision.parks)
+        self._feed_after(decision, writer.ended)
+
+    def _write_parks(self, parks: Sequence[Park]) -> None:
+        groups: dict[tuple[str, int], list[Park]] = {}
+        for park in parks:
+            groups.setdefault((park.gate, park.unfit), []).append(park)
+        for (gate, unfit), group in groups.items():
             self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)
             if not unfit:
                 use = use_at(group[0].head, gate)
                 arm(self.cache, use, self.cache.view(use).kept_from(group[0].head.order))
-        if decision.parks:
-            n = len(decision.parks)
-            self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, n)
-            self.ledger.counts.happened("parked", n)
-        self._feed_after(decision, writer.ended)
+        self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, len(parks))
+        self.ledger.counts.happened("parked", len(parks))
 
     def _feed_after(self, decision: Decision, ended: Sequence[str]) -> None:
         """Feed behind jobs that left with a ticket, and where a reservation has ended."""
@@ -397,12 +409,12 @@ class LaneClaim:
 
     def _save_fairness(self) -> None:
         fairness = self.fairness
-        if fairness is None or not fairness.changed or self.row is None:
+        if fairness is None or not fairness.changed or self.lane_row is None:
             return
         fairness.raise_level()
-        if fairness.level > self.row.level:
-            self.row.level = fairness.level
-            self.ledger.lanes.save(self.row)
+        if fairness.level > self.lane_row.level:
+            self.lane_row.level = fairness.level
+            self.ledger.lanes.save(self.lane_row)
         starts = {tenant: fairness.starts[tenant] for tenant in sorted(fairness.changed)}
         self.ledger.lanes.save_tenant_starts(self.lane, starts)
         fairness.changed.clear()

@@ -30,6 +30,17 @@ class Step:
 
     Args:
         templates: the declared gates, if the caller has read them.
+
+    Attributes:
+        rows: the jobs loaded so far, by id; `dirty` has those to write.
+        runs: ended runs to add to the history of their jobs.
+        releases: permits to return, as (job, gate, hold); None stands for all gates or all holds.
+        tickets: (gate, flow) pairs whose next parked job is fed, because one has left.
+        reserved: (gate, job) pairs whose reservation ends, because the job has left its queue.
+        follow: follow-ups, whose ids are derived from the jobs that they follow.
+        then: the jobs that outcomes asked for.
+        woken: lanes to wake (None: all), each with the time (None: now).
+        kept: events that were read ahead, by the key for which they are kept.
     """
 
     ledger: Ledger

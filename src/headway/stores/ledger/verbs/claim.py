@@ -29,11 +29,11 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     """See `Store.claim`."""
     check_claim(request)
     dead: list[str] = []
-    worker = _worker(ledger, request, dead)
+    worker = _load_worker(ledger, request, dead)
     if request.request <= worker.request:
         return _repeat(ledger, request, worker, dead)
-    left = _apply_due_changes(ledger, request, dead)
-    work = _ClaimRun(ledger, request, expiring=left)
+    may_be_expired = _apply_due_changes(ledger, request, dead)
+    work = _ClaimRun(ledger, request, expiring=may_be_expired)
     work.run()
     now = ledger.now
     if work.jobs or worker.lease_until < now + request.lease_ms // 2:
@@ -43,12 +43,13 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
         worker.lapsed = False
         worker.lanes = worker.lanes or tuple(lane for lane, _ in request.lanes)
         ledger.workers.save(worker)
-    again, after = left or len(work.jobs) >= request.n, dict[str, int]()
+    again = may_be_expired or len(work.jobs) >= request.n
+    after: dict[str, int] = {}
     moments = [ledger.gates.next_timer()]
-    for lane, one in work.lanes.items():
-        again = again or one.again
-        moments += (one.opens_at, ledger.jobs.next_due(lane))
-        cursor = one.after
+    for lane, lane_claim in work.lanes.items():
+        again = again or lane_claim.again
+        moments += (lane_claim.opens_at, ledger.jobs.next_due(lane))
+        cursor = lane_claim.after
         if cursor >= 0:
             after[lane] = cursor
     return ClaimReply(
@@ -81,7 +82,12 @@ def check_claim(request: ClaimRequest) -> None:
         raise InvalidValue(message, hint="both must be at least 1")
 
 
-def _worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow:
+def _load_worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow:
+    """Return the worker's row; if its lease has ended, its runs are lost first.
+
+    Args:
+        dead: the ids of jobs that this makes dead are added to it.
+    """
     worker = ledger.workers.load(request.worker)
     if worker is None:
         return WorkerRow(id=request.worker)
@@ -233,7 +239,7 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
     step.load(one.id for one in unused)
     for one in unused:
         release_unused(step, one.id)
-    _progress(step, request, set(held))
+    _save_progress(step, request, set(held))
     worker.name = request.name or worker.name
     worker.lanes = request.lanes or worker.lanes
     worker.seen_at = ledger.now
@@ -261,7 +267,7 @@ def release_unused(step: Step, job: str) -> None:
         step.requeue(row, "unused", due_at=None, repeat=True)
 
 
-def _progress(step: Step, request: BeatRequest, held: set[tuple[str, int]]) -> None:
+def _save_progress(step: Step, request: BeatRequest, held: set[tuple[str, int]]) -> None:
     live = [(job, data) for job, run, data in request.progress if (job, run) in held]
     step.load(job for job, _ in live)
     for job, data in live:

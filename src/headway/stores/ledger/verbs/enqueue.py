@@ -56,7 +56,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
             fired.append(moment)
             last = moment
     cache = GateCache(ledger)
-    jobs = [_job(row, spec.job, moment) for moment in fired]
+    jobs = [_job_of_fire(row, spec.job, moment) for moment in fired]
     insert_new(ledger, cache, jobs, limited=False, derived=True)
     cache.save()
     row.last_fired = last
@@ -67,7 +67,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
     return FireReply(fired=tuple(fired), current=True)
 
 
-def _job(row: EntryRow, job: NewJob, moment: int) -> NewJob:
+def _job_of_fire(row: EntryRow, job: NewJob, moment: int) -> NewJob:
     return job.changed(
         id=fire_id(row.name, row.first_seen_at, row.revision, moment),
         due_at=moment,

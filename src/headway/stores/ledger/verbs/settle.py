@@ -36,7 +36,7 @@ from headway.stores.ledger.verbs.signal import apply_kept, known_run, other_run
 
 _STAYING = HandedOver | KnownAs | Returned
 """Outcomes after which the job still runs or awaits its end."""
-LOST_WORDS = frozenset({"lost", "unused", "forced"})
+UNREPORTED = frozenset({"lost", "unused", "forced"})
 """Outcomes that the run did not report itself."""
 
 
@@ -60,19 +60,19 @@ def settle_all(ledger: Ledger, requests: Sequence[SettleRequest]) -> list[list[V
     verdicts: list[list[Verdict]] = []
     live: list[bool] = []
     rest: list[tuple[int, int]] = []
-    for one, request in enumerate(requests):
+    for index, request in enumerate(requests):
         verdicts.append([Verdict.DONE] * len(request.outcomes))
         worker = ledger.workers.load(request.worker)
         live.append(worker is not None and not worker.lapsed and worker.lease_until > ledger.now)
         left = _finish_plain(step, request) if live[-1] else range(len(request.outcomes))
-        rest += [(one, place) for place in left]
+        rest += [(index, place) for place in left]
     if rest:
-        _load(step, [requests[one].outcomes[place] for one, place in rest])
-        _check_runs(step, [(requests[one], place, live[one]) for one, place in rest])
-    for one, place in rest:
-        request = requests[one]
-        verdict = _settle_one(step, request.worker, request.outcomes[place], live=live[one])
-        verdicts[one][place] = verdict
+        _load(step, [requests[index].outcomes[place] for index, place in rest])
+        _read_former_runs(step, [(requests[index], place, live[index]) for index, place in rest])
+    for index, place in rest:
+        request = requests[index]
+        verdict = _settle_one(step, request.worker, request.outcomes[place], live=live[index])
+        verdicts[index][place] = verdict
     if rest or step.releases:
         step.flush()
     return verdicts
@@ -102,7 +102,7 @@ def _new_keys(outcome: Outcome) -> Sequence[str]:
 
 def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
     """Load the jobs of outcomes, and read ahead what is needed to end those that may end."""
-    kept = [(one.job, event) for one in outcomes for event in _early(step, one)]
+    kept = [(one.job, event) for one in outcomes for event in _read_early_events(step, one)]
     ending = {one.job for one in outcomes if not isinstance(one, _STAYING)}
     ending.update(job for job, _ in kept)
     jobs = dict.fromkeys(one.job for one in outcomes)
@@ -113,14 +113,14 @@ def _load(step: Step, outcomes: Sequence[Outcome]) -> None:
     step.load(jobs, ReadAhead(events=kept), staying=jobs.keys() - ending)
 
 
-def _early(step: Step, outcome: Outcome) -> list[str]:
-    """Return the events that arrived for a run before it was known by its keys."""
+def _read_early_events(step: Step, outcome: Outcome) -> list[str]:
+    """Read the events that arrived for a run before it was known by its keys; return their ids."""
     for key in _new_keys(outcome):
         step.kept[key] = step.ledger.signals.kept(key)
     return [one.event for key in _new_keys(outcome) for one in step.kept[key]]
 
 
-def _check_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:
+def _read_former_runs(step: Step, rest: Sequence[tuple[SettleRequest, int, bool]]) -> None:
     """Read ahead the former runs of jobs whose outcome is not that of a live run."""
     stale = [
         row.id
@@ -180,7 +180,7 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
     if row is None:
         return Verdict.LOST
     if not _is_own(row, worker, outcome, live=live):
-        return _already(step, worker, row, outcome)
+        return _verdict_of_ended(step, worker, row, outcome)
     cancelled = row.cancel_requested
     verdict = _APPLY[type(outcome)](step, row, outcome)
     if verdict is Verdict.DONE:
@@ -193,16 +193,16 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
     return verdict
 
 
-def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
+def _verdict_of_ended(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
     """Return ALREADY for a run that its own worker settled, and LOST for any other."""
     if isinstance(outcome, HandedOver | GaveBack | KnownAs):
-        # With ALREADY its handler would continue, even after a deadline, a cancel or a signal.
+        # With ALREADY the handler would continue, even after a deadline, a cancel or a signal.
         return Verdict.LOST
     if row.run == outcome.run and row.last_worker == worker:
         awaits = row.state is State.AWAITING and not row.in_doubt
-        through = awaits and isinstance(outcome, Returned)
-        own = bool(row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS)
-        if through or own:
+        has_returned = awaits and isinstance(outcome, Returned)
+        was_reported = bool(row.state not in HELD and row.outcome and row.outcome not in UNREPORTED)
+        if has_returned or was_reported:
             return Verdict.ALREADY
     # A run that this step ended is not written yet.
     if _has_ended(step.runs, worker, outcome):
@@ -217,7 +217,7 @@ def _has_ended(runs: Iterable[RunRow], worker: str, outcome: Outcome) -> bool:
         run.job == outcome.job
         and run.run == outcome.run
         and run.worker == worker
-        and run.outcome not in LOST_WORDS
+        and run.outcome not in UNREPORTED
         for run in runs
     )
 
@@ -309,7 +309,7 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
     step.give_back(row, hold="run")
     step.ledger.counts.happened("handed_over")
     step.ledger.signals.make_known(f"{row.id}:{row.run}", row.id, row.run)
-    _know(step, row, outcome.key)
+    _make_known(step, row, outcome.key)
     apply_kept(step, row, f"{row.id}:{row.run}")
     return Verdict.DONE
 
@@ -319,7 +319,7 @@ def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
         message = f"the key for job {row.id} is empty"
         raise InvalidValue(message, hint="pass the provider's id")
     _refuse_anothers_key(step, row, outcome.key)
-    _know(step, row, outcome.key)
+    _make_known(step, row, outcome.key)
     row.care = True
     step.changed(row)
     return Verdict.DONE
@@ -334,7 +334,7 @@ def _refuse_anothers_key(step: Step, row: JobRow, key: str) -> None:
         )
 
 
-def _know(step: Step, row: JobRow, key: str) -> None:
+def _make_known(step: Step, row: JobRow, key: str) -> None:
     step.ledger.signals.make_known(key, row.id, row.run)
     apply_kept(step, row, key)
 

@@ -19,9 +19,10 @@ from headway.stores.ledger.step import Step
 
 KEPT_MS = 3_600_000
 """How long an event is kept for its run."""
-_ANSWERS = frozenset({Decided.ACCEPTED, Decided.DECLINED})
 KEPT_MOST = 100_000
 """Most events that are kept at once."""
+_ANSWERS = frozenset({Decided.ACCEPTED, Decided.DECLINED})
+"""How a candidate answers an offer."""
 
 
 def signal(ledger: Ledger, event: Signal) -> SignalReply:
@@ -47,7 +48,7 @@ def signals(ledger: Ledger, events: Sequence[Signal]) -> list[SignalReply]:
     step.load(jobs, ReadAhead(events=scopes), staying=jobs.keys() - {job for job, _ in scopes})
     replies: list[SignalReply] = []
     for event in events:
-        found = _find(step, event.key)
+        found = _find_run(step, event.key)
         if found is None:
             replies.append(_keep(step, event, event.key))
         else:
@@ -104,7 +105,8 @@ def other_run(step: Step, row: JobRow, key: str) -> tuple[str, int] | None:
     return known if is_live else None
 
 
-def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
+def _find_run(step: Step, key: str) -> tuple[JobRow, int] | None:
+    """Return the job that a key names, and the number of the run; None if there is no such run."""
     known = known_run(step, key)
     if known is None:
         return None

@@ -17,18 +17,6 @@ from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import HeldRow, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
 
-
-def expire(step: Step, limit: int) -> int:
-    """End queued jobs past their `expires_at`, and return how many ended."""
-    ids = step.ledger.jobs.expired(limit)
-    if not ids:
-        return 0
-    step.load(ids)
-    for job in ids:
-        step.end(step.rows[job], State.DEAD, "", reason="expired")
-    return len(ids)
-
-
 LANES = 16
 """Most lanes in which one sweep promotes jobs."""
 WORKER_KEPT_MS = 3_600_000
@@ -41,7 +29,7 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     workers, lost, held = _lapse_workers(step, n)
     expired = expire(step, n)
     # Lapsed workers come before deadlines: a job in doubt gets more time.
-    late = _deadlines(step, n) if held < n else 0
+    deadlines = _meet_deadlines(step, n) if held < n else 0
     # Write what has ended before feeding and removing.
     step.flush()
     promoted = _promote_due(step)
@@ -49,21 +37,33 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     extend_short(step.cache, n)
     step.flush()
     all_workers = ledger.workers.all()
-    removed = _forget(ledger, n, all_workers)
-    lines = _forget_trail(ledger, n, ledger.now - keep_trail_ms)
+    removed = _remove_old(ledger, n, all_workers)
+    lines = _remove_old_lines(ledger, n, ledger.now - keep_trail_ms)
     leases = [one.lease_until for one in all_workers if not one.lapsed]
     return SweepReply(
         lost=lost,
-        deadlines=late,
+        deadlines=deadlines,
         expired=expired,
         promoted=promoted,
         fed=fed,
         dead=tuple(step.dead),
         removed=removed + lines,
         next_at=_next_at(ledger, leases),
-        again=n in {workers, held, expired, late, timers, removed, lines},
+        # A duty that reached its limit may have left some work.
+        again=n in {workers, held, expired, deadlines, timers, removed, lines},
         workers=len(leases),
     )
+
+
+def expire(step: Step, limit: int) -> int:
+    """End queued jobs past their `expires_at`, and return how many ended."""
+    ids = step.ledger.jobs.expired(limit)
+    if not ids:
+        return 0
+    step.load(ids)
+    for job in ids:
+        step.end(step.rows[job], State.DEAD, "", reason="expired")
+    return len(ids)
 
 
 def _promote_due(step: Step) -> int:
@@ -103,7 +103,7 @@ def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:
     return len(workers), lost, held
 
 
-def _deadlines(step: Step, n: int) -> int:
+def _meet_deadlines(step: Step, n: int) -> int:
     ids = step.ledger.jobs.deadlines(n)
     step.load(ids)
     for job in ids:
@@ -129,7 +129,8 @@ def meet_deadline(step: Step, row: JobRow) -> None:
         step.end(row, State.DEAD, "deadline", reason="deadline", error="no signal came in time")
 
 
-def _forget(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> int:
+def _remove_old(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> int:
+    """Remove jobs, signals and workers after their retention, and return the number of jobs."""
     ids = ledger.jobs.purgeable(n)
     if ids:
         for row in ledger.jobs.load(ids).values():
@@ -145,7 +146,7 @@ def _forget(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> int:
     return len(ids)
 
 
-def _forget_trail(ledger: Ledger, n: int, before_at: int) -> int:
+def _remove_old_lines(ledger: Ledger, n: int, before_at: int) -> int:
     trail = ledger.trail
     if not any(line.at < before_at for line in trail.since(0, 1)):
         return 0

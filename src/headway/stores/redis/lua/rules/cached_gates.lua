@@ -61,7 +61,7 @@ function CachedGates.implicit(self, name, capacity)
     view.most = most
     view.free = Slots.room(most, row and row.used or 0)
   end
-  CachedGates.close(self, view, row)
+  CachedGates.apply_closing(self, view, row)
   self.views[name] = view
   return view
 end
@@ -86,7 +86,7 @@ function CachedGates.view_of(self, name, template)
     counted = 0,
   }
   GateKinds.fill_room(GateKinds.of(spec.kind), self, view, spec, row)
-  CachedGates.close(self, view, row)
+  CachedGates.apply_closing(self, view, row)
   local one
   if row ~= nil then
     one = row.reserved
@@ -104,7 +104,7 @@ function CachedGates.is_shut(self, row)
   return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
 end
 
-function CachedGates.close(self, view, row)
+function CachedGates.apply_closing(self, view, row)
   if row == nil or not CachedGates.is_shut(self, row) or row.closed_until == nil then
     return
   end

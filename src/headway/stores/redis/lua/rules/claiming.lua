@@ -159,16 +159,18 @@ function Claiming.run(self, flows)
     local found = Python.heappop(queue)
     local rank, place, index = found[1], found[2], found[3]
     local view = flows[place + 1]
-    local now = Claiming.rank(self, view, index)
-    if not Python.alike(now, rank) then
-      Python.heappush(queue, { now, place, index })
+    local current = Claiming.rank(self, view, index)
+    if not Python.alike(current, rank) then
+      -- In a fair lane, starts of the same tenant have moved it back since it was queued.
+      Python.heappush(queue, { current, place, index })
     else
       local head = view.heads[index + 1]
       local order = head.order
       local short = {}
       for _, each in ipairs(view.shared) do
-        if not GateView.fits(each[1], each[2], order) then
-          short[#short + 1] = each
+        local one, amount = each[1], each[2]
+        if not GateView.fits(one, amount, order) then
+          short[#short + 1] = { one, amount }
         end
       end
       if #short > 0 then
@@ -232,7 +234,7 @@ function Claiming.start_or_park(self, view, head)
     return false
   end
   local blocked
-  local never = true
+  local never_passes = true
   for _, candidate in ipairs(#head.candidates > 0 and head.candidates or { '' }) do
     local uses = {}
     for at, use in ipairs(head.keyed) do
@@ -243,18 +245,18 @@ function Claiming.start_or_park(self, view, head)
       Claiming.start(self, view, head, uses, candidate, gated)
       return true
     end
-    local gate, hopeless = closed[1], closed[2]
-    if blocked == nil or never and not hopeless then
-      blocked, never = gate, hopeless
+    local gate, never = closed[1], closed[2]
+    if blocked == nil or never_passes and not never then
+      blocked, never_passes = gate, never
     end
   end
   table.insert(self.decision.parks, {
     head = head,
     flow = view.flow,
     gate = blocked.name,
-    unfit = never and blocked.amount or 0,
+    unfit = never_passes and blocked.amount or 0,
   })
-  if not never then
+  if not never_passes then
     self.parked[view.flow .. '\0' .. blocked.name] = true
     Claiming.reserve(self, head, { { self.gate(blocked), blocked.amount } })
   end
@@ -277,8 +279,8 @@ function Claiming.closed_gate(self, view, head, uses)
     if self.parked[view.flow .. '\0' .. use.name] ~= nil then
       return { use, false }
     end
-    local before = self.first_parked(view.flow, use.name)
-    if before ~= nil and Python.less({ before.priority, before.due_at, before.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
+    local parked = self.first_parked(view.flow, use.name)
+    if parked ~= nil and Python.less({ parked.priority, parked.due_at, parked.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
       return { use, false }
     end
   end

@@ -7,20 +7,20 @@
 local Outcomes = {}
 
 local HELD = { awaiting = true, running = true }
-local LOST_WORDS = { forced = true, lost = true, unused = true }
 Outcomes.MAX_RESULT = 1000000
+local UNREPORTED = { forced = true, lost = true, unused = true }
 
 -- Return ALREADY for a run that its own worker settled, and LOST for any other.
-function Outcomes.already(step, worker, row, outcome)
+function Outcomes.verdict_of_ended(step, worker, row, outcome)
   if outcome.type == 'KnownAs' or outcome.type == 'HandedOver' or outcome.type == 'GaveBack' then
-    -- With ALREADY its handler would continue, even after a deadline, a cancel or a signal.
+    -- With ALREADY the handler would continue, even after a deadline, a cancel or a signal.
     return 'lost'
   end
   if row.run == outcome.run and row.last_worker == worker then
     local awaits = row.state == 'awaiting' and not row.in_doubt
-    local through = awaits and (outcome.type == 'Returned')
-    local own = HELD[row.state] == nil and row.outcome ~= '' and LOST_WORDS[row.outcome] == nil
-    if through or own then
+    local has_returned = awaits and (outcome.type == 'Returned')
+    local was_reported = HELD[row.state] == nil and row.outcome ~= '' and UNREPORTED[row.outcome] == nil
+    if has_returned or was_reported then
       return 'already'
     end
   end
@@ -36,7 +36,7 @@ end
 function Outcomes.has_ended(runs, worker, outcome)
   local is_any = false
   for _, run in ipairs(runs) do
-    if run.job == outcome.job and run.run == outcome.run and run.worker == worker and LOST_WORDS[run.outcome] == nil then
+    if run.job == outcome.job and run.run == outcome.run and run.worker == worker and UNREPORTED[run.outcome] == nil then
       is_any = true
       break
     end
@@ -136,7 +136,7 @@ function Outcomes.handed_over(step, row, outcome)
   Step.give_back(step, row, nil, 'run')
   Counts.happened('handed_over')
   Signals.make_known(row.id .. ':' .. Codec.digits(row.run), row.id, row.run)
-  Outcomes.know(step, row, outcome.key)
+  Outcomes.make_known(step, row, outcome.key)
   ApplySignal.apply_kept(step, row, row.id .. ':' .. Codec.digits(row.run))
   return 'done'
 end
@@ -147,7 +147,7 @@ function Outcomes.known_as(step, row, outcome)
     Run.refuse('InvalidValue', message, 'pass the provider\'s id')
   end
   Outcomes.refuse_anothers_key(step, row, outcome.key)
-  Outcomes.know(step, row, outcome.key)
+  Outcomes.make_known(step, row, outcome.key)
   row.care = true
   Step.changed(step, row)
   return 'done'
@@ -161,7 +161,7 @@ function Outcomes.refuse_anothers_key(step, row, key)
   end
 end
 
-function Outcomes.know(step, row, key)
+function Outcomes.make_known(step, row, key)
   Signals.make_known(key, row.id, row.run)
   ApplySignal.apply_kept(step, row, key)
 end

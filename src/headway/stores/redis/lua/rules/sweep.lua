@@ -17,7 +17,7 @@ function Sweep.expire(step, limit)
   return #ids
 end
 
-function Sweep.deadlines(step, n)
+function Sweep.meet_deadlines(step, n)
   local ids = Jobs.deadlines(n)
   Step.load(step, ids)
   for _, job in ipairs(ids) do

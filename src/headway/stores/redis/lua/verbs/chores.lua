@@ -120,7 +120,7 @@ function Chores.sweep(request)
   local workers, lost, held = lapse_workers(step, n)
   local expired = Sweep.expire(step, n)
   -- Lapsed workers before deadlines, because a lapse may extend the deadline of the worker's jobs.
-  local late = held < n and Sweep.deadlines(step, n) or 0
+  local late = held < n and Sweep.meet_deadlines(step, n) or 0
   -- Ended jobs must be written before anything is fed or deleted.
   Step.flush(step)
   local promoted = promote_due(step)

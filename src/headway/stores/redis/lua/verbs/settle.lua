@@ -133,7 +133,7 @@ local function settle_one(step, worker, outcome, live)
   if
     not (live and State.HELD[row.state] and row.run == outcome.run and row.worker == worker)
   then
-    return Outcomes.already(step, worker, row, outcome)
+    return Outcomes.verdict_of_ended(step, worker, row, outcome)
   end
   local cancelled = row.cancel_requested
   local verdict = Outcomes.APPLY[outcome.type](step, row, outcome)
