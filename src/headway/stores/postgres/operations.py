@@ -165,7 +165,7 @@ class Settles:
         plain = [runs for request in requests if (runs := _plain_runs(request)) is not None]
         if len(plain) == len(requests):
             with suppress(NeedsMore):
-                self._whole(_by_run(requests, plain))
+                self._finish_in_one_trip(_by_run(requests, plain))
                 return [[Verdict.DONE] * len(runs) for runs in plain], _SETTLED
             part = self.part(requests)
             try:
@@ -177,7 +177,7 @@ class Settles:
         (verdicts,), done = self._steps.run_parts([self.part(requests)])
         return verdicts, done
 
-    def _whole(self, finished: Finished) -> None:
+    def _finish_in_one_trip(self, finished: Finished) -> None:
         """Finish jobs that plainly succeeded, in one trip.
 
         Raises:
@@ -188,7 +188,7 @@ class Settles:
         if shared.options.pooled or None in numbers.values():
             raise NeedsMore
         rest = (FIRST_TOTAL - words.number("succeeded"), *shared.known_facts())
-        self._steps.whole(
+        self._steps.run_in_one_trip(
             [
                 (FINISH_ALL, (*_bound(jobs, run, numbers[worker], worker), *rest))
                 for (worker, run), jobs in finished.items()
@@ -203,10 +203,10 @@ class Settles:
         first: list[BoundSelect] = [(LOAD_WORKER, (worker,)) for worker in workers]
         sent: list[tuple[str, int, list[str]]] = []
         for (worker, run), jobs in finished.items():
-            who = self._steps.session.words.find(worker)
-            if who is not None:
+            worker_no = self._steps.session.words.find(worker)
+            if worker_no is not None:
                 sent.append((worker, run, jobs))
-                first.append((_FINISH, _bound(jobs, run, who, worker)))
+                first.append((_FINISH, _bound(jobs, run, worker_no, worker)))
         known: dict[tuple[str, int, str], Row | None] = {}
 
         def take(answers: Sequence[Rows]) -> None:
@@ -222,7 +222,7 @@ class Settles:
             if any(known.values()):
                 message = "jobs were ended ahead of a settlement that did not ask for it"
                 raise InvariantBroken(message)
-            if None not in plain and not session.alone:
+            if None not in plain and not session.wrote_exclusively:
                 self._gated.difference_update(workers)
             return verdicts
 
@@ -262,9 +262,9 @@ class Turns:
         steps: on the connection of exclusive steps.
     """
 
-    def __init__(self, steps: Steps, looks: ClaimsAndSweeps, settles: Settles) -> None:
+    def __init__(self, steps: Steps, claims: ClaimsAndSweeps, settles: Settles) -> None:
         self._steps = steps
-        self._claims = looks
+        self._claims = claims
         self._settles = settles
 
     def run(self, items: Sequence[Operation]) -> tuple[list[Any], Done]:
@@ -310,9 +310,9 @@ def _by_run(
     return finished
 
 
-def _bound(jobs: Sequence[str], run: int, who: int | None, worker: str) -> tuple[object, ...]:
+def _bound(jobs: Sequence[str], run: int, worker_no: int | None, worker: str) -> tuple[object, ...]:
     """Return the parameters of `FINISH_LIVE`."""
-    return ids_of(jobs), run, who, DEFAULT_POLICY.keep_ms, worker
+    return ids_of(jobs), run, worker_no, DEFAULT_POLICY.keep_ms, worker
 
 
 def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:
@@ -323,7 +323,7 @@ def _plain_runs(request: SettleRequest) -> list[tuple[str, int]] | None:
     return [(one.job, one.run) for one in outcomes]
 
 
-_LATER = (None, Done(wrote=False, woken={}, notified=False))
+_NEEDS_EXCLUSIVE = (None, Done(wrote=False, woken={}, notified=False))
 
 
 class Beats:
@@ -348,14 +348,14 @@ class Beats:
             ended.
         """
         if request.leaving:
-            return _LATER
+            return _NEEDS_EXCLUSIVE
         if not request.progress:
             with suppress(NeedsMore):
                 return run_beat(self._steps, Mode.BEAT, request)
         # If the lease has ended, this is refused too, because the worker has lost its runs.
         with suppress(NeedsMore):
             run_beat(self._steps, Mode.BEAT, replace(request, progress=(), request=0))
-        return _LATER
+        return _NEEDS_EXCLUSIVE
 
 
 def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply, Done]:

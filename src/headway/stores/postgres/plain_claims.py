@@ -326,7 +326,7 @@ class PlainClaims:
             holds = self._holds(request, name, lane, number)
             start = self._start(request, lane, number, marked, version, spare)
             then = (_THEN, (number, request.worker, Numbers(lane.flows)))
-            _, found, (after,) = steps.whole([holds, start, then])
+            _, found, (after,) = steps.run_in_one_trip([holds, start, then])
             promoted.extend(row[:4] for row in found if row[4] is None)
             return [row for row in found if row[4] is not None], after
 

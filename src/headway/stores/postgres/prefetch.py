@@ -48,16 +48,16 @@ def begin_with_prefetch(
     likely = [one for one in last.selects if one[0] not in seen]
     empty = [one for one in likely if one in last.empty] if mode is Mode.PEEK else []
     ahead += [one for one in likely if one not in empty]
+    empty_at = len(ahead)
     if empty:
         ahead.append(whether_any(empty))
-    before = len(ahead)
     marks = session.shared.marks
     lowered, marked = marks.lowered, marks.flows()
     heads = heads_read(session, last.heads_for(kind.n))
-    place = len(ahead)
+    heads_at = len(ahead)
     if heads.wanted:
         ahead.append((_HEADS, heads.bound))
-    flows = len(ahead)
+    flows_at = len(ahead)
     ahead += [(_FLOWS, flows_bound(session, *one)) for one in last.lanes]
 
     def all_reads() -> list[Read]:
@@ -65,14 +65,14 @@ def begin_with_prefetch(
 
     found = session.begin(mode, ahead, kind=kind, reads=all_reads)
     if empty:
-        if any(found[before - 1][0]):
+        if any(found[empty_at][0]):
             raise NeedsMore
         session.cache.answers.update((one, []) for one in empty)
     # Otherwise another process may have put jobs before the marks from which these were read.
     if marks.lowered == lowered or not marked:
         if heads.wanted:
-            take_heads(session, heads, found[place])
-        session.cache.lanes_asked.update(zip(last.lanes, found[flows:], strict=True))
+            take_heads(session, heads, found[heads_at])
+        session.cache.lanes_asked.update(zip(last.lanes, found[flows_at:], strict=True))
     return found[: len(first)]
 
 

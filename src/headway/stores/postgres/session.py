@@ -34,7 +34,7 @@ from headway.stores.postgres.schema import latest
 from headway.stores.postgres.shared import Done, MakeNotice, Shared
 from headway.stores.postgres.statement import (
     TERMS,
-    UNDO_GUEST,
+    UNDO_SAVEPOINT,
     BoundSelect,
     Each,
     Mode,
@@ -86,7 +86,7 @@ class Session:
         queued: flow, priority, due time and seq of such jobs, if the step is not exclusive.
         lowered: see `LowWaterMarks.rise`.
         defined: whether the step has written definitions, so that none may be cached.
-        alone: whether the step has written something that only an exclusive step may write.
+        wrote_exclusively: whether it has written something that only an exclusive step may write.
     """
 
     text_list = Texts
@@ -118,9 +118,9 @@ class Session:
         self._terms = TERMS[mode]
         self.cache = StepCache()
         self.wakes: list[tuple[str | None, int | None]] = []
-        self.hasty = self.behind = self.defined = self.alone = False
+        self.hasty = self.behind = self.defined = self.wrote_exclusively = False
         self.queued: list[tuple[int, int, int, int]] = []
-        self._wrote = self._guards = False
+        self._wrote = self._sent_guard = False
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
@@ -222,7 +222,7 @@ class Session:
 
         The caller updates the cached rows of the queries in `patched` itself.
         """
-        self._writes(write, patched)
+        self._prepare_write(write, patched)
         self._queue.append((write.text, bound))
 
     def gather(
@@ -240,7 +240,7 @@ class Session:
             columns: builds the parameters from all rows.
         """
         known = self._gathered.get(write)
-        self._writes(write, patched, gathering=known is not None)
+        self._prepare_write(write, patched, gathering=known is not None)
         if known is None:
             known = self._gathered[write] = (columns, {})
         known[1].pop(name, None)
@@ -261,22 +261,22 @@ class Session:
 
     def do(self, write: Write, *bound: Any) -> Rows:  # noqa: ANN401  (depends on the statement)
         """Execute a write now, and return its rows."""
-        self._writes(write)
+        self._prepare_write(write)
         return self.fetch(write.text, bound)
 
     def wrote_ahead(self, write: Write) -> None:
         """Record that a statement sent with the start of the step has changed something."""
         self._wrote = True
-        self.alone = self.alone or write.beside is not Mode.SHARED
+        self.wrote_exclusively = self.wrote_exclusively or write.beside is not Mode.SHARED
 
-    def _writes(
+    def _prepare_write(
         self, write: Write, patched: Sequence[Each] = (), *, gathering: bool = False
     ) -> None:
         limited = self.mode in {Mode.SHARED, Mode.BEAT} and write.beside is not self.mode
         if limited or self.mode in {Mode.PEEK, Mode.READ_OR_ABORT, Mode.READ}:
             raise NeedsMore
         self._wrote = True
-        self.alone = self.alone or write.beside is not Mode.SHARED
+        self.wrote_exclusively = self.wrote_exclusively or write.beside is not Mode.SHARED
         if not gathering and any(one.changes & write.changes for one in self._gathered):
             self._queue_gathered()
         self.cache.invalidate(write.changes, patched)
@@ -320,7 +320,7 @@ class Session:
         self._reset(mode, kind)
         self._drop_if_hung_up()
         if mode is Mode.BLIND:
-            self._guess()
+            self._assume_facts()
             return []
         sets = list(reads())
         batch = [(select.text, bound) for select, bound in ahead]
@@ -333,7 +333,7 @@ class Session:
                 self.cache.answers[asked] = rows
         return found
 
-    def whole(self, batch: Sequence[BoundStatement]) -> list[Rows]:
+    def run_in_one_trip(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Run statements as one shared step, in one trip, and return the rows of each.
 
         The store's facts arrive only with the commit. So anything for which another step would be
@@ -370,7 +370,7 @@ class Session:
         self._take_facts(answers[len(head) - 1][0], before)
         return answers[len(head) :]
 
-    def _guess(self) -> None:
+    def _assume_facts(self) -> None:
         time, templates = self.shared.time, self.shared.templates
         guess, identity = time.guess(), self.shared.identity
         if guess is None or templates is None or not identity:
@@ -440,7 +440,7 @@ class Session:
         return bool(self.shared.watch.reason) or self.number(SUSPECT) > 0
 
     @property
-    def learns(self) -> bool:
+    def may_cache(self) -> bool:
         """Whether its reads may be cached: they are committed, in the store's own transaction."""
         return not self.defined and self.mode is not Mode.CALLER
 
@@ -471,9 +471,9 @@ class Session:
         if notice is not None:
             # After the commit: a process that starts listening later reads once more, and sees it.
             batch += [(SYNC, ()), notice] if self.mode is Mode.BLIND else [notice]
-        answers = self.link.run(batch) if batch or self._guards else []
+        answers = self.link.run(batch) if batch or self._sent_guard else []
         shared = self.shared
-        if self._guards:
+        if self._sent_guard:
             shared.time.observe(answers[0][0][0])
             shared.time.used(self.now, self.number(EPOCH))
         elif self.mode is Mode.EXCLUSIVE and self._wrote:
@@ -521,9 +521,9 @@ class Session:
 
     def _guarded(self, batch: list[BoundStatement]) -> list[BoundStatement]:
         """Put the check of the step's assumptions before the first statements that it sends."""
-        if self.mode is not Mode.BLIND or self._guards or not batch:
+        if self.mode is not Mode.BLIND or self._sent_guard or not batch:
             return batch
-        self._guards = True
+        self._sent_guard = True
         return [(FITS, (*_pair(self._taken_counts()), *self._assumptions())), *batch]
 
     def _taken_counts(self) -> dict[int, int]:
@@ -548,7 +548,7 @@ class Session:
             return
         self._link = link
         if self.mode is Mode.CALLER:
-            link.run([(text, ()) for text in UNDO_GUEST])
+            link.run([(text, ()) for text in UNDO_SAVEPOINT])
         elif link.connection.info.transaction_status is not TransactionStatus.IDLE:
             link.run([("ROLLBACK", ())])
 

@@ -75,7 +75,7 @@ TERMS: dict[Mode, Terms] = {
     Mode.BLIND: Terms(beside=True),
     Mode.CALLER: Terms(_SAVEPOINT, end=f"RELEASE {_SAVEPOINT}"),
 }
-UNDO_GUEST = (f"ROLLBACK TO {_SAVEPOINT}", f"RELEASE {_SAVEPOINT}")
+UNDO_SAVEPOINT = (f"ROLLBACK TO {_SAVEPOINT}", f"RELEASE {_SAVEPOINT}")
 """Roll back a step within a caller's transaction."""
 
 

@@ -196,7 +196,7 @@ class Steps:
             raise
         return answer, done
 
-    def whole(self, batch: Sequence[BoundStatement]) -> list[Rows]:
+    def run_in_one_trip(self, batch: Sequence[BoundStatement]) -> list[Rows]:
         """Run statements as one step in a single trip, including the commit.
 
         Returns:
@@ -208,7 +208,7 @@ class Steps:
             StoreError: the server failed; nothing was written.
         """
         try:
-            return self.session.whole(batch)
+            return self.session.run_in_one_trip(batch)
         except psycopg.Error as error:
             self._give_up(error)
             if isinstance(error, UniqueViolation | DivisionByZero) or is_transient(error):

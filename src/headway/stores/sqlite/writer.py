@@ -48,10 +48,10 @@ class Writer:
         self._announce = announce
         self._disk_space = DiskSpace(options.path, options.reserve_bytes)
         self._inode = -1
-        self._stale = False
+        self._was_replaced = False
         self._done: list[AnyCall] = []
         self._woken: list[tuple[int, Woken]] = []
-        self._seen: Session | None = None
+        self._last_session: Session | None = None
         self._ledger: SqliteLedger | None = None
         self.write_lock = WriteLock(options.path)
         try:
@@ -66,7 +66,7 @@ class Writer:
     # The connection
 
     def _open(self) -> SqliteLedger:
-        if self._ledger is not None and not self._stale:
+        if self._ledger is not None and not self._was_replaced:
             return self._ledger
         self.disconnect()
         self._inode = os.stat(self._options.path).st_ino if self._options.path.exists() else -1
@@ -78,10 +78,10 @@ class Writer:
             raise explain(error, str(self._options.path), committing=False) from error
         clock = self._clock if free else CheckedClock(self._clock, self.write_lock.file)
         session = Session(db, clock)
-        if self._seen is not None:
-            session.follow(self._seen)
-        self._seen = session
-        self._stale = False
+        if self._last_session is not None:
+            session.follow(self._last_session)
+        self._last_session = session
+        self._was_replaced = False
         self._ledger = SqliteLedger(session)
         return self._ledger
 
@@ -95,9 +95,9 @@ class Writer:
     def check_file(self) -> None:
         """Check whether the open file was replaced; if so, the next step opens the new one."""
         try:
-            self._stale = os.stat(self._options.path).st_ino != self._inode
+            self._was_replaced = os.stat(self._options.path).st_ino != self._inode
         except OSError:
-            self._stale = True
+            self._was_replaced = True
 
     def _leave(self) -> None:
         self.disconnect()
@@ -106,6 +106,7 @@ class Writer:
     # Groups
 
     def _serve(self, may_wait: bool) -> bool:
+        """Serve a group of queued calls; see `CallQueue`."""
         group: list[AnyCall] = []
         left: list[AnyCall] = []
         try:
@@ -115,7 +116,7 @@ class Writer:
                 return False
             try:
                 group = self.queue.take(GROUP_CALLS)
-                left = self._work(group)
+                left = self._run_group(group)
             finally:
                 self.write_lock.release()
         except Exception as error:  # noqa: BLE001  (bugs go to the callers, not to the thread)
@@ -126,10 +127,10 @@ class Writer:
             self._fail_interrupted(group)
             raise
         self._report(left)
-        self._write_back()
+        self._checkpoint_if_due()
         return True
 
-    def _write_back(self) -> None:
+    def _checkpoint_if_due(self) -> None:
         if self._ledger is None:
             return
         try:
@@ -155,18 +156,18 @@ class Writer:
             # Calls that did not fit into the step's time come first in the next step.
             self.queue.put_back(left)
 
-    def _work(self, group: list[AnyCall]) -> list[AnyCall]:
+    def _run_group(self, group: list[AnyCall]) -> list[AnyCall]:
         """Run a group in one step, or in several if a call fails; return the calls not started."""
         group = self._refuse_if_disk_is_full(group)
         if not group:
             return []
         try:
-            return self._step(group, self._run_whole)
+            return self._step(group, self._run_together)
         except StoreFull as error:
             if len(group) > 1:
                 # Smaller ones may still fit on their own.
                 for call in group:
-                    self._work([call])
+                    self._run_group([call])
             else:
                 self._refuse(group, error)
         except StoreError as error:
@@ -175,13 +176,14 @@ class Writer:
             if len(group) == 1:
                 self._refuse(group, error)
             else:
-                # One call failed: run each in its own savepoint, so that the others succeed.
-                return self._work_in_parts(group)
+                # At least one call failed, but the others must not.
+                return self._run_separately(group)
         return []
 
-    def _work_in_parts(self, group: list[AnyCall]) -> list[AnyCall]:
+    def _run_separately(self, group: list[AnyCall]) -> list[AnyCall]:
+        """Run a group in one step in which each call can fail alone; return those not started."""
         try:
-            return self._step(group, self._run_parts)
+            return self._step(group, self._run_each_in_savepoint)
         except Exception as error:  # noqa: BLE001  (as above)
             self._refuse(group, error)
         return []
@@ -248,7 +250,7 @@ class Writer:
         if broken:
             self.disconnect()
 
-    def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
+    def _run_together(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
         """Run calls together, and return those not started. A call that raises fails all."""
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         merged = _insert_together(ledger, group) if len(group) > 1 else frozenset[int]()
@@ -262,7 +264,7 @@ class Writer:
             call.answer = call.verb(ledger)
         return []
 
-    def _run_parts(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
+    def _run_each_in_savepoint(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
         """Run each call in its own savepoint, so that failures are independent.
 
         Returns:

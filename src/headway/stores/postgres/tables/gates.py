@@ -100,7 +100,7 @@ class PostgresGates(SqlTable[Session]):
         if known is not None and known.version == version and not session.defined:
             return known.rows
         rows = read_templates(session.select(_TEMPLATES))
-        if session.learns:
+        if session.may_cache:
             session.shared.templates = Templates.of_rows(version, rows)
         return rows
 
@@ -192,7 +192,7 @@ def take_gates(session: Session, names: Iterable[str], rows: Rows) -> None:
     for kept in rows:
         row = read_gate(kept)
         known[row.name] = None if row.idle() else row
-        if row.horizon_at is not None and session.learns:
+        if row.horizon_at is not None and session.may_cache:
             session.shared.hours[row.name] = row
 
 

@@ -49,7 +49,7 @@ class PostgresLanes(SqlLanes[Session]):
             row = read_lane(name, session.select(LANE, name))
             if row is None:
                 return None
-            if session.learns:
+            if session.may_cache:
                 rows[name] = row
         level = row.level
         if row.current.fair and session.mode is not Mode.BLIND:
