@@ -25,7 +25,7 @@ from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.runtime import event_loop
-from headway.runtime.app import App, moved
+from headway.runtime.app import App, state_after
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import batches, send_in_steps
 from headway.runtime.kind import Kind
@@ -351,7 +351,7 @@ class Client:
             author="client",
             reason=reason,
         )
-        return moved(verb, (await self.remote.act(request))[0])
+        return state_after(verb, (await self.remote.act(request))[0])
 
     # ------------------------------------------------------------------------------------ work
 

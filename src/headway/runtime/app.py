@@ -110,8 +110,11 @@ class App:
         self._declaration = Declaration(check_name("app", name))
         self._url = url or ""
         self._opener = opener
-        self._given = store
+        # The store in use; None until it is opened.
         self._store = store
+        # The same if the caller opened it, and so closes it.
+        self._given = store
+        # The store passed to `use`, before it was wrapped.
         self._lent: Store | None = None
         self._around: list[Callable[[Store], Store]] = []
         self._opening = Lock()
@@ -568,7 +571,7 @@ class App:
             author=self._declaration.author,
             reason=reason,
         )
-        return moved(Verb.CANCEL, (await self.store.act(request))[0])
+        return state_after(Verb.CANCEL, (await self.store.act(request))[0])
 
     def wait(self, job: str, *, within: object = "30s") -> JobView | None:
         """Wait until a job is final, and return it with its state and result.
@@ -628,9 +631,9 @@ class App:
             "before": self.declare,
         }
         if "lanes" in options:
-            given["before"] = partial(self._begin, options["lanes"])
+            given["before"] = partial(self._declare_and_warn, options["lanes"])
         if self.sources:
-            given |= self._sourced()
+            given |= self._source_options()
         lease_ms = self._declaration.shortest_lease_ms(self.lanes)
         if lease_ms is not None:
             given["lease"] = f"{lease_ms}ms"
@@ -652,7 +655,7 @@ class App:
         for source in self.sources.values():
             await sync.scan(source)
 
-    async def _begin(self, lanes: Lanes) -> None:
+    async def _declare_and_warn(self, lanes: Lanes) -> None:
         """Declare, and warn of lanes that neither the app nor its store knows.
 
         These are probably misspelt, but it is not an error: a lane is created with its first job.
@@ -678,7 +681,7 @@ class App:
             name=self._declaration.author,
         )
 
-    def _sourced(self) -> WorkerOptions:
+    def _source_options(self) -> WorkerOptions:
         """Return the worker options that synchronise the sources."""
         sync = self._source_sync()
 
@@ -723,7 +726,11 @@ class App:
 
     def _reconciler(self, kind: Kind, ask: Callable[..., Any]) -> str:
         """Declare the kind whose jobs query the provider about another kind's jobs."""
-        asking = Kind(KindOptions(name=f"{kind.name}.reconcile", lane=kind.lane), _asking, asks=ask)
+        asking = Kind(
+            KindOptions(name=f"{kind.name}.reconcile", lane=kind.lane),
+            _reconcile_stand_in,
+            asks=ask,
+        )
         self._add(asking)
         return asking.name
 
@@ -770,7 +777,7 @@ def _refuse_unopened(store: object) -> None:
         raise InvalidValue(message, hint="pass one such as MemoryStore(); a URL is for hw.App(url)")
 
 
-async def _asking(job: Job, **facts: object) -> None:
+async def _reconcile_stand_in(job: Job, **facts: object) -> None:
     """Stand in for a reconcile handler, which workers call differently."""
 
 
@@ -783,7 +790,7 @@ def _noop_kind() -> Kind:
     return Kind(KindOptions(name=NOOP), _noop)
 
 
-def moved(verb: Verb, reply: ActReply) -> str | None:
+def state_after(verb: Verb, reply: ActReply) -> str | None:
     """Return the state of a job after an operator's action on it.
 
     Raises:
