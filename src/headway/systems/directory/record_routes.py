@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, NamedTuple, Protocol, cast
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy import select
@@ -28,6 +28,7 @@ from headway.systems.directory.importing import (
 )
 from headway.systems.directory.records import MAX_ID, ImportReport, New, R, RecordChange, Records
 
+Handler = Callable[..., Awaitable[Response]]
 _TAG = re.compile(r'(?:W/)?"(\d{1,9})"', re.ASCII)
 
 IfVersion = Annotated[
@@ -68,7 +69,7 @@ class Texts:
     add: str | None = None
 
 
-def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
+def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
     routes: APIRouter,
     records: Records[R, New],
     *,
@@ -83,7 +84,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         routes: router whose prefix is the path of the list.
         reach: raises Forbidden if the records are outside the caller's scope.
     """
-    noun, reply = records.noun, reply_model(records.shape)
+    noun = records.noun
     taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
     which = Annotated[
         Name,
@@ -173,6 +174,26 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
     change.__annotations__["body"] = changed
     for route in (one, change, remove):
         route.__annotations__["id"] = which
+    handlers = _Handlers(listing, one, add, change, remove, imported)
+    _register(routes, records, handlers, texts)
+
+
+class _Handlers(NamedTuple):
+    """The functions of a record type's routes."""
+
+    listing: Handler
+    one: Handler
+    add: Handler
+    change: Handler
+    remove: Handler
+    imported: Handler
+
+
+def _register(
+    routes: APIRouter, records: Records[R, New], handlers: _Handlers, texts: Texts
+) -> None:
+    """Add the routes, with their descriptions in the API documentation."""
+    noun, reply = records.noun, reply_model(records.shape)
     p, plain = texts.prefix, noun.replace("-", " ")
     about = f"a {plain}"
     routes.get(
@@ -181,14 +202,14 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         summary=f"List {plain}s",
         description=f"List {plain}s by id.",
         response_model=page_model(records.shape),
-    )(listing)
+    )(handlers.listing)
     routes.get(
         "/{id}",
         operation_id=f"{p}_{noun}",
         summary=f"Get {about}",
         description=texts.one or f"Return a {plain}.",
         response_model=reply,
-    )(one)
+    )(handlers.one)
     routes.post(
         "",
         operation_id=f"{p}_add_{noun}",
@@ -196,21 +217,21 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         description=texts.add or f"Add a {plain}.",
         status_code=201,
         response_model=reply,
-    )(add)
+    )(handlers.add)
     routes.patch(
         "/{id}",
         operation_id=f"{p}_change_{noun}",
         summary=f"Change {about}",
         description=texts.change,
         response_model=reply,
-    )(change)
+    )(handlers.change)
     routes.delete(
         "/{id}",
         operation_id=f"{p}_remove_{noun}",
         summary=f"Remove {about}",
         description=texts.remove,
         status_code=204,
-    )(remove)
+    )(handlers.remove)
     routes.post(
         "/import",
         operation_id=f"{p}_import_{noun}s",
@@ -219,7 +240,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes in one place)
         f"set.",
         response_model=reply_model(ImportReport),
         openapi_extra=CSV_BODY,
-    )(imported)
+    )(handlers.imported)
 
 
 def check_version(what: str, version: int, if_match: str | None) -> None:
