@@ -28,7 +28,9 @@ async def test_reply_written_to_a_just_closed_connection_is_not_complete(gone: b
 
     presence = ClientWatch(receive)
     await REAL.pause(0)
-    reply = TrackedReply(b"{}", presence=presence, timing=REAL, unread=lambda: unread.append(True))
+    reply = TrackedReply(
+        b"{}", presence=presence, timing=REAL, on_unread=lambda: unread.append(True)
+    )
     await reply({}, receive, send)
     assert (reply.is_whole, unread) == (not gone, [True] * gone)
 

@@ -15,7 +15,7 @@ from headway.runtime.timing import PASSING, Timing
 from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollClaimer, PollReply
 from headway.server.long_polling.waiters import ClaimAttempt, Waiter, Waiters
 
-EVERY = 10.0
+BEAT_EVERY = 10.0
 """Seconds between two beats; polls that wait for less time cause none."""
 PRESENCE_LEASE_MS = 30_000
 MOST_SERVED = 1_000
@@ -41,7 +41,7 @@ class PollerHeartbeat:
     async def keep(self) -> None:
         """Send beats until cancelled; the lease expires soon after."""
         while True:
-            await self._timing.pause(EVERY)
+            await self._timing.pause(BEAT_EVERY)
             lanes = sorted(set(self._lanes()))[:MOST_SERVED]
             request = BeatRequest(
                 worker=self._worker, lanes=tuple(lanes), name=NAME, lease_ms=PRESENCE_LEASE_MS
@@ -114,11 +114,11 @@ class LongPollRegistry:
         self._store = store
         self._timing = timing
         self._claiming = PollClaimer(store, timing)
-        self._known = LaneNames(store, timing, self._wake_matching)
+        self._lane_names = LaneNames(store, timing, self._wake_matching)
         self._groups: dict[object, tuple[LaneSelection, Waiters]] = {}
         self._waiter_by_worker: dict[str, tuple[Waiters, Waiter]] = {}
         self._listing_task: asyncio.Task[None] | None = None
-        self._patterned = 0
+        self._patterns_waiting = 0
         self._heartbeat = PollerHeartbeat(store, timing, self._waited_for)
         self._heartbeat_task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -140,11 +140,11 @@ class LongPollRegistry:
     def note_lanes(self, lanes: Iterable[str]) -> None:
         """Add lanes that jobs were sent to; wake the polls whose patterns match a new one."""
         for lane in lanes:
-            self._known.note(lane)
+            self._lane_names.note(lane)
 
     async def among(self, wanted: LaneSelection) -> tuple[str, ...]:
         """Return the names of the selected lanes, with patterns expanded."""
-        known = await self._known.names() if wanted.patterns else ()
+        known = await self._lane_names.names() if wanted.patterns else ()
         return tuple(name for name, _ in wanted.among(known))
 
     async def pull(self, poll: LongPoll, seconds: float = 0.0) -> PollReply:
@@ -203,7 +203,7 @@ class LongPollRegistry:
     async def _attempt(self, poll: LongPoll) -> ClaimAttempt:
         known: Collection[str] = ()
         if poll.wanted.patterns:
-            known = await self._known.names()
+            known = await self._lane_names.names()
         return await self._claiming.attempt(poll, known)
 
     async def _empty_reply(self, poll: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
@@ -251,7 +251,7 @@ class LongPollRegistry:
             return entry[1]
         waiters = Waiters(self._sleep, self._timing)
         self._groups[group] = (wanted, waiters)
-        self._patterned += bool(wanted.patterns)
+        self._patterns_waiting += bool(wanted.patterns)
         return waiters
 
     def _leave(self, group: object, waiters: Waiters) -> None:
@@ -259,7 +259,7 @@ class LongPollRegistry:
         entry = self._groups.get(group)
         if entry is not None and entry[1] is waiters and waiters.is_idle:
             del self._groups[group]
-            self._patterned -= bool(entry[0].patterns)
+            self._patterns_waiting -= bool(entry[0].patterns)
             self._update_tasks()
 
     def _waited_for(self) -> Iterable[str]:
@@ -277,11 +277,11 @@ class LongPollRegistry:
         elif not self._groups and self._heartbeat_task is not None:
             self._heartbeat_task.cancel()
             self._heartbeat_task = None
-        if self._patterned and self._listing_task is None:
+        if self._patterns_waiting and self._listing_task is None:
             self._listing_task = loop.create_task(
-                self._known.keep_listing(), name="lanes of long polls"
+                self._lane_names.keep_listing(), name="lanes of long polls"
             )
-        elif not self._patterned and self._listing_task is not None:
+        elif not self._patterns_waiting and self._listing_task is not None:
             self._listing_task.cancel()
             self._listing_task = None
 

@@ -105,7 +105,7 @@ async def _end(task: asyncio.Future[Result], undo: Callable[[Result], None]) -> 
         undo(task.result())
 
 
-TURNS = 3
+LOOP_TURNS = 3
 """Rounds of the event loop between reading the end of a connection and `ClientWatch.is_gone`."""
 WRITE_WITHIN = 20.0
 """Seconds in which a reply must be written; shorter than the lease of its jobs."""
@@ -124,22 +124,22 @@ class TrackedReply(Response):
         *,
         presence: ClientWatch,
         timing: Timing,
-        unread: Callable[[], None],
-        read: Callable[[], Awaitable[None]] | None = None,
+        on_unread: Callable[[], None],
+        on_read: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Prepare the reply.
 
         Args:
             content: JSON.
             presence: closed when the reply has been written.
-            unread: called if the reply was not completely written.
-            read: called if the reply was completely written.
+            on_unread: called if the reply was not completely written.
+            on_read: called if the reply was completely written.
         """
         super().__init__(content, media_type="application/json")
         self._presence = presence
         self._timing = timing
-        self._unread = unread
-        self._read = read
+        self._on_unread = on_unread
+        self._on_read = on_read
         self.is_whole = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,9 +154,9 @@ class TrackedReply(Response):
         finally:
             self._presence.close()
             if not self.is_whole:
-                self._unread()
-        if self.is_whole and self._read is not None:
-            await self._read()
+                self._on_unread()
+        if self.is_whole and self._on_read is not None:
+            await self._on_read()
 
     async def _write(self, send: Send) -> None:
         body = bytes(self.body)
@@ -171,7 +171,7 @@ class TrackedReply(Response):
         # The server waits here until the rest is written or the connection is closed, and does not
         # report which; nor whether it has just read the end of the connection.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        for _ in range(TURNS):
+        for _ in range(LOOP_TURNS):
             await self._timing.pause(0)
         if self._presence.is_gone:
             return
@@ -238,7 +238,7 @@ async def answer_pull(
         _encode(encode(pulled)),
         presence=presence,
         timing=service.timing,
-        unread=lambda: registry.give_back(pulled),
+        on_unread=lambda: registry.give_back(pulled),
     )
 
 

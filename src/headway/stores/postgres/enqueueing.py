@@ -33,7 +33,7 @@ class Enqueues:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._few = Semaphore(PATIENT)
+        self._waiting_connections = Semaphore(PATIENT)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
         """See `Store.enqueue`.
@@ -65,16 +65,16 @@ class Enqueues:
             CallerError: as for `enqueue`; nothing was written.
             StoreUnavailable: the other transaction did not end in time.
         """
-        with self._few:
-            alone = Steps(self._steps.shared, {}, self._steps.make_notice)
-            alone.session.patient = True
+        with self._waiting_connections:
+            own_steps = Steps(self._steps.shared, {}, self._steps.make_notice)
+            own_steps.session.patient = True
             try:
-                return alone.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))
+                return own_steps.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))
             except NeedsMore:
-                alone.session.patient = False
-                return alone.run(Mode.EXCLUSIVE, lambda ledger: enqueue(ledger, jobs))
+                own_steps.session.patient = False
+                return own_steps.run(Mode.EXCLUSIVE, lambda ledger: enqueue(ledger, jobs))
             finally:
-                alone.close()
+                own_steps.close()
 
     def serve(self, calls: list[AnyCall], done: Callable[[Done], None]) -> None:
         """Serve calls, merging as many enqueues as fit in a batch.

@@ -361,7 +361,7 @@ class _Dispenserd:
     def _handed(self, received: Received, presence: ClientWatch) -> Response:
         fields = {"status": "ok", "code": DONE, "message": received.message}
 
-        async def read() -> None:
+        async def settle() -> None:
             try:
                 await self._queue.done(received)
             except StoreError as error:
@@ -371,8 +371,8 @@ class _Dispenserd:
             _json(fields),
             presence=presence,
             timing=self._service.timing,
-            unread=lambda: self._queue.put_back(received),
-            read=read,
+            on_unread=lambda: self._queue.put_back(received),
+            on_read=settle,
         )
 
 
