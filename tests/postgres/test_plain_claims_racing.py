@@ -142,7 +142,7 @@ async def test_lane_made_fair_or_narrow_by_another_process_is_no_longer_plain(
     await define(other, SetLane(spec=LaneSpec(name=LANE, **spec)))
     reply = await claim(store, request=2)
     assert len(reply.jobs) == (1 if "concurrency" in spec else 3)
-    assert not store._plain.may(ClaimRequest(worker="w", request=3, lanes=((LANE, 1),)))
+    assert not store._plain.may_claim(ClaimRequest(worker="w", request=3, lanes=((LANE, 1),)))
     await assert_clean(store)
 
 

@@ -26,6 +26,7 @@ from headway.core.timetable.fires import (
 from headway.runtime.timing import PASSING, Timing
 
 SWEEP_SIZE = 500
+"""Maximum number of items that one sweep handles of each sort."""
 DEAD_LOGGED = 100
 """Maximum number of dead jobs per sweep that are logged one by one."""
 LONGEST_REST = 2.0
@@ -140,6 +141,7 @@ def _longest_rest(sweepers: float) -> float:
 
     It is random for more than two of them.
     """
+    # Each of n sweepers rests about n seconds, so a few need no more than the longest rest.
     if sweepers <= LONGEST_REST:
         return LONGEST_REST
     mean = min(sweepers, MOST_SHARING)
@@ -170,6 +172,7 @@ AHEAD_MS = 20 * 60_000
 ROUND_EVERY = 30.0
 """Seconds between two rounds."""
 MOST_AHEAD = 10_000
+"""Maximum number of fires of an entry that are created ahead in one round."""
 
 
 class TimetableChore:
@@ -210,7 +213,7 @@ class TimetableChore:
 
     async def _create_entry_fires(self, entry: EntryView, now: int) -> int:
         moments, ahead_until = due_fires(entry, now)
-        laid = 0
+        created = 0
         for start in range(0, len(moments), MAX_BATCH):
             page = moments[start : start + MAX_BATCH]
             last = start + MAX_BATCH >= len(moments)
@@ -222,10 +225,10 @@ class TimetableChore:
                     ahead_until=ahead_until if last else page[-1],
                 )
             )
-            laid += len(reply.fired)
+            created += len(reply.fired)
             if not reply.current:
                 break
-        return laid
+        return created
 
 
 def due_fires(entry: EntryView, now: int) -> tuple[tuple[int, ...], int]:

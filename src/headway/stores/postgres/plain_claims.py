@@ -53,7 +53,7 @@ RETRY_MS = 50
 """Milliseconds before a claim that found only locked jobs is repeated."""
 
 _LAST = 2**62
-_NO_DONE = Done(wrote=False, woken={}, notified=False)
+_NOTHING_DONE = Done(wrote=False, woken={}, notified=False)
 
 _PLAIN = "flow = ANY ({}::bigint[]) AND (run > 0 OR entry IS NULL)"
 _HOLDS = f"""
@@ -205,14 +205,14 @@ class _Lane:
     Attributes:
         flows: numbers of flows that had waiting jobs, in order.
         gates: names of the implicit gates that must not limit them.
-        known: `Shared.forgotten` and the epoch when the flows were read.
+        read_from: `Shared.forgotten` and the epoch when the flows were read.
         failed: number of consecutive plain claims that were refused.
         pause: exclusive claims left before a plain one is attempted again.
     """
 
     flows: tuple[int, ...]
     gates: Texts
-    known: tuple[int, int]
+    read_from: tuple[int, int]
     failed: int = 0
     pause: int = 0
 
@@ -231,7 +231,7 @@ class PlainClaims:
     _lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
     _workers: set[str] = field(default_factory=set[str])
 
-    def may(self, request: ClaimRequest) -> bool:
+    def may_claim(self, request: ClaimRequest) -> bool:
         """Return whether this process may make a claim as one of a plain lane."""
         if len(request.lanes) != 1 or request.after or request.worker not in self._workers:
             return False
@@ -263,9 +263,9 @@ class PlainClaims:
         if len(request.lanes) != 1 or reply.after or not reply.jobs:
             return
         shared = self.steps.shared
-        of = (shared.forgotten, shared.time.epoch)
+        read_from = (shared.forgotten, shared.time.epoch)
         known = self._lanes.get(name)
-        if known is not None and known.known != of:
+        if known is not None and known.read_from != read_from:
             known = None
         flows = tuple(sorted({*found, *(known.flows if known else ())}))
         if not self._is_plain(name, flows):
@@ -282,7 +282,7 @@ class PlainClaims:
             gates = {"all", f"lane:{name}", *(f"tenant:{key.tenant}" for key in keys)}
             gates.update(f"kind:{key.kind}" for key in keys)
             failed, pause = (known.failed, known.pause) if known else (0, 0)
-            self._lanes[name] = _Lane(flows, Texts(sorted(gates)), of, failed, pause)
+            self._lanes[name] = _Lane(flows, Texts(sorted(gates)), read_from, failed, pause)
 
     def _is_plain(self, name: str, flows: Sequence[int]) -> bool:
         if not _is_simple(self.steps.shared.lanes, name):
@@ -304,15 +304,15 @@ class PlainClaims:
         name = request.lanes[0][0]
         lane = self._lanes.get(name)
         if lane is None:
-            return None, _NO_DONE
+            return None, _NOTHING_DONE
         try:
             reply = self._claim(request, name, lane)
         except NeedsMore:
             lane.failed = min(lane.failed + 1, LONGEST_PAUSE)
             lane.pause = min(2**lane.failed, LONGEST_PAUSE) - 2
-            return None, _NO_DONE
+            return None, _NOTHING_DONE
         lane.failed = 0
-        return reply, _NO_DONE
+        return reply, _NOTHING_DONE
 
     def _claim(self, request: ClaimRequest, name: str, lane: _Lane) -> ClaimReply:
         steps, session, marks = self.steps, self.steps.session, self.steps.shared.marks
@@ -322,15 +322,17 @@ class PlainClaims:
         marked = self._marked(lane.flows)
         number = session.lanes.number(name)
 
+        promoted: list[tuple[int, int, int, int]] = []
+
         def run(spare: int) -> tuple[Rows, Row]:
-            holds = self._holds(request, name, lane, number)
-            start = self._start(request, lane, number, marked, version, spare)
+            check = self._check_statement(request, name, lane, number)
+            start = self._start_statement(request, lane, number, marked, version, spare)
             then = (_THEN, (number, request.worker, Numbers(lane.flows)))
-            _, found, (after,) = steps.run_in_one_trip([holds, start, then])
+            _, found, (after,) = steps.run_in_one_trip([check, start, then])
+            # Of a job that was only promoted, its place in its flow is returned, but not its id.
             promoted.extend(row[:4] for row in found if row[4] is None)
             return [row for row in found if row[4] is not None], after
 
-        promoted: list[tuple[int, int, int, int]] = []
         spare = min(4 * request.n, MOST_SKIPPED)
         started, (next_at, lease_until, left) = run(spare)
         if left and not started and spare < MOST_SKIPPED:
@@ -367,13 +369,15 @@ class PlainClaims:
         ranges = {flow: self.steps.shared.marks.ranges(flow) for flow in flows}
         return {} if all(parts is WHOLE for parts in ranges.values()) else ranges
 
-    def _holds(self, request: ClaimRequest, name: str, lane: _Lane, number: int) -> BoundStatement:
+    def _check_statement(
+        self, request: ClaimRequest, name: str, lane: _Lane, number: int
+    ) -> BoundStatement:
         shared = self.steps.shared
         # Read each once, because other threads replace them.
         known, templates, lanes = shared.known_facts(), shared.templates, shared.lanes
         if templates is None or not _is_simple(lanes, name):
             raise NeedsMore
-        if lane.known != (shared.forgotten, shared.time.epoch):
+        if lane.read_from != (shared.forgotten, shared.time.epoch):
             # Its flows may have been numbered in another store.
             raise NeedsMore
         facts = (templates.version, lanes.version, *known)
@@ -389,7 +393,7 @@ class PlainClaims:
             Numbers(lane.flows),
         )
 
-    def _start(
+    def _start_statement(
         self,
         request: ClaimRequest,
         lane: _Lane,
@@ -485,5 +489,6 @@ class PlainClaims:
 
 
 def _is_simple(lanes: Lanes, name: str) -> bool:
+    """Return whether a lane is known to be neither fair nor limited."""
     row = lanes.rows.get(name)
     return row is not None and not row.current.fair and row.current.concurrency is None

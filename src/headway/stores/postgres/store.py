@@ -149,7 +149,7 @@ class PostgresStore(SqlStore):
 
     async def _claim(self, request: ClaimRequest) -> ClaimReply:
         unknown: OutcomeUnknown | None = None
-        if self._plain.may(request):
+        if self._plain.may_claim(request):
             try:
                 plain = await _ask(self._claim_queue, Call(lambda: self._plain.claim(request)))
             except OutcomeUnknown as error:

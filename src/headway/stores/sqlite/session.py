@@ -172,7 +172,7 @@ class Session:
         """Whether the store was replaced, or restored to an older state."""
         return bool(self.watch.reason) or self.numbers[SUSPECT] > 0
 
-    def follow(self, before: Session) -> None:
+    def take_over(self, before: Session) -> None:
         """Take over the fingerprint of an earlier connection of this process."""
         self.watch, self._epoch = before.watch, before._epoch
 
@@ -214,7 +214,7 @@ class Session:
         self.memory = SessionCache()
         self._version = -1
 
-    def mark(self) -> Savepoint:
+    def begin_part(self) -> Savepoint:
         """Start a part of the step that can be undone separately."""
         self.db.execute("SAVEPOINT part")
         return Savepoint(dict(self.numbers.changed), len(self._fresh), len(self.wakes))

@@ -79,7 +79,7 @@ class Writer:
         clock = self._clock if free else CheckedClock(self._clock, self.write_lock.file)
         session = Session(db, clock)
         if self._last_session is not None:
-            session.follow(self._last_session)
+            session.take_over(self._last_session)
         self._last_session = session
         self._was_replaced = False
         self._ledger = SqliteLedger(session)
@@ -277,7 +277,7 @@ class Writer:
         for place, call in enumerate(group):
             if place and monotonic() > end:
                 return group[place:]
-            mark = session.mark()
+            mark = session.begin_part()
             session.fix_time()
             try:
                 call.answer = call.verb(ledger)
