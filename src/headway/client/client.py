@@ -234,7 +234,6 @@ class Client:
         Args:
             key: the reference of the job's run, or a key it is known by.
             event: id of the event; each event is applied once.
-            options: see `SignalOptions`.
 
         Returns:
             The store's reply.
@@ -274,9 +273,6 @@ class Client:
 
     async def jobs_async(self, **filters: Unpack[JobFilters]) -> Page[JobView]:
         """Return a page of jobs, oldest first.
-
-        Args:
-            filters: see `JobFilters`.
 
         Returns:
             Up to `limit` jobs, and the cursor of the next page.
@@ -381,7 +377,6 @@ class Client:
 
         Args:
             app: the App whose handlers run here.
-            options: as for `worker`.
         """
         event_loop.run(self._work(app, options))
 
@@ -400,7 +395,6 @@ class Client:
 
         Args:
             worker: a random name, new at each start of the program.
-            options: see `ClaimOptions`.
 
         Returns:
             The jobs, in the order to start them; none if the wait timed out.

@@ -141,11 +141,7 @@ class Repairable(Protocol):
         ...
 
     async def new_epoch(self, author: str, reason: str) -> int:
-        """Start a new epoch, which fences all older runs, and record it in the trail.
-
-        Returns:
-            The new epoch.
-        """
+        """Start a new epoch, which fences all older runs, and record it in the trail."""
         ...
 
     async def reset_clock(self, author: str, reason: str) -> int:

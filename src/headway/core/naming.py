@@ -25,7 +25,6 @@ def check_name(what: str, name: object, *, empty: bool = False) -> str:
     Args:
         what: the subject of the error message.
         name: text of 1 to 512 characters without NUL or lone surrogates.
-        empty: whether the name may be empty.
 
     Raises:
         InvalidValue: the name is not such a text.

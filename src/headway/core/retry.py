@@ -86,9 +86,6 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
         jitter: "equal" waits half the delay plus a random part of the rest, "full" a random part of
             all of it, "none" exactly the delay.
 
-    Returns:
-        The policy.
-
     Raises:
         InvalidValue: an argument is out of range.
     """

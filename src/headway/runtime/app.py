@@ -136,11 +136,7 @@ class App:
     def job(self, /, **options: Unpack[JobOptions]) -> Callable[[Callable[..., Any]], Kind]: ...
 
     def job(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> object:
-        """Declare a kind of work by its handler, as `@app.job` or `@app.job(...)` with options.
-
-        Args:
-            options: see `JobOptions`.
-        """
+        """Declare a kind of work by its handler, as `@app.job` or `@app.job(...)` with options."""
 
         def declare(fn: Callable[..., Any]) -> Kind:
             if not inspect.isroutine(fn):
@@ -162,9 +158,6 @@ class App:
 
     def lane(self, name: str, **options: Unpack[LaneOptions]) -> None:
         """Set the options of a lane; a lane that is not declared has the defaults.
-
-        Args:
-            options: see `LaneOptions`.
 
         Raises:
             InvalidValue: an option is not valid.
@@ -234,9 +227,6 @@ class App:
 
     def source(self, **options: Unpack[SourceOptions]) -> Callable[[Rows], Source]:
         """Declare the jobs that should be pending according to the application's own tables.
-
-        Args:
-            options: see `SourceOptions`.
 
         Returns:
             A decorator that turns the function into a `Source`. The function yields jobs (from a
@@ -501,7 +491,6 @@ class App:
         Args:
             key: the reference of the job's run, or a key it is known by.
             event: id of the event; each event is applied once.
-            options: see `SignalOptions`.
 
         Returns:
             The store's reply.
@@ -697,9 +686,6 @@ class App:
 
         A third signal kills the process at once. If the store is unreachable at the start, opening
         it is retried as by `reach`.
-
-        Args:
-            options: as for `worker`.
         """
         event_loop.run(self._work(options))
 

@@ -65,7 +65,6 @@ async def send_in_steps(
 
     Args:
         jobs: iterated while they are sent.
-        store: stores one step.
 
     Returns:
         The replies of all steps, in order.

@@ -204,7 +204,6 @@ def check_template(what: str, kind: str, template: object, names: Sequence[str])
 
     Args:
         what: name of the option.
-        names: arguments of the kind.
 
     Raises:
         InvalidValue: a placeholder is not an argument, or the template is not text.

@@ -138,7 +138,6 @@ class Flows:
 
     Attributes:
         rows: by lane or gate, then by number.
-        more: whether a lane or gate has more flows.
     """
 
     rows: Sequence[WaitingFlow] = ()

@@ -30,7 +30,6 @@ async def seen_job(  # noqa: PLR0913  (which job, and the texts of the error)
     """Return a job of a system, with its runs and trail.
 
     Args:
-        kind: kind of the system's jobs.
         lane: lane of these jobs; checked because callers can create jobs of any kind in other
             lanes.
         noun: name of such a job in the error message.

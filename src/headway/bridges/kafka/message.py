@@ -55,7 +55,6 @@ class Incoming(NamedTuple):
         headers: the last value of each name; none if a name is not UTF-8.
         produced_at: the message's timestamp in ms UTC; the time of reading if it has none.
         has_bad_header: whether the name of a header is not UTF-8.
-        has_timestamp: whether the message has one.
     """
 
     topic: str

@@ -396,7 +396,6 @@ async def _work(
     """Run until all due sessions have started or `has_enough`, then wait until they have ended.
 
     Args:
-        has_enough: Whether enough sessions have started.
         most: Maximum number of sessions at once.
         started: File descriptor to which the worker's id is written once the sessions have started.
 

@@ -29,9 +29,6 @@ def Hours(  # noqa: N802  (reads as the record that it builds)
         tz: an IANA time zone, or a template such as "{tz}" whose placeholders are also in the name.
         exceptions: spans for individual dates ("2026-12-25"); None for closed all day.
 
-    Returns:
-        The gate.
-
     Raises:
         InvalidValue: an argument is not valid, or jobs in two zones would share one gate.
     """

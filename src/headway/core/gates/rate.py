@@ -18,9 +18,6 @@ def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> G
         per: length of the window, as "1h" or a timedelta; at least 1 ms.
         shared: True if an argument in the name has only few values.
 
-    Returns:
-        The gate.
-
     Raises:
         InvalidValue: an argument is not valid.
     """

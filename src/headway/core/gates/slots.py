@@ -13,9 +13,6 @@ def Slots(name: str, capacity: int, *, shared: bool | None = None) -> GateSpec: 
         capacity: number of permits; with 0 no job passes.
         shared: True if an argument in the name has only few values.
 
-    Returns:
-        The gate.
-
     Raises:
         InvalidValue: the name or the capacity is not valid.
     """

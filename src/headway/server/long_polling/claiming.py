@@ -164,7 +164,6 @@ class PollReply:
         now: the store's time; approximate if this poll waited behind others and never claimed.
         lease_until: when the worker's runs lapse without a beat; None if this poll never claimed.
         next_at: when it is worth polling again; None for not before a wake.
-        again: whether to poll again at once.
         after: to be passed to the worker's next poll.
         is_repeat: whether the jobs were handed out before, for the same number.
     """

@@ -354,7 +354,6 @@ def use_of(job: str, keyed: Sequence[GateUse], candidates: Sequence[str], gate: 
     """Return the use by which a job waits at a gate, with its name resolved.
 
     Args:
-        keyed: the job's keyed gates.
         candidates: those of a cascade; empty for other jobs.
         gate: where it is parked, or whose ticket it carries.
 

@@ -35,7 +35,6 @@ class Listener:
     Args:
         waiters: key under which waiting processes are registered.
         origin: returns the id of this process's calls, whose wakes are ignored.
-        wake: wakes waiters of this process.
     """
 
     def __init__(

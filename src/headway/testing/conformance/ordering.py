@@ -232,7 +232,6 @@ async def turns(worker: PlayedWorker, n: int, count: int, claims: int = 1) -> li
 
     Args:
         worker: repeatedly claims, then settles everything it got.
-        count: number of starts at the gate.
         claims: number of claims before each settlement.
     """
     order: list[str] = []

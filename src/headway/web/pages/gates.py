@@ -52,7 +52,6 @@ class Waiters:
     Attributes:
         jobs: The first of them.
         count: How many were counted, including those that also wait for another gate.
-        more: Whether there may be more.
     """
 
     jobs: Sequence[JobView]
