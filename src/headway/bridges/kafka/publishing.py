@@ -210,7 +210,6 @@ def declare_kafka(
     servers: str | None = None,
     *,
     settings: KafkaSettings | None = None,
-    tally: Tally | None = None,
 ) -> KafkaKinds:
     """Add the kinds `kafka.publish` and `kafka.publish_in_order`; the first job connects.
 
@@ -219,7 +218,7 @@ def declare_kafka(
     """
     given = settings or read_kafka_settings({} if servers is None else {"servers": servers})
     publisher = Publisher(producer_config(given))
-    counts = tally or Tally()
+    counts = Tally()
 
     async def send(
         job: Job,

@@ -26,7 +26,7 @@ from headway.core.errors import (
 )
 from headway.core.job import MAX_BATCH
 from headway.runtime.chores import Sweep, TimetableChore
-from headway.runtime.job import Job, Stop
+from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.claimer import Claimer, Prefetch, wake_after_settling
@@ -238,12 +238,12 @@ class WorkerRun:
         if not self._lease.lapsing(self._timing.monotonic()):
             return  # a claim has extended it meanwhile
         self.queue.hand_back("its worker could not beat")
-        self._interrupt_all("stop")
+        self._stop_handlers()
 
-    def _interrupt_all(self, why: Stop) -> None:
+    def _stop_handlers(self) -> None:
         for slot in self._slots:
             if slot.job is not None and slot.job.stop is None:
-                slot.interrupt(why)
+                slot.interrupt("stop")
 
     async def _wind_down(self, claiming: asyncio.Task[None], settling: asyncio.Task[None]) -> None:
         """Let handlers finish within the grace period, stop the others, and settle everything."""
@@ -254,7 +254,7 @@ class WorkerRun:
         queue.hand_back("its worker stops")
         grace = 0.0 if self._hurry else self._settings.grace
         await self._while_any(lambda slot: not self._hurry and slot.job is not None, grace)
-        self._interrupt_all("stop")
+        self._stop_handlers()
         await self._while_any(lambda slot: slot.job is not None and not slot.in_thread, STOP_LIMIT)
         self._log_lasting()
         # A thread cannot be stopped from outside: unless in a hurry, wait for its handler.

@@ -115,7 +115,7 @@ class CascadeGroup(ConformanceGroup):
 
     async def test_unfit_candidate_is_skipped_with_its_reason(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
-        run = await rig.worker.take_and_report(FoundUnfit, reason="off duty")
+        await rig.worker.take_and_report(FoundUnfit, reason="off duty")
         run = await rig.worker.take_one()
         assert (run.candidate, run.run, run.attempt) == ("bob", 2, 1)
         cascade = await rig.cascade(job.id)

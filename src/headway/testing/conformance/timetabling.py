@@ -359,7 +359,6 @@ class TimetableGroup(ConformanceGroup):
         assert (await the_entry(rig)).folded == 3
 
     async def test_overlap_one_lets_one_fire_wait_behind_the_running_one(self, rig: Rig) -> None:
-        await rig.declare(Slots("solo", 1))
         await create_fires(rig, 1, 2, 3, 4, overlap="one")
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_one()
