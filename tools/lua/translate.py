@@ -550,8 +550,6 @@ class Translator(Lines):
             return Value(f"math.floor({left.at(Bind.MULTIPLY)} / {right.at(Bind.UNARY)})", kind)
         is_known = type(op) in _ARITHMETIC and kinds <= _NUMBERS
         self.refuse(not is_known, node, f"this operator between {' and '.join(sorted(kinds))}")
-        if isinstance(op, ast.Add) and right.text == "1":
-            return shifted(left, 1)
         sign, binds = _ARITHMETIC[type(op)]
         return Value(f"{left.at(binds)} {sign} {right.at(binds + 1)}", kind, binds)
 
@@ -604,7 +602,7 @@ class Translator(Lines):
         self.refuse(word == "and" or values[2:], node, "values beside bools")
         left, right = values
         kind = replace(left.type, optional=right.type.may_be_none)
-        if right.text in {"''", "0", "{}"} or left.type.kind in {"record", "function"}:
+        if right.text in {"''", "0", "{}"}:
             return Value(f"{left.at(Bind.OR)} or {right.at(Bind.AND)}", kind, Bind.OR)
         left = self.kept(left, "value")
         test = self.truth(node, left).at(Bind.AND)
