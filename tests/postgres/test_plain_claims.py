@@ -76,6 +76,14 @@ async def learn(store: PostgresStore, number: int, worker: str = "w") -> None:
     await succeed(store, [(reply.jobs[0].id, reply.jobs[0].run)], worker)
 
 
+async def learn_tenant(store: PostgresStore, tenant: str) -> None:
+    """Let the process know a further flow of the lane; request 2 of worker w is used."""
+    await store.enqueue([job(9_999, tenant=tenant)])
+    reply = await claim(store, request=2)
+    assert len(reply.jobs) == 1
+    await succeed(store, [(reply.jobs[0].id, reply.jobs[0].run)])
+
+
 @asynccontextmanager
 async def locked(place: Place, made: Sequence[NewJob]) -> AsyncIterator[None]:
     """Hold row locks on these jobs, as another claim that is not committed yet."""
@@ -232,6 +240,18 @@ async def test_flows_of_a_plain_lane_are_merged_by_priority_due_time_and_arrival
     await assert_clean(store)
 
 
+async def test_first_job_is_started_though_many_of_another_flow_arrived_before_it(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    await learn_tenant(store, "new")
+    first = job(20, tenant="new", due_at=clock() - 1_000)
+    await store.enqueue([*jobs(1, 10), first])
+    before = trips(store)
+    assert started(await claim(store, request=3, n=1)) == [first.id]
+    assert trips(store) == (before[0] + 1, before[1])
+    await assert_clean(store)
+
+
 async def test_lane_is_plain_again_after_its_process_has_forgotten_the_store(
     store: PostgresStore,
 ) -> None:
@@ -316,7 +336,7 @@ async def test_due_job_locked_by_another_claim_is_skipped_and_not_lost(
     store: PostgresStore, place: Place, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(low_water_marks, "LEAST", 1)
-    due = [job(number, due_at=clock() + number) for number in range(1, 5)]
+    due = jobs(1, 4, due_at=clock() + 5)
     await store.enqueue(due)
     clock.advance(5)
     async with locked(place, due[:1]):
@@ -434,6 +454,44 @@ async def test_plain_claim_leaves_expired_jobs_to_the_verb(
     await assert_clean(store)
 
 
+async def test_retries_after_their_expiry_are_started_by_plain_claims(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    made = jobs(1, 2, expires_at=clock() + 1_000)
+    await store.enqueue(made)
+    runs = (await claim(store, request=2)).jobs
+    outcomes = tuple(Snoozed(one.id, one.run, until_at=clock() + 1_000) for one in runs)
+    await store.settle(SettleRequest(worker="w", outcomes=outcomes))
+    clock.advance(1_000)
+    before = trips(store)
+    # The second one becomes waiting.
+    for request, one in enumerate(made, 3):
+        assert started(await claim(store, request=request, n=1)) == [one.id]
+    assert trips(store) == (before[0] + 2, before[1])
+    await assert_clean(store)
+
+
+async def test_plain_claim_starts_no_job_before_it_was_created(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    await store.enqueue([job(1)])
+    before = trips(store)
+    with psycopg.connect(place.database) as other:
+        # The claim's time is fixed by its first statement, and its second waits for this lock.
+        other.execute(f"LOCK TABLE {place.namespace}.delta IN ACCESS EXCLUSIVE MODE".encode())
+        call = asyncio.ensure_future(claim(store, request=2))
+        await until_it_waits(place.database, call)
+        clock.advance(1_000)
+        assert store.enqueue_within(other, [job(2)])[0].created
+        other.commit()
+        assert started(await call) == of([job(1), job(2)])
+    assert trips(store)[0] == before[0] + 1
+    view = await store.read(JobQuery(id=job(2).id))
+    assert view is not None
+    assert view.runs[0].claimed_at == view.created_at == clock()
+    await assert_clean(store)
+
+
 async def test_plain_claim_leaves_cascades_to_the_verb(store: PostgresStore) -> None:
     offered = job(1, candidates=("ann", "bob"), policy=JobPolicy(cascade=True))
     await store.enqueue([offered, job(2)])
@@ -473,6 +531,29 @@ async def test_plain_claim_raises_the_stores_time(
     assert started(await claim(store, request=2, n=1)) == of(made[:1])
     assert trips(store) == (before[0] + 1, before[1])
     assert place.sql("SELECT n FROM @number WHERE key = -1") == [(clock(),)]
+
+
+async def test_plain_claim_that_starts_nothing_writes_nothing(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    tables = ("number", "worker", "delta", "job")
+    rows = " UNION ALL ".join(f"SELECT xmin::text FROM @{name}" for name in tables)  # noqa: S608  (constants only)
+    before, written = trips(store), sorted(place.sql(rows))
+    clock.advance(5_000)
+    reply = await claim(store, request=2)
+    assert (started(reply), reply.lease_until) == ([], clock() + 25_000)
+    assert trips(store) == (before[0] + 1, before[1])
+    assert sorted(place.sql(rows)) == written
+
+
+async def test_plain_claim_extends_the_lease(store: PostgresStore, clock: FakeClock) -> None:
+    clock.advance(5_000)
+    await store.enqueue([job(1)])
+    before = trips(store)
+    assert (await claim(store, request=2)).lease_until == clock() + 30_000
+    assert trips(store) == (before[0] + 1, before[1])
+    clock.advance(29_999)
+    assert (await store.sweep(10)).lost == 0
 
 
 async def test_plain_claim_does_not_shorten_a_longer_lease(

@@ -311,6 +311,31 @@ async def test_unclaimed_starts_of_a_plain_claim_are_released_by_a_beat(
     await assert_clean(store)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+async def test_due_jobs_that_another_claim_changes_meanwhile_are_left_to_it(
+    store: PostgresStore, other: PostgresStore, place: Place, clock: FakeClock, n: int
+) -> None:
+    await learn(other, 9_001, "v")
+    due = [job(number, due_at=clock() + number) for number in range(1, 5)]
+    await store.enqueue(due)
+    clock.advance(5)
+    before = trips(store), trips(other)
+    with psycopg.connect(place.database) as holder:
+        row = f"SELECT FROM {place.namespace}.worker WHERE id = 'w' FOR UPDATE"
+        holder.execute(row.encode())
+        # It has read all due jobs and started the first.
+        late = asyncio.ensure_future(claim(store, request=2, n=n))
+        await until_it_waits(place.database, late)
+        assert started(await claim(other, "v", request=2, n=1)) == of(due[1:2])
+        assert (await count(store, "scheduled"), await count(store, "waiting")) == (1, 2)
+    assert started(await late) == of(due[:1])
+    for one, (ahead, exclusive) in zip((store, other), before, strict=True):
+        assert trips(one) == (ahead + 1, exclusive)
+    assert started(await claim(store, request=3)) == of(due[2:])
+    assert await count(store, "running") == 4
+    await assert_clean(store)
+
+
 # Marks: jobs that other threads of the process put back while a plain claim reads behind them
 
 
