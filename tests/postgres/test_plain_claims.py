@@ -298,6 +298,17 @@ async def test_plain_claim_leaves_a_gate_a_closing_or_a_fair_lane_to_the_verb(
     await assert_clean(store)
 
 
+async def test_lane_in_which_jobs_with_a_gate_wait_is_not_plain(store: PostgresStore) -> None:
+    seats = Slots("seats", 1)
+    await define(store, DeclareGate(spec=seats))
+    await store.enqueue([job(1), *(job(n, gates=(use_of(seats),)) for n in (2, 3))])
+    # An exclusive claim, which starts only the job without the gate.
+    assert started(await claim(store, request=2, n=1)) == [job(1).id]
+    reply = await claim(store, request=3)
+    assert [(one.id, one.gated) for one in reply.jobs] == [(job(2).id, True)]
+    await assert_clean(store)
+
+
 async def test_plain_claim_leaves_jobs_with_keyed_gates_to_the_verb(store: PostgresStore) -> None:
     phone = Slots("phone:{phone}", 1)
     await define(store, DeclareGate(spec=phone))
@@ -337,7 +348,7 @@ async def test_due_job_locked_by_another_claim_is_skipped_and_not_lost(
 ) -> None:
     monkeypatch.setattr(low_water_marks, "LEAST", 1)
     due = jobs(1, 4, due_at=clock() + 5)
-    await store.enqueue(due)
+    await store.enqueue([*due, job(5, due_at=clock() + 60_000)])
     clock.advance(5)
     async with locked(place, due[:1]):
         assert started(await claim(store, request=2, n=1)) == of(due[1:2])
@@ -621,6 +632,19 @@ async def test_claim_of_a_worker_with_an_expired_lease_first_takes_its_runs_away
     view = await store.read(JobQuery(id=lost.id))
     assert view is not None
     assert (view.state, view.runs[0].outcome) == (State.SCHEDULED, "lost")
+    await assert_clean(store)
+
+
+async def test_first_claim_of_a_worker_is_exclusive_and_its_second_plain(
+    store: PostgresStore,
+) -> None:
+    await store.enqueue(jobs(1, 2))
+    before = trips(store)
+    assert started(await claim(store, "v", request=1, n=1)) == [job(1).id]
+    assert trips(store)[0] == before[0]
+    before = trips(store)
+    assert started(await claim(store, "v", request=2, n=1)) == [job(2).id]
+    assert trips(store) == (before[0] + 1, before[1])
     await assert_clean(store)
 
 
