@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from uuid import uuid4
 
 import pytest
 
 import headway as hw
+from headway.contract.store import Store
 from headway.runtime.timing import Timing
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
+from headway.testing.faulty import StoreProxy
 
 MINUTE_MS = 60_000
+Reply = TypeVar("Reply")
 
 
 class Leaping(Timing):
@@ -130,6 +136,40 @@ async def test_worker_until_idle_does_what_can_start_and_leaves_the_rest() -> No
     view = await app.find_async(again.id)
     assert view is not None
     assert view.state is hw.State.DEAD
+
+
+class SlowSettle(StoreProxy):
+    """Settles only once a claim that began later has been answered."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.settling, self.claimed = False, asyncio.Event()
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        settling = self.settling
+        if name == "settle":
+            self.settling = True
+            await self.claimed.wait()
+        reply = await operation()
+        if name == "claim" and settling:
+            self.claimed.set()
+        return reply
+
+
+async def test_worker_until_idle_awaits_its_outcomes_whose_follow_ups_can_start() -> None:
+    app = hw.App(store=SlowSettle(MemoryStore()))
+    double = declare(app)
+    follow_up = double.make(n=21)
+
+    @app.job()
+    async def first(job: hw.Job) -> None:
+        job.then(follow_up)
+
+    await app.send_async(first)
+    await app.worker(until_idle=True).run()
+    done = await app.find_async(follow_up.id)
+    assert done is not None
+    assert done.result == b"42"
 
 
 async def test_worker_until_idle_without_work_exits(url: str) -> None:

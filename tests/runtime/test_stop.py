@@ -475,20 +475,25 @@ async def test_many_outcomes_are_written_in_requests_of_a_thousand() -> None:
     assert [len(request.outcomes) for request, _ in store.asked("settle")] == [MAX_BATCH, 1]
 
 
-async def test_outcomes_whose_request_was_cancelled_are_written_by_the_next_run() -> None:
-    store = FaultyStore(MemoryStore())
-    store.plan(Fault.REFUSE, operation="settle")
+async def test_outcomes_whose_request_was_cancelled_are_written_first_by_the_next_run() -> None:
+    faulty = FaultyStore(MemoryStore())
+    faulty.plan(Fault.REFUSE, operation="settle")
+    store = ObservedStore(faulty)
     settler = Settler(store, "w", Held(), Timing())
-    settler.put(Succeeded(derived_id("a"), 1))
+    outcomes = [Succeeded(derived_id(name), 1) for name in ("a", "b")]
+    settler.put(outcomes[0])
     running = asyncio.create_task(settler.run())
-    while not store.calls:
+    while not faulty.calls:
         await pause(0)
+    settler.put(outcomes[1])
     running.cancel()
     await asyncio.wait((running,))
-    assert (running.cancelled(), settler.pending, settler.settled) == (True, 1, 0)
+    assert (running.cancelled(), settler.pending, settler.settled) == (True, 2, 0)
     settler.close()
     await settler.run()
-    assert (store.calls, settler.pending, settler.settled) == (["settle"] * 2, 0, 1)
+    assert (settler.pending, settler.settled) == (0, 2)
+    written = [request.outcomes for request, _ in store.asked("settle")]
+    assert written == [(outcomes[0],), tuple(outcomes)]
 
 
 @pytest.mark.parametrize("place", ["loop", "thread"])
