@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -223,6 +225,85 @@ async def test_handlers_are_stopped_before_the_lease_ends_if_no_beat_succeeds(
     view = await store.job(sent.id)
     assert view.state in {"waiting", "running"}
     assert view.run == 1
+
+
+Answer = Callable[[float], float | None]
+"""Returns after how many seconds a beat sent at this time is answered; None for never."""
+
+
+def beat_virtually(
+    answer: Answer, seconds: float, pokes: Sequence[float] = ()
+) -> tuple[list[float], list[float]]:
+    """Run a heartbeat with a lease of 12 s in virtual time.
+
+    Args:
+        answer: may raise the store's error.
+        pokes: times at which there is progress to send.
+
+    Returns:
+        When it sent beats, and when it reported that the lease is about to end.
+    """
+    sent: list[float] = []
+    lapses: list[float] = []
+
+    async def run(loop: VirtualLoop) -> None:
+        class Store(StoreProxy):
+            async def beat(self, request: BeatRequest) -> BeatReply:
+                sent.append(round(loop.time(), 3))
+                reply = await super().beat(request)
+                after = answer(loop.time())
+                await (asyncio.Event().wait() if after is None else pause(after))
+                return reply
+
+        heartbeat = Heartbeat(
+            Store(MemoryStore(lambda: round(1000 * loop.time()))),
+            "w",
+            name="",
+            lanes=("main",),
+            held=Held(),
+            lease=Lease(12_000),
+            timing=VirtualTiming(loop),
+            on_reply=lambda _: None,
+            on_lapse=lambda: lapses.append(loop.time()),
+        )
+        for at in pokes:
+            loop.call_at(at, heartbeat.poke)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await heartbeat.run()
+
+    run_virtually(run, 0)
+    return sent, lapses
+
+
+def refuse(_at: float) -> float:
+    message = "the store is unreachable"
+    raise StoreUnavailable(message)
+
+
+ANSWERS: dict[str, Answer] = {
+    "refused": lambda at: refuse(at) if at else 0,
+    "never answered": lambda at: None if at else 0,
+    # The lease counts from the request.
+    "refused after a slow reply": lambda at: refuse(at) if at else 0.5,
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_lapse_is_reported_once_a_sixth_of_the_lease_before_its_end(answer: str) -> None:
+    _, lapses = beat_virtually(ANSWERS[answer], 20)
+    assert lapses == [10]
+
+
+def test_second_lapse_is_reported_like_the_first() -> None:
+    _, lapses = beat_virtually(lambda at: 0 if at in {0, 15} else refuse(at), 40)
+    assert lapses == [10, 25]
+
+
+def test_progress_sends_one_early_beat_a_quarter_second_after_the_last_at_the_earliest() -> None:
+    # The second progress arrives while the beat for the first is under way.
+    sent, _ = beat_virtually(lambda _: 0.125, 6, pokes=(1, 1.0625))
+    assert sent == [0, 1, 1.25, 5.375]
 
 
 def test_reply_after_a_later_one_shortens_no_lease() -> None:
