@@ -155,22 +155,33 @@ def test_handler_that_cleans_up_after_a_cancel_may_finish_while_its_worker_stops
     assert run_virtually(work, 1_700_000_000_000) == ("cancelled", ["cancel"])
 
 
-async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: ObservedStore) -> None:
-    begun = asyncio.Event()
+@pytest.mark.parametrize("again", [(True,), (True, False)], ids=["", "then a third"])
+def test_second_stop_ends_the_grace_at_once(again: tuple[bool, ...]) -> None:
+    async def work(loop: VirtualLoop) -> tuple[str, float]:
+        timing, begun = VirtualTiming(loop), asyncio.Event()
+        app = hw.App(store=open_store("memory://", clock=loop.clock), timing=timing)
 
-    @app.job()
-    async def work(job: hw.Job) -> None:
-        begun.set()
-        await asyncio.Event().wait()
+        @app.job()
+        async def call(job: hw.Job) -> None:
+            begun.set()
+            await asyncio.Event().wait()
 
-    sent = await app.send_async(work)
-    worker = app.worker(grace="1h")
-    task = asyncio.create_task(worker.run())
-    await soon(begun)
-    worker.stop()
-    worker.stop(now=True)
-    await ended(task)
-    assert (await store.job(sent.id)).state == "waiting"
+        sent = await app.send_async(call)
+        worker = app.worker(heartbeat="task", chores=False, grace="1h")
+        running = asyncio.ensure_future(worker.run())
+        await begun.wait()
+        worker.stop()
+        await timing.pause(60)
+        assert not running.done()
+        stopped_at = timing.monotonic()
+        for now in again:
+            worker.stop(now=now)
+        await running
+        view = await app.store.read(JobQuery(id=sent.id))
+        assert view is not None
+        return view.state, timing.monotonic() - stopped_at
+
+    assert run_virtually(work, 1_700_000_000_000) == ("waiting", 0)
 
 
 async def stop_twice(app: hw.App, begun: asyncio.Event) -> None:

@@ -252,7 +252,7 @@ class WorkerRun:
         self._claimer.stop()
         await self._end(claiming)
         queue.hand_back("its worker stops")
-        grace = 0.0 if self._hurry else self._settings.grace
+        grace = self._settings.grace
         await self._while_any(lambda slot: not self._hurry and slot.job is not None, grace)
         self._stop_handlers()
         await self._while_any(lambda slot: slot.job is not None and not slot.in_thread, STOP_LIMIT)

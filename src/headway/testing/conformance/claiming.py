@@ -10,7 +10,7 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import CloseGate
-from headway.contract.outcomes import Failed, Released, Succeeded
+from headway.contract.outcomes import Failed, HandedOver, Released, Succeeded
 from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
@@ -103,15 +103,16 @@ class ClaimGroup(ConformanceGroup):
         nothing_new = await rig.worker.ask(3)
         assert (nothing_new.jobs, nothing_new.again) == ([], False)
 
-    async def test_repeated_request_returns_only_jobs_the_worker_still_holds(
-        self, rig: Rig
-    ) -> None:
-        await rig.add_many(3)
-        first, second, third = await rig.worker.take(3)
-        await rig.worker.settle(Succeeded(second.id, second.run))
-        assert (await rig.worker.repeat(3)).jobs == [first, third]
+    async def test_repeated_request_returns_only_jobs_the_worker_still_runs(self, rig: Rig) -> None:
+        await rig.add_many(4)
+        first, second, third, fourth = await rig.worker.take(4)
+        await rig.worker.settle(
+            Succeeded(second.id, second.run),
+            HandedOver(fourth.id, fourth.run, key="call-1", timeout_ms=60_000),
+        )
+        assert (await rig.worker.repeat(4)).jobs == [first, third]
 
-    async def test_jobs_that_became_due_before_a_repeated_request_are_counted(
+    async def test_repeated_request_leaves_jobs_that_have_become_due_to_the_next_one(
         self, rig: Rig
     ) -> None:
         await rig.declare(LINE)
@@ -122,6 +123,7 @@ class ClaimGroup(ConformanceGroup):
         (run,) = await rig.worker.take()
         rig.clock.advance(1_000)
         assert (await rig.worker.repeat()).jobs == [run]
+        assert await rig.state(later.id) is State.SCHEDULED
         await rig.check()
         assert await rig.worker.take_ids() == [later.id]
 

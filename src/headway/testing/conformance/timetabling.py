@@ -125,6 +125,16 @@ class TimetableGroup(ConformanceGroup):
         (expired,) = await fired(rig)
         assert (expired.state, expired.reason, expired.run) == (State.DEAD, "expired", 0)
 
+    async def test_retry_of_a_fire_starts_after_its_expiry(self, rig: Rig) -> None:
+        job = rig.jobs.make(due_at=None, expires_at=minute(2), key=None)
+        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job, overlap="all")
+        await rig.define(DeclareEntry(spec=spec))
+        await fire(rig, (await the_entry(rig)).revision, 1)
+        rig.clock.advance(MINUTE_MS)
+        run = await rig.worker.take_and_report(Failed, after_ms=5 * MINUTE_MS)
+        rig.clock.advance(5 * MINUTE_MS)
+        assert await rig.worker.take_ids(5) == [run.id]
+
     async def test_time_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
         entry = await create_fires(rig, 1, 2)
         reply = await fire(rig, entry.revision, 1, 2, 3)
