@@ -23,7 +23,7 @@ from headway.contract.definitions import (
     SetGate,
     SetLane,
 )
-from headway.contract.outcomes import SettleRequest, Snoozed
+from headway.contract.outcomes import SettleRequest, Snoozed, Verdict
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreChanged
 from headway.stores.postgres import low_water_marks
@@ -199,6 +199,19 @@ async def test_plain_claim_starts_nothing_in_a_restored_store(
         await claim(store, request=3)
     assert trips(store)[0] == before + 1
     assert await count(other, "running") == 1
+
+
+async def test_success_in_a_restored_store_is_settled_by_a_step_that_detects_it(
+    store: PostgresStore, place: Place, clock: FakeClock
+) -> None:
+    await store.enqueue(jobs(1, 2))
+    first, second = (await claim(store, request=2)).jobs
+    assert await succeed(store, [(first.id, first.run)]) == [Verdict.DONE]
+    clock.advance(5_000)
+    assert await store.lead("chores", "here", 1_000)
+    place.sql("UPDATE @number SET n = n - 4000 WHERE key = %s", HIGH_WATER)
+    assert await succeed(store, [(second.id, second.run)]) == [Verdict.DONE]
+    assert place.sql("SELECT n FROM @number WHERE key = %s", SUSPECT) == [(1,)]
 
 
 async def test_plain_claim_starts_nothing_in_a_store_without_an_identity(
