@@ -222,6 +222,15 @@ async def test_too_frequent_caller_is_told_to_wait():
         assert int(refused[0].headers["retry-after"]) >= 1
 
 
+async def test_requests_of_a_caller_never_use_up_the_rate_of_its_heartbeats():
+    # One request, and the next after a quarter of an hour.
+    async with calling(requests_per_s=0.001) as client:
+        replies = [await client.post("/echo", json={"word": "x"}) for _ in range(2)]
+        assert [one.status_code for one in replies] == [200, 429]
+        kept = await client.post("/v1/leases", json={"worker": "w", "running": []})
+        assert kept.status_code == 200
+
+
 class Hand(Timing):
     """A clock that the test advances."""
 

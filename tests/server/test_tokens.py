@@ -210,7 +210,8 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
     with pytest.raises(StoreUnavailable):  # nothing had been read yet
         await callers.caller(new.text)
     store.away = False
-    assert await callers.caller(new.text) is not None
+    caller = await callers.caller(new.text)
+    assert caller is not None
     store.away = True
     for _ in range(3):
         clock.now += AWAY_S / 4
@@ -218,4 +219,6 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
     clock.now += AWAY_S / 4
     with pytest.raises(StoreUnavailable):
         await callers.caller(new.text)
+    # A stream shows the outage, so it continues.
+    assert await callers.may_stay(f"Bearer {new.text}", caller)
     await store.close()
