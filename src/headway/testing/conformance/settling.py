@@ -83,6 +83,19 @@ ENDS_WITHOUT_ERROR: dict[str, Callable[[Rig, PlayedWorker, Claimed], Awaitable[o
 class SettleGroup(ConformanceGroup):
     """What a live run may write; each outcome is checked on its own."""
 
+    async def test_successes_of_first_and_later_runs_are_settled_in_one_request(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(4, **SHORT)
+        for run in await rig.worker.take(2):
+            await rig.worker.settle(Released(run.id, run.run))
+        runs = await rig.worker.take(4)
+        assert [run.run for run in runs] == [2, 2, 1, 1]
+        verdicts = await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        assert verdicts == [Verdict.DONE] * 4
+        assert [await rig.state(run.id) for run in runs] == [State.SUCCEEDED] * 4
+        await rig.check()
+
     async def test_succeeded_job_keeps_its_result_and_its_run(self, rig: Rig) -> None:
         job = await rig.add()
         run = await rig.worker.take_one()
