@@ -86,14 +86,18 @@ class SettleGroup(ConformanceGroup):
     async def test_successes_of_first_and_later_runs_are_settled_in_one_request(
         self, rig: Rig
     ) -> None:
-        await rig.add_many(4, **SHORT)
+        seats = Slots("seats", 2)
+        await rig.declare(seats)
+        await rig.add_many(2, **SHORT, gates=(seats,))
         for run in await rig.worker.take(2):
             await rig.worker.settle(Released(run.id, run.run))
+        await rig.add_many(2, **SHORT)
         runs = await rig.worker.take(4)
-        assert [run.run for run in runs] == [2, 2, 1, 1]
+        assert [(run.run, run.gated) for run in runs] == [(2, True)] * 2 + [(1, False)] * 2
         verdicts = await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
         assert verdicts == [Verdict.DONE] * 4
         assert [await rig.state(run.id) for run in runs] == [State.SUCCEEDED] * 4
+        assert [state.used for state in await rig.gates()] == [0]
         await rig.check()
 
     async def test_succeeded_job_keeps_its_result_and_its_run(self, rig: Rig) -> None:
