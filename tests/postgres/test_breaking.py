@@ -278,7 +278,8 @@ async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
     other = psycopg.connect(place.database)
     other.execute(f"LOCK TABLE {place.namespace}.delta")  # pyright: ignore[reportArgumentType]
     late = asyncio.ensure_future(breaks.enqueue([of(3, "b")]))
-    await until_it_waits(place.database, late)
+    # The first attempt waits for 20 ms only; restore while the second one waits.
+    await until_it_waits(place.database, late, seconds=1)
     place.restore()
     with pytest.raises((OutcomeUnknown, StoreUnavailable)):
         await late

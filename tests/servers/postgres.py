@@ -213,8 +213,11 @@ def with_database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
-async def until_it_waits(database: str, call: asyncio.Future[Any]) -> None:
+async def until_it_waits(database: str, call: asyncio.Future[Any], seconds: float = 0) -> None:
     """Wait until the server keeps a call to a database waiting for a lock.
+
+    Args:
+        seconds: for how long the statement must have been waiting.
 
     Raises:
         AssertionError: the call finished without waiting for a lock.
@@ -222,9 +225,10 @@ async def until_it_waits(database: str, call: asyncio.Future[Any]) -> None:
     waits = (
         "SELECT FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        " AND query_start <= clock_timestamp() - %s * interval '1 second'"
     )
     async with asyncio.timeout(LIMIT):
         with psycopg.connect(database, autocommit=True) as db:
-            while db.execute(waits).fetchone() is None:
+            while db.execute(waits, (seconds,)).fetchone() is None:
                 assert not call.done()
                 await pause(0)
