@@ -358,7 +358,7 @@ async def snooze(store: PostgresStore, clock: FakeClock, one: tuple[str, int]) -
     await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
 
 
-@pytest.mark.parametrize("before", ["_holds", "_rise"])
+@pytest.mark.parametrize("before", ["_check_statement", "_rise"])
 async def test_job_requeued_during_a_plain_claim_is_not_skipped(
     store: PostgresStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
@@ -374,7 +374,7 @@ async def test_job_requeued_during_a_plain_claim_is_not_skipped(
     pause.through.set()
     found = [started(await late), started(await claim(store, request=5, n=2))]
     # Found by the claim that reads after it was put back.
-    assert first.id in found[0 if before == "_holds" else 1]
+    assert first.id in found[0 if before == "_check_statement" else 1]
     await assert_clean(store)
 
 
