@@ -539,11 +539,17 @@ async def test_job_found_by_a_poll_longer_than_the_lease_is_started_if_beats_ren
         assert (await store.ends(sent.id)).result == b"1"
 
 
-async def test_store_that_cannot_continue_stops_the_worker_loudly(store: ObservedStore) -> None:
+@pytest.mark.parametrize("operation", ["claim", "beat"])
+async def test_store_that_cannot_continue_stops_the_worker_loudly(
+    store: ObservedStore, operation: str
+) -> None:
     class Corrupt(ObservedStore):
-        async def claim(self, request: Any) -> Any:
-            message = "page 7 is damaged"
-            raise StoreCorrupt(message)
+        def __getattr__(self, name: str) -> Any:
+            return corrupt if name == operation else super().__getattr__(name)
+
+    async def corrupt(_request: Any) -> Any:
+        message = "page 7 is damaged"
+        raise StoreCorrupt(message)
 
     app = hw.App(store=Corrupt(store.inner))
     with pytest.raises(StoreCorrupt, match="page 7"):
