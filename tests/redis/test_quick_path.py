@@ -14,7 +14,7 @@ import pytest
 
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, ResetGate, SetGate
-from headway.contract.outcomes import Failed, Outcome, Released, SettleRequest, Succeeded
+from headway.contract.outcomes import Closing, Failed, Outcome, Released, SettleRequest, Succeeded
 from headway.core.errors import StoreChanged
 from headway.core.job import NewJob, derived_id
 from headway.stores.redis.scripts import Script, script
@@ -269,6 +269,18 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
     "settle with a long result": (
         [*TWO, lambda w: w.claim()],
         lambda w: w.end(Succeeded(_id(1), 1, result=b"1" * 257)),
+    ),
+    "settle with a result and a job to create": (
+        [*TWO, lambda w: w.claim()],
+        lambda w: w.end(
+            Succeeded(_id(1), 1, result=b"1", then=(NewJob(id=_id(9), kind="call"),)),
+        ),
+    ),
+    "settle with a result and a gate to close": (
+        [*TWO, lambda w: w.claim()],
+        lambda w: w.end(
+            Succeeded(_id(1), 1, result=b"1", close=(Closing(gate="kind:call", for_ms=9),)),
+        ),
     ),
     "settle with a result of a subject": (
         [*KNOWN, lambda w: w.enqueue(1, subject="s"), lambda w: w.claim()],
