@@ -263,7 +263,7 @@ def beat_virtually(
             held=Held(),
             lease=Lease(12_000),
             timing=VirtualTiming(loop),
-            on_reply=lambda _: None,
+            on_reply=lambda _, extend: extend(),
             on_lapse=lambda: lapses.append(loop.time()),
         )
         for at in pokes:
