@@ -127,6 +127,7 @@ async def test_request_with_nobody_near_is_pending_at_once_and_alerts_each_dispa
 async def test_dispatcher_without_lines_for_calls_is_alerted_by_text(tmp_path: Path):
     async with a_field(tmp_path, lines={}, text_from=LINE) as field:
         await field.user("dora", "call:+15557770001", "text:+15557770001")
+        field.carrier.person("+15557770001", "ignore")
         await field.ask()
         (alert,) = await field.settled("alert_dispatcher", 1)
         assert alert.state is State.SUCCEEDED
