@@ -209,6 +209,15 @@ async def test_cancelled_job_is_stopped(worker: str, tmp_path: Path) -> None:
             assert await final(rig, long) is State.CANCELLED
 
 
+@pytest.mark.parametrize(
+    "worker",
+    [
+        # It first waits for the end of its long poll, which is 10 seconds.
+        pytest.param(one, marks=pytest.mark.slow if one == "worker.php" else ())
+        for one in HANDLERS
+    ],
+    indirect=True,
+)
 async def test_stopped_worker_leaves_and_holds_nothing(worker: str, tmp_path: Path) -> None:
     async with serving() as rig:
         token = await rig.token(Role.WORKER)
