@@ -17,7 +17,7 @@ from headway.contract.definitions import (
     FireRequest,
 )
 from headway.contract.outcomes import SettleRequest, Snoozed
-from headway.core.gates.spec import GateSpec
+from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.job import NewJob
 from headway.core.timetable.schedule import Every
 from headway.stores.postgres import low_water_marks
@@ -29,6 +29,9 @@ from headway.testing.jobs import use_of
 from tests.plain_jobs import assert_clean, claim, job, jobs, succeed
 from tests.postgres.places import Place
 from tests.postgres.test_out_of_order import LIMIT, Held
+
+LINE = Slots("line", 100)
+GATED = (use_of(LINE),)
 
 
 @pytest.fixture(autouse=True)
@@ -143,9 +146,8 @@ async def test_job_enqueued_while_an_exclusive_claim_runs_goes_first(
     place: Place, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = place.open(clock)
-    line = Slots("line", 100)
-    await declare(store, line)
-    made = jobs(0, 9, gates=(use_of(line),))
+    await declare(store, LINE)
+    made = jobs(0, 9, gates=GATED)
     await store.enqueue(made)
     assert len(await claimed(store, 2, 1)) == 2
     session, chosen, queued = store._turns.session, threading.Event(), threading.Event()
@@ -159,7 +161,7 @@ async def test_job_enqueued_while_an_exclusive_claim_runs_goes_first(
     monkeypatch.setattr(session, "commit", held)
     claiming = asyncio.create_task(claimed(store, 2, 2))
     assert await asyncio.to_thread(chosen.wait, LIMIT)
-    late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
+    late = job(60, due_at=clock() - 5_000, gates=GATED)
     await store.enqueue([late])
     queued.set()
     assert await claiming == [one.id for one in made[2:4]]
@@ -167,14 +169,12 @@ async def test_job_enqueued_while_an_exclusive_claim_runs_goes_first(
     await assert_clean(store)
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("gates", [(), GATED], ids=["plain", "gated"])
 async def test_job_whose_enqueue_arrives_after_a_claim_goes_first(
-    place: Place, clock: FakeClock, *, gated: bool
+    place: Place, clock: FakeClock, gates: tuple[GateUse, ...]
 ) -> None:
     store = place.open(clock)
-    line = Slots("line", 100)
-    await declare(store, line)
-    gates = (use_of(line),) if gated else ()
+    await declare(store, LINE)
     made = jobs(0, 9, gates=gates)
     await store.enqueue(made)
     assert len(await claimed(store, 2, 1)) == 2
@@ -208,14 +208,13 @@ async def test_late_job_is_found_by_a_claim_like_earlier_ones(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
-    line = Slots("line", 100)
-    await declare(store, line)
-    made = jobs(0, 8, gates=(use_of(line),))
+    await declare(store, LINE)
+    made = jobs(0, 8, gates=GATED)
     await store.enqueue(made)
     # These claims start like the previous one, with what it read.
     for request in (1, 2, 3):
         assert len(await claimed(store, 2, request)) == 2
-    late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
+    late = job(60, due_at=clock() - 5_000, gates=GATED)
     await other.enqueue([late])
     rest = await claimed(store, 2, 4) + await claimed(store, 2, 5)
     assert sorted(rest) == sorted([made[6].id, made[7].id, late.id])
@@ -226,25 +225,22 @@ async def test_late_job_is_found_in_a_flow_that_a_claim_has_just_emptied(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
-    line = Slots("line", 100)
-    await declare(store, line)
-    await store.enqueue(jobs(0, 2, gates=(use_of(line),)))
+    await declare(store, LINE)
+    await store.enqueue(jobs(0, 2, gates=GATED))
     # As many as there are, so the claim does not read the flow to its end.
     assert len(await claimed(store, 2, 1)) == 2
-    late = job(60, due_at=clock() - 5_000, gates=(use_of(line),))
+    late = job(60, due_at=clock() - 5_000, gates=GATED)
     await other.enqueue([late])
     assert await claimed(store, 2, 2) == [late.id]
     await assert_clean(store)
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("gates", [(), GATED], ids=["plain", "gated"])
 async def test_due_job_whose_enqueue_was_committed_late_goes_first(
-    place: Place, clock: FakeClock, *, gated: bool
+    place: Place, clock: FakeClock, gates: tuple[GateUse, ...]
 ) -> None:
     store = place.open(clock)
-    line = Slots("line", 100)
-    await declare(store, line)
-    gates = (use_of(line),) if gated else ()
+    await declare(store, LINE)
     made = jobs(0, 4, gates=gates)
     late = jobs(60, 2, due_at=clock() + 60_000, gates=gates)
     await store.enqueue([*made, *late])
@@ -302,9 +298,8 @@ async def test_job_that_another_process_puts_back_is_found_in_an_emptied_flow(
     place: Place, clock: FakeClock
 ) -> None:
     store, other = place.open(clock), place.open(clock)
-    line = Slots("line", 100)
-    await declare(store, line)
-    made = jobs(0, 6, gates=(use_of(line),))
+    await declare(store, LINE)
+    made = jobs(0, 6, gates=GATED)
     await store.enqueue(made)
     first, _ = (await claim(store, request=1, n=2)).jobs
     # These claims start like the previous one, from the same marks, and leave nothing.
