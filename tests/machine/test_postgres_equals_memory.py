@@ -77,7 +77,7 @@ async def settle_and_claim(
 ) -> tuple[list[Verdict], ClaimReply]:
     if isinstance(store, PostgresStore):
         with (
-            patch.object(PlainClaims, "may", return_value=False),
+            patch.object(PlainClaims, "may_claim", return_value=False),
             patch.object(store._settles, "beside", return_value=False),
         ):
             # The settlement is executed first, in whatever order the calls are made.
