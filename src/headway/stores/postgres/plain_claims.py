@@ -30,6 +30,7 @@ from headway.stores.postgres.shared import Done, Lanes
 from headway.stores.postgres.statement import NeedsMore
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.tables.gates import PASSES
+from headway.stores.postgres.tables.job_statements import FROM_MARK
 from headway.stores.sql.statement import (
     DEFINITIONS,
     FIRST_TOTAL,
@@ -98,16 +99,13 @@ _WAITING = """(
         SELECT job.priority, job.due_at, job.seq, job.state FROM @job AS job
         WHERE state = 1 AND job.lane = $1::bigint AND job.flow = part.flow{}
         ORDER BY job.priority, job.due_at, job.seq LIMIT $3::bigint) AS head"""
-_BEHIND = """
-            AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)
-            AND job.priority < part.below"""
 _START = f"""
 -- From the process's low-water marks on, if no exclusive step has put jobs before them since.
 WITH behind AS MATERIALIZED (
     SELECT head.*
     FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
         AS part (flow, priority, due_at, seq, below)
-    CROSS JOIN LATERAL {_WAITING.format(_BEHIND)}
+    CROSS JOIN LATERAL {_WAITING.format(FROM_MARK)}
     WHERE (SELECT coalesce(max(n), 0) FROM @number WHERE key = {BEHIND}) = $9::bigint),
 -- An enqueue may have been committed since the assumptions were checked.
 due AS MATERIALIZED (

@@ -115,9 +115,10 @@ _HAS_WAITING = """(
         SELECT FROM @job AS job
         WHERE state = 1 AND lane = (SELECT no FROM lane) AND job.flow = part.flow{}
         ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one"""
-_BEHIND = """
+FROM_MARK = """
             AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)
             AND job.priority < part.below"""
+"""Condition that a job is in a range of its flow; see `LowWaterMarks.ranges`."""
 FLOWS_WAITING = f"""
 -- Flows with low-water marks are read from these on; the other flows are in the gaps between them.
 WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1),
@@ -139,7 +140,7 @@ marked AS (
     SELECT DISTINCT part.flow
     FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
         AS part (flow, priority, due_at, seq, below)
-    CROSS JOIN LATERAL {_HAS_WAITING.format(_BEHIND)}),
+    CROSS JOIN LATERAL {_HAS_WAITING.format(FROM_MARK)}),
 -- A late commit may have put jobs before a mark.
 late AS (
     SELECT part.flow
@@ -164,7 +165,7 @@ WITH part AS (
     SELECT *
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
         $7::bigint[]) AS part (lane, flow, most, priority, due_at, seq, below)),
-behind AS MATERIALIZED ({_HEADS.format("part", _BEHIND)}),
+behind AS MATERIALIZED ({_HEADS.format("part", FROM_MARK)}),
 -- If there are too few from a flow's mark on, the whole flow: a late commit may have put jobs
 -- before it.
 short AS MATERIALIZED (
