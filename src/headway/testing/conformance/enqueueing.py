@@ -149,6 +149,14 @@ class EnqueueGroup(ConformanceGroup):
         async with rig.refuses(IdConflict, match=job.id):
             await rig.enqueue(fresh, job.changed(**change))
 
+    async def test_same_id_is_a_conflict_though_another_job_of_the_batch_takes_its_key(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add(key=None)
+        fresh = rig.jobs.make(args=b'{"other":1}', key="taken")
+        async with rig.refuses(IdConflict, match=job.id):
+            await rig.enqueue(fresh, fresh.changed(id=job.id))
+
     @pytest.mark.parametrize(
         "refused",
         [
