@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.contract.extensions import InsertsWithin, Movable, Repairable
+from headway.contract.extensions import InsertsWithin, Movable, Repairable, SendsAhead
 
 
 def forward_extensions(wrapper: Any, inner: object) -> None:
@@ -12,7 +12,7 @@ def forward_extensions(wrapper: Any, inner: object) -> None:
 
     From Python 3.12 on, `isinstance` does not use `__getattr__` to find the methods of a protocol.
     """
-    for extension in (InsertsWithin, Movable, Repairable):
+    for extension in (InsertsWithin, Movable, Repairable, SendsAhead):
         if isinstance(inner, extension):
             names = [name for name in vars(extension) if not name.startswith("_")]
             vars(wrapper).update({name: getattr(wrapper, name) for name in names})

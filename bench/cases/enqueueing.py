@@ -19,6 +19,7 @@ RAW = "apsw, same row"
 BARE = "apsw, six columns"
 SYNC = "headway, app.send"
 MANY = "headway, 32 callers"
+WHOLE = "headway, all in one call"
 TOGETHER = 5
 """Factor for the number of jobs if callers share commits, so that it lasts long enough."""
 
@@ -54,7 +55,9 @@ def in_bulk(bench: Bench) -> None:
             continue
         fewer = count if system.name == HEADWAY else bench.scale.bulk_peers
         turns[system.name] = _enqueue(bench, system, "many", fewer)
-        notes[system.name] = f"{fewer:,} jobs"
+        notes[system.name] = f"{fewer:,} jobs, 1,000 a call"
+    turns[WHOLE] = _enqueue(bench, bench.engine, "whole", count)
+    notes[WHOLE] = f"{count:,} jobs"
     if bench.ground.store == "sqlite":
         turns |= {
             RAW: lambda place: raw_rate(place, lambda table: table.bulk(count)),

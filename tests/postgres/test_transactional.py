@@ -271,6 +271,25 @@ async def test_key_of_an_open_transaction_delays_not_even_a_processes_first_enqu
     await fresh.close()
 
 
+async def test_batch_is_reported_as_sent_before_the_server_has_stored_it(
+    app: hw.App, database: str
+):
+    """So that its caller creates the next batch meanwhile."""
+    await app.declare()
+    patient = PostgresStore(parse_url(f"{database}?patience_ms=600000"))
+    jobs = [NewJob(id=derived_id("sent", n), kind="note", lane="notes") for n in range(1_000)]
+    sent, loop = asyncio.Event(), asyncio.get_running_loop()
+    with psycopg.connect(database) as db:
+        db.execute("LOCK TABLE headway.job IN SHARE MODE")
+        batch = asyncio.ensure_future(
+            patient.enqueue_ahead(jobs, lambda: loop.call_soon_threadsafe(sent.set))
+        )
+        await asyncio.wait_for(sent.wait(), LIMIT)
+        assert not batch.done()
+    assert len(await asyncio.wait_for(batch, LIMIT)) == 1_000
+    await patient.close()
+
+
 async def test_key_of_an_open_transaction_that_rolls_back_is_free(
     app: hw.App, store: PostgresStore, database: str
 ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
@@ -53,6 +53,33 @@ class Watched(StoreProxy):
         return await operation()
 
 
+class Ahead(Watched):
+    """Works for many iterations of the loop before it says that a batch is sent, on a thread.
+
+    Args:
+        says: whether it says so at all.
+    """
+
+    def __init__(self, made: Callable[[], int], *, says: bool) -> None:
+        super().__init__(made)
+        self.says = says
+        self.made_before, self.made_by_the_end = list[int](), list[int]()
+
+    async def enqueue_ahead(
+        self, jobs: Sequence[hw.NewJob], sent: Callable[[], None]
+    ) -> list[Sent]:
+        before = self.made()
+        for _ in range(200):
+            await pause(0)
+        self.made_before.append(self.made() - before)
+        if self.says:
+            await asyncio.to_thread(sent)
+            sent()
+        reply = await self.enqueue(jobs)
+        self.made_by_the_end.append(self.made() - before)
+        return reply
+
+
 class Sender:
     """Sends numbered jobs, and fails to create them at a given number."""
 
@@ -90,6 +117,17 @@ async def test_step_is_made_while_the_previous_one_is_stored() -> None:
     sender = Sender(4_500)
     await sender.app.send_many_async(sender.jobs())
     assert sender.store.made_meanwhile == [1_000, 1_000, 1_000, 500, 0]
+
+
+@pytest.mark.parametrize("says", [True, False])
+async def test_no_job_is_made_before_the_previous_step_is_sent(says: bool) -> None:
+    sender = Sender(3_500)
+    store = Ahead(lambda: sender.made, says=says)
+    sender.app = hw.App(store=store)
+    sent = await sender.app.send_many_async(sender.jobs())
+    assert (len(sent), len(set(sent)), sender.made) == (3_500, 3_500, 3_500)
+    assert store.made_before == [0, 0, 0]
+    assert store.made_by_the_end == ([1_000, 1_000, 500] if says else [0, 0, 0])
 
 
 async def test_steps_are_stored_one_after_another() -> None:

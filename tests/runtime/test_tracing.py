@@ -27,7 +27,7 @@ from psycopg import AsyncConnection
 
 import headway as hw
 from headway.contract.claims import ClaimRequest
-from headway.contract.extensions import InsertsWithin, Repairable
+from headway.contract.extensions import InsertsWithin, Repairable, SendsAhead
 from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
@@ -324,7 +324,7 @@ async def test_traced_store_can_do_all_that_the_store_can(
         store = open_store(new_url(kind))
         app = hw.App(store=store)
         trace(app, spans.provider)
-        for door in (InsertsWithin, Repairable):
+        for door in (InsertsWithin, Repairable, SendsAhead):
             assert isinstance(app.store, door) is isinstance(store, door), (kind, door)
         if isinstance(app.store, Repairable):
             assert await app.store.suspicion() is None

@@ -215,7 +215,7 @@ class Client:
             CallerError: a step is refused; the steps before it are stored.
             StoreError: the server cannot serve the call now; the steps before are stored.
         """
-        return await send_in_steps(self._bodies(jobs), self._send_step)
+        return await send_in_steps(self._bodies(jobs), self._send_ahead)
 
     def send_many(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
         """Send many jobs in steps of 1000; each step is stored completely or not at all.
@@ -250,6 +250,11 @@ class Client:
         now = self.remote.wall_at()
         for one in jobs:
             yield job_body(one, now) if isinstance(one, NewJob) else body_with_id(one)
+
+    async def _send_ahead(self, step: list[Fields], sent: Callable[[], None] | None) -> list[Sent]:
+        if sent is not None:
+            sent()
+        return await self._send_step(step)
 
     async def _send_step(self, step: list[Fields]) -> list[Sent]:
         return (await self.remote.post("/v1/jobs", step)).read(read_sent)

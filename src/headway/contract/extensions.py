@@ -1,13 +1,32 @@
-"""Abilities of some stores: insert within a caller's transaction, move content, be repaired."""
+"""Abilities of some stores: send ahead, insert in a caller's transaction, move, be repaired."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from headway.contract.store import Sent
 from headway.core.job import NewJob
+
+
+@runtime_checkable
+class SendsAhead(Protocol):
+    """A store whose server stores a batch while the caller creates the next one.
+
+    Its thread and the caller's run one at a time, because of Python's global lock. A caller that
+    creates jobs before the thread has sent its batch leaves the server without work meanwhile.
+    """
+
+    async def enqueue_ahead(self, jobs: Sequence[NewJob], sent: Callable[[], None]) -> list[Sent]:
+        """Enqueue jobs as `Store.enqueue` does.
+
+        Args:
+            jobs: up to 1000.
+            sent: called on any thread, perhaps repeatedly, once only the server has work to do;
+                never if the call fails before that.
+        """
+        ...
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Self, TypeVar, Unpack, assert_never, cast, overload
 from uuid import uuid4
 
-from headway.contract.extensions import InsertsWithin
+from headway.contract.extensions import InsertsWithin, SendsAhead
 from headway.contract.operate import Acted, ActReply, ActRequest, Verb
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
@@ -470,7 +470,9 @@ class App:
         Raises:
             InvalidValue: one of them is not a job; the steps before it are stored.
         """
-        return await send_in_steps(checked(jobs), partial(self._enqueue, connection=connection))
+        return await send_in_steps(
+            checked(jobs), lambda step, sent: self._enqueue(step, connection, sent)
+        )
 
     def wake(self, *lanes: str) -> None:
         """Wake waiting workers after the commit of a transaction in which jobs were sent.
@@ -733,12 +735,19 @@ class App:
         self._declaration.forget()
         await self.declare()
 
-    async def _enqueue(self, jobs: list[NewJob], connection: object = None) -> list[Sent]:
+    async def _enqueue(
+        self, jobs: list[NewJob], connection: object = None, sent: Callable[[], None] | None = None
+    ) -> list[Sent]:
         store = self.store
         await self._declaration.declare(store, self.kinds)
         insert = store.enqueue
         if connection is not None:
             insert = partial(inserts_within(store).enqueue_within_async, connection)
+        if sent is not None:
+            if connection is None and isinstance(store, SendsAhead):
+                insert = partial(store.enqueue_ahead, sent=sent)
+            else:
+                sent()
         try:
             return await insert(jobs)
         except UnknownGate:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -59,12 +61,15 @@ def batches(items: Iterable[Item], most: int = MAX_BATCH) -> Iterator[list[Item]
 
 
 async def send_in_steps(
-    jobs: Iterable[Item], store: Callable[[list[Item]], Coroutine[Any, Any, list[Sent]]]
+    jobs: Iterable[Item],
+    store: Callable[[list[Item], Callable[[], None] | None], Coroutine[Any, Any, list[Sent]]],
 ) -> list[Sent]:
     """Send jobs in steps of 1000, creating each step while the previous one is stored.
 
     Args:
         jobs: iterated while they are sent.
+        store: stores a step. If another may follow, it gets a function to call, on any thread,
+            when that should be created: at the latest, it is created once this one is stored.
 
     Returns:
         The replies of all steps, in order.
@@ -72,6 +77,7 @@ async def send_in_steps(
     Raises:
         Exception: whatever `store` or the iteration raised; the steps before it are stored.
     """
+    loop = asyncio.get_running_loop()
     sent: list[Sent] = []
     step: list[Item] = []
     storing: asyncio.Task[list[Sent]] | None = None
@@ -81,13 +87,15 @@ async def send_in_steps(
             if len(step) == MAX_BATCH:
                 if storing is not None:
                     sent += await storing
-                storing = asyncio.create_task(store(step))
+                ready = loop.create_future()
+                storing = asyncio.create_task(store(step, partial(_from_thread, loop, ready)))
                 step = []
+                await asyncio.wait((storing, ready), return_when=asyncio.FIRST_COMPLETED)
             # Let the store and other tasks of this loop run.
             await pause(0)
         if storing is not None:
             sent += await storing
-        return sent + await store(step) if step else sent
+        return sent + await store(step, None) if step else sent
     except Exception:
         # A job could not be created. The step before it is already on its way to the store: wait
         # until it is stored, or raise its error instead.
@@ -99,6 +107,15 @@ async def send_in_steps(
         if storing is not None:
             storing.cancel()
         raise
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, ready: asyncio.Future[None]) -> None:
+    def end() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(end)
 
 
 @dataclass(frozen=True, slots=True)

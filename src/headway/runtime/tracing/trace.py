@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib import metadata
 from typing import cast
 
@@ -16,7 +17,7 @@ from opentelemetry.trace import (
 )
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.extensions import InsertsWithin, Repairable
+from headway.contract.extensions import InsertsWithin, Repairable, SendsAhead
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Sent, Store
@@ -50,11 +51,21 @@ class TracedStore:
         for name in _OPERATIONS.difference(dir(self)):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
+        if isinstance(inner, SendsAhead):
+            self.enqueue_ahead = partial(self._trace_enqueue, inner.enqueue_ahead)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
         """Enqueue jobs, and trace each."""
+        return await self._trace_enqueue(self._inner.enqueue, jobs)
+
+    async def _trace_enqueue(
+        self,
+        enqueue: Callable[..., Awaitable[list[Sent]]],
+        jobs: Sequence[NewJob],
+        **sent: Callable[[], None],
+    ) -> list[Sent]:
         started_ns = now_ns()
-        replies = await self._inner.enqueue(jobs)
+        replies = await enqueue(jobs, **sent)
         self._recorder.enqueued(jobs, replies, started_ns)
         return replies
 

@@ -35,15 +35,21 @@ class Enqueues:
         self._steps = steps
         self._waiting_connections = Semaphore(PATIENT)
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
-        """See `Store.enqueue`.
+    def enqueue(
+        self, jobs: Sequence[NewJob], sent: Callable[[], None] | None = None
+    ) -> tuple[Replies, Done]:
+        """See `Store.enqueue`, and `SendsAhead` about `sent`.
 
         Raises:
             CallerError: see `Store.enqueue`; nothing was written.
         """
 
         def verb(ledger: PostgresLedger) -> Replies:
-            return enqueue(ledger, jobs)
+            replies = enqueue(ledger, jobs)
+            if sent is not None:
+                # All but the last rows are on their way, and the server is slower than this thread.
+                sent()
+            return replies
 
         keys = [(job.tenant, job.key) for job in jobs if job.key is not None]
         # A job whose key an earlier one of the batch takes is not inserted, so no index finds that

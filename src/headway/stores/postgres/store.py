@@ -108,14 +108,18 @@ class PostgresStore(SqlStore):
 
     # Producing
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        call = Call(lambda: self._enqueues.enqueue(jobs), jobs)
+    async def enqueue(
+        self, jobs: Sequence[NewJob], sent: Callable[[], None] | None = None
+    ) -> list[Sent]:
+        call = Call(lambda: self._enqueues.enqueue(jobs, sent), jobs)
         try:
             return await _ask(self._insert_queue, call)
         except KeyHeld:
             if running_loop() is None:
                 return self._enqueue_waiting(jobs)
             return await asyncio.to_thread(self._enqueue_waiting, jobs)
+
+    enqueue_ahead = enqueue  # see `SendsAhead`
 
     def _enqueue_waiting(self, jobs: Sequence[NewJob]) -> list[Sent]:
         replies, done = self._enqueues.enqueue_waiting(jobs)
