@@ -164,7 +164,7 @@ class Claimer:
     def stop(self) -> None:
         """Make `run` return after the current claim."""
         self._stopping = True
-        self._queue.asked.set()
+        self._queue.ask()
 
     async def run(self) -> None:
         """Claim until stopped.
@@ -313,22 +313,21 @@ class Claimer:
         # the claimer.
         if queue.asked.is_set() or (limited and queue.free > 0 and not queue.plain):
             return
-        waiting = asyncio.ensure_future(self._store.wait(self._names, reply.next_at, reply.seen))
-        asked = asyncio.ensure_future(queue.asked.wait())
+        sleep = asyncio.ensure_future(self._store.wait(self._names, reply.next_at, reply.seen))
+        queue.sleep = sleep
         try:
-            await asyncio.wait((waiting, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sleep,))
         finally:
-            asked.cancel()
-            waiting.cancel()
-            ended = await asyncio.gather(waiting, asked, return_exceptions=True)
-        await self._after_wait(ended[0])
-
-    async def _after_wait(self, ended: object) -> None:
-        """Pause if the wait failed because the store is unreachable; raise other errors."""
-        if isinstance(ended, StoreError) and isinstance(ended, PASSING):
-            await self._timing.wait(self._queue.asked, 1.0)
-        elif isinstance(ended, Exception):
-            raise ended
+            queue.sleep = None
+            if not sleep.done():
+                sleep.cancel()
+                await asyncio.wait((sleep,))
+        error = None if sleep.cancelled() else sleep.exception()
+        if isinstance(error, PASSING):
+            # The store is unreachable.
+            await self._timing.wait(queue.asked, 1.0)
+        elif error is not None:
+            raise error
 
 
 def wake_after_settling(queue: ReadyQueue) -> Callable[[], None]:
@@ -339,6 +338,6 @@ def wake_after_settling(queue: ReadyQueue) -> Callable[[], None]:
 
     def ask() -> None:
         if queue.settler.pending > MOST_UNSETTLED // 2:
-            queue.asked.set()
+            queue.ask()
 
     return ask

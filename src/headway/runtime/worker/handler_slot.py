@@ -36,6 +36,7 @@ class ReadyQueue:
         put: number of plain jobs added so far, not counting those removed unstarted.
         filled: set when plain jobs are added; the waiter clears it.
         asked: wakes the claimer.
+        sleep: the claimer's wait for wakes of the store; None while it does not wait.
         idle: set when a handler has found no job; the waiter clears it.
     """
 
@@ -54,6 +55,7 @@ class ReadyQueue:
         self.put = 0
         self.filled = asyncio.Event()
         self.asked = asyncio.Event()
+        self.sleep: asyncio.Future[None] | None = None
         self.idle = asyncio.Event()
         self.settler = settler
         self.held = held
@@ -117,8 +119,14 @@ class ReadyQueue:
         if not plain or self.busy + self.reserved >= self.size:
             return None
         if len(plain) - 1 == self.low_mark:
-            self.asked.set()
+            self.ask()
         return plain.popleft()
+
+    def ask(self) -> None:
+        """Wake the claimer."""
+        self.asked.set()
+        if self.sleep is not None:
+            self.sleep.cancel()
 
     def wake(self) -> None:
         """Wake as many waiting handlers as there are jobs for."""
@@ -135,7 +143,7 @@ class ReadyQueue:
             CancelledError: the handler's slot was cancelled.
         """
         if self.hungry:
-            self.asked.set()
+            self.ask()
         self.idle.set()
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
