@@ -71,6 +71,9 @@ def raw_claims(bench: Bench) -> None:
 def by_depth(bench: Bench) -> None:
     depths = (bench.scale.drain, *bench.scale.deep)
     turns = {f"{depth:,} queued": _rate(bench, bench.engine, depth) for depth in depths}
+    for system in bench.systems:
+        if isinstance(system, RiverSystem):
+            turns |= {_river(depth): _rate(bench, system, depth) for depth in bench.scale.deep}
     for name, values in bench.in_turns(turns).items():
         bench.add(DEEP, name, "/s", values)
     base = bench.notebook.find(DEEP, f"{bench.scale.drain:,} queued")
@@ -79,6 +82,14 @@ def by_depth(bench: Bench) -> None:
         if base and deep:
             what = f"drain at {depth:,} queued against {bench.scale.drain:,}"
             bench.goal(what, deep.median / base.median, least=0.8)
+        peer = bench.notebook.find(DEEP, _river(depth))
+        if peer and deep:
+            what = f"drain at {depth:,} queued against River"
+            bench.goal(what, deep.median / peer.median, least=1.5)
+
+
+def _river(depth: int) -> str:
+    return f"river, {depth:,} queued"
 
 
 def with_gates(bench: Bench) -> None:
