@@ -319,9 +319,7 @@ class Claimer:
             await asyncio.wait((sleep,))
         finally:
             queue.sleep = None
-            if not sleep.done():
-                sleep.cancel()
-                await asyncio.wait((sleep,))
+            sleep.cancel()
         error = None if sleep.cancelled() else sleep.exception()
         if isinstance(error, PASSING):
             # The store is unreachable.
