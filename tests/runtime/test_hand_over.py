@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -93,6 +94,43 @@ async def test_job_is_known_by_its_reference_and_by_the_providers_id(
     answers = [label.answer, extended.answer, retried.answer, again.answer, late.answer]
     assert answers == ["applied", "applied", "applied", "already", "late"]
     assert "RINGING" in str([note.reason + note.what for note in view.trail])
+
+
+@pytest.mark.parametrize("place", ["loop", "thread"])
+async def test_hand_over_refused_for_its_key_leaves_the_follow_ups_to_the_next_settlement(
+    app: hw.App, store: ObservedStore, place: str
+) -> None:
+    @app.job()
+    async def first(job: hw.Job) -> None:
+        await job.hand_over("line-7")
+
+    @app.job(gates=[hw.Slots("line", 1)])
+    async def land(ref: str) -> None: ...
+
+    async def in_loop(job: hw.Job) -> None:
+        job.then(land.make(ref=job.ref))
+        job.close("line", after="1h")
+        with pytest.raises(hw.KeyConflict):
+            await job.hand_over("line-7")
+        await job.hand_over()
+
+    def in_thread(job: hw.Job) -> None:
+        job.then(land.make(ref=job.ref))
+        job.close("line", after="1h")
+        with pytest.raises(hw.KeyConflict):
+            job.sync.hand_over("line-7")
+        job.sync.hand_over()
+
+    call = app.job(name="call")(in_loop if place == "loop" else in_thread)
+    async with working(app):
+        held = await app.send_async(first)
+        await store.becomes(held.id, "awaiting")
+        sent = await app.send_async(call)
+        await store.becomes(sent.id, "awaiting")
+    (after,) = (await store.read(JobsQuery(kind="land"))).rows
+    (gate,) = (await store.read(GatesQuery(names=("line",)))).rows
+    assert json.loads(after.args) == {"ref": f"{sent.id}:1"}
+    assert gate.closed_until is not None
 
 
 async def test_exception_after_the_hand_over_is_only_recorded(

@@ -362,8 +362,9 @@ class Job:
             raise InvalidValue(message, hint="add another key with known_as")
         timeout_ms = parse_duration(timeout)
         name = self.ref if key is None else check_name("key", key)
-        then, close = self.take_follow()
-        return HandedOver(self.id, self.run, then, close, key=name, timeout_ms=timeout_ms)
+        return HandedOver(
+            self.id, self.run, self._then, self._close, key=name, timeout_ms=timeout_ms
+        )
 
     def settled_by(self, outcome: Outcome, verdict: Verdict) -> None:
         """Apply the verdict on an outcome that was written while the handler runs.
@@ -377,6 +378,9 @@ class Job:
             message = f"run {self.ref} of kind {self.kind!r} is no longer live"
             raise LeaseLost(message, hint="stop: another worker may have the job")
         if isinstance(outcome, HandedOver):
+            # Only now: after a refused hand-over the next settlement gets them.
+            self._then = self._then[len(outcome.then) :]
+            self._close = self._close[len(outcome.close) :]
             self.touched = True
             self.handed = verdict is not Verdict.CANCELLED
             if verdict is Verdict.CANCELLED:
