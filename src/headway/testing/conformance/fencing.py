@@ -255,6 +255,20 @@ class FencingGroup(ConformanceGroup):
         for state in await rig.gates():
             assert (state.used, state.holders) == (0, ()), state.name
 
+    @pytest.mark.parametrize("lost_first", [False, True], ids=["behind", "before"])
+    async def test_success_beside_a_stale_one_releases_only_its_own_permits(
+        self, rig: Rig, lost_first: bool
+    ) -> None:
+        await rig.add_many(2, **SHAPES["shared"])
+        own, stale = await rig.worker.take(2)
+        await rig.worker.report(Released(stale.id, stale.run))
+        live = await rig.new_worker().take_one()
+        assert live.id == stale.id
+        sent = [Succeeded(own.id, own.run), Succeeded(stale.id, stale.run)]
+        await rig.worker.settle(*(reversed(sent) if lost_first else sent))
+        assert await rig.state(own.id) is State.SUCCEEDED
+        assert await rig.holders("line") == [live.id]
+
     @pytest.mark.parametrize("shape", ["plain", "shared", "long way"])
     @pytest.mark.parametrize("oust", OUSTINGS, ids=lambda oust: oust.__name__)
     async def test_every_write_of_a_stale_run_is_refused_and_changes_nothing(

@@ -226,6 +226,14 @@ class FollowGroup(ConformanceGroup):
         assert await rig.worker.report(said) is Verdict.ALREADY
         assert len(await followers(rig)) == 2
 
+    async def test_then_jobs_are_created_though_the_job_ends_cancelled(self, rig: Rig) -> None:
+        run = await rig.start()
+        await rig.cancel(run.id)
+        child = rig.jobs.make(kind="alert")
+        said = Succeeded(run.id, run.run, then=(child,))
+        assert await rig.worker.report(said) is Verdict.CANCELLED
+        assert [job.id for job in await followers(rig)] == [child.id]
+
     @pytest.mark.parametrize("beside", [0, 1, 2], ids=["alone", "beside one", "beside two"])
     @pytest.mark.parametrize("parts", ["then", "close", "both"])
     async def test_success_without_special_care_does_everything(

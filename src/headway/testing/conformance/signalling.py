@@ -387,6 +387,24 @@ class SignalGroup(ConformanceGroup):
         await rig.worker.report(HandedOver(run.id, run.run, key=call.key, timeout_ms=9_000))
         assert await rig.state(run.id) is State.AWAITING
 
+    async def test_key_of_an_earlier_run_may_pass_to_another_job(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.signal(call.key, Decided.RETRY, after_ms=0)
+        await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
+        other = await dial(rig, key=call.key)
+        assert (await rig.signal(call.key)).job == other.id
+        assert (await rig.signal("second")).job == call.id
+
+    async def test_reference_names_its_own_run_though_another_job_took_it_before(
+        self, rig: Rig
+    ) -> None:
+        other = await dial(rig)
+        job = await rig.add()
+        await other.worker.report(KnownAs(other.id, other.run, key=f"{job.id}:1"))
+        run = await rig.worker.take_and_report(HandedOver, key="call-2", timeout_ms=9_000)
+        assert (await rig.signal(ref(run))).job == job.id
+        assert await rig.state(other.id) is State.AWAITING
+
     async def test_two_jobs_that_take_one_key_in_one_request_are_refused_together(
         self, rig: Rig
     ) -> None:

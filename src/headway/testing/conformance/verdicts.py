@@ -109,6 +109,20 @@ class VerdictGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert [await rig.missing(job.id) for job in jobs] == [True] * 3
 
+    @pytest.mark.parametrize("end", [Succeeded, Released], ids=["final", "queued again"])
+    async def test_ended_run_gets_lost_for_what_its_handler_would_go_on_after(
+        self, rig: Rig, end: Callable[[str, int], Outcome]
+    ) -> None:
+        await rig.add(gates=(LINE,))
+        run = await rig.worker.take_and_report(end)
+        fence = (run.id, run.run)
+        for outcome in (
+            HandedOver(*fence, key="call-1", timeout_ms=9_000),
+            KnownAs(*fence, key="sid-1"),
+            GaveBack(*fence, gate="line"),
+        ):
+            assert await rig.worker.report(outcome) is Verdict.LOST, outcome
+
     async def test_earlier_run_gets_what_became_of_it(self, rig: Rig) -> None:
         job = await rig.add()
         worker, other = rig.new_worker(), rig.new_worker()
