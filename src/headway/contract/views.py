@@ -109,7 +109,7 @@ class JobView:
         run: run number of the last claim; 0 if it was never claimed.
         attempt: attempts used in this life, including the current one.
         life: 1, plus one for each retry by an operator.
-        reason: reason for its end or its last failure.
+        reason: reason for its end or its last failure; empty once it has succeeded without one.
         error: error of its last failed run; empty once a run has died without an error, or has
             handed over.
         runs: runs, oldest first; empty in listings that do not request them.

@@ -179,7 +179,7 @@ class MemoryJobs:
                 lanes.append(None)
                 continue
             row = row.clone()
-            row.state, row.outcome = State.SUCCEEDED, "succeeded"
+            row.state, row.outcome, row.reason = State.SUCCEEDED, "succeeded", ""
             row.worker, row.last_worker = None, worker
             row.finished_at, row.purge_at = self._time.now, purge_at
             self._put(row)

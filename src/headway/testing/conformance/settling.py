@@ -31,7 +31,7 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.rig import SHORT, UNKNOWN_ID, ConformanceGroup, Rig, each_end, ref
 from headway.testing.conformance.worker import LANE, PlayedWorker
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY, JobFields, use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
@@ -217,14 +217,18 @@ class SettleGroup(ConformanceGroup):
         await rig.worker.settle(Snoozed(run.id, run.run, until_at=until_at))
         assert (await rig.view(job.id)).due_at == until_at
 
-    async def test_snooze_can_set_the_jobs_reason(self, rig: Rig) -> None:
-        job = await rig.add()
+    @pytest.mark.parametrize("fields", [SHORT, {}], ids=["short way", "long way"])
+    @pytest.mark.parametrize("result", [None, b"1"], ids=["no result", "a result"])
+    async def test_snooze_can_set_the_jobs_reason_until_it_succeeds(
+        self, rig: Rig, fields: JobFields, result: bytes | None
+    ) -> None:
+        job = await rig.add(**fields)
         for given, kept in (("quiet hours", "quiet hours"), ("", "quiet hours"), ("away", "away")):
             await rig.worker.take_and_report(Snoozed, after_ms=9, reason=given)
             view = await rig.view(job.id)
             assert (view.state, view.reason) == (State.SCHEDULED, kept)
             rig.clock.advance(9)
-        await rig.worker.take_and_report(Succeeded)
+        await rig.worker.take_and_report(Succeeded, result=result)
         assert (await rig.view(job.id)).reason == ""
 
     async def test_snoozes_use_no_attempt(self, rig: Rig) -> None:

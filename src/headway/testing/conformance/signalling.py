@@ -270,7 +270,7 @@ class SignalGroup(ConformanceGroup):
         await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=9_000_000)
         assert await rig.state(job.id) is State.SUCCEEDED
         await rig.signal("call-2")
-        rig.clock.advance(HOUR_MS + 1)
+        rig.clock.advance(HOUR_MS)
         await rig.worker.take_and_report(HandedOver, key="call-2", timeout_ms=9_000_000)
         assert await rig.state(other.id) is State.AWAITING
 
@@ -350,6 +350,12 @@ class SignalGroup(ConformanceGroup):
         view = await rig.view(call.id)
         assert view.state is State.SUCCEEDED
         assert sum("DELIVERED" in line.what for line in view.trail) == 1
+
+    async def test_note_labels_a_job_whose_handler_still_runs(self, rig: Rig) -> None:
+        run = await rig.start()
+        reply = await rig.signal(ref(run), kind=SignalKind.NOTE, label="RINGING")
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.RUNNING)
+        assert ["RINGING" in line.what for line in (await rig.view(run.id)).trail] == [True]
 
     async def test_known_key_finds_the_run_for_notes_after_its_end(self, rig: Rig) -> None:
         call = await dial(rig)

@@ -192,7 +192,7 @@ START_GATED = Write(
 )
 _FINISH = (
     "UPDATE @job AS job SET state = 5, outcome = 'succeeded', last_worker = worker, worker = NULL,"
-    " finished_at = @now, purge_at = @now + $4"
+    " finished_at = @now, purge_at = @now + $4, reason = NULL"
     " WHERE job.id = ANY ($1) AND job.run = $2"
     # Keep the planner off the index of a worker's jobs, whose statistics may say that it is empty.
     " AND job.worker + 0 = $3 AND job.state + 0 = 3 AND NOT job.care{}"

@@ -78,7 +78,7 @@ FINISHING = (
 )
 FINISH = (
     "UPDATE job INDEXED BY job_id SET state = 5, outcome = 'succeeded', last_worker = worker,"
-    " worker = NULL, finished_at = ?4, purge_at = ?5"
+    " worker = NULL, finished_at = ?4, purge_at = ?5, reason = NULL"
     " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
 )
 HELD_BY = (

@@ -38,7 +38,8 @@ local function ends_of(request)
   return ids, runs, results
 end
 
--- Return the row of a job after its end; nil if that needs care or returns permits.
+-- Return the row of a job after its end; nil if that needs care, returns permits, or clears a reason
+-- as a success does.
 local function ended(worker, ending, raw, run, result)
   -- Running, without care and permits.
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 4 ~= 0 then
@@ -46,6 +47,9 @@ local function ended(worker, ending, raw, run, result)
   end
   local length, last, size = unpack_bytes('>I2I2I4', raw, LENGTHS)
   if unpack_bytes('>I4', raw, RUN) ~= run or sub(raw, 80, 79 + length) ~= worker then
+    return nil
+  end
+  if size > 0 and string.find(raw, 'reason', 80, true) then
     return nil
   end
   local sized, rest = sub(raw, 76, 79), ''

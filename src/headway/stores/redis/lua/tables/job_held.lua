@@ -80,9 +80,13 @@ end
 
 local pack = struct.pack
 
--- Return whether a packed row is a run of this worker whose end needs no care.
+-- Return whether a packed row is a run of this worker whose end needs no care, and its rest has no
+-- reason, which a success would clear.
 local function may_finish(raw, worker, run)
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 2 == 1 then
+    return false
+  end
+  if Codec.read4(raw, 76) > 0 and string.find(raw, 'reason', 80, true) then
     return false
   end
   local length = byte(raw, 72) * 256 + byte(raw, 73)
