@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -361,7 +362,8 @@ class ReconcileGroup(ConformanceGroup):
             assert await rig.state(call.id) is State.AWAITING
         await rig.pass_time(10_000)
         assert await rig.state(call.id) is State.DEAD
-        assert len(await reconcilers(rig)) == 1 + extensions
+        asking = [json.loads((await rig.view(one)).args) for one in await reconcilers(rig)]
+        assert [one["asked"] for one in asking] == list(range(1, 2 + extensions))
 
     async def test_death_of_the_worker_shortens_no_deadline(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)

@@ -73,6 +73,18 @@ class SignalGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert (run.run, run.attempt) == (2, 2)
 
+    async def test_success_by_signal_clears_the_reason_of_an_earlier_run(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.signal(call.key, Decided.RETRY, after_ms=0, reason="engaged")
+        await rig.worker.take_and_report(HandedOver, key="second", timeout_ms=9_000)
+        await rig.signal("second")
+        assert (await rig.view(call.id)).reason == ""
+
+    async def test_candidate_of_a_signal_is_ignored_if_the_job_has_none(self, rig: Rig) -> None:
+        call = await dial(rig)
+        reply = await rig.signal(call.key, candidate="ann")
+        assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.SUCCEEDED)
+
     async def test_retry_by_signal_is_dead_when_attempts_are_exhausted(self, rig: Rig) -> None:
         job = await rig.add()
         for number in (1, 2, 3):
