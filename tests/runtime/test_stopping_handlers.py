@@ -281,7 +281,7 @@ async def test_handler_learns_that_its_lease_is_lost_and_writes_nothing(
     ] == ["HandedOver"]
 
 
-async def test_slot_of_a_lost_run_takes_the_next_job(app: hw.App, store: ObservedStore) -> None:
+async def test_slot_of_a_lost_run_takes_the_next_job_and_its_worker_leaves(app: hw.App, store: ObservedStore) -> None:
     begun = asyncio.Event()
 
     @app.job()
@@ -300,6 +300,9 @@ async def test_slot_of_a_lost_run_takes_the_next_job(app: hw.App, store: Observe
         later = await store.ends((await app.send_async(after)).id)
         assert worker.running == 0
     assert later.state == "succeeded"
+    # The worker holds nothing any more, so it need not keep its lease when it stops.
+    request, _ = store.asked("beat")[-1]
+    assert request.leaving
 
 
 async def test_sync_handler_runs_in_a_thread_and_is_stopped_by_a_flag(
